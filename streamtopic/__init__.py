@@ -1,0 +1,31 @@
+"""Topic models over streams of documents that can forget.
+
+`AnchorTopics` is the library alone, a scikit-learn estimator. `streamtopic.client` is what other services import.
+`streamtopic.cli` is the program. Importing this package loads none of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from streamtopic.topics.estimator import AnchorTopics
+
+__all__ = ["AnchorTopics", "__version__"]  # both lazy, see __getattr__
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name on first use (PEP 562), so that `import streamtopic` and `--help` stay quick."""
+    if name == "AnchorTopics":
+        from streamtopic.topics.estimator import AnchorTopics
+
+        return AnchorTopics
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("streamtopic")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,28 @@
+"""Documents to exact co-occurrence counts: int64, reversible bit for bit, in any order.
+
+Weighting        what one document's word pairs weigh
+DocumentBatch    documents as rows of word counts
+count            a batch to counts
+Cooccurrence     counts: add, subtract, restrict, digest
+Counts           counts with their words: what learners read
+SymmetricCounts  the working matrix Q as blocks of whole rows
+"""
+
+from streamtopic.counts.batch import DocumentBatch, Passage
+from streamtopic.counts.cooccurrence import Cooccurrence
+from streamtopic.counts.kernel import count
+from streamtopic.counts.source import Counts, CountSource
+from streamtopic.counts.symmetric import SymmetricCounts
+from streamtopic.counts.weights import MAX_LENGTH, Weighting
+
+__all__ = [
+    "MAX_LENGTH",
+    "Cooccurrence",
+    "CountSource",
+    "Counts",
+    "DocumentBatch",
+    "Passage",
+    "SymmetricCounts",
+    "Weighting",
+    "count",
+]

@@ -1,0 +1,73 @@
+"""What a learner reads: words, their statistics, and the pair counts of those it keeps."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from streamtopic.counts.cooccurrence import Cooccurrence
+
+__all__ = ["CountSource", "Counts"]
+
+
+class CountSource(Protocol):
+    """Counts of a set of documents, or the signed difference of two sets, with the words they are about."""
+
+    @property
+    def words(self) -> Sequence[str]:
+        """The words, ascending by code point."""
+
+    @property
+    def frequency(self) -> npt.NDArray[np.int64]:
+        """Documents that hold each word, (n,)."""
+
+    @property
+    def tokens(self) -> npt.NDArray[np.int64]:
+        """Occurrences of each word, (n,)."""
+
+    @property
+    def documents(self) -> int:
+        """Documents counted."""
+
+    def restrict(self, keep: npt.NDArray[np.intp]) -> Cooccurrence:
+        """Return the pair counts of the words at these ascending positions, in their order."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counts:
+    """A count source in memory.
+
+    words: ascending by code point, one an id of `cooccurrence`.
+    """
+
+    words: Sequence[str]
+    cooccurrence: Cooccurrence
+
+    @classmethod
+    def named(cls, words: Sequence[str], cooccurrence: Cooccurrence) -> "Counts":
+        """Sort words of any order, their counts with them."""
+        order = sorted(range(len(words)), key=words.__getitem__)
+        ids = np.empty(len(words), np.int64)
+        ids[order] = np.arange(len(words))
+        return cls([words[k] for k in order], cooccurrence.relabel(ids, len(words)))
+
+    @property
+    def frequency(self) -> npt.NDArray[np.int64]:
+        """Documents that hold each word, (n,)."""
+        return self.cooccurrence.frequency
+
+    @property
+    def tokens(self) -> npt.NDArray[np.int64]:
+        """Occurrences of each word, (n,)."""
+        return self.cooccurrence.tokens
+
+    @property
+    def documents(self) -> int:
+        """Documents counted."""
+        return self.cooccurrence.documents
+
+    def restrict(self, keep: npt.NDArray[np.intp]) -> Cooccurrence:
+        """Return the pair counts of the words at these ascending positions."""
+        return self.cooccurrence.restrict(keep)

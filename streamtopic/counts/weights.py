@@ -1,0 +1,49 @@
+"""The integer weight of a document's word pairs."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from streamtopic.errors import UsageError
+
+__all__ = ["MAX_LENGTH", "Weighting"]
+
+MAX_LENGTH = 8192
+"""Tokens of the longest passage that is counted as one; longer texts are counted as several passages."""
+
+_SHIFTS = {1: 36, 256: 30}
+
+
+@dataclass(frozen=True, slots=True)
+class Weighting:
+    """Document mass f(L) = min(L, cap), as fixed-point integers.
+
+    A document of L tokens adds f(L) / (L (L - 1)) for every ordered pair of its tokens (Arora et al. 2013, section 2,
+    times f). That number is stored as `round(2**shift * f(L) / (L (L - 1)))`; the shift keeps the rounding below 5e-4
+    of the weight up to L = 8,192. cap 1 is the published learner; cap 256 lets long documents count for more, but
+    not one spam document for everything. The cap is fixed when a model is created.
+    """
+
+    cap: int = 256
+
+    def __post_init__(self) -> None:
+        if self.cap not in _SHIFTS:
+            raise UsageError(f"document mass cap {self.cap} is not supported: use one of {sorted(_SHIFTS)}")
+
+    @property
+    def shift(self) -> int:
+        """Binary places of the fixed-point weight."""
+        return _SHIFTS[self.cap]
+
+    def weights(self, lengths: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """Return the integer weight of each length; 0 for fewer than two tokens, which have no pair.
+
+        Raises UsageError for a length above 8,192, where rounding would no longer be negligible.
+        """
+        length = np.asarray(lengths, dtype=np.int64)
+        if length.size and int(length.max()) > MAX_LENGTH:
+            raise UsageError(f"a passage of {int(length.max())} tokens exceeds {MAX_LENGTH}: count it as passages")
+        pairs = np.maximum(length * (length - 1), 1)
+        numerator = np.minimum(length, self.cap) << self.shift
+        return np.where(length < 2, 0, (2 * numerator + pairs) // (2 * pairs))

@@ -1,0 +1,106 @@
+"""Every error a user can meet, in one tree.
+
+    StreamtopicError               exit status
+    ├── UsageError                     2   wrong arguments or input
+    │   └── SettingsError              2
+    ├── ComponentUnreachable           3   Redis, Kafka or a file store cannot be reached
+    ├── InvalidEvent                   1   a record that is no valid event (reason code in `.reason`)
+    ├── CountsError                    1
+    │   ├── NegativeCounts             1   a document was subtracted that was never counted
+    │   └── CountsOverflow             1   a sum would leave int64
+    ├── StateError                     1   what Redis holds does not fit what was asked
+    │   ├── StateMismatch              1   other partition count, weighting, schema or key
+    │   └── StateCorrupt               1   a segment or record fails its checksum
+    ├── CannotLearn                    1   no model can be made of these counts (`.reason`)
+    ├── InvalidRelease                 1   signature, digest or order of a release is wrong
+    └── CheckFailed                    1   a verification found a difference
+
+Errors from other packages are mapped to these where they enter: `state` for Redis, `streams` for logs.
+"""
+
+__all__ = [
+    "CannotLearn",
+    "CheckFailed",
+    "ComponentUnreachable",
+    "CountsError",
+    "CountsOverflow",
+    "InvalidEvent",
+    "InvalidRelease",
+    "NegativeCounts",
+    "SettingsError",
+    "StateCorrupt",
+    "StateError",
+    "StateMismatch",
+    "StreamtopicError",
+    "UsageError",
+]
+
+
+class StreamtopicError(Exception):
+    """Base of all errors raised on purpose; its text is one line that names the thing and the remedy."""
+
+    exit_status = 1
+
+
+class UsageError(StreamtopicError):
+    """Arguments or input that cannot be used."""
+
+    exit_status = 2
+
+
+class SettingsError(UsageError):
+    """A setting that is unknown, malformed or out of range."""
+
+
+class ComponentUnreachable(StreamtopicError):
+    """A server or store that the program needs does not answer."""
+
+    exit_status = 3
+
+
+class InvalidEvent(StreamtopicError):
+    """A record of the documents topic that is no valid event; `reason` is a short stable code."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class CountsError(StreamtopicError):
+    """Counts that cannot be right."""
+
+
+class NegativeCounts(CountsError):
+    """A sum fell below zero: something was subtracted that was never added."""
+
+
+class CountsOverflow(CountsError):
+    """A sum would not fit into 64 bits."""
+
+
+class StateError(StreamtopicError):
+    """State in Redis that does not fit what was asked of it."""
+
+
+class StateMismatch(StateError):
+    """State made with other settings, partitions or schema."""
+
+
+class StateCorrupt(StateError):
+    """State that fails its checksum or is missing a part."""
+
+
+class CannotLearn(StreamtopicError):
+    """No model can be made of these counts; `reason` is a short stable code."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class InvalidRelease(StreamtopicError):
+    """A release whose signature, digest, order or form is wrong."""
+
+
+class CheckFailed(StreamtopicError):
+    """A verification that found a difference."""

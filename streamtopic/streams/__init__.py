@@ -1,0 +1,14 @@
+"""The logs of documents, releases, receipts and rejected records.
+
+EventLog       what the service asks of a log
+FileLog        the same in files, for one machine
+Message        what is appended
+Record         what is read
+partition_of   which partition a key belongs to
+"""
+
+from streamtopic.streams.base import EventLog, Headers, Message, Record
+from streamtopic.streams.files import FileLog
+from streamtopic.streams.partitioner import partition_of
+
+__all__ = ["EventLog", "FileLog", "Headers", "Message", "Record", "partition_of"]

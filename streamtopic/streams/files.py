@@ -1,0 +1,189 @@
+"""The event log in files: what one machine needs, without a broker.
+
+    DIR/TOPIC/partitions        number of partitions
+    DIR/TOPIC/P/lock            held by whoever appends
+    DIR/TOPIC/P/OFFSET.log      frames (framing.py), from OFFSET on
+
+Appends are atomic as far as a reader can see: a record is there whole or not at all, also after kill -9. POSIX only
+(flock), on a local disk.
+"""
+
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from streamtopic.errors import ComponentUnreachable, StateMismatch, UsageError
+from streamtopic.streams.base import MAX_READ_BYTES, MAX_READ_RECORDS, Headers, Message, Record
+from streamtopic.streams.partition_files import PartitionFiles
+from streamtopic.streams.partitioner import partition_of
+
+__all__ = ["FileLog"]
+
+TOPIC = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}\Z")
+
+
+class FileLog:
+    """An EventLog in the folder `directory`, which is made if missing. Safe with several processes and threads.
+
+    clock: seconds since 1970, for the records' timestamps. fsync: whether a confirmed record also survives a power
+    cut (slower); kill -9 it survives in any case. segment_bytes: size of a file past which the next is begun.
+    """
+
+    def __init__(
+        self,
+        directory: str | Path,
+        *,
+        clock: Callable[[], float] = time.time,
+        fsync: bool = False,
+        segment_bytes: int = 64 << 20,
+    ) -> None:
+        self._directory = Path(directory)
+        self._clock = clock
+        self._fsync = fsync
+        self._segment_bytes = segment_bytes
+        self._open: dict[tuple[str, int], PartitionFiles] = {}
+        self._mutex = threading.RLock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def create(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:  # noqa: ARG002 -- files are never compacted, so Kafka's settings mean nothing here
+        """See EventLog.create."""
+        if not TOPIC.match(topic):
+            raise UsageError(f"topic name {topic!r} is not usable: 1 to 249 letters, digits, dots, dashes, underscores")
+        if partitions < 1:
+            raise UsageError(f"topic {topic} needs at least one partition, not {partitions}")
+        existing = self.partitions(topic) or self._claim(topic, partitions)
+        if existing != partitions:
+            raise StateMismatch(
+                f"topic {topic} has {existing} partitions, not {partitions}: set partitions = {existing}, or rebuild "
+                "into a new log"
+            )
+
+    def partitions(self, topic: str) -> int:
+        """See EventLog.partitions."""
+        with self._guard():
+            try:
+                return int((self._directory / topic / "partitions").read_text())
+            except FileNotFoundError:
+                return 0
+
+    def append(
+        self, topic: str, key: bytes | None, value: bytes | None, headers: Headers = (), partition: int | None = None
+    ) -> tuple[int, int]:
+        """See EventLog.append."""
+        return self.append_many(topic, [Message(key, value, headers, partition)])[0]
+
+    def append_many(self, topic: str, messages: Sequence[Message]) -> list[tuple[int, int]]:
+        """See EventLog.append_many; each partition's records are written at once, under one timestamp."""
+        count = self._partitions(topic)
+        places = [partition_of(m.key, count) if m.partition is None else m.partition for m in messages]
+        written: dict[int, list[int]] = {}
+        for index, partition in enumerate(places):
+            self._check(topic, partition, count)
+            written.setdefault(partition, []).append(index)
+        offsets = [0] * len(messages)
+        timestamp = int(self._clock() * 1000)
+        with self._guard():
+            for partition, indexes in written.items():
+                first = self._files(topic, partition).append([messages[index] for index in indexes], timestamp)
+                for offset, index in enumerate(indexes, first):
+                    offsets[index] = offset
+        return list(zip(places, offsets, strict=True))
+
+    def read(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        max_records: int = MAX_READ_RECORDS,
+        max_bytes: int = MAX_READ_BYTES,
+    ) -> list[Record]:
+        """See EventLog.read."""
+        begin, end = self.begin(topic, partition), self.end(topic, partition)
+        if not begin <= offset <= end:
+            raise StateMismatch(
+                f"{topic}/{partition} holds offsets {begin} to {end}, so offset {offset} cannot be read: its records "
+                "are gone or this is another log; run `streamtopic rebuild`"
+            )
+        records: list[Record] = []
+        size = 0
+        with self._guard():
+            for frame in self._files(topic, partition).read(offset) if offset < end else ():
+                key, value, headers = frame.decode()
+                record = Record(topic, partition, frame.offset, key, value, headers, frame.timestamp_ms)
+                size += record.size
+                if records and (len(records) >= max_records or size > max_bytes):
+                    break
+                records.append(record)
+        return records
+
+    def begin(self, topic: str, partition: int) -> int:
+        """See EventLog.begin."""
+        self._check(topic, partition, self._partitions(topic))
+        with self._guard():
+            return self._files(topic, partition).begin()
+
+    def end(self, topic: str, partition: int) -> int:
+        """See EventLog.end."""
+        self._check(topic, partition, self._partitions(topic))
+        with self._guard():
+            return self._files(topic, partition).end()
+
+    def close(self) -> None:
+        """See EventLog.close; files are only open within a call."""
+        self._open.clear()
+
+    def _claim(self, topic: str, partitions: int) -> int:
+        """Make the topic's folders; the number of partitions it has then, which another process may have decided."""
+        with self._guard():
+            for partition in range(partitions):
+                self._files(topic, partition).create()
+            path = self._directory / topic / "partitions"
+            written = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
+            written.write_text(str(partitions))
+            # A link fails if the name is taken: of several processes that create a topic, one decides.
+            with suppress(FileExistsError):
+                path.hardlink_to(written)
+            written.unlink()
+        return self.partitions(topic)
+
+    def _files(self, topic: str, partition: int) -> PartitionFiles:
+        key = (topic, partition)
+        if key not in self._open:
+            folder = self._directory / topic / str(partition)
+            self._open[key] = PartitionFiles(folder, segment_bytes=self._segment_bytes, fsync=self._fsync)
+        return self._open[key]
+
+    def _partitions(self, topic: str) -> int:
+        count = self.partitions(topic)
+        if not count:
+            raise UsageError(f"there is no topic {topic} in {self._directory}: create it with `streamtopic init`")
+        return count
+
+    @staticmethod
+    def _check(topic: str, partition: int, count: int) -> None:
+        if not 0 <= partition < count:
+            raise UsageError(f"topic {topic} has partitions 0 to {count - 1}, not {partition}")
+
+    @contextmanager
+    def _guard(self) -> Iterator[None]:
+        """One thread at a time (the index is shared); what the file system refuses is the log out of reach."""
+        with self._mutex:
+            try:
+                yield
+            except OSError as error:
+                raise ComponentUnreachable(
+                    f"event log {self._directory}: {error.strerror or error}; check the folder and its free space"
+                ) from error

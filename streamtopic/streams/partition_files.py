@@ -1,0 +1,156 @@
+"""One partition as a folder of append-only files, each named by the first offset that it may hold."""
+
+import fcntl
+import os
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from streamtopic.streams.base import Message
+from streamtopic.streams.framing import Frame, encode_frame, frames
+
+__all__ = ["PartitionFiles"]
+
+INDEX_EVERY = 64 << 10
+
+
+@dataclass(slots=True)
+class _Segment:
+    """What is known of one file: a sparse index, and how far its frames have been read.
+
+    One process's view: others may have appended since, which `PartitionFiles.scan` finds out.
+    """
+
+    path: Path
+    base: int
+    offsets: list[int] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
+    scanned: int = 0
+    next_offset: int = -1
+
+    def note(self, frame: Frame) -> None:
+        """Take in a frame that follows those seen so far."""
+        if not self.positions or frame.start - self.positions[-1] >= INDEX_EVERY:
+            self.offsets.append(frame.offset)
+            self.positions.append(frame.start)
+        self.scanned = frame.stop
+        self.next_offset = frame.offset + 1
+
+    def position(self, offset: int) -> int:
+        """A byte at or before the frame of `offset`."""
+        at = bisect_right(self.offsets, offset) - 1
+        return self.positions[at] if at >= 0 else 0
+
+
+class PartitionFiles:
+    """Append to and read from the files of one partition, together with other processes.
+
+    A writer holds an exclusive lock on the folder's `lock` file; readers take none, since what a frame's checksums
+    accept is whole. `segment_bytes` is the size past which a new file is begun.
+    """
+
+    def __init__(self, folder: Path, *, segment_bytes: int, fsync: bool) -> None:
+        self._folder = folder
+        self._segment_bytes = segment_bytes
+        self._fsync = fsync
+        self._segments: list[_Segment] = []
+
+    def create(self) -> None:
+        """Make the folder with its first, empty file; safe to repeat."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not self._bases():
+            (self._folder / _name(0)).touch(mode=0o600)
+
+    def append(self, messages: list[Message], timestamp_ms: int) -> int:
+        """Write messages under consecutive offsets; the first of them."""
+        with self._locked():
+            first = self.end()
+            segment = self._segments[-1]
+            if segment.scanned >= self._segment_bytes:
+                segment = self._roll(first)
+            data = b"".join(
+                encode_frame(first + place, timestamp_ms, message.key, message.value, message.headers)
+                for place, message in enumerate(messages)
+            )
+            self._write(segment, data)
+            return first
+
+    def read(self, offset: int) -> Iterator[Frame]:
+        """Frames at `offset` and after, over all files."""
+        self._refresh()
+        at = max(bisect_right([segment.base for segment in self._segments], offset) - 1, 0)
+        for segment in self._segments[at:]:
+            descriptor = os.open(segment.path, os.O_RDONLY)
+            try:
+                for frame in frames(descriptor, segment.position(offset), str(segment.path)):
+                    if frame.start == segment.scanned:
+                        segment.note(frame)
+                    if frame.offset >= offset:
+                        yield frame
+            finally:
+                os.close(descriptor)
+
+    def begin(self) -> int:
+        """First offset that the files may hold."""
+        self._refresh()
+        return self._segments[0].base
+
+    def end(self) -> int:
+        """Offset of the next record, after a look at what others have appended."""
+        self._refresh()
+        segment = self._segments[-1]
+        if segment.path.stat().st_size > segment.scanned:
+            descriptor = os.open(segment.path, os.O_RDONLY)
+            try:
+                for frame in frames(descriptor, segment.scanned, str(segment.path)):
+                    segment.note(frame)
+            finally:
+                os.close(descriptor)
+        return max(segment.next_offset, segment.base)
+
+    def _bases(self) -> list[int]:
+        return sorted(int(path.stem) for path in self._folder.glob("*.log"))
+
+    def _refresh(self) -> None:
+        known = {segment.base: segment for segment in self._segments}
+        self._segments = [known.get(base) or _Segment(self._folder / _name(base), base) for base in self._bases()]
+
+    def _roll(self, base: int) -> _Segment:
+        path = self._folder / _name(base)
+        path.touch(mode=0o600)
+        self._refresh()
+        return self._segments[-1]
+
+    def _write(self, segment: _Segment, data: bytes) -> None:
+        """Append after the last whole frame, cutting off what a writer that died there left behind."""
+        descriptor = os.open(segment.path, os.O_RDWR)
+        try:
+            if os.fstat(descriptor).st_size > segment.scanned:
+                os.ftruncate(descriptor, segment.scanned)
+            try:
+                written = 0
+                while written < len(data):
+                    written += os.pwrite(descriptor, data[written:], segment.scanned + written)
+                if self._fsync:
+                    os.fsync(descriptor)
+            except OSError:
+                os.ftruncate(descriptor, segment.scanned)
+                raise
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        # A fresh descriptor each time: locks belong to open files, so threads and forks exclude each other as well.
+        descriptor = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def _name(base: int) -> str:
+    return f"{base:020d}.log"

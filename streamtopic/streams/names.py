@@ -1,0 +1,62 @@
+"""Names of a model's topics, and the settings each is created with on Kafka."""
+
+import re
+from dataclasses import dataclass
+
+from streamtopic.errors import UsageError
+
+__all__ = ["TopicNames"]
+
+MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z")
+DAY_MS = 24 * 3600 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNames:
+    """Topics of one model. Raises UsageError for a model name that cannot be part of a topic name or a Redis key."""
+
+    model: str
+
+    def __post_init__(self) -> None:
+        if not MODEL.match(self.model):
+            raise UsageError(
+                f"model name {self.model!r} is not usable: 1 to 100 letters, digits, dashes and underscores, the first "
+                "a letter or digit"
+            )
+
+    @property
+    def documents(self) -> str:
+        """Adds and deletes, keyed by document id."""
+        return f"{self.model}.documents"
+
+    @property
+    def releases(self) -> str:
+        """Published versions, in chunks; one partition."""
+        return f"{self.model}.releases"
+
+    @property
+    def receipts(self) -> str:
+        """Deletion receipts, keyed by receipt id; one partition."""
+        return f"{self.model}.receipts"
+
+    @property
+    def rejected(self) -> str:
+        """Pointers to adds that were refused; one partition."""
+        return f"{self.model}.rejected"
+
+    def settings(
+        self, max_compaction_lag_ms: int = DAY_MS, rejected_retention_ms: int = 30 * DAY_MS
+    ) -> dict[str, dict[str, str]]:
+        """Kafka settings by topic: a delete must erase its add from the log within `max_compaction_lag_ms`."""
+        compacted = {"cleanup.policy": "compact", "max.message.bytes": str(1 << 20)}
+        return {
+            self.documents: compacted
+            | {
+                "max.compaction.lag.ms": str(max_compaction_lag_ms),
+                "delete.retention.ms": str(30 * DAY_MS),
+                "max.message.bytes": str(4 << 20),
+            },
+            self.releases: compacted,
+            self.receipts: compacted,
+            self.rejected: {"cleanup.policy": "delete", "retention.ms": str(rejected_retention_ms)},
+        }

@@ -1,0 +1,226 @@
+import json
+
+import msgpack
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamtopic.errors import InvalidEvent
+from streamtopic.events import (
+    HEARTBEAT_KEY,
+    Add,
+    Delete,
+    Heartbeat,
+    decode,
+    decode_record,
+    encode_add,
+    encode_delete,
+    encode_heartbeat,
+    encode_rejected,
+)
+from streamtopic.streams import Record
+
+scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text() | st.binary()
+values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.binary(), inner))
+fields = st.fixed_dictionaries(
+    {"op": st.sampled_from(["add", "delete", "heartbeat", "drop"]) | values},
+    optional=dict.fromkeys(("text", "counts", "labels", "ts", "request", "meta"), values),
+)
+encoders = [msgpack.packb, lambda value: json.dumps(value).encode()]
+
+
+def outcome(key, value, headers=()):
+    """The event of a record, or the reason why there is none."""
+    try:
+        return decode(key, value, headers)
+    except InvalidEvent as error:
+        return error.reason
+
+
+def add(encode=msgpack.packb, **content):
+    """Decode an add with the given fields."""
+    return decode(b"d", encode({"op": "add", **content}))
+
+
+@given(
+    key=st.none() | st.binary(max_size=600),
+    value=st.none() | st.binary(max_size=300) | st.binary(max_size=300).map(lambda raw: b"{" + raw),
+    headers=st.lists(st.tuples(st.text(), st.binary())).map(tuple),
+)
+@settings(max_examples=300, deadline=None)
+def test_bytes_from_anyone_are_an_event_or_invalid(key, value, headers):
+    """No bytes make the decoder fail in any other way than InvalidEvent with a reason."""
+    assert isinstance(outcome(key, value, headers), Add | Delete | Heartbeat | str)
+
+
+@given(fields)
+@settings(max_examples=300, deadline=None)
+def test_maps_from_anyone_are_an_event_or_invalid(content):
+    """Well-formed maps with any content give an event or a reason, and `op: delete` always a delete."""
+    found = outcome(b"d", msgpack.packb(content))
+    assert isinstance(found, Delete if content["op"] == "delete" else Add | str)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"\x91" * 100_000 + b"\x00",
+        b'{"a":' * 100_000,
+        b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"op": "add", "ts": NaN, "text": "a"}',
+        b'{"op": "add", "ts": ' + b"9" * 10_000 + b', "text": "a"}',
+        b"\xdf\xff\xff\xff\xff",
+        b"\xc6\xff\xff\xff\xff",
+        b"\xc1",
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b"{" * (5 << 20),
+    ],
+    ids=lambda value: repr(value[:12]),
+)
+def test_hostile_encodings(value):
+    """Deep nesting, impossible lengths, NaN and huge numbers are refused by reason, quickly."""
+    with pytest.raises(InvalidEvent) as caught:
+        decode(b"d", value)
+    assert caught.value.reason in {"format", "value-size"}
+
+
+@pytest.mark.parametrize("encode", encoders, ids=["msgpack", "json"])
+@pytest.mark.parametrize(
+    ("reason", "content"),
+    [
+        ("op", {"op": "drop"}),
+        ("op", {}),
+        ("op", {"op": None}),
+        ("op", {"op": ["add"]}),
+        ("content", {"op": "add"}),
+        ("content", {"op": "add", "text": "a", "counts": {"a": 1}}),
+        ("text-type", {"op": "add", "text": 5}),
+        ("text-type", {"op": "add", "text": ["a"]}),
+        ("text-size", {"op": "add", "text": "a" * 1_000_001}),
+        ("text-size", {"op": "add", "text": "ä" * 500_001}),
+        ("counts-type", {"op": "add", "counts": [["a", 1]]}),
+        ("word", {"op": "add", "counts": {"a" * 65: 1}}),
+        ("word", {"op": "add", "counts": {"": 1}}),
+        ("count", {"op": "add", "counts": {"a": 0}}),
+        ("count", {"op": "add", "counts": {"a": 8193}}),
+        ("count", {"op": "add", "counts": {"a": True}}),
+        ("count", {"op": "add", "counts": {"a": 1.0}}),
+        ("count", {"op": "add", "counts": {"a": "1"}}),
+        ("counts-length", {"op": "add", "counts": {"a": 8192, "b": 1}}),
+        ("counts-words", {"op": "add", "counts": {f"w{i}": 1 for i in range(8193)}}),
+        ("labels", {"op": "add", "text": "a", "labels": ["x"]}),
+        ("labels", {"op": "add", "text": "a", "labels": {"x": 1}}),
+        ("labels", {"op": "add", "text": "a", "labels": {f"t{i}": "c" for i in range(65)}}),
+        ("ts", {"op": "add", "text": "a", "ts": "now"}),
+        ("ts", {"op": "add", "text": "a", "ts": True}),
+        ("ts", {"op": "add", "text": "a", "ts": -1}),
+        ("ts", {"op": "add", "text": "a", "ts": 1e300}),
+    ],
+)
+def test_every_limit_has_its_reason(encode, reason, content):
+    """Each limit of the wire format is refused under its own name, in both encodings."""
+    with pytest.raises(InvalidEvent) as caught:
+        decode(b"d", encode(content))
+    assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize("encode", encoders, ids=["msgpack", "json"])
+def test_limits_are_inclusive(encode):
+    """What lies exactly on a limit is taken."""
+    assert add(encode, text="ä" * 500_000).length == 1
+    assert add(encode, counts={"a" * 64: 8192}).length == 8192
+    assert add(encode, counts={f"w{i}": 1 for i in range(8192)}).length == 8192
+    assert add(encode, text="", ts=1 << 53).passages == ()
+    assert add(encode, counts={}).passages == ()
+
+
+@pytest.mark.parametrize(
+    ("reason", "key"),
+    [("key-missing", None), ("key-missing", b""), ("key-size", b"k" * 513), ("key-encoding", b"\xff")],
+)
+def test_keys_are_checked(reason, key):
+    """A record without a usable key is refused, be it an add or a delete."""
+    for value in (None, msgpack.packb({"op": "add", "text": "aa"})):
+        with pytest.raises(InvalidEvent) as caught:
+            decode(key, value)
+        assert caught.value.reason == reason
+
+
+def test_a_delete_needs_only_its_key():
+    """Missing, malformed or oversized request ids never stop a delete."""
+    assert decode(b"k" * 512, None) == Delete("k" * 512)
+    assert decode(b"d", None, (("request", b"r-1"),)) == Delete("d", "r-1")
+    assert decode(b"d", None, (("request", b"\xff"),)) == Delete("d", "\ufffd")
+    assert decode(b"d", None, (("request", b"r" * 513),)) == Delete("d")
+    assert decode(b"d", None, (("st-moved", b""),)) == Delete("d", moved=True)
+    for request in (None, 5, [], {}, "r" * 513):
+        assert decode(b"d", msgpack.packb({"op": "delete", "request": request, "text": 3})) == Delete("d")
+    assert decode(b"d", b'{"op": "delete", "request": "\\ud800"}') == Delete("d", "?")
+
+
+def test_adds_are_counted():
+    """Text and counts become passages of word counts; labels and time come along, `meta` does not."""
+    event = add(text="One fish two fish", labels={"task": "x"}, ts=12.7, meta={"any": [1]})
+    assert event == Add("d", ((4, {"one": 1, "fish": 2, "two": 1}),), {"task": "x"}, 12)
+    assert add(counts={"Fish": 2}).passages == ((2, {"Fish": 2}),)
+
+
+@given(
+    document=st.text(min_size=1, max_size=100),
+    counts=st.dictionaries(st.text(min_size=1, max_size=64), st.integers(1, 50), max_size=20),
+    labels=st.dictionaries(st.text(min_size=1, max_size=20), st.text(min_size=1, max_size=20), max_size=5),
+    ts=st.none() | st.integers(0, 1 << 53),
+)
+@settings(max_examples=200, deadline=None)
+def test_encoded_adds_read_back(document, counts, labels, ts):
+    """An add is read back as sent, and its bytes do not depend on the order of its parts."""
+    message = encode_add(document, counts=counts, labels=labels, timestamp_ms=ts)
+    event = decode(message.key, message.value, message.headers)
+    assert event == Add(document, ((sum(counts.values()), counts),) if counts else (), labels, ts)
+    turned = dict(reversed(counts.items())), dict(reversed(labels.items()))
+    assert encode_add(document, counts=turned[0], labels=turned[1], timestamp_ms=ts) == message
+
+
+def test_encoded_deletes_and_heartbeats_read_back():
+    """A delete is a tombstone with its request in a header; a heartbeat is neither add nor delete."""
+    message = encode_delete("d", "r-1")
+    assert message.value is None
+    assert decode(message.key, message.value, message.headers) == Delete("d", "r-1")
+    beat = encode_heartbeat(3)
+    assert (beat.partition, decode(beat.key, beat.value)) == (3, Heartbeat())
+    assert decode(HEARTBEAT_KEY, None) == Heartbeat()
+
+
+@pytest.mark.parametrize(
+    "encode",
+    [
+        lambda: encode_add("", text="a"),
+        lambda: encode_add("\ud800", text="a"),
+        lambda: encode_add("d"),
+        lambda: encode_add("d", text="a" * 1_000_001),
+        lambda: encode_add("d", counts={"a": 0}),
+        lambda: encode_add("d", text="a", labels={"t": ""}),
+        lambda: encode_delete("d" * 513, "r"),
+        lambda: encode_delete("d", ""),
+        lambda: decode(HEARTBEAT_KEY, msgpack.packb({"op": "add", "text": "a"})),
+    ],
+)
+def test_producers_learn_of_bad_events_at_once(encode):
+    """What the service would refuse cannot be encoded; the heartbeat's key takes no document."""
+    with pytest.raises(InvalidEvent):
+        encode()
+
+
+def test_a_rejected_pointer_holds_no_text():
+    """The dead letter names place and reason, and nothing of the content."""
+    record = Record("t.documents", 2, 7, b"doc", msgpack.packb({"op": "add", "text": ["secret"]}), (), 0)
+    with pytest.raises(InvalidEvent) as caught:
+        decode_record(record)
+    message = encode_rejected(record, caught.value)
+    assert message.key == b"doc"
+    assert msgpack.unpackb(message.value) == {
+        "offset": 7, "partition": 2, "reason": "text-type", "topic": "t.documents",
+    }  # fmt: skip
+    assert b"secret" not in message.value

@@ -1,0 +1,14 @@
+"""Benchmarks: `streamtopic bench NAME`.
+
+A benchmark is a module in `streamtopic.bench.cases` (underscores in its name are dashes on the command line) with
+
+    CASES: Mapping[str, Callable[[], list[Figure]]]     what is measured; each case runs in a process of its own
+    def ratios(figures) -> list[Figure]                 optional; figures: case to name to value, of this run
+
+and a docstring whose first line says what it measures. Modules import what is heavy inside their functions.
+"""
+
+from streamtopic.bench.figures import Figure
+from streamtopic.bench.runner import CaseResult, Result, machine, names, run
+
+__all__ = ["CaseResult", "Figure", "Result", "machine", "names", "run"]

@@ -1,0 +1,112 @@
+"""Run the cases of a benchmark, each in its own process, so that peak memory is the case's own."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import pkgutil
+import platform
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from streamtopic.bench import cases
+from streamtopic.bench.figures import Figure
+from streamtopic.errors import CheckFailed, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+__all__ = ["CaseResult", "Result", "machine", "measure", "names", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """Figures of one case and the peak resident memory of its process in bytes."""
+
+    case: str
+    figures: list[Figure]
+    peak_memory: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a benchmark found on this machine; `ratios` compare cases of this run only."""
+
+    benchmark: str
+    machine: str
+    cases: list[CaseResult]
+    ratios: list[Figure]
+
+
+def names() -> dict[str, str]:
+    """Return the benchmarks and what each measures, by name."""
+    found = sorted(module.name for module in pkgutil.iter_modules(cases.__path__))
+    return {name.replace("_", "-"): _first_line(_module(name)) for name in found}
+
+
+def machine() -> str:
+    """Describe this machine in one line."""
+    model = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:  # noqa: PTH123  not a file that a path library improves
+            model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
+    except OSError:
+        pass
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{model}, {usable} cores, {platform.system()} {platform.release()}, Python {platform.python_version()}"
+
+
+def run(name: str, only: str | None = None, progress: Callable[[str], None] | None = None) -> Result:
+    """Run a benchmark, or `only` one case of it.
+
+    Raises `UsageError` for an unknown name, `CheckFailed` if a case dies.
+    """
+    module = _find(name)
+    chosen = [case for case in module.CASES if only in (None, case)]
+    if not chosen:
+        raise UsageError(f"benchmark {name} has no case {only}: it has {', '.join(module.CASES)}")
+    results = []
+    for case in chosen:
+        if progress is not None:
+            progress(case)
+        results.append(_in_process(name, case))
+    by_case = {result.case: {figure.name: figure.value for figure in result.figures} for result in results}
+    ratios = module.ratios(by_case) if hasattr(module, "ratios") and only is None else []
+    return Result(name, machine(), results, ratios)
+
+
+def measure(name: str, case: str) -> dict[str, Any]:
+    """Run one case in this very process; what the child prints."""
+    figures = _find(name).CASES[case]()
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) * unit
+    return {"figures": [asdict(figure) for figure in figures], "peak_memory": peak}
+
+
+def _in_process(name: str, case: str) -> CaseResult:
+    program = [sys.executable, "-m", "streamtopic.bench.child", name, case]
+    done = subprocess.run(program, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603  this very program
+    if done.returncode != 0:
+        raise CheckFailed(f"benchmark {name}, case {case}, ended with status {done.returncode}: see its output above")
+    found = json.loads(done.stdout.splitlines()[-1])
+    return CaseResult(case, [Figure(**figure) for figure in found["figures"]], found["peak_memory"])
+
+
+def _find(name: str) -> ModuleType:
+    if name not in names():
+        raise UsageError(f"there is no benchmark {name}: `streamtopic bench --list` shows them")
+    return _module(name.replace("-", "_"))
+
+
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(f"{cases.__name__}.{name}")
+
+
+def _first_line(module: ModuleType) -> str:
+    return (module.__doc__ or "").strip().partition("\n")[0].rstrip(".")

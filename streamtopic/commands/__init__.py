@@ -1,0 +1,11 @@
+"""The commands of the program, one module each, in the order in which help lists them.
+
+A module registers its arguments with `register(subparsers)` and sets `run`, a function from the parsed arguments to
+the exit status. It imports what is heavy inside its functions, so that `streamtopic --help` stays quick.
+"""
+
+from streamtopic.commands import add, bench, delete, demo, export, keys, run, status, topics, verify, versions
+
+__all__ = ["ALL"]
+
+ALL = (demo, run, add, delete, status, versions, topics, verify, export, keys, bench)

@@ -1,0 +1,64 @@
+"""`streamtopic bench`: measure on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from streamtopic.commands.options import command
+from streamtopic.errors import UsageError
+
+if TYPE_CHECKING:
+    from streamtopic.bench import Figure, Result
+    from streamtopic.commands.options import Subparsers
+
+__all__ = ["register", "run"]
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command's arguments."""
+    parser = command(subparsers, "bench", run, "measure speed and memory on this machine", instance=False)
+    parser.add_argument("name", nargs="?", metavar="NAME", help="which benchmark")
+    parser.add_argument("--case", metavar="CASE", help="only one case of it")
+    parser.add_argument("--list", action="store_true", help="list the benchmarks")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run a benchmark and print its figures."""
+    from streamtopic import bench
+
+    if args.list:
+        known = bench.names()
+        print(json.dumps(known) if args.json else "\n".join(f"{name:20} {about}" for name, about in known.items()))
+        return 0
+    if args.name is None:
+        raise UsageError("which benchmark? `streamtopic bench --list` shows them")
+    result = bench.run(args.name, args.case, progress=lambda case: _say(f"{args.name}: {case} ..."))
+    print(json.dumps(asdict(result)) if args.json else _text(result))
+    return 0
+
+
+def _say(message: str) -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write(message + "\n")
+
+
+def _text(result: Result) -> str:
+    from streamtopic.console import table
+
+    rows = [[case.case, *_cells(figure)] for case in result.cases for figure in case.figures]
+    rows += [[case.case, "peak memory", f"{case.peak_memory / 1e6:.0f}", "MB", ""] for case in result.cases]
+    rows += [["(ratio)", *_cells(figure)] for figure in result.ratios]
+    return f"{result.machine}\n\n{table(['case', 'figure', 'value', 'unit', 'target'], rows)}"
+
+
+def _cells(figure: Figure) -> list[str]:
+    return [
+        figure.name,
+        f"{figure.value:,.4g}" if abs(figure.value) < 1e4 else f"{figure.value:,.0f}",
+        figure.unit,
+        figure.target,
+    ]

@@ -1,0 +1,48 @@
+"""What `add` and `delete` print when they are done."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from streamtopic.console import progress, warn
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streamtopic.corpus import Corpus
+    from streamtopic.service.runner import Service
+
+__all__ = ["finish", "report_problems"]
+
+SHOWN = 5
+
+
+def report_problems(path: Path, corpus: Corpus) -> None:
+    """Say on standard error which lines were skipped, the first few one by one."""
+    for problem in corpus.problems[:SHOWN]:
+        warn(f"{path}, line {problem.line}: {problem.reason}; skipped")
+    if (more := len(corpus.problems) - SHOWN) > 0:
+        warn(f"{path}: {more} more lines skipped")
+    if corpus.replaced:
+        warn(f"{path}: {corpus.replaced} ids occur more than once; the last document of each counts")
+
+
+def finish(service: Service, report: dict[str, Any], *, as_json: bool) -> int:
+    """Settle the instance, unless another process runs it, and print what came of it."""
+    if not service.leads:
+        report["running"] = True
+        print(json.dumps(report) if as_json else f"{report['sent']} events sent to the running service")
+        return 0
+    with progress("settling", "documents", quiet=as_json) as update:
+        settled = service.settle(update)
+    report |= settled.as_json()
+    if as_json:
+        print(json.dumps(report))
+        return 0
+    counted = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in settled.ingested.items() if count)
+    print(f"{report['sent']} events sent: {counted or 'nothing changed'}")
+    for version in settled.versions:
+        print(f"version {version['version']} published: {version['kind']}, {version['documents']} documents")
+    print(f"last decision: {settled.decision}")
+    return 0

@@ -1,0 +1,50 @@
+"""`streamtopic run`: the service in one process."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+from streamtopic.commands.options import command, instance_settings
+from streamtopic.errors import UsageError
+
+if TYPE_CHECKING:
+    from streamtopic.commands.options import Subparsers
+
+__all__ = ["register", "run"]
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command's arguments."""
+    parser = command(subparsers, "run", run, "run the service in one process until it is told to stop")
+    parser.add_argument("--interval", type=float, default=1.0, metavar="SECONDS", help="pause when idle (default: 1)")
+    parser.add_argument("--once", action="store_true", help="bring the model up to date, then leave")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ingest, decide, learn and publish in turn; SIGTERM and Ctrl-C finish the batch first."""
+    from streamtopic.service.runner import Service
+
+    settings = instance_settings(args, must_exist=False)
+    stop = threading.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(name, lambda *_: stop.set())
+    with Service.open(settings) as service:
+        if not service.leads:
+            raise UsageError(f"another process already runs the instance in {settings.dir}: stop it first")
+        said = ""
+        while True:
+            settled = service.settle(stopped=stop.is_set)
+            if args.json:
+                print(json.dumps(settled.as_json()), flush=True)
+            elif str(settled.decision) != said or settled.versions:
+                said = str(settled.decision)
+                published = ", ".join(f"published version {v['version']} ({v['kind']})" for v in settled.versions)
+                sys.stdout.write(f"{published + '; ' if published else ''}{said}\n")
+                sys.stdout.flush()
+            if args.once or stop.wait(args.interval):
+                return 0

@@ -1,0 +1,35 @@
+"""`streamtopic status`: where an instance stands."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from streamtopic.commands.options import command, instance_settings
+
+if TYPE_CHECKING:
+    from streamtopic.commands.options import Subparsers
+
+__all__ = ["register", "run"]
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command's arguments."""
+    command(subparsers, "status", run, "show documents, forget set, last decision and health")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the state of the instance without changing it."""
+    from streamtopic.service.runner import Service
+
+    with Service.open(instance_settings(args)) as service:
+        status = service.status()
+    if args.json:
+        print(json.dumps(status))
+        return 0
+    width = max(map(len, status))
+    for name, value in status.items():
+        shown = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else value
+        print(f"{name.replace('_', ' '):{width}}  {'-' if shown is None else shown}")
+    return 0

@@ -1,0 +1,54 @@
+"""`streamtopic versions`: the published models."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from streamtopic.commands.options import command, instance_settings
+
+if TYPE_CHECKING:
+    from streamtopic.commands.options import Subparsers
+
+__all__ = ["register", "run", "table_of"]
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command's arguments."""
+    command(subparsers, "versions", run, "list the published models and what they guarantee")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print all versions, oldest first."""
+    from streamtopic.service.runner import Service
+
+    with Service.open(instance_settings(args)) as service:
+        versions = service.versions()
+    if args.json:
+        print(json.dumps({"versions": versions}))
+    else:
+        print(table_of(versions) if versions else "no version has been published yet; `streamtopic status` says why")
+    return 0
+
+
+def table_of(versions: list[dict[str, Any]]) -> str:
+    """Lay out versions for a person."""
+    from streamtopic.console import duration, number, table
+
+    rows = [
+        [
+            v["version"],
+            v["kind"] + (" (withdrawn)" if v.get("withdrawn") else ""),
+            v["documents"],
+            v["forgotten"],
+            f"({number(v['epsilon'])}, {number(v['delta'])})",
+            number(v["sigma"]),
+            number(v["certificate"]),
+            {True: "yes", False: "no", None: "-"}[v["anchors_verified"]],
+            "-" if v["seconds"] is None else duration(v["seconds"]),
+        ]
+        for v in versions
+    ]
+    head = ["version", "kind", "documents", "forgotten", "(ε, δ)", "sigma", "certificate", "anchors hold", "time"]
+    return table(head, rows)

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_array, csr_array
 
+from streamtopic.counts.passes import restrict_rows, restricted_indptr
 from streamtopic.errors import CountsOverflow, NegativeCounts
 
 __all__ = ["Cooccurrence"]
@@ -95,6 +96,8 @@ class Cooccurrence:
         ids: (n_words of self,), distinct where not negative.
         """
         new = np.asarray(ids, np.int64)
+        if np.all(np.diff(new[new >= 0]) > 0):
+            return self.restrict(np.flatnonzero(new >= 0))._spread(new[new >= 0], n_words)
         row = new[np.repeat(np.arange(self.n_words), np.diff(self.indptr))]
         column = new[self.columns]
         kept = (row >= 0) & (column >= 0)
@@ -111,9 +114,22 @@ class Cooccurrence:
     def restrict(self, keep: npt.ArrayLike) -> "Cooccurrence":
         """Keep the words at these ascending positions, in their order. All documents stay counted."""
         kept = np.asarray(keep, np.intp)
-        ids = np.full(self.n_words, -1, np.int64)
+        ids = np.full(self.n_words, -1, np.int32)
         ids[kept] = np.arange(len(kept))
-        return self.relabel(ids, len(kept))
+        indptr = restricted_indptr(self.indptr, self.columns, kept, ids)
+        columns, values = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.int64)
+        restrict_rows(self.indptr, self.columns, self.values, kept, ids, indptr, columns, values)
+        return Cooccurrence(len(kept), indptr, columns, values, self.frequency[kept], self.tokens[kept], self.documents)
+
+    def _spread(self, ids: Int64, n_words: int) -> "Cooccurrence":
+        """Give word k the id `ids[k]`, ascending: rows and columns keep their order, so nothing is sorted."""
+        lengths = np.zeros(n_words, np.int64)
+        lengths[ids] = np.diff(self.indptr)
+        frequency, tokens = np.zeros(n_words, np.int64), np.zeros(n_words, np.int64)
+        frequency[ids], tokens[ids] = self.frequency, self.tokens
+        indptr = np.concatenate([[0], np.cumsum(lengths)])
+        columns = ids.astype(np.int32)[self.columns]
+        return Cooccurrence(n_words, indptr, columns, self.values, frequency, tokens, self.documents)
 
     def check_nonnegative(self) -> None:
         """Raise NegativeCounts unless these can be the counts of a set of documents."""

@@ -66,6 +66,22 @@ class SymmetricCounts:
             yield RowBlock(start, stop, self.indptr, self.columns, self.values)
             start = stop
 
+    def upper(self) -> Cooccurrence:
+        """Return the upper triangle, entries that have become zero left out."""
+        row = np.repeat(np.arange(self.n), np.diff(self.indptr))
+        kept = (self.columns >= row) & (self.values != 0)
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(row[kept], minlength=self.n))])
+        nothing = np.zeros(self.n, np.int64)
+        return Cooccurrence(self.n, indptr, self.columns[kept], self.values[kept], nothing, nothing, 0)
+
+    def rows(self, chosen: npt.NDArray[np.intp]) -> "SymmetricCounts":
+        """Return some rows for products; the result is no longer square."""
+        spans = [slice(self.indptr[k], self.indptr[k + 1]) for k in chosen]
+        lengths = [span.stop - span.start for span in spans]
+        indptr = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+        columns = np.concatenate([self.columns[span] for span in spans])
+        return SymmetricCounts(len(chosen), indptr, columns, np.concatenate([self.values[span] for span in spans]))
+
     def row_sums(self) -> Int64:
         """Return exact row sums, (n,). Raises CountsOverflow where one leaves 64 bits."""
         rough = _row_sums_float(self.indptr, self.values)

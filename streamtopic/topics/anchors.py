@@ -1,0 +1,184 @@
+"""Anchor words: the rows that the others are mixtures of.
+
+Both searches are greedy: the row farthest from the origin, then, r - 1 times, the row farthest from the span of those
+chosen. Every decision carries its margin over the runner-up; a decision is certain when the margin exceeds what
+rounding could have done. Ties go to the first word.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import eigh
+
+from streamtopic.counts import SymmetricCounts
+from streamtopic.errors import CannotLearn
+from streamtopic.topics.lazy_greedy import row_dot, row_norms
+from streamtopic.topics.products import dense_rows, times
+
+__all__ = ["AnchorChoice", "farthest_in_principal_directions", "farthest_rows"]
+
+Float = npt.NDArray[np.float64]
+Positions = npt.NDArray[np.intp]
+_UNIT = 2.0**-53
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AnchorChoice:
+    """Chosen rows, ascending; `margin` is the least lead over a runner-up, relative to the largest distance squared.
+
+    certain: whether every lead exceeds what rounding could have done.
+    """
+
+    rows: Positions
+    margin: float
+    certain: bool
+
+
+def farthest_in_principal_directions(gram: Float, r: int, terms: int) -> AnchorChoice:
+    """Choose r candidates by greedy search in the r leading principal directions of their rows.
+
+    gram: (c, c), K = M M^T of the candidates' rows M, each entry a sum of `terms` non-negative products. Rare words
+    lie far out mostly by sampling noise; the leading directions drop it. Returns positions among the candidates.
+    Raises CannotLearn where the rows span fewer than r directions.
+    """
+    c = len(gram)
+    lowest = max(0, c - r - 1)
+    values, vectors = eigh(gram, subset_by_index=[lowest, c - 1])
+    values, vectors = values[::-1], vectors[:, ::-1]
+    if c < r or values[r - 1] <= c * _UNIT * values[0]:
+        raise CannotLearn("rank", f"the counts of {c} candidate words span fewer than {r} directions: ask fewer topics")
+    coordinates = vectors[:, :r] * np.sqrt(values[:r])
+    # All sums are of non-negative terms, so the error of an entry is at most terms * u of it; cutting the spectrum
+    # magnifies it by the r-th eigenvalue over the gap below it (first-order bound for a spectral function).
+    gap = values[r - 1] - (values[r] if c > r else 0.0)
+    error = (terms + 8 * c) * _UNIT * values[0] * (values[r - 1] / gap if gap > 0 else np.inf)
+    return _greedy(coordinates, r, error)
+
+
+def _greedy(E: Float, r: int, error: float) -> AnchorChoice:
+    """Greedy search over explicit rows E (c, d); `error` bounds the perturbation of E E^T."""
+    residual = E.copy()
+    distances = np.einsum("ij,ij->i", E, E)
+    largest = float(distances.max())
+    chosen: list[int] = []
+    basis = np.empty((r, E.shape[1]))
+    margin, certain = np.inf, True
+    for t in range(r):
+        row = int(np.argmax(distances))
+        lead = _lead(distances, row)
+        # A distance to a span moves by the error times (1 + |coefficients|)^2; the least pivot bounds those.
+        allowed = 2 * error * (1 + np.sqrt(largest / max(float(distances[row]), 1e-300))) ** 2
+        margin = min(margin, lead / largest)
+        certain = certain and lead > allowed
+        chosen.append(row)
+        direction = residual[row] - basis[:t].T @ (basis[:t] @ residual[row])
+        basis[t] = direction / np.linalg.norm(direction)
+        residual = residual - np.outer(residual @ basis[t], basis[t])
+        distances = np.einsum("ij,ij->i", residual, residual)
+        distances[chosen] = -1.0
+    return AnchorChoice(np.sort(np.array(chosen, np.intp)), float(margin), bool(certain))
+
+
+def _lead(distances: Float, row: int) -> float:
+    if len(distances) < 2:
+        return float(distances[row])
+    return float(distances[row] - np.partition(distances, -2)[-2])
+
+
+def farthest_rows(q: SymmetricCounts, candidates: Positions, mass: npt.NDArray[np.int64], r: int) -> AnchorChoice:
+    """Choose r rows of Qbar among the candidates: greedy, then the swap pass of the paper (RecoverAnchors).
+
+    candidates: ascending positions in Q; mass: (n,) row sums. Returns positions in Q. The paper's random projection is
+    left out: a lazy search visits few rows, so the exact distances cost less than the projection would.
+    """
+    if len(candidates) < r:
+        raise CannotLearn(
+            "candidates", f"{len(candidates)} words may be anchors, {r} topics need {r}: ask fewer topics"
+        )
+    search = _LazySearch(q, candidates, mass)
+    chosen = [search.step() for _ in range(r)]
+    rows, margin, allowed = _swapped(q, candidates, mass, np.array(chosen, np.intp), search.norms)
+    margin = min(margin, search.margin)
+    return AnchorChoice(np.sort(candidates[rows]), float(margin), bool(margin > allowed))
+
+
+class _LazySearch:
+    """Greedy search that brings a row up to date only while it could still win.
+
+    Distances to a growing span only shrink, so a stale distance is an upper bound. Projections are always taken off in
+    the order of the directions: a row's distance is the same bits whenever it is brought up to date.
+    """
+
+    def __init__(self, q: SymmetricCounts, candidates: Positions, mass: npt.NDArray[np.int64]) -> None:
+        self.q, self.candidates = q, candidates
+        self.scale = 1.0 / np.maximum(mass[candidates], 1).astype(float)
+        self.norms = row_norms(q.indptr, q.values, candidates, self.scale)
+        self.distances = self.norms.copy()
+        self.fresh = np.zeros(len(candidates), np.int64)
+        self.directions = np.empty((0, q.n))
+        self.margin = np.inf
+
+    def step(self) -> int:
+        """Choose the next row and return its position among the candidates."""
+        row = self._front()
+        if not self.distances[row] > len(self.norms) * _UNIT * float(self.norms.max()):
+            raise CannotLearn("rank", f"the rows span only {len(self.directions)} directions: ask fewer topics")
+        distance = self.distances[row]
+        self.distances[row] = -1.0
+        runner = self._front() if len(self.distances) > 1 else row
+        self.margin = min(self.margin, float(distance - self.distances[runner]) / float(self.norms.max()))
+        direction = dense_rows(self.q, self.candidates[row : row + 1])[0] * self.scale[row]
+        for _ in range(2):
+            direction = direction - self.directions.T @ (self.directions @ direction)
+        self.directions = np.vstack([self.directions, direction / np.linalg.norm(direction)])
+        return row
+
+    def _front(self) -> int:
+        """Return the farthest row, brought up to date."""
+        while True:
+            row = int(np.argmax(self.distances))
+            if self.distances[row] < 0 or self.fresh[row] == len(self.directions):
+                return row
+            q = self.q
+            start, stop = q.indptr[self.candidates[row]], q.indptr[self.candidates[row] + 1]
+            parts = row_dot(
+                q.columns[start:stop], q.values[start:stop], self.directions[self.fresh[row] :], self.scale[row]
+            )
+            self.fresh[row] = len(self.directions)
+            left = self.distances[row]
+            for part in parts:
+                left -= part * part
+            self.distances[row] = max(left, 0.0)
+
+
+def _swapped(
+    q: SymmetricCounts, candidates: Positions, mass: npt.NDArray[np.int64], chosen: Positions, norms: Float
+) -> tuple[Positions, float, float]:
+    """Let each anchor in turn be replaced by the row farthest from the span of the others.
+
+    For the span of all anchors but k, distance^2 = distance^2 to the span of all + x_k^2 / (G^-1)_kk with x the
+    coefficients of the row's projection. Returns the chosen positions, the least lead and what rounding could do.
+    """
+    scale = 1.0 / np.maximum(mass[candidates], 1).astype(float)
+
+    def inner(rows: Positions) -> Float:
+        thin = dense_rows(q, candidates[rows]).T * scale[rows]
+        return np.asarray(times(q, np.ascontiguousarray(thin))[candidates] * scale[:, None])
+
+    chosen = chosen.copy()
+    B = inner(chosen)
+    largest, margin = float(norms.max()), np.inf
+    condition = 1.0
+    for k in range(len(chosen)):
+        inverse = np.linalg.inv(B[chosen])
+        x = B @ inverse
+        condition = max(condition, float(np.abs(inverse).sum(axis=1).max()) * largest)
+        distances = norms - np.einsum("ij,ij->i", x, B) + x[:, k] ** 2 / inverse[k, k]
+        distances[np.delete(chosen, k)] = -1.0
+        row = int(np.argmax(distances))
+        margin = min(margin, _lead(distances, row) / largest)
+        if row != chosen[k]:
+            chosen[k] = row
+            B[:, k] = inner(chosen[k : k + 1])[:, 0]
+    return chosen, margin, 4 * q.n * _UNIT * condition

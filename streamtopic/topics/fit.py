@@ -1,0 +1,134 @@
+"""A learned model with all that a later update needs."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from streamtopic.counts import SymmetricCounts
+from streamtopic.topics.anchors import AnchorChoice
+from streamtopic.topics.certificate import Certificate, certify
+from streamtopic.topics.options import LearnerOptions
+from streamtopic.topics.products import times
+from streamtopic.topics.simplex_round import Round
+
+__all__ = ["TopicFit"]
+
+_T = TypeVar("_T", bound=np.generic)
+
+Float = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(eq=False)
+class TopicFit:
+    """A topic model before noise, over n internal words of which those with mass are published.
+
+    names: (n,) ascending; q: counts over them, changed in place by updates; mass: (n,) row sums, 0 for a word that an
+    update has dropped; squares: (n,) D^2; candidates: positions that may be anchors; gram: (c, c) or None; choice:
+    the anchors; group: (n,) super-anchor of each word or -1; rounds: one (paper) or two (default); updates: how
+    many were applied since the cold start.
+    """
+
+    options: LearnerOptions
+    names: tuple[str, ...]
+    documents: int
+    q: SymmetricCounts
+    mass: Int64
+    squares: Float
+    candidates: npt.NDArray[np.intp]
+    gram: Float | None
+    choice: AnchorChoice
+    group: Int64
+    rounds: list[Round]
+    updates: int = 0
+
+    @cached_property
+    def live(self) -> npt.NDArray[np.intp]:
+        """Positions of the published words."""
+        return np.flatnonzero(self.mass)
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """The published words, ascending by code point, (n',)."""
+        return tuple(self.names[k] for k in self.live)
+
+    @property
+    def anchors(self) -> tuple[str, ...]:
+        """The anchor word of each topic, ascending."""
+        return tuple(self.names[k] for k in self.choice.rows)
+
+    @cached_property
+    def p(self) -> Float:
+        """Word masses over the internal words, (n,), sum 1."""
+        return np.asarray(self.mass / float(sum(self.mass.tolist())))
+
+    @property
+    def C(self) -> Float:
+        """Each internal word as a mixture of topics, (n, r)."""
+        return self.rounds[-1].C
+
+    @cached_property
+    def topic_masses(self) -> Float:
+        """Z = C^T p, (r,)."""
+        return np.asarray(self.C.T @ self.p)
+
+    @cached_property
+    def A(self) -> Float:
+        """Topic-conditional word distributions of the published words, (n', r), columns sum to 1."""
+        joint = self.C[self.live] * self.p[self.live, None]
+        return np.asarray(joint / joint.sum(axis=0))
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """Bound on the distance of A to the exact optimum for these counts."""
+        errors, own = self.rounds[-1].errors(self.mass)
+        live = self.live
+        return certify(errors[live], own[live], self.p[live], self.A, self.topic_masses)
+
+    def restricted_product(self, thin: Float) -> Float:
+        """Return Q V for the published words, entries of Q summing to 1: V (n', r) to (n', r)."""
+        wide = np.zeros((self.q.n, thin.shape[1]))
+        wide[self.live] = thin
+        return np.asarray(times(self.q, wide)[self.live] / float(sum(self.mass.tolist())))
+
+    def over(self, names: list[str]) -> "TopicFit":
+        """Return the same model over more internal words, ascending; new ones have no counts yet."""
+        place = {name: k for k, name in enumerate(names)}
+        stays = np.array([k for k, name in enumerate(self.names) if name in place], np.intp)
+        ids = np.full(len(self.names), -1, np.int64)
+        ids[stays] = [place[self.names[k]] for k in stays]
+        n, at = len(names), ids[stays]
+
+        rounds = [
+            replace(
+                part,
+                anchor_counts=_spread(part.anchor_counts.T, at, stays, n, 0).T.copy(),
+                thin=_spread(part.thin, at, stays, n, 0),
+                product=_spread(part.product, at, stays, n, 0),
+                error=_spread(part.error, at, stays, n, 0),
+                C=_spread(part.C, at, stays, n, 0),
+            )
+            for part in self.rounds
+        ]
+        return replace(
+            self,
+            names=tuple(names),
+            q=SymmetricCounts.of(self.q.upper().relabel(ids, n)),
+            mass=_spread(self.mass, at, stays, n, 0),
+            squares=_spread(self.squares, at, stays, n, 1),
+            candidates=ids[self.candidates],
+            choice=replace(self.choice, rows=ids[self.choice.rows]),
+            group=_spread(self.group, at, stays, n, -1),
+            rounds=rounds,
+        )
+
+
+def _spread(
+    array: npt.NDArray[_T], at: npt.NDArray[np.int64], stays: npt.NDArray[np.intp], n: int, fill: float
+) -> npt.NDArray[_T]:
+    wide = np.full((n, *array.shape[1:]), fill, array.dtype)
+    wide[at] = array[stays]
+    return wide

@@ -1,0 +1,132 @@
+"""Counts to topics, from a cold start: the whole path on one screen.
+
+    words      choose_words            which words, from document frequencies
+    anchors    farthest rows           r words that stand for one topic each
+    round 1    every word as a mixture of the anchor rows
+    round 2    the same with averages over super-anchors (default learner)
+    A          columns p_i C_ik / z_k, with a certificate of ||A - A*||_F
+
+Source: Arora et al. 2013, Algorithms 1 to 3 (learner "paper"); the differences of learner "default" are in
+docs/decisions. Everything is a pure, deterministic function of the counts.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from streamtopic.counts import CountSource, SymmetricCounts
+from streamtopic.errors import CannotLearn
+from streamtopic.topics.anchors import AnchorChoice, farthest_in_principal_directions, farthest_rows
+from streamtopic.topics.fit import TopicFit
+from streamtopic.topics.options import LearnerOptions
+from streamtopic.topics.products import candidate_gram, dense_rows, grouped_rows
+from streamtopic.topics.simplex_round import Round
+from streamtopic.topics.vocabulary import choose_words
+
+__all__ = ["column_squares", "learn", "super_anchors"]
+
+Float = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+
+def learn(source: CountSource, options: LearnerOptions) -> TopicFit:
+    """Learn a topic model from counts.
+
+    source: counts made with `options.weighting`. Returns a fit over the working vocabulary, before noise.
+    Raises CannotLearn, with a reason, where too few words or independent directions are left.
+    """
+    q, mass, words, frequency, may_anchor = _working_counts(source, options)
+    squares = column_squares(mass, options)
+    candidates = candidate_positions(frequency, may_anchor, options)
+    if len(candidates) < options.n_topics:
+        raise CannotLearn(
+            "candidates",
+            f"{len(candidates)} words may be anchors, {options.n_topics} topics need as many: "
+            "add documents, ask fewer topics or lower anchor_min_df",
+        )
+    gram, anchors = _anchors(q, mass, squares, candidates, options)
+    first = Round.cold(q, mass, squares, dense_rows(q, anchors.rows), None)
+    rounds, group = [first], np.full(q.n, -1, np.int64)
+    if options.learner == "default":
+        group = super_anchors(first, q, mass, anchors.rows)
+        rounds.append(Round.cold(q, mass, squares, grouped_rows(q, group, options.n_topics), first.C))
+    return TopicFit(
+        options=options,
+        names=words,
+        documents=source.documents,
+        q=q,
+        mass=mass,
+        squares=squares,
+        candidates=candidates,
+        gram=gram,
+        choice=anchors,
+        group=group,
+        rounds=rounds,
+    )
+
+
+def _working_counts(
+    source: CountSource, options: LearnerOptions
+) -> tuple[SymmetricCounts, Int64, tuple[str, ...], Int64, npt.NDArray[np.bool_]]:
+    if source.documents <= 0:
+        raise CannotLearn("documents", "there is no document to learn from: add some")
+    keep, may_anchor = choose_words(source.frequency, source.documents, options)
+    if not len(keep):
+        raise CannotLearn("words", "no word occurs in enough documents: add documents or lower min_df")
+    counts = source.restrict(keep)
+    q = SymmetricCounts.of(counts)
+    mass = q.row_sums()
+    if not mass.all():
+        # A word that never meets another kept word has no row; leaving it out changes no other row.
+        alone = np.flatnonzero(mass)
+        keep, may_anchor, q = keep[alone], may_anchor[alone], SymmetricCounts.of(counts.restrict(alone))
+        mass = q.row_sums()
+        if not len(keep):
+            raise CannotLearn("pairs", "no two words occur together: documents need at least two known words")
+    return q, mass, tuple(source.words[k] for k in keep), source.frequency[keep], may_anchor
+
+
+def column_squares(mass: Int64, options: LearnerOptions) -> Float:
+    """Return D^2, (n,): 1, or p^-1/2 with p rounded to powers of sqrt 2, so that it rarely moves."""
+    if options.learner == "paper":
+        return np.ones(len(mass))
+    total = float(sum(mass.tolist()))
+    steps = np.round(2 * np.log2(np.maximum(mass, 1) / total))
+    return np.asarray(np.exp2(-steps / 4))
+
+
+def candidate_positions(
+    frequency: Int64, may_anchor: npt.NDArray[np.bool_], options: LearnerOptions
+) -> npt.NDArray[np.intp]:
+    """Return ascending positions of the words that may be anchors; the default learner takes the most frequent."""
+    candidates = np.flatnonzero(may_anchor)
+    if options.learner == "default" and len(candidates) > options.max_candidates:
+        order = np.argsort(-frequency[candidates], kind="stable")[: options.max_candidates]
+        candidates = np.sort(candidates[order])
+    return candidates
+
+
+def _anchors(
+    q: SymmetricCounts, mass: Int64, squares: Float, candidates: npt.NDArray[np.intp], options: LearnerOptions
+) -> tuple[Float | None, AnchorChoice]:
+    if options.learner == "paper":
+        return None, farthest_rows(q, candidates, mass, options.n_topics)
+    gram = candidate_gram(q, candidates, squares)
+    return gram, choose_in_gram(gram, mass, candidates, q.n, options)
+
+
+def choose_in_gram(
+    gram: Float, mass: Int64, candidates: npt.NDArray[np.intp], n: int, options: LearnerOptions, updates: int = 0
+) -> AnchorChoice:
+    """Search the principal directions of Qbar_c D. gram: Q_c D^2 Q_c^T in the units of the counts."""
+    own = mass[candidates].astype(float)
+    choice = farthest_in_principal_directions(gram / own[:, None] / own, options.n_topics, n * (1 + 4 * updates))
+    return AnchorChoice(candidates[choice.rows], choice.margin, choice.certain)
+
+
+def super_anchors(first: Round, q: SymmetricCounts, mass: Int64, anchors: npt.NDArray[np.intp]) -> Int64:
+    """Return the topic whose super-anchor each word joins, (n,), or -1: the anchor and words with C_ik >= 1/2."""
+    best = np.argmax(first.C, axis=1)
+    group = np.where(first.C[np.arange(q.n), best] >= 0.5, best, -1)
+    group[anchors] = np.arange(len(anchors))
+    group[mass == 0] = -1
+    return group.astype(np.int64)

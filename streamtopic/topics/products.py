@@ -1,0 +1,191 @@
+"""Products of the integer matrix Q with thin float matrices: everything a learner asks of it.
+
+Each entry is summed in column order by one thread, so the same rows give the same bits whatever the number of
+threads, and entries that have become zero change nothing.
+"""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from streamtopic.counts import SymmetricCounts
+
+__all__ = [
+    "add_columns_product",
+    "add_sparse_product",
+    "candidate_gram",
+    "dense_part",
+    "dense_rows",
+    "grouped_rows",
+    "times",
+]
+
+Int64 = npt.NDArray[np.int64]
+Float = npt.NDArray[np.float64]
+Positions = npt.NDArray[np.intp]
+_THREADS = max(1, min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1))
+
+
+def times(q: SymmetricCounts, thin: Float) -> Float:
+    """Return Q V in the units of the counts, (n, r), for V (n, r). Cost: nnz(Q) r."""
+    out = np.empty((q.n, thin.shape[1]))
+    _in_threads(q, lambda start, stop: _times(q.indptr, q.columns, q.values, thin, out, start, stop))
+    return out
+
+
+def dense_rows(q: SymmetricCounts, rows: Positions) -> Int64:
+    """Return rows of Q as a dense integer matrix, (len(rows), n)."""
+    out = np.zeros((len(rows), q.n), np.int64)
+    _dense_rows(q.indptr, q.columns, q.values, rows, out)
+    return out
+
+
+def dense_part(q: SymmetricCounts, rows: Positions, columns: Positions) -> Float:
+    """Return Q[rows][:, columns] as a dense float matrix."""
+    place = np.full(q.n, -1, np.int32)
+    place[columns] = np.arange(len(columns))
+    out = np.zeros((len(rows), len(columns)))
+    _dense_part(q.indptr, q.columns, q.values, rows, place, out)
+    return out
+
+
+def grouped_rows(q: SymmetricCounts, group: npt.NDArray[np.int64], groups: int) -> Int64:
+    """Return the sums of the rows of each group, (groups, n) integers; a row of group -1 is left out."""
+    out = np.zeros((groups, q.n), np.int64)
+    _grouped_rows(q.indptr, q.columns, q.values, group, out)
+    return out
+
+
+def add_sparse_product(out: Float, delta: SymmetricCounts, thin: Float) -> None:
+    """Add dQ V to `out` in place, (n, r). Cost: nnz(dQ) r."""
+    _add_times(delta.indptr, delta.columns, delta.values, thin, out)
+
+
+def add_columns_product(out: Float, q: SymmetricCounts, columns: Positions, thin: Float) -> None:
+    """Add Q[:, columns] V to `out` in place for V (len(columns), r). Cost: the entries of those columns, times r.
+
+    Q is symmetric, so its columns are read as rows.
+    """
+    edges = np.linspace(0, q.n, _THREADS + 1).astype(np.int64)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        tasks = [
+            pool.submit(_add_columns, q.indptr, q.columns, q.values, columns, thin, out, edges[k], edges[k + 1])
+            for k in range(_THREADS)
+        ]
+        for task in tasks:
+            task.result()
+
+
+def candidate_gram(q: SymmetricCounts, candidates: Positions, weights: Float, width: int = 2048) -> Float:
+    """Return Q_c diag(weights) Q_c^T, (c, c), for the candidates' rows. Cost: c^2 n, in dense blocks of columns."""
+    gram = np.zeros((len(candidates), len(candidates)))
+    root = np.sqrt(weights)
+    cursor = q.indptr[candidates].copy()
+    block = np.empty((len(candidates), min(width, q.n)))
+    for start in range(0, q.n, width):
+        stop = min(start + width, q.n)
+        part = block[:, : stop - start]
+        part[:] = 0.0
+        _scatter(q.indptr, q.columns, q.values, candidates, root, cursor, start, stop, part)
+        gram += part @ part.T
+    return gram
+
+
+def _in_threads(q: SymmetricCounts, work: Callable[[int, int], None]) -> None:
+    blocks = [(block.start, block.stop) for block in q.blocks(max(1 << 16, len(q.values) // (4 * _THREADS)))]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for task in [pool.submit(work, *block) for block in blocks]:
+            task.result()
+
+
+@numba.njit(cache=True, nogil=True)
+def _times(
+    indptr: Int64, columns: npt.NDArray[np.int32], values: Int64, thin: Float, out: Float, start: int, stop: int
+) -> None:
+    r = thin.shape[1]
+    for row in range(start, stop):
+        total = out[row]
+        total[:] = 0.0
+        for k in range(indptr[row], indptr[row + 1]):
+            value = float(values[k])
+            factors = thin[columns[k]]
+            for t in range(r):
+                total[t] += value * factors[t]
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_times(indptr: Int64, columns: npt.NDArray[np.int32], values: Int64, thin: Float, out: Float) -> None:
+    for row in range(len(indptr) - 1):
+        total = out[row]
+        for k in range(indptr[row], indptr[row + 1]):
+            value = float(values[k])
+            factors = thin[columns[k]]
+            for t in range(thin.shape[1]):
+                total[t] += value * factors[t]
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_columns(
+    indptr: Int64, columns: npt.NDArray[np.int32], values: Int64, chosen: Positions, thin: Float, out: Float,
+    start: int, stop: int,
+) -> None:  # fmt: skip
+    for j in range(len(chosen)):
+        row = chosen[j]
+        factors = thin[j]
+        first = indptr[row] + np.searchsorted(columns[indptr[row] : indptr[row + 1]], start)
+        for k in range(first, indptr[row + 1]):
+            if columns[k] >= stop:
+                break
+            value = float(values[k])
+            total = out[columns[k]]
+            for t in range(thin.shape[1]):
+                total[t] += value * factors[t]
+
+
+@numba.njit(cache=True, nogil=True)
+def _dense_rows(indptr: Int64, columns: npt.NDArray[np.int32], values: Int64, rows: Positions, out: Int64) -> None:
+    for i in range(len(rows)):
+        for k in range(indptr[rows[i]], indptr[rows[i] + 1]):
+            out[i, columns[k]] = values[k]
+
+
+@numba.njit(cache=True, nogil=True)
+def _dense_part(
+    indptr: Int64,
+    columns: npt.NDArray[np.int32],
+    values: Int64,
+    rows: Positions,
+    place: npt.NDArray[np.int32],
+    out: Float,
+) -> None:
+    for i in range(len(rows)):
+        for k in range(indptr[rows[i]], indptr[rows[i] + 1]):
+            column = place[columns[k]]
+            if column >= 0:
+                out[i, column] = float(values[k])
+
+
+@numba.njit(cache=True, nogil=True)
+def _grouped_rows(indptr: Int64, columns: npt.NDArray[np.int32], values: Int64, group: Int64, out: Int64) -> None:
+    for row in range(len(group)):
+        if group[row] >= 0:
+            total = out[group[row]]
+            for k in range(indptr[row], indptr[row + 1]):
+                total[columns[k]] += values[k]
+
+
+@numba.njit(cache=True, nogil=True)
+def _scatter(
+    indptr: Int64, columns: npt.NDArray[np.int32], values: Int64, rows: Positions, scale: Float, cursor: Int64,
+    start: int, stop: int, out: Float,
+) -> None:  # fmt: skip
+    for i in range(len(rows)):
+        k = cursor[i]
+        while k < indptr[rows[i] + 1] and columns[k] < stop:
+            out[i, columns[k] - start] = float(values[k]) * scale[columns[k]]
+            k += 1
+        cursor[i] = k

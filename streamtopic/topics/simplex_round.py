@@ -1,0 +1,88 @@
+"""One round of recovery: every word as a mixture of the anchor rows."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from streamtopic.counts import SymmetricCounts
+from streamtopic.errors import CannotLearn
+from streamtopic.topics.certificate import row_errors
+from streamtopic.topics.products import times
+from streamtopic.topics.simplex import solve_rows
+
+__all__ = ["Round"]
+
+Float = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+_UNIT = 2.0**-53
+
+
+@dataclass(slots=True, eq=False)
+class Round:
+    """C = argmin over the simplex of ||(Qbar_i - c^T X) diag(D)||, and what is needed to change it cheaply.
+
+    anchor_counts: N (r, n) integers, X = N / anchor_mass; anchor_mass: (r,) integers; thin: V = D^2 N^T (n, r);
+    product: W = Q V (n, r), so B = W / (row mass * anchor mass); error: (n,) bound on the absolute error of W's rows;
+    G (r, r); C (n, r), zero for words without mass; sigma_min: least singular value of X diag(D).
+    """
+
+    anchor_counts: Int64
+    anchor_mass: Int64
+    thin: Float
+    product: Float
+    error: Float
+    G: Float
+    C: Float
+    sigma_min: float
+
+    @classmethod
+    def cold(
+        cls, q: SymmetricCounts, mass: Int64, squares: Float, anchor_counts: Int64, start: Float | None
+    ) -> "Round":
+        """Solve from counts. mass: (n,) row sums; squares: (n,) D^2; anchor_counts: (r, n)."""
+        thin = np.ascontiguousarray((anchor_counts * squares).T)
+        product = times(q, thin)
+        error = product_error(q, product)
+        G, sigma = gram(anchor_counts, thin, squares)
+        made = cls(anchor_counts, anchor_counts.sum(axis=1), thin, product, error, G, product, sigma)
+        made.solve(mass, start)
+        return made
+
+    def solve(self, mass: Int64, start: Float | None) -> None:
+        """Set C from the products, trying the supports of `start` first."""
+        live = mass > 0
+        C = np.zeros_like(self.product)
+        C[live] = solve_rows(self.G, self.B(mass)[live], None if start is None else np.ascontiguousarray(start[live]))
+        self.C = C
+
+    def B(self, mass: Int64) -> Float:
+        """Return B = Qbar D^2 X^T, (n, r)."""
+        return np.asarray(self.product / np.maximum(mass, 1)[:, None] / self.anchor_mass)
+
+    def errors(self, mass: Int64) -> tuple[Float, Float]:
+        """Bound each row's distance to its optimum, (n,), and the part of it due to the products."""
+        scale = 1.0 / np.maximum(mass, 1) / float(self.anchor_mass.min())
+        total, own = row_errors(self.C, self.B(mass), self.G, self.error * scale, self.sigma_min)
+        live = mass > 0
+        return np.where(live, total, 0.0), np.where(live, own, 0.0)
+
+
+def gram(anchor_counts: Int64, thin: Float, squares: Float) -> tuple[Float, float]:
+    """Return G = X D^2 X^T (r, r), symmetric to the bit, and the least singular value of X diag(D)."""
+    mass = anchor_counts.sum(axis=1)
+    if not mass.all():
+        raise CannotLearn("anchor mass", "an anchor word has no co-occurrence left: retrain from counts")
+    G = (anchor_counts.astype(float) @ thin) / mass[:, None] / mass
+    G = (G + G.T) / 2
+    X = (anchor_counts * np.sqrt(squares)) / mass[:, None]
+    sigma = float(np.linalg.svd(np.linalg.qr(X.T, mode="r"), compute_uv=False)[-1])
+    if not sigma > 1e-12 * float(np.sqrt(G.diagonal().max())):
+        raise CannotLearn("rank", "the anchor rows depend on each other: ask fewer topics")
+    return G, sigma
+
+
+def product_error(q: SymmetricCounts, product: Float) -> Float:
+    """Bound the rounding of W = Q V: its terms are non-negative, so n_i u of the largest entry of each row."""
+    terms = np.diff(q.indptr) + 2
+    return np.asarray(terms * _UNIT * np.abs(product).max(axis=1))

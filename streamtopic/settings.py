@@ -45,7 +45,7 @@ class Settings(BaseSettings):
 
     model: str = Field(
         "default",
-        pattern=r"^[A-Za-z0-9._-]{1,100}$",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$",
         description="Name of the model; part of topic names and of keys in Redis.",
     )
     dir: UserPath | None = Field(None, description="Directory of an embedded instance: event log, Redis data, keys.")
@@ -56,7 +56,7 @@ class Settings(BaseSettings):
     partitions: int = Field(
         1, ge=1, le=1024, description="Partitions of the documents topic; fixed when a model is created."
     )
-    topics: int = Field(20, ge=2, le=1000, description="Number of topics to learn.")
+    topics: int = Field(20, ge=1, le=1000, description="Number of topics to learn.")
     learner: Literal["default", "paper"] = Field(
         "default", description="`default`, or `paper` (Arora et al. 2013); fixed when a model is created."
     )

@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
 
     private, public = args.to / "signing.pem", args.to / "signing.pub"
     if private.exists() or public.exists():
-        raise UsageError(f"{args.to} already holds a signing key: choose another with --to, keys are never overwritten")
+        raise UsageError(f"{args.to} already holds a signing key: choose another folder with --to")
     key_id = new_signing_key(private, public)
     if args.json:
         print(json.dumps({"private": str(private), "public": str(public), "key_id": key_id}))

@@ -1,0 +1,1 @@
+"""Ingest, scheduler, publisher, and the process that runs them."""

@@ -1,0 +1,124 @@
+"""The program's frame: help, exit statuses, one-line errors."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from streamtopic import commands, errors
+from streamtopic.cli import build_parser, main
+
+
+def _run(*arguments):
+    program = [sys.executable, "-m", "streamtopic", *arguments]
+    return subprocess.run(program, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+
+
+def test_help_lists_every_command(capsys):
+    """What a newcomer types first."""
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(command.__name__.rpartition(".")[2] in shown for command in commands.ALL)
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["nonsense"], ["add"], ["export", "x", "--to", "f"], ["demo", "--delete", "2x"]]
+)
+def test_wrong_usage_ends_with_status_2(arguments, capsys):
+    """Errors in arguments are one line on standard error, whatever the command."""
+    assert main(arguments) == 2
+    shown = capsys.readouterr().err
+    assert shown.count("\n") <= 1
+    assert "Traceback" not in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["status"], "--dir"),
+        (["status", "--dir", "/nowhere/at/all"], "/nowhere/at/all"),
+        (["status", "--config", "/nowhere.toml"], "/nowhere.toml"),
+        (["status", "--dir", ".", "--set", "topics"], "NAME=VALUE"),
+        (["status", "--dir", ".", "--set", "topcs=3"], "did you mean `topics`"),
+        (["demo", "--topics", "0"], "topics"),
+        (["demo", "--documents", "/nowhere.jsonl"], "/nowhere.jsonl"),
+        (["bench", "nonsense"], "bench --list"),
+        (["bench"], "bench --list"),
+        (["export", "1", "--to", "model.txt", "--dir", "."], ".npz"),
+    ],
+)
+def test_errors_are_one_line_that_names_the_thing(arguments, named, capsys):
+    """Status 2, no traceback, and the remedy in the line."""
+    assert main(arguments) == 2
+    shown = capsys.readouterr().err
+    assert shown.count("\n") == 1
+    assert named in shown
+
+
+def test_debug_shows_the_traceback():
+    """Only for those who ask."""
+    assert "Traceback" in _run("status", "--debug").stderr
+    assert "Traceback" not in _run("status").stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (errors.CheckFailed("x"), 1),
+        (errors.UsageError("x"), 2),
+        (errors.ComponentUnreachable("x"), 3),
+        (ZeroDivisionError("x\ny"), 1),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_each_kind_of_error_has_its_status(monkeypatch, capsys, error, status):
+    """Scripts can tell a failed check from wrong usage and from a server that is away."""
+
+    def fail(_args):
+        raise error
+
+    parser = build_parser()
+    args = parser.parse_args(["bench"])
+    args.run = fail
+    monkeypatch.setattr("streamtopic.cli.Parser.parse_args", lambda *_: args)
+    assert main([]) == status
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_output_that_nobody_reads_is_no_error():
+    """`streamtopic bench --list | head -0` ends quietly."""
+    script = f"{sys.executable} -m streamtopic bench --list | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["/bin/bash", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_version_is_the_package_s(capsys):
+    """One number, from the installed metadata."""
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("streamtopic 0.")
+
+
+def test_keys_are_made_once_and_never_overwritten(tmp_path, capsys):
+    """A second run cannot destroy the key that receipts were signed with."""
+    folder = tmp_path / "keys"
+    assert main(["keys", "new", "--to", str(folder), "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    private = folder / "signing.pem"
+    assert made["private"] == str(private)
+    assert private.stat().st_mode & 0o077 == 0
+    before = private.read_bytes()
+    assert main(["keys", "new", "--to", str(folder)]) == 2
+    assert private.read_bytes() == before
+
+
+def test_bench_lists_and_runs_a_case(capsys):
+    """Figures come with units, the machine and the peak memory of the case's own process."""
+    assert main(["bench", "--list", "--json"]) == 0
+    assert "docstrings" in json.loads(capsys.readouterr().out)
+    assert main(["bench", "docstrings", "--case", "jsonl", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert "Python" in found["machine"]
+    (case,) = found["cases"]
+    assert case["peak_memory"] > 1e6
+    assert case["figures"][0]["unit"] == "documents/s"

@@ -1,0 +1,92 @@
+"""Settings: where they come from and what wrong ones say."""
+
+import pytest
+
+from streamtopic.errors import SettingsError
+from streamtopic.settings import Settings, load, write
+
+
+def _file(folder, text):
+    path = folder / "streamtopic.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_flags_win_over_variables_and_variables_over_the_file(tmp_path, monkeypatch):
+    """The nearest source decides, setting by setting."""
+    path = _file(tmp_path, "topics = 5\nepsilon = 2.0\ndelta = 1e-5\n")
+    monkeypatch.setenv("STREAMTOPIC_TOPICS", "6")
+    monkeypatch.setenv("STREAMTOPIC_EPSILON", "3")
+    found = load({"topics": 7}, config=path)
+    assert (found.topics, found.epsilon, found.delta, found.min_df) == (7, 3.0, 1e-5, Settings().min_df)
+
+
+def test_a_directory_stands_for_its_own_file(tmp_path):
+    """`--dir` needs no `--config`, and paths in the file are relative to it."""
+    _file(tmp_path, 'topics = 5\nsigning_key = "keys/mine.pem"\n')
+    found = load({"dir": tmp_path})
+    assert (found.topics, found.dir, found.signing_key) == (5, tmp_path, tmp_path / "keys/mine.pem")
+
+
+def test_the_variable_for_the_directory_counts_as_well(tmp_path, monkeypatch):
+    """STREAMTOPIC_DIR finds the settings in that folder, as --dir does."""
+    _file(tmp_path, "topics = 5\n")
+    monkeypatch.setenv("STREAMTOPIC_DIR", str(tmp_path))
+    assert load().topics == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("topics = 0", ["topics", "greater than or equal to 1", "streamtopic.toml"]),
+        ("topcs = 5", ["topcs", "did you mean `topics`"]),
+        ('capacity = "some"', ["capacity", "'share', 'fixed' or 'theorem'"]),
+        ('model = "a b"', ["model", "pattern"]),
+        ("topics = [", ["streamtopic.toml", "not valid TOML"]),
+        ("tolerance = 1e-12", ["tolerance", "0.000000001"]),
+    ],
+)
+def test_an_error_is_one_line_with_the_setting_and_its_source(tmp_path, text, parts):
+    """Whoever reads the error knows what to change, and where."""
+    with pytest.raises(SettingsError) as caught:
+        load(config=_file(tmp_path, text))
+    message = str(caught.value)
+    assert "\n" not in message.strip()
+    assert all(part in message for part in parts), message
+
+
+def test_a_missing_file_is_an_error_and_a_missing_file_in_a_directory_is_not(tmp_path):
+    """--config names something that must be there; a directory may have no settings of its own."""
+    with pytest.raises(SettingsError, match="no settings file"):
+        load(config=tmp_path / "none.toml")
+    assert load({"dir": tmp_path}).topics == 20
+
+
+def test_a_variable_is_named_when_it_is_wrong(monkeypatch):
+    """The source in the message is the one that held the value."""
+    monkeypatch.setenv("STREAMTOPIC_TOPICS", "many")
+    with pytest.raises(SettingsError, match="variable STREAMTOPIC_TOPICS"):
+        load()
+
+
+def test_secrets_are_neither_printed_nor_written(tmp_path):
+    """A password in an address stays out of output, errors and files."""
+    found = load({"redis_url": "redis://:hunter2@localhost/0", "topics": 5})
+    write(found, tmp_path / "streamtopic.toml")
+    assert "hunter2" not in repr(found) + str(found) + (tmp_path / "streamtopic.toml").read_text()
+    with pytest.raises(SettingsError) as caught:
+        load({"redis_url": ["redis://:hunter2@localhost/0"]})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_what_is_written_is_read_back(tmp_path):
+    """`write` and `load` are inverses, `dir` apart."""
+    found = load({"topics": 5, "learner": "paper", "max_forget_lag": 0.0, "capacity": "fixed"})
+    write(found, tmp_path / "streamtopic.toml")
+    again = load({"dir": tmp_path})
+    assert again.model_copy(update={"dir": None}) == found
+
+
+def test_the_paper_learner_counts_documents_alike():
+    """The document mass is fixed by the learner: cap 1 for `paper`, 256 otherwise."""
+    assert (load({"learner": "paper"}).cap, load().cap) == (1, 256)

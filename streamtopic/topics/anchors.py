@@ -21,6 +21,7 @@ __all__ = ["AnchorChoice", "farthest_in_principal_directions", "farthest_rows"]
 Float = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.intp]
 _UNIT = 2.0**-53
+_TIE = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,12 +36,12 @@ class AnchorChoice:
     certain: bool
 
 
-def farthest_in_principal_directions(gram: Float, r: int, terms: int) -> AnchorChoice:
+def farthest_in_principal_directions(gram: Float, r: int, terms: int, updates: int = 0) -> AnchorChoice:
     """Choose r candidates by greedy search in the r leading principal directions of their rows.
 
-    gram: (c, c), K = M M^T of the candidates' rows M, each entry a sum of `terms` non-negative products. Rare words
-    lie far out mostly by sampling noise; the leading directions drop it. Returns positions among the candidates.
-    Raises CannotLearn where the rows span fewer than r directions.
+    gram: (c, c), K = M M^T of the candidates' rows M, each entry a sum of `terms` non-negative products; updates: how
+    many changes have been added to it. Rare words lie far out mostly by sampling noise; the leading directions drop
+    it. Returns positions among the candidates. Raises CannotLearn where the rows span fewer than r directions.
     """
     c = len(gram)
     lowest = max(0, c - r - 1)
@@ -53,11 +54,16 @@ def farthest_in_principal_directions(gram: Float, r: int, terms: int) -> AnchorC
     # magnifies it by the r-th eigenvalue over the gap below it (first-order bound for a spectral function).
     gap = values[r - 1] - (values[r] if c > r else 0.0)
     error = (terms + 8 * c) * _UNIT * values[0] * (values[r - 1] / gap if gap > 0 else np.inf)
-    return _greedy(coordinates, r, error)
+    return _greedy(coordinates, r, error, 1 + 4 * updates)
 
 
-def _greedy(E: Float, r: int, error: float) -> AnchorChoice:
-    """Greedy search over explicit rows E (c, d); `error` bounds the perturbation of E E^T."""
+def _greedy(E: Float, r: int, error: float, growth: int) -> AnchorChoice:
+    """Greedy search over explicit rows E (c, d); `error` bounds the perturbation of E E^T at a cold start.
+
+    Rows within a multiple of the error of the farthest are ties, and the first word wins: words that always occur
+    together then give the same choice on every path. A decision is certain unless a row lies so near the edge of the
+    ties that the error, grown by updates, could carry it across.
+    """
     residual = E.copy()
     distances = np.einsum("ij,ij->i", E, E)
     largest = float(distances.max())
@@ -65,12 +71,16 @@ def _greedy(E: Float, r: int, error: float) -> AnchorChoice:
     basis = np.empty((r, E.shape[1]))
     margin, certain = np.inf, True
     for t in range(r):
-        row = int(np.argmax(distances))
-        lead = _lead(distances, row)
+        farthest = float(distances.max())
         # A distance to a span moves by the error times (1 + |coefficients|)^2; the least pivot bounds those.
-        allowed = 2 * error * (1 + np.sqrt(largest / max(float(distances[row]), 1e-300))) ** 2
-        margin = min(margin, lead / largest)
-        certain = certain and lead > allowed
+        allowed = 2 * error * (1 + np.sqrt(largest / max(farthest, 1e-300))) ** 2
+        behind = farthest - distances
+        row = int(np.argmax(behind <= _TIE * allowed))
+        edge = np.abs(behind - _TIE * allowed)
+        edge[chosen] = np.inf
+        certain = certain and float(edge.min()) > 2 * growth * allowed
+        outside = behind[behind > _TIE * allowed]
+        margin = min(margin, float(outside.min()) / largest if len(outside) else np.inf)
         chosen.append(row)
         direction = residual[row] - basis[:t].T @ (basis[:t] @ residual[row])
         basis[t] = direction / np.linalg.norm(direction)

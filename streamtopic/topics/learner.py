@@ -119,7 +119,8 @@ def choose_in_gram(
 ) -> AnchorChoice:
     """Search the principal directions of Qbar_c D. gram: Q_c D^2 Q_c^T in the units of the counts."""
     own = mass[candidates].astype(float)
-    choice = farthest_in_principal_directions(gram / own[:, None] / own, options.n_topics, n * (1 + 4 * updates))
+    scaled = gram / own[:, None] / own
+    choice = farthest_in_principal_directions(scaled, options.n_topics, n, updates)
     return AnchorChoice(candidates[choice.rows], choice.margin, choice.certain)
 
 

@@ -21,7 +21,7 @@ from streamtopic.events import (
 from streamtopic.streams import Record
 
 scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text() | st.binary()
-values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.binary(), inner))
+values = st.recursive(scalars, lambda v: st.lists(v) | st.dictionaries(st.text() | st.binary(), v), max_leaves=5)
 fields = st.fixed_dictionaries(
     {"op": st.sampled_from(["add", "delete", "heartbeat", "drop"]) | values},
     optional=dict.fromkeys(("text", "counts", "labels", "ts", "request", "meta"), values),

@@ -1,0 +1,86 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamtopic.errors import UsageError
+from streamtopic.privacy.capacity import (
+    Capacity,
+    ModelConstants,
+    base_capacity,
+    estimate_constants,
+    head_capacity,
+    most_deletions,
+    precondition,
+    theorem_sensitivity,
+    theorem_sigma,
+)
+
+
+@pytest.mark.parametrize(("m", "r", "documents"), [(10**6, 20, 2), (10**8, 20, 212), (10**6, 50, 0), (10**8, 50, 21)])
+def test_published_capacities(m, r, documents):
+    """The formula at c = 1, epsilon 1, delta 1e-6, 5,000 words gives the known numbers of documents."""
+    assert int(base_capacity(1, m, 5_000, r, 1, 1e-6)) == documents
+
+
+@given(
+    st.floats(0.1, 10),
+    st.integers(1, 10**9),
+    st.integers(100, 10**5),
+    st.integers(2, 200),
+    st.floats(0.1, 10),
+    st.floats(1e-9, 1e-3),
+)
+@settings(max_examples=100, deadline=None)
+def test_capacity_grows_with_what_it_should(c, m, n, r, epsilon, delta):
+    """More documents or a weaker guarantee never lower it, more topics or words never raise it."""
+    value = base_capacity(c, m, n, r, epsilon, delta)
+    assert base_capacity(c, 2 * m, n, r, epsilon, delta) == pytest.approx(2 * value)
+    assert base_capacity(c, m, n, r, 2 * epsilon, delta) >= value
+    assert base_capacity(c, m, 2 * n, r, epsilon, delta) <= value
+    assert base_capacity(c, m, n, r + 1, epsilon, delta) <= value
+    head = head_capacity(c, m, n, r, epsilon, delta, q=1 / r)
+    assert head == pytest.approx(value)
+    assert head_capacity(c, m, n, r, epsilon, delta, q=1.0) >= head
+
+
+@given(st.integers(0, 1000), st.integers(0, 2000))
+@settings(max_examples=100, deadline=None)
+def test_used_and_left_agree(limit, forgotten):
+    """Nothing is left exactly when the share used has reached 1."""
+    capacity = Capacity.fixed(limit)
+    assert capacity.left(forgotten) == max(limit - forgotten, 0)
+    if limit:
+        assert (capacity.used(forgotten) >= 1) == (capacity.left(forgotten) == 0)
+    else:
+        assert capacity.used(forgotten) == (math.inf if forgotten else 0)
+
+
+def test_a_capacity_implies_its_constant():
+    """A measured capacity names the c for which the formula gives it."""
+    formula = base_capacity(1, 10**6, 5_000, 20, 1, 1e-6)
+    capacity = Capacity(40, "calibrated", formula)
+    assert base_capacity(capacity.constant, 10**6, 5_000, 20, 1, 1e-6) == pytest.approx(40)
+    with pytest.raises(UsageError):
+        Capacity.fixed(-1)
+
+
+def test_constants_are_read_off_the_model():
+    """z, separability and conditioning are those of the arrays."""
+    A = np.array([[0.5, 0.0], [0.0, 0.25], [0.5, 0.75]])
+    constants = estimate_constants(A, np.diag([0.6, 0.3]), np.array([0.6, 0.4]), np.array([0, 1]))
+    assert constants == ModelConstants(pytest.approx(1.5), 0.25, pytest.approx(0.75), 1 / math.sqrt(6))
+    assert precondition(10**6, 2, constants) == pytest.approx(1e3 / math.sqrt(6) * (0.75 * 0.25) ** 3 / (1.5**2 * 4))
+    sensitivity = theorem_sensitivity(1, 10**6, 3, 2, 10, constants)
+    assert sensitivity == pytest.approx(math.sqrt(6) * 9 * 10 * math.sqrt(6) / (1e6 * 0.75 * 0.25))
+    assert theorem_sigma(sensitivity, 0.5, 1e-6) == pytest.approx(2 * 5.298803 * sensitivity)
+    with pytest.raises(UsageError, match="below 1"):
+        theorem_sigma(sensitivity, 1.0, 1e-6)
+
+
+def test_an_anchor_keeps_a_document():
+    """No more deletions than leave the rarest anchor one document."""
+    assert most_deletions(np.array([7, 3, 9])) == 2
+    assert most_deletions(np.array([0, 3])) == 0

@@ -1,0 +1,86 @@
+"""Documentation is executed, or compared with the program."""
+
+import re
+import runpy
+import shlex
+from pathlib import Path
+
+import pytest
+
+from streamtopic.cli import build_parser
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+REFERENCE = runpy.run_path(str(ROOT / "docs" / "reference.py"))
+
+
+def _blocks(page, language):
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["cli", "settings"])
+def test_references_are_those_of_the_program(name):
+    """`python docs/reference.py` has been run since commands or settings changed."""
+    written = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    assert written == REFERENCE[f"{name}_reference"]()
+
+
+def _commands():
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        blocks = _blocks(page, "sh") + _blocks(page, "") + re.findall(r"^    pip .*$", text, re.MULTILINE)
+        for line in "\n".join(blocks).splitlines():
+            for part in line.split("&&"):
+                if part.split()[:1] == ["streamtopic"]:
+                    yield page.name, part.strip()
+
+
+@pytest.mark.parametrize(("page", "line"), sorted(set(_commands())))
+def test_commands_in_the_documentation_exist(page, line):
+    """Every command line that a page shows is one that the program accepts."""
+    args = build_parser().parse_args(shlex.split(line)[1:])
+    assert callable(args.run), page
+
+
+def test_readme_begins_with_the_two_commands():
+    """What sets up a fresh machine comes first, word for word as CI runs it."""
+    first = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:2]
+    commands = ["pip install '.[demo]' && streamtopic demo", "pip install '.[demo,test]' && pytest"]
+    assert [line.strip() for line in first] == commands
+    assert commands[1] in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page):
+    """A reader never meets a missing page."""
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), target
+
+
+def test_the_quickstart_s_python_runs():
+    """The library example does what it says."""
+    (block,) = _blocks(ROOT / "docs" / "quickstart.md", "python")
+    exec(compile(block, "quickstart.md", "exec"), {})  # noqa: S102  executing it is the point
+
+
+def test_readme_s_python_runs():
+    """The library example does what it says, given counts."""
+    import numpy as np
+
+    rng = np.random.default_rng(1)
+    words = rng.dirichlet(np.full(400, 0.02), size=25)
+    mixtures = rng.dirichlet(np.full(25, 0.1), size=1500)
+    counts = np.array([rng.multinomial(80, mixture @ words) for mixture in mixtures])
+    (block,) = _blocks(ROOT / "README.md", "python")
+    names = {"X": counts}
+    exec(compile(block, "README.md", "exec"), names)  # noqa: S102  executing it is the point
+    assert np.allclose(names["theta"].sum(axis=1), 1)
+
+
+def test_decision_pages_are_numbered_and_listed():
+    """The list of decisions is complete and its numbers have no gaps."""
+    folder = ROOT / "docs" / "decisions"
+    pages = sorted(path.name for path in folder.glob("[0-9]*.md"))
+    assert [int(name[:4]) for name in pages] == list(range(1, len(pages) + 1))
+    listed = (folder / "README.md").read_text(encoding="utf-8")
+    assert all(f"({name})" in listed for name in pages)

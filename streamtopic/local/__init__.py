@@ -1,0 +1,5 @@
+"""Real servers on this machine, started and stopped by the program: for the demo, tests and trying out."""
+
+from streamtopic.local.redis import LocalRedis
+
+__all__ = ["LocalRedis"]

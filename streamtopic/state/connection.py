@@ -1,0 +1,143 @@
+"""The one place where Redis is spoken to, and where its errors become this package's."""
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from urllib.parse import urlsplit
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from streamtopic.errors import ComponentUnreachable, SettingsError, StateError, StreamtopicError
+
+__all__ = ["Connection", "mapped"]
+
+T = TypeVar("T")
+_TIMEOUT = 30.0
+_errors = redis.exceptions
+
+
+def mapped(error: redis.exceptions.RedisError, address: str) -> StreamtopicError:
+    """Return this package's error for one of redis-py's, with the remedy."""
+    text = str(error) or type(error).__name__
+    if isinstance(error, _errors.AuthenticationError | _errors.AuthorizationError | _errors.NoPermissionError):
+        return SettingsError(f"Redis at {address} refuses this user ({text}): check the user, password and ACL")
+    if isinstance(error, _errors.OutOfMemoryError) or text.startswith("OOM"):
+        return StateError(f"Redis at {address} is out of memory: raise maxmemory, or compact; nothing was written")
+    if isinstance(error, _errors.ConnectionError | _errors.TimeoutError):
+        return ComponentUnreachable(f"Redis at {address} does not answer ({text}): start it, or correct its address")
+    if isinstance(error, _errors.ReadOnlyError) or text.startswith("READONLY"):
+        return ComponentUnreachable(f"Redis at {address} is a read-only replica: use the address of the primary")
+    return StateError(f"Redis at {address} refused a command: {text}")
+
+
+class Connection:
+    """A Redis connection whose errors are StreamtopicErrors.
+
+    url: redis://, rediss:// or unix://. Automatic retries are off in redis-py, since it repeats commands whose outcome
+    is unknown and so can apply an increment twice. Here a command is sent once more after a lost connection only
+    because every write of this package recognises that it was already applied.
+
+    Raises SettingsError for a malformed address; nothing is sent before the first command.
+    """
+
+    def __init__(self, url: str, *, timeout: float = _TIMEOUT) -> None:
+        self.address = _without_password(url)
+        try:
+            self._redis = redis.Redis.from_url(
+                url,
+                protocol=2,
+                retry=Retry(NoBackoff(), 0),
+                retry_on_error=[],
+                socket_timeout=timeout,
+                socket_connect_timeout=min(timeout, 5.0),
+            )
+        except ValueError as error:
+            raise SettingsError(f"Redis address {self.address!r}: {error}") from None
+        self._scripts: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the sockets back."""
+        self._redis.close()
+
+    def ping(self) -> None:
+        """Raise ComponentUnreachable unless the server answers."""
+        self._run(self._redis.ping)
+
+    def information(self) -> dict[str, Any]:
+        """Return the server's INFO with `maxmemory_policy` and `aof_enabled` among it."""
+        return dict(self._run(lambda: self._redis.info()))
+
+    def call(self, *command: str | bytes | int) -> Any:  # noqa: ANN401 - what Redis answers depends on the command
+        """Send one command that may safely be sent twice."""
+        return self._run(lambda: self._redis.execute_command(*command))
+
+    def batch(self, commands: Iterable[Sequence[str | bytes | int]], *, atomic: bool = False) -> list[Any]:
+        """Send commands together that may safely be sent twice; `atomic`: nothing comes between them."""
+        todo = list(commands)
+
+        def send() -> list[Any]:
+            pipeline = self._redis.pipeline(transaction=atomic)
+            for command in todo:
+                pipeline.execute_command(*command)
+            return list(pipeline.execute())
+
+        return self._run(send) if todo else []
+
+    def script(self, text: str, keys: Sequence[str], arguments: Sequence[str | bytes | int]) -> Any:  # noqa: ANN401 - as call
+        """Run a Lua script that recognises its own repetition."""
+        script = self._scripts.get(text)
+        if script is None:
+            script = self._scripts[text] = self._redis.register_script(text)
+        return self._run(lambda: script(keys=list(keys), args=list(arguments)))
+
+    def scan(self, key: str, count: int = 5000) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the fields of a hash in slices, so that Redis is never busy for long.
+
+        A field that is there all the time comes exactly once; one that comes or goes meanwhile may be missing.
+        """
+        cursor, seen = 0, set[bytes]()
+        while True:
+            answer = self.call("HSCAN", key, cursor, "COUNT", count)
+            cursor, fields = int(answer[0]), _pairs(answer[1])
+            for field, value in fields.items():
+                if field not in seen:
+                    seen.add(field)
+                    yield field, value
+            if cursor == 0:
+                return
+
+    def _run(self, send: Callable[[], T]) -> T:
+        try:
+            try:
+                return send()
+            except (_errors.ConnectionError, _errors.TimeoutError) as error:
+                if isinstance(error, _errors.AuthenticationError | _errors.BusyLoadingError):
+                    raise
+                with contextlib.suppress(_errors.RedisError):
+                    self._redis.connection_pool.disconnect()
+                return send()
+        except _errors.RedisError as error:
+            raise mapped(error, self.address) from error
+
+
+def _pairs(answer: dict[bytes, bytes] | list[bytes]) -> dict[bytes, bytes]:
+    """Hashes come as dictionaries or as flat lists, depending on the release of redis-py."""
+    if isinstance(answer, dict):
+        return answer
+    return dict(zip(answer[::2], answer[1::2], strict=True))
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    return url.replace(f":{parts.password}@", ":***@", 1)

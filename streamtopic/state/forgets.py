@@ -1,0 +1,104 @@
+"""Deletions that were applied and wait for their receipts: a stream, written with the counts in one script."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgpack
+
+from streamtopic.errors import StateCorrupt
+from streamtopic.state.connection import Connection
+from streamtopic.state.keys import PartitionKeys
+
+__all__ = ["Forget", "Forgets", "ForgetKind"]
+
+
+class ForgetKind(StrEnum):
+    """Why a document went."""
+
+    DELETED = "deleted"
+    NOT_FOUND = "not_found"
+    REPLACED = "replaced"
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """One deletion, with all that its receipt says about what was done.
+
+    offset: of the delete's own record; document: its id, kept only until the receipt is published; request: the
+    producer's request id; length: tokens L of the document, 0 if not found; document_offset, epoch: of the record
+    that had added it, -1 if not found; received_ms: time of the delete's record; applied_ms: when it was counted out.
+    A replacement leaves an entry too, so that its age is seen; nobody asked for it, so it gets no receipt.
+    """
+
+    offset: int
+    document: bytes
+    kind: ForgetKind
+    request: str
+    length: int
+    document_offset: int
+    epoch: int
+    received_ms: int
+    applied_ms: int
+
+    @property
+    def found(self) -> bool:
+        """Whether there was a document to forget."""
+        return self.kind is not ForgetKind.NOT_FOUND
+
+    @property
+    def wants_receipt(self) -> bool:
+        """Whether somebody asked for the deletion."""
+        return self.kind is not ForgetKind.REPLACED
+
+    @property
+    def entry(self) -> str:
+        """Id in the stream: offsets only grow, so the order of the stream is that of the log."""
+        return f"{self.offset + 1}-0"
+
+    def pack(self) -> bytes:
+        """Return the value of its stream entry."""
+        fields = [self.document, self.kind.value, self.request, self.length, self.document_offset, self.epoch]
+        return bytes(msgpack.packb([*fields, self.received_ms, self.applied_ms]))
+
+    @classmethod
+    def unpack(cls, entry: bytes, value: bytes) -> "Forget":
+        """Undo `pack`. Raises StateCorrupt."""
+        try:
+            document, kind, *rest = msgpack.unpackb(value)
+            return cls(int(entry.split(b"-")[0]) - 1, document, ForgetKind(kind), *rest)
+        except (ValueError, TypeError, msgpack.UnpackException) as error:
+            raise StateCorrupt(
+                f"deletion entry {entry!r} cannot be read ({error}): run `streamtopic rebuild`"
+            ) from None
+
+
+class Forgets:
+    """A partition's stream of deletions, as its readers see it."""
+
+    def __init__(self, connection: Connection, keys: PartitionKeys) -> None:
+        self._connection = connection
+        self._key = keys.forgets
+
+    def __len__(self) -> int:
+        return int(self._connection.call("XLEN", self._key))
+
+    def read(self, from_offset: int = 0, count: int = 1000) -> list[Forget]:
+        """Return at most `count` entries of records at or after `from_offset`, oldest first."""
+        rows = self._connection.call("XRANGE", self._key, f"{from_offset + 1}-0", "+", "COUNT", count)
+        return [Forget.unpack(entry, fields[b"forget"]) for entry, fields in rows]
+
+    def oldest_unserved(self, served_offset: int = 0) -> Forget | None:
+        """Return the oldest found deletion at or after `served_offset`, the cut of the last published version."""
+        while page := self.read(served_offset):
+            for forget in page:
+                if forget.found:
+                    return forget
+            served_offset = page[-1].offset + 1
+        return None
+
+    def drop(self, forgets: Iterable[Forget]) -> None:
+        """Remove entries whose receipts are published."""
+        entries = [forget.entry for forget in forgets]
+        for start in range(0, len(entries), 1000):
+            self._connection.call("XDEL", self._key, *entries[start : start + 1000])

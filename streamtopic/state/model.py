@@ -1,0 +1,262 @@
+"""What a model has once: settings, the scheduler's lease, the base model, releases, outbox and privacy ledger."""
+
+import hashlib
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+
+from streamtopic.counts import Weighting
+from streamtopic.errors import StateCorrupt, StateMismatch
+from streamtopic.state import model_scripts
+from streamtopic.state.connection import Connection
+from streamtopic.state.keys import ModelKeys
+from streamtopic.state.meta import SCHEMA
+from streamtopic.state.outcomes import AlreadyApplied, Outcome, outcome
+from streamtopic.state.partition import mismatch
+
+__all__ = ["Lease", "ModelSettings", "ModelState", "OutboxEntry", "OutboxRecord", "StoredBase"]
+
+_UPLOAD_SECONDS = 600
+_CHUNK = 8 << 20
+
+Headers = tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """What is fixed when a model is created: partitions of the documents topic, and the cap of f(L)."""
+
+    partitions: int
+    cap: int
+
+    @property
+    def weighting(self) -> Weighting:
+        """The weight of a document's word pairs."""
+        return Weighting(self.cap)
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Leadership of the scheduler. token: grows with every new leader; a commit with an older one is Stale."""
+
+    holder: str
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxRecord:
+    """A record to publish, already signed: its bytes are fixed. value None is a tombstone."""
+
+    topic: str
+    key: bytes
+    value: bytes | None
+    headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxEntry:
+    """A record that waits in the outbox; id: for `confirm`."""
+
+    id: str
+    record: OutboxRecord
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBase:
+    """The current base model: epoch, fields for the scheduler (msgpack values), and the model's own bytes."""
+
+    epoch: int
+    version: int
+    fields: Mapping[str, Any]
+    blob: bytes
+
+
+class ModelState:
+    """A model's global keys. Writes that only a leader may make take its fencing token."""
+
+    def __init__(
+        self, connection: Connection, model: str, settings: ModelSettings, new_id: Callable[[], str] | None = None
+    ) -> None:
+        self.connection = connection
+        self.model = model
+        self.settings = settings
+        self._keys = ModelKeys(model)
+        self._new_id = new_id or (lambda: secrets.token_hex(12))
+
+    @classmethod
+    def open(cls, connection: Connection, model: str, settings: ModelSettings) -> "ModelState":
+        """Return the model's state, creating its record if there is none.
+
+        Raises StateMismatch, with the remedy, where it was created with other partitions or another cap.
+        """
+        keys = ModelKeys(model)
+        wanted = [SCHEMA, settings.cap, settings.partitions]
+        answer = connection.script(model_scripts.CREATE, [keys.named("settings")], wanted)
+        have = [int(value) for value in answer]
+        if have != wanted:
+            raise StateMismatch(mismatch(model, *have, settings.cap, settings.partitions))
+        return cls(connection, model, settings)
+
+    @classmethod
+    def find(cls, connection: Connection, model: str) -> "ModelState | None":
+        """Return the state of a model that exists, whatever its settings, or None. Raises StateMismatch."""
+        key = ModelKeys(model).named("settings")
+        schema, cap, partitions = connection.call("HMGET", key, "schema", "cap", "partitions")
+        if schema is None:
+            return None
+        if int(schema) != SCHEMA:
+            raise StateMismatch(mismatch(model, int(schema), int(cap), int(partitions), int(cap), int(partitions)))
+        return cls(connection, model, ModelSettings(int(partitions), int(cap)))
+
+    def acquire(self, holder: str, ttl_ms: int) -> Lease | None:
+        """Become or stay leader for ttl_ms by Redis's clock; None while another holder's lease runs."""
+        keys = [self._keys.named("lease"), self._keys.named("fence")]
+        token = int(self.connection.script(model_scripts.ACQUIRE, keys, [holder, ttl_ms]))
+        return Lease(holder, token) if token else None
+
+    def release(self, lease: Lease) -> None:
+        """Give leadership up; nothing happens where the lease is another's by now."""
+        self.connection.script(model_scripts.RELEASE, [self._keys.named("lease")], [lease.holder])
+
+    def stage(
+        self,
+        lease: Lease,
+        version: int,
+        *,
+        release: Mapping[str, Any],
+        ledger: Mapping[str, Any],
+        records: Sequence[OutboxRecord],
+        base: StoredBase | None = None,
+    ) -> Outcome:
+        """Commit one version, all or nothing: its release record, ledger entry, outbox records and, if given, new base.
+
+        release, ledger: msgpack values. Versions count up from 1 without gaps. AlreadyApplied where this version is
+        there with the same bytes; Stale where it is there with others, where it does not follow the last one, or where
+        another scheduler leads.
+        """
+        identity = _digest(release, ledger, records, base)
+        keys = [self._keys.named(name) for name in ("fence", "releases", "ledger", "outbox", "base", "staged")]
+        keys += [self._upload(f"out:{identity}:{k}", _pack_record(record)) for k, record in enumerate(records)]
+        parts = _cut(base.blob) if base else []
+        new = [self._upload(f"base:{identity}:{k}", part) for k, part in enumerate(parts)]
+        old = self._base_parts() if base else []
+        plan = {
+            "token": str(lease.token),
+            "version": version,
+            "identity": identity,
+            "records": len(records),
+            "new": len(new),
+            "old": [key for key in old if key not in new],
+        }
+        arguments = [
+            msgpack.packb(plan),
+            msgpack.packb(dict(release)),
+            msgpack.packb(dict(ledger)),
+            _base_head(base, new),
+        ]
+        return outcome(self.connection.script(model_scripts.STAGE, [*keys, *new, *plan["old"]], arguments))
+
+    def enqueue(self, records: Iterable[OutboxRecord]) -> Outcome:
+        """Put signed records, as those of receipts, into the outbox together; identical waiting ones are not repeated."""
+        todo = list(records)
+        if not todo:
+            return AlreadyApplied()
+        names = [_digest(record) for record in todo]
+        uploads = [self._upload(f"out:{name}:r", _pack_record(r)) for name, r in zip(names, todo, strict=True)]
+        keys = [self._keys.named("outbox"), self._keys.named("staged"), *uploads]
+        return outcome(self.connection.script(model_scripts.ENQUEUE, keys, names))
+
+    def outbox(self, count: int = 100) -> list[OutboxEntry]:
+        """Return the oldest records that wait to be published. Raises StateCorrupt."""
+        rows = self.connection.call("XRANGE", self._keys.named("outbox"), "-", "+", "COUNT", count)
+        entries = []
+        for entry, fields in rows:
+            data = self.connection.call("GET", fields[b"key"].decode())
+            if data is None:
+                raise StateCorrupt(f"outbox entry {entry.decode()} of {self.model} has lost its bytes: retrain")
+            entries.append(OutboxEntry(entry.decode(), _unpack_record(data)))
+        return entries
+
+    def confirm(self, entries: Iterable[OutboxEntry]) -> None:
+        """Remove published records from the outbox."""
+        for entry in entries:
+            keys = [self._keys.named("outbox"), self._keys.named("staged")]
+            row = self.connection.call("XRANGE", keys[0], entry.id, entry.id)
+            if row:
+                keys.append(row[0][1][b"key"].decode())
+                self.connection.script(model_scripts.CONFIRM, keys, [entry.id, row[0][1][b"name"]])
+
+    def base(self) -> StoredBase | None:
+        """Return the current base model, or None before the first. Raises StateCorrupt."""
+        head = self.connection.call("HGETALL", self._keys.named("base"))
+        if not head:
+            return None
+        fields = msgpack.unpackb(head[b"head"])
+        parts = self.connection.batch([("GET", key) for key in fields["parts"]])
+        blob = b"".join(part or b"" for part in parts)
+        if hashlib.sha256(blob).digest() != fields["sha256"]:
+            raise StateCorrupt(f"the base model of {self.model} fails its checksum: run `streamtopic retrain`")
+        return StoredBase(fields["epoch"], fields["version"], fields["fields"], blob)
+
+    def base_epoch(self) -> int | None:
+        """Return the base model's epoch without reading the model, or None before the first."""
+        head = self.connection.call("HGET", self._keys.named("base"), "head")
+        return None if head is None else int(msgpack.unpackb(head)["epoch"])
+
+    def releases(self, count: int | None = None) -> list[tuple[int, dict[str, Any]]]:
+        """Return (version, release record), oldest first; the last `count` only, if given."""
+        limit = () if count is None else ("COUNT", count)
+        rows = self.connection.call("XREVRANGE", self._keys.named("releases"), "+", "-", *limit)
+        return [(int(entry.split(b"-")[0]), msgpack.unpackb(fields[b"release"])) for entry, fields in reversed(rows)]
+
+    def ledger(self) -> dict[int, dict[str, Any]]:
+        """Return the ledger: version to what was spent on it."""
+        rows = self.connection.call("HGETALL", self._keys.named("ledger"))
+        return {version: msgpack.unpackb(entry) for version, entry in sorted((int(v), e) for v, e in rows.items())}
+
+    def _upload(self, name: str, data: bytes) -> str:
+        key = self._keys.named(name)
+        self.connection.call("SET", key, data, "NX", "EX", _UPLOAD_SECONDS)
+        return key
+
+    def _base_parts(self) -> list[str]:
+        head = self.connection.call("HGET", self._keys.named("base"), "head")
+        return [] if head is None else list(msgpack.unpackb(head)["parts"])
+
+
+def _cut(blob: bytes) -> list[bytes]:
+    return [blob[start : start + _CHUNK] for start in range(0, len(blob), _CHUNK)]
+
+
+def _base_head(base: StoredBase | None, parts: Sequence[str]) -> bytes:
+    if base is None:
+        return b""
+    fields = {"epoch": base.epoch, "version": base.version, "fields": dict(base.fields), "parts": list(parts)}
+    return bytes(msgpack.packb({**fields, "sha256": hashlib.sha256(base.blob).digest()}))
+
+
+def _pack_record(record: OutboxRecord) -> bytes:
+    return bytes(msgpack.packb([record.topic, record.key, record.value, [list(header) for header in record.headers]]))
+
+
+def _unpack_record(data: bytes) -> OutboxRecord:
+    topic, key, value, headers = msgpack.unpackb(data)
+    return OutboxRecord(topic, key, value, tuple((name, content) for name, content in headers))
+
+
+def _digest(*parts: object) -> str:
+    """Name staged bytes by what they are, so that a repetition finds its own."""
+
+    def plain(part: object) -> object:
+        if isinstance(part, StoredBase):
+            return [part.epoch, part.version, dict(part.fields), hashlib.sha256(part.blob).digest()]
+        if isinstance(part, OutboxRecord):
+            return hashlib.sha256(_pack_record(part)).digest()
+        if isinstance(part, Mapping):
+            return dict(part)
+        return [plain(item) for item in part] if isinstance(part, Sequence) else part
+
+    return hashlib.sha256(msgpack.packb([plain(part) for part in parts])).hexdigest()[:32]

@@ -1,0 +1,83 @@
+"""Lua scripts: every write of a model's global keys. As in `scripts`: check all, then write, and know a repetition."""
+
+__all__ = ["ACQUIRE", "CONFIRM", "CREATE", "ENQUEUE", "RELEASE", "STAGE"]
+
+CREATE = """
+if redis.call('EXISTS', KEYS[1]) == 0 then
+  redis.call('HSET', KEYS[1], 'schema', ARGV[1], 'cap', ARGV[2], 'partitions', ARGV[3])
+end
+return redis.call('HMGET', KEYS[1], 'schema', 'cap', 'partitions')
+"""
+"""Create a model's record unless there is one; answer the one there is. ARGV: schema, cap, partitions."""
+
+ACQUIRE = """
+local holder = redis.call('GET', KEYS[1])
+if holder and holder ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+if holder then return tonumber(redis.call('GET', KEYS[2])) end
+return redis.call('INCR', KEYS[2])
+"""
+"""Take or renew the lease. KEYS: lease, fence. ARGV: holder, milliseconds. Answers the fencing token, 0 for none."""
+
+RELEASE = """
+if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
+return 1
+"""
+"""Give the lease up. KEYS: lease. ARGV: holder."""
+
+STAGE = """
+local plan = cmsgpack.unpack(ARGV[1])
+local fence, releases, ledger, outbox, base, staged = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local there = redis.call('XREVRANGE', releases, '+', '-', 'COUNT', 1)[1]
+local last, identity = 0, ''
+if there then
+  last = tonumber(string.match(there[1], '^%d+'))
+  identity = there[2][4]
+end
+if last == plan.version and identity == plan.identity then return {'already'} end
+if (redis.call('GET', fence) or '0') ~= plan.token then return {'stale', 'another scheduler leads'} end
+if last ~= plan.version - 1 then return {'stale', 'version ' .. last .. ' is the last one'} end
+local first, parts = 7, 7 + plan.records
+for i = first, parts + plan.new - 1 do
+  if redis.call('EXISTS', KEYS[i]) == 0 then return {'stale', 'a part expired before it was committed'} end
+end
+for i = first, parts + plan.new - 1 do redis.call('PERSIST', KEYS[i]) end
+redis.call('XADD', releases, plan.version .. '-0', 'release', ARGV[2], 'identity', plan.identity)
+redis.call('HSET', ledger, plan.version, ARGV[3])
+for i = first, parts - 1 do redis.call('XADD', outbox, '*', 'key', KEYS[i], 'name', '') end
+if ARGV[4] ~= '' then
+  redis.call('HSET', base, 'head', ARGV[4])
+  for i = parts + plan.new, #KEYS do redis.call('PEXPIRE', KEYS[i], 600000) end
+end
+return {'applied'}
+"""
+"""Commit a version. KEYS: fence, releases, ledger, outbox, base, staged, records, new base parts, old base parts.
+
+ARGV: plan, release, ledger entry, base head or nothing.
+"""
+
+ENQUEUE = """
+local outbox, staged, added = KEYS[1], KEYS[2], false
+for i = 3, #KEYS do
+  if redis.call('HEXISTS', staged, ARGV[i - 2]) == 0 and redis.call('EXISTS', KEYS[i]) == 0 then
+    return {'stale', 'a record expired before it was committed'}
+  end
+end
+for i = 3, #KEYS do
+  if redis.call('HSETNX', staged, ARGV[i - 2], 1) == 1 then
+    redis.call('PERSIST', KEYS[i])
+    redis.call('XADD', outbox, '*', 'key', KEYS[i], 'name', ARGV[i - 2])
+    added = true
+  end
+end
+return {added and 'applied' or 'already'}
+"""
+"""Put records into the outbox once. KEYS: outbox, staged, uploaded records. ARGV: their names."""
+
+CONFIRM = """
+redis.call('XDEL', KEYS[1], ARGV[1])
+if ARGV[2] ~= '' then redis.call('HDEL', KEYS[2], ARGV[2]) end
+redis.call('DEL', KEYS[3])
+return 1
+"""
+"""Remove a published record. KEYS: outbox, staged, record. ARGV: entry id, name."""

@@ -1,0 +1,179 @@
+"""Compiled loops of the segment codec: pairs of a chunk to streams of small bytes, and back.
+
+Columns become gaps, one byte each with 255 as the escape. The pairs of a flush take few distinct values, since most
+lie in one document and are w_L h_i h_j, so values become ranks in a table of the frequent ones: one byte for the
+first 192, two for the next 16,128, and a literal for the rest.
+"""
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from streamtopic.state import varints
+
+__all__ = ["frequent_values", "pack_columns", "pack_integers", "pack_values", "unpack_columns", "unpack_integers",
+           "unpack_values"]  # fmt: skip
+
+Bytes = npt.NDArray[np.uint8]
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+
+ONE_BYTE = 192
+TABLE = ONE_BYTE + (255 - ONE_BYTE) * 256
+_ESCAPE = 255
+_SLOTS = 1 << 16
+_MOST_DISTINCT = 40_000
+
+
+@numba.njit(cache=True, nogil=True)
+def pack_integers(values: Int64) -> Bytes:
+    """Write signed integers one after the other."""
+    out = np.empty(varints.LONGEST * len(values) + 1, np.uint8)
+    at = 0
+    for value in values:
+        at = varints.put(out, at, varints.zigzag(value))
+    return out[:at].copy()
+
+
+@numba.njit(cache=True, nogil=True)
+def unpack_integers(data: Bytes, count: int) -> tuple[Int64, bool]:
+    """Undo `pack_integers`; the flag says whether the bytes were exactly `count` integers."""
+    if count < 0 or count > len(data):
+        return np.empty(0, np.int64), False
+    out = np.empty(count, np.int64)
+    at = 0
+    for k in range(count):
+        value, at = varints.get(data, at)
+        if at < 0:
+            return out, False
+        out[k] = varints.unzigzag(value)
+    return out, at == len(data)
+
+
+@numba.njit(cache=True, nogil=True)
+def pack_columns(rows: Int32, sizes: Int64, columns: Int32) -> tuple[Bytes, Bytes]:
+    """Return gap bytes, one a pair, and the gaps that were too large for one.
+
+    rows, sizes: the rows and how many of `columns` each holds; columns ascend in a row and none is left of it.
+    """
+    small = np.empty(len(columns), np.uint8)
+    large = np.empty(5 * len(columns) + varints.LONGEST, np.uint8)
+    k = 0
+    at = 0
+    for r in range(len(rows)):
+        previous = rows[r] - 1
+        for _ in range(sizes[r]):
+            gap = columns[k] - previous - 1
+            if gap < _ESCAPE:
+                small[k] = gap
+            else:
+                small[k] = _ESCAPE
+                at = varints.put(large, at, np.uint64(gap - _ESCAPE))
+            previous = columns[k]
+            k += 1
+    return small, large[:at].copy()
+
+
+@numba.njit(cache=True, nogil=True)
+def unpack_columns(rows: Int32, sizes: Int64, small: Bytes, large: Bytes, n_words: int) -> tuple[Int32, bool]:
+    """Undo `pack_columns`; the flag says whether all columns are below n_words and the bytes were used up."""
+    columns = np.empty(len(small), np.int32)
+    k = 0
+    at = 0
+    for r in range(len(rows)):
+        previous = np.int64(rows[r]) - 1
+        for _ in range(sizes[r]):
+            gap = np.int64(small[k])
+            if gap == _ESCAPE:
+                more, at = varints.get(large, at)
+                if at < 0 or more > np.uint64(n_words):
+                    return columns, False
+                gap += np.int64(more)
+            previous += 1 + gap
+            if previous >= n_words:
+                return columns, False
+            columns[k] = previous
+            k += 1
+    return columns, k == len(small) and at == len(large)
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _slot(keys: Int64, value: np.int64) -> int:
+    """Find where `value` is or belongs; 0 marks an empty slot, since no stored value is 0."""
+    mixed = np.uint64(value) * np.uint64(0x9E3779B97F4A7C15)
+    slot = np.int64(mixed >> np.uint64(48))
+    while keys[slot] != 0 and keys[slot] != value:
+        slot = (slot + 1) & (_SLOTS - 1)
+    return slot
+
+
+@numba.njit(cache=True, nogil=True)
+def frequent_values(values: Int64) -> tuple[Int64, Int64]:
+    """Return distinct values and how often each occurs. Beyond the first 40,000, new ones are left out."""
+    keys = np.zeros(_SLOTS, np.int64)
+    times = np.zeros(_SLOTS, np.int64)
+    distinct = 0
+    for value in values:
+        slot = _slot(keys, value)
+        if keys[slot] == 0:
+            if distinct == _MOST_DISTINCT:
+                continue
+            keys[slot] = value
+            distinct += 1
+        times[slot] += 1
+    used = np.nonzero(keys)[0]
+    return keys[used], times[used]
+
+
+@numba.njit(cache=True, nogil=True)
+def pack_values(values: Int64, table: Int64) -> tuple[Bytes, Bytes, Bytes]:
+    """Return first bytes, one a pair, second bytes, and literals, for ranks in `table`."""
+    keys = np.zeros(_SLOTS, np.int64)
+    ranks = np.zeros(_SLOTS, np.int32)
+    for rank in range(len(table)):
+        slot = _slot(keys, table[rank])
+        keys[slot] = table[rank]
+        ranks[slot] = rank
+    first = np.empty(len(values), np.uint8)
+    second = np.empty(len(values), np.uint8)
+    literal = np.empty(varints.LONGEST * len(values) + 1, np.uint8)
+    seconds = 0
+    at = 0
+    for k in range(len(values)):
+        slot = _slot(keys, values[k])
+        rank = ranks[slot]
+        if keys[slot] == 0:
+            first[k] = _ESCAPE
+            at = varints.put(literal, at, varints.zigzag(values[k]))
+        elif rank < ONE_BYTE:
+            first[k] = rank
+        else:
+            first[k] = ONE_BYTE + ((rank - ONE_BYTE) >> 8)
+            second[seconds] = (rank - ONE_BYTE) & 255
+            seconds += 1
+    return first, second[:seconds].copy(), literal[:at].copy()
+
+
+@numba.njit(cache=True, nogil=True)
+def unpack_values(first: Bytes, second: Bytes, literal: Bytes, table: Int64) -> tuple[Int64, bool]:
+    """Undo `pack_values`; the flag says whether the bytes were sound."""
+    values = np.empty(len(first), np.int64)
+    seconds = 0
+    at = 0
+    for k in range(len(first)):
+        rank = np.int64(first[k])
+        if rank == _ESCAPE:
+            coded, at = varints.get(literal, at)
+            if at < 0:
+                return values, False
+            values[k] = varints.unzigzag(coded)
+            continue
+        if rank >= ONE_BYTE:
+            if seconds == len(second):
+                return values, False
+            rank = ONE_BYTE + ((rank - ONE_BYTE) << 8) + np.int64(second[seconds])
+            seconds += 1
+        if rank >= len(table):
+            return values, False
+        values[k] = table[rank]
+    return values, seconds == len(second) and at == len(literal)

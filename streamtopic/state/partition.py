@@ -1,0 +1,254 @@
+"""A partition's state as its one writer sees it."""
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+
+import msgpack
+
+from streamtopic.counts import Weighting
+from streamtopic.errors import StateCorrupt, StateMismatch
+from streamtopic.state import scripts
+from streamtopic.state.connection import Connection
+from streamtopic.state.flush import Changes, Flush, plan
+from streamtopic.state.forgets import Forgets
+from streamtopic.state.keys import ModelKeys, PartitionKeys
+from streamtopic.state.meta import SCHEMA, ManifestEntry, Meta
+from streamtopic.state.outcomes import Applied, Outcome, Stale, outcome
+from streamtopic.state.records import StoredDocument, decode_records
+from streamtopic.state.segments import SegmentHead, decode_head
+from streamtopic.state.vocabulary import Vocabulary
+
+__all__ = [
+    "MAX_FLUSH_DOCUMENTS",
+    "MAX_FLUSH_RECORD_BYTES",
+    "PartitionState",
+    "cut",
+    "mismatch",
+    "read_position",
+    "upload",
+]
+
+MAX_FLUSH_DOCUMENTS = 4_000
+"""Documents of one flush: more would keep Redis busy for longer than a few milliseconds."""
+
+MAX_FLUSH_RECORD_BYTES = 1_500_000
+"""Bytes of document records of one flush."""
+
+_UPLOAD_SECONDS = 600
+
+
+def _random_id() -> str:
+    return secrets.token_hex(12)
+
+
+class PartitionState:
+    """The one writer of a partition: it holds the newest fencing token until another writer opens the partition.
+
+    meta: as of `open`, `reload` or the last own commit. vocabulary: words that live documents hold.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        keys: PartitionKeys,
+        partition: int,
+        fence: int,
+        weighting: Weighting,
+        new_id: Callable[[], str],
+    ) -> None:
+        self.connection = connection
+        self.keys = keys
+        self.partition = partition
+        self.fence = fence
+        self.weighting = weighting
+        self.new_id = new_id
+        self.forgets = Forgets(connection, keys)
+        self.meta, self.manifest = read_position(connection, keys)
+        self.vocabulary = self._read_vocabulary()
+
+    @classmethod
+    def open(
+        cls,
+        connection: Connection,
+        model: str,
+        partition: int,
+        *,
+        partitions: int,
+        weighting: Weighting,
+        first_offset: int = 0,
+        new_id: Callable[[], str] = _random_id,
+    ) -> "PartitionState":
+        """Become the writer of a partition; earlier writers are Stale from now on.
+
+        partitions, weighting: settings of the model, fixed when the state is created. first_offset: where a new state
+        begins to read. Raises StateMismatch where the state was made with other settings, StateCorrupt where it
+        cannot be read, ComponentUnreachable.
+        """
+        keys = ModelKeys(model).partition(partition)
+        answer = connection.script(scripts.CLAIM, [keys.meta], [weighting.cap, partitions, first_offset, SCHEMA])
+        if answer[0] == b"differs":
+            schema, cap, count = (int(value) for value in answer[1:])
+            raise StateMismatch(mismatch(model, schema, cap, count, weighting.cap, partitions))
+        return cls(connection, keys, partition, int(answer[1]), weighting, new_id)
+
+    def reload(self) -> None:
+        """Read position, manifest and words again, after a Stale that left this the writer.
+
+        Raises StateMismatch where another writer has taken the partition over.
+        """
+        self.meta, self.manifest = read_position(self.connection, self.keys)
+        if self.meta.fence != self.fence:
+            raise StateMismatch(f"partition {self.partition} was taken over by another process: this one must stop")
+        self.vocabulary = self._read_vocabulary()
+
+    def refresh_position(self) -> None:
+        """Read meta and manifest again; words and documents are as this writer left them."""
+        self.meta, self.manifest = read_position(self.connection, self.keys)
+
+    def documents(self, ids: Iterable[bytes]) -> dict[bytes, StoredDocument]:
+        """Return those of these documents that are live. Raises StateCorrupt."""
+        buckets: dict[int, list[bytes]] = {}
+        for document in dict.fromkeys(ids):
+            buckets.setdefault(self.keys.bucket(document), []).append(document)
+        order = list(chain.from_iterable(buckets.values()))
+        answers = self.connection.batch(("HMGET", self.keys.documents(b), *asked) for b, asked in buckets.items())
+        found = [(i, r) for i, r in zip(order, chain.from_iterable(answers), strict=True) if r is not None]
+        return dict(zip([i for i, _ in found], decode_records([r for _, r in found]), strict=True))
+
+    def words_of(self, stored: StoredDocument) -> list[tuple[int, Mapping[str, int]]]:
+        """Return a stored document's passages with their words: (L, counts)."""
+        names = self.vocabulary.names
+        return [
+            (p.length, {names[i]: n for i, n in zip(p.words.tolist(), p.counts.tolist(), strict=True)})
+            for p in stored.passages
+        ]
+
+    def plan(self, changes: Changes) -> Flush:
+        """Count the changes into a flush. Nothing is written yet."""
+        return plan(changes, self.meta, self.vocabulary, self.weighting, self.new_id)
+
+    def commit(self, flush: Flush) -> Outcome:
+        """Write a flush, all or nothing. May be repeated after any error: at most one repetition is Applied.
+
+        Stale: the offset, the manifest or the writer changed since it was planned; reload and plan anew.
+        """
+        for entry, strings in flush.segments:
+            upload(self.connection, self.keys, entry.name, strings)
+        result = outcome(self.connection.script(scripts.COMMIT, *self._commit_arguments(flush)))
+        if not isinstance(result, Stale) and self.meta.version == flush.base.version:
+            self._take_over(flush, took_part=isinstance(result, Applied))
+        return result
+
+    def _take_over(self, flush: Flush, *, took_part: bool) -> None:
+        if not took_part:
+            # The answer to an earlier attempt was lost; what followed it is not known, so read.
+            self.reload()
+            return
+        self.vocabulary.apply(flush.born, flush.dead, flush.ids, flush.frequency)
+        self.refresh_position()
+
+    def _commit_arguments(self, flush: Flush) -> tuple[list[str], list[str | bytes | int]]:
+        keys = [self.keys.meta, self.keys.forgets]
+        arguments: list[str | bytes | int] = []
+        steps: list[list[str | int]] = []
+
+        def step(command: str, key: str, values: Iterable[str | bytes | int]) -> None:
+            first = len(arguments) + 2
+            arguments.extend(values)
+            if len(arguments) + 1 >= first:
+                keys.append(key)
+                steps.append([command, len(keys), first, len(arguments) + 1])
+
+        for bucket, documents in self._by_bucket(flush.removed).items():
+            step("HDEL", self.keys.documents(bucket), documents)
+        for bucket, documents in self._by_bucket(flush.records).items():
+            step("HSET", self.keys.documents(bucket), chain.from_iterable((d, flush.records[d]) for d in documents))
+        step("HDEL", self.keys.words, map(_word_bytes, flush.dead))
+        step("HSET", self.keys.words, chain.from_iterable((_word_bytes(w), i) for w, i in flush.born.items()))
+        step("HSET", self.keys.manifest, chain.from_iterable((e.name, e.pack()) for e, _ in flush.segments))
+        entries = []
+        for forget in flush.forgets:
+            entries.append(len(arguments) + 2)
+            arguments.extend((forget.entry, forget.pack()))
+        head = {
+            "commit": flush.commit_id,
+            "next": str(flush.base.next_offset),
+            "version": str(flush.base.version),
+            "fence": str(self.fence),
+            "to": str(flush.next_offset),
+            "next_word": str(flush.base.next_word + len(flush.born)),
+            "chunks": len(keys) + 1,
+            "steps": steps,
+            "entries": entries,
+            "increments": dict(flush.increments),
+        }
+        keys.extend(self.keys.segment(e.name, k) for e, strings in flush.segments for k in range(len(strings)))
+        return keys, [msgpack.packb(head), *arguments]
+
+    def _by_bucket(self, documents: Iterable[bytes]) -> dict[int, list[bytes]]:
+        buckets: dict[int, list[bytes]] = {}
+        for document in documents:
+            buckets.setdefault(self.keys.bucket(document), []).append(document)
+        return buckets
+
+    def _read_vocabulary(self) -> Vocabulary:
+        ids = {word.decode("utf-8", "surrogatepass"): int(i) for word, i in self.connection.scan(self.keys.words)}
+        return Vocabulary(ids, self.meta.next_word, self._heads())
+
+    def _heads(self) -> Iterable[SegmentHead]:
+        heads = self.connection.batch(("GET", self.keys.segment(entry.name, 0)) for entry in self.manifest)
+        for entry, head in zip(self.manifest, heads, strict=True):
+            if head is None:
+                raise StateCorrupt(f"segment {entry.name} is missing: rebuild the state (`streamtopic rebuild`)")
+            yield decode_head(head)
+
+
+def _word_bytes(word: str) -> bytes:
+    return word.encode("utf-8", "surrogatepass")
+
+
+def cut(connection: Connection, model: str, partition: int, *, epoch: int, leader: int) -> Outcome:
+    """Begin epochs up to `epoch` at the partition's next offset; for the scheduler, beside the partition's writer.
+
+    leader: fencing token of the scheduler's lease. Already there: AlreadyApplied. The writer's next commit, if it was
+    planned before, answers Stale, so that no document is counted in the wrong epoch.
+    """
+    keys = ModelKeys(model).partition(partition)
+    return outcome(connection.script(scripts.CUT, [keys.meta], [epoch, leader]))
+
+
+def read_position(connection: Connection, keys: PartitionKeys) -> tuple[Meta, tuple[ManifestEntry, ...]]:
+    """Return meta and manifest of one instant, the manifest in the order of its commits.
+
+    Raises StateMismatch where there is no state or one of another layout, StateCorrupt.
+    """
+    fields, entries = connection.batch([("HGETALL", keys.meta), ("HGETALL", keys.manifest)], atomic=True)
+    if not fields:
+        raise StateMismatch(f"there is no state under {keys.tag}: run `streamtopic init`, or check model and address")
+    manifest = [ManifestEntry.parse(name, value) for name, value in entries.items()]
+    return Meta.parse(fields), tuple(sorted(manifest, key=lambda entry: (entry.order, entry.name)))
+
+
+def upload(connection: Connection, keys: PartitionKeys, name: str, strings: Sequence[bytes]) -> None:
+    """Put segment strings under a fresh id, to expire unless a commit keeps them.
+
+    `NX`: a repetition must not touch strings that a commit has kept meanwhile, nor a zombie overwrite any.
+    """
+    for k, string in enumerate(strings):
+        connection.call("SET", keys.segment(name, k), string, "NX", "EX", _UPLOAD_SECONDS)
+
+
+def mismatch(model: str, schema: int, cap: int, partitions: int, want_cap: int, want_partitions: int) -> str:
+    """Return what to tell a user whose settings differ from those the state was made with."""
+    remedy = "or rebuild the state from the log under the new setting (`streamtopic rebuild`)"
+    if schema != SCHEMA:
+        return f"the state of {model} has layout {schema}, this program reads {SCHEMA}: use the version that wrote it, {remedy}"
+    if partitions != want_partitions:
+        return (
+            f"the state of {model} was made for {partitions} partitions, not {want_partitions}; documents would be looked "
+            f"for where they are not: go back to {partitions} partitions, {remedy}"
+        )
+    return (
+        f"the state of {model} was counted with document mass cap {cap}, not {want_cap}: go back to cap {cap}, {remedy}"
+    )

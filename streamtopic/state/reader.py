@@ -1,0 +1,263 @@
+"""Reading a model's counts: partitions and segments merged into one count source, at one instant a partition."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from streamtopic.counts import Cooccurrence
+from streamtopic.errors import NegativeCounts, StateCorrupt, StateError
+from streamtopic.state.connection import Connection
+from streamtopic.state.forgets import Forgets
+from streamtopic.state.keys import ModelKeys, PartitionKeys
+from streamtopic.state.merge import SignedSegment, merged_pairs
+from streamtopic.state.meta import ManifestEntry, Meta
+from streamtopic.state.partition import read_position
+from streamtopic.state.segments import PairChunk, SegmentHead, decode_chunk, decode_head
+
+__all__ = ["Delta", "PartitionView", "Reader", "Snapshot", "SnapshotExpired"]
+
+T = TypeVar("T")
+Int64 = npt.NDArray[np.int64]
+_ATTEMPTS = 5
+
+
+class SnapshotExpired(StateError):
+    """Segments of a snapshot were compacted away and their grace period is over: take a new snapshot."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartitionView:
+    """One partition of a snapshot. names: word id to word, for the ids with a count in these segments."""
+
+    keys: PartitionKeys
+    partition: int
+    meta: Meta
+    entries: Mapping[str, ManifestEntry]
+    heads: Mapping[str, SegmentHead]
+    names: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Counted:
+    """Word statistics and pairs of signed segments: the common part of a snapshot and a delta."""
+
+    reader: "Reader"
+    words: Sequence[str]
+    frequency: Int64
+    tokens: Int64
+    documents: int
+    segments: Sequence[SignedSegment]
+
+    def restrict(self, keep: npt.NDArray[np.intp]) -> Cooccurrence:
+        """Return the pair counts of the words at these ascending positions, in their order.
+
+        Reads every segment once, chunk by chunk. Raises SnapshotExpired where one is gone, StateCorrupt.
+        """
+        where = np.full(len(self.words), -1, np.int64)
+        where[keep] = np.arange(len(keep))
+        pairs = merged_pairs(self.segments, where, len(keep), self.reader.chunks)
+        return Cooccurrence(
+            n_words=len(keep),
+            indptr=pairs.indptr,
+            columns=pairs.columns,
+            values=pairs.values,
+            frequency=self.frequency[keep],
+            tokens=self.tokens[keep],
+            documents=self.documents,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot(_Counted):
+    """Counts of the documents that were live at one offset of each partition, of epochs up to `through` if that is set.
+
+    words: ascending by code point, those that a counted document holds; frequency, tokens: (n,) int64.
+    Pairs are read when `restrict` asks for them.
+    """
+
+    views: tuple[PartitionView, ...]
+    through: int | None
+
+    @property
+    def offsets(self) -> dict[int, int]:
+        """The cut: partition to the first offset that is not counted."""
+        return {view.partition: view.meta.next_offset for view in self.views}
+
+    def live_through(self, epoch: int) -> int:
+        """Return how many live documents belong to this epoch or an earlier one."""
+        return sum(view.meta.live_through(epoch) for view in self.views)
+
+    def since(self, old: "Snapshot") -> "Delta":
+        """Return this snapshot's counts less those of an older one, reading only segments that are in one of the two.
+
+        Raises SnapshotExpired where a segment of the older one was compacted and is gone by now: compare full counts.
+        """
+        return self.reader.difference(self, old)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Delta(_Counted):
+    """Signed difference of two snapshots: what came less what went.
+
+    words: ascending, those that a document which came or went may hold; differences may be zero.
+    """
+
+
+class Reader:
+    """Reads a model's counts, beside its writers and without disturbing them.
+
+    partitions: how many the model has. Heads are kept for the next snapshot, since segments never change.
+    """
+
+    def __init__(self, connection: Connection, model: str, partitions: int) -> None:
+        self.connection = connection
+        self._keys = [ModelKeys(model).partition(p) for p in range(partitions)]
+        self._heads: dict[str, SegmentHead] = {}
+
+    def positions(self) -> dict[int, Meta]:
+        """Return each partition's meta: cheap, for status and decisions. Raises StateMismatch where there is none."""
+        return {p: read_position(self.connection, keys)[0] for p, keys in enumerate(self._keys)}
+
+    def forgets(self, partition: int) -> Forgets:
+        """Return a partition's deletions that wait for their receipts."""
+        return Forgets(self.connection, self._keys[partition])
+
+    def snapshot(self, *, through: int | None = None) -> Snapshot:
+        """Take a snapshot of all partitions.
+
+        through: count only documents of epochs up to this one. Raises SnapshotExpired where later epochs were folded
+        into these, StateCorrupt, StateMismatch, NegativeCounts.
+        """
+        views = tuple(self._view(p, keys, through) for p, keys in enumerate(self._keys))
+        self._heads = {name: head for view in views for name, head in view.heads.items()}
+        words = sorted({word for view in views for word in view.names.values()})
+        segments = [
+            segment
+            for view in views
+            for segment in _signed(view.keys, view.entries, view.heads, _placed(view, words), 1)
+        ]
+        frequency, tokens, documents = _statistics(segments, len(words))
+        if (frequency <= 0).any() or (tokens <= 0).any() or documents < 0:
+            raise NegativeCounts("a word count in Redis is not positive: run `streamtopic verify`, then `rebuild`")
+        return Snapshot(self, words, frequency, tokens, documents, segments, views, through)
+
+    def read(self, use: Callable[[Snapshot], T], *, through: int | None = None) -> T:
+        """Return `use(snapshot)`, with a newer snapshot whenever segments expire meanwhile."""
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return use(self.snapshot(through=through))
+            except SnapshotExpired:
+                self._heads.clear()
+        return use(self.snapshot(through=through))
+
+    def difference(self, new: Snapshot, old: Snapshot) -> Delta:
+        """Return the counts of `new` less those of `old`; see Snapshot.since."""
+        signed: list[tuple[PartitionKeys, PartitionView, PartitionView, int]] = []
+        for after, before in zip(new.views, old.views, strict=True):
+            signed += [(after.keys, after, before, 1), (after.keys, before, after, -1)]
+        changes = []
+        for keys, have, other, sign in signed:
+            entries = {name: entry for name, entry in have.entries.items() if name not in other.entries}
+            changes.append((keys, have, other, entries, sign))
+        words = sorted(
+            {
+                word
+                for _, have, other, entries, _ in changes
+                for name in entries
+                for word in _named(have.heads[name].ids, {**other.names, **have.names})
+            }
+        )
+        segments = []
+        for keys, have, other, entries, sign in changes:
+            placed = _place({**other.names, **have.names}, words, max(have.meta.next_word, other.meta.next_word))
+            segments += _signed(keys, entries, have.heads, placed, sign)
+        frequency, tokens, documents = _statistics(segments, len(words))
+        return Delta(self, words, frequency, tokens, documents, segments)
+
+    def chunks(self, segment: SignedSegment) -> Iterable[PairChunk]:
+        """Yield a segment's row chunks. Raises SnapshotExpired, StateCorrupt."""
+        for k in range(1, segment.entry.keys):
+            data = self.connection.call("GET", segment.keys.segment(segment.entry.name, k))
+            if data is None:
+                raise SnapshotExpired(f"segment {segment.entry.name} was compacted: take a new snapshot")
+            yield decode_chunk(data, len(segment.head.ids))
+
+    def _view(self, partition: int, keys: PartitionKeys, through: int | None) -> PartitionView:
+        """Read manifest, heads and words that belong together, again if a writer came between."""
+        for attempt in range(_ATTEMPTS):
+            meta, manifest = read_position(self.connection, keys)
+            if through is not None and meta.folded > through:
+                raise SnapshotExpired(f"epoch {through} of partition {partition} was folded into {meta.folded}")
+            heads = self._read_heads(keys, manifest)
+            if heads is None:
+                continue
+            ids = self._read_words(keys)
+            chosen = [entry for entry in manifest if through is None or entry.epoch <= through]
+            total = np.zeros(meta.next_word, np.int64)
+            for entry in chosen:
+                total[heads[entry.name].ids] += heads[entry.name].frequency
+            live = np.flatnonzero(total).tolist()
+            if all(number in ids for number in live):
+                names = {number: ids[number] for number in live}
+                entries = {entry.name: entry for entry in chosen}
+                return PartitionView(keys, partition, meta, entries, {name: heads[name] for name in entries}, names)
+            if attempt and read_position(self.connection, keys)[0].version == meta.version:
+                raise StateCorrupt(f"partition {partition} counts a word without a name: run `streamtopic rebuild`")
+        raise SnapshotExpired(f"partition {partition} changes faster than it can be read: try again")
+
+    def _read_heads(self, keys: PartitionKeys, manifest: Sequence[ManifestEntry]) -> dict[str, SegmentHead] | None:
+        """Return all heads, or None where one has been compacted away since the manifest was read."""
+        heads = {entry.name: self._heads[entry.name] for entry in manifest if entry.name in self._heads}
+        missing = [entry.name for entry in manifest if entry.name not in heads]
+        for name, data in zip(
+            missing, self.connection.batch(("GET", keys.segment(n, 0)) for n in missing), strict=True
+        ):
+            if data is None:
+                return None
+            heads[name] = decode_head(data)
+        return heads
+
+    def _read_words(self, keys: PartitionKeys) -> dict[int, str]:
+        scanned = self.connection.scan(keys.words)
+        return {int(number): word.decode("utf-8", "surrogatepass") for word, number in scanned}
+
+
+def _named(ids: Int64, names: Mapping[int, str]) -> Iterable[str]:
+    """Yield names of ids. One without a name came and went between the snapshots, so its differences are zero."""
+    return (names[number] for number in ids.tolist() if number in names)
+
+
+def _placed(view: PartitionView, words: Sequence[str]) -> Int64:
+    return _place(view.names, words, view.meta.next_word)
+
+
+def _place(names: Mapping[int, str], words: Sequence[str], size: int) -> Int64:
+    """Return each word id's position in `words`, -1 for those that are not there."""
+    position = {word: k for k, word in enumerate(words)}
+    placed = np.full(size, -1, np.int64)
+    for number, word in names.items():
+        placed[number] = position.get(word, -1)
+    return placed
+
+
+def _signed(
+    keys: PartitionKeys,
+    entries: Mapping[str, ManifestEntry],
+    heads: Mapping[str, SegmentHead],
+    placed: Int64,
+    sign: int,
+) -> list[SignedSegment]:
+    return [SignedSegment(keys, entry, heads[name], placed[heads[name].ids], sign) for name, entry in entries.items()]
+
+
+def _statistics(segments: Sequence[SignedSegment], n_words: int) -> tuple[Int64, Int64, int]:
+    frequency, tokens = np.zeros(n_words, np.int64), np.zeros(n_words, np.int64)
+    for segment in segments:
+        known = segment.positions >= 0
+        # `add.at`: a word that died and came back has two ids at one position.
+        np.add.at(frequency, segment.positions[known], segment.sign * segment.head.frequency[known])
+        np.add.at(tokens, segment.positions[known], segment.sign * segment.head.tokens[known])
+    return frequency, tokens, sum(segment.sign * segment.head.documents for segment in segments)

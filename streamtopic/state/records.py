@@ -1,0 +1,160 @@
+"""Document records: the word counts that must be subtracted should the document ever be deleted.
+
+A record is `version, offset, labels (length, msgpack), passages`; the passages are their number, then each one's
+L and number of distinct words, then for each word its gap to the word before, doubled, plus one where a count above
+one follows. All integers are varints. Two equal documents have equal bytes behind the offset.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgpack
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from streamtopic.counts import DocumentBatch, Passage
+from streamtopic.errors import StateCorrupt
+from streamtopic.state import varints
+
+__all__ = ["StoredDocument", "decode_records", "encode_records"]
+
+Bytes = npt.NDArray[np.uint8]
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredDocument:
+    """A live document as Redis holds it.
+
+    offset: of the record that added it; labels: task to class; passages: counts over the partition's word ids.
+    """
+
+    offset: int
+    passages: tuple[Passage, ...]
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def length(self) -> int:
+        """Tokens L of all passages."""
+        return sum(passage.length for passage in self.passages)
+
+
+def encode_records(batch: DocumentBatch, offsets: Sequence[int], labels: Sequence[Mapping[str, str]]) -> list[bytes]:
+    """Return one record a document of the batch, whose words are partition word ids."""
+    firsts = np.searchsorted(batch.owners, np.arange(batch.documents + 1))
+    buffer, ends = _encode(firsts, batch.indptr, batch.words, batch.counts, batch.lengths)
+    whole = buffer.tobytes()
+    starts = [0, *ends.tolist()]
+    return [
+        _prefix(offset, label) + whole[starts[k] : starts[k + 1]]
+        for k, (offset, label) in enumerate(zip(offsets, labels, strict=True))
+    ]
+
+
+def decode_records(records: Sequence[bytes]) -> list[StoredDocument]:
+    """Undo `encode_records`. Raises StateCorrupt for bytes that are no record."""
+    return [_decode_record(record) for record in records]
+
+
+def _prefix(offset: int, labels: Mapping[str, str]) -> bytes:
+    packed = msgpack.packb(dict(sorted(labels.items()))) if labels else b""
+    head = np.empty(1 + 2 * varints.LONGEST, np.uint8)
+    head[0] = _VERSION
+    end = _put_two(head, offset, len(packed))
+    return head[:end].tobytes() + packed
+
+
+def _decode_record(record: bytes) -> StoredDocument:
+    data = np.frombuffer(record, np.uint8)
+    if not record or record[0] != _VERSION:
+        raise _corrupt()
+    offset, size, at = _get_two(data)
+    if at < 0 or at + size > len(record):
+        raise _corrupt()
+    labels = msgpack.unpackb(record[at : at + size]) if size else {}
+    passages, words, pieces, counts = _decode(data, at + size)
+    if passages < 0:
+        raise _corrupt()
+    stops = np.cumsum(pieces[:, 1])
+    return StoredDocument(
+        offset=int(offset),
+        passages=tuple(
+            Passage(int(length), words[stop - size : stop], counts[stop - size : stop])
+            for (length, size), stop in zip(pieces.tolist(), stops.tolist(), strict=True)
+        ),
+        labels=labels,
+    )
+
+
+def _corrupt() -> StateCorrupt:
+    return StateCorrupt("a stored document cannot be read: rebuild the state from the log (`streamtopic rebuild`)")
+
+
+@numba.njit(cache=True, nogil=True)
+def _put_two(out: Bytes, first: int, second: int) -> int:
+    return varints.put(out, varints.put(out, 1, np.uint64(first)), np.uint64(second))
+
+
+@numba.njit(cache=True, nogil=True)
+def _get_two(data: Bytes) -> tuple[int, int, int]:
+    first, at = varints.get(data, 1)
+    second, at = varints.get(data, at)
+    return np.int64(first), np.int64(second), at
+
+
+@numba.njit(cache=True, nogil=True)
+def _encode(firsts: Int64, indptr: Int64, words: Int32, counts: Int32, lengths: Int64) -> tuple[Bytes, Int64]:
+    documents = len(firsts) - 1
+    out = np.empty(10 * len(words) + 16 * len(lengths) + 8 * documents + 16, np.uint8)
+    ends = np.empty(documents, np.int64)
+    at = 0
+    for document in range(documents):
+        at = varints.put(out, at, np.uint64(firsts[document + 1] - firsts[document]))
+        for row in range(firsts[document], firsts[document + 1]):
+            at = varints.put(out, at, np.uint64(lengths[row]))
+            at = varints.put(out, at, np.uint64(indptr[row + 1] - indptr[row]))
+            previous = -1
+            for k in range(indptr[row], indptr[row + 1]):
+                repeated = counts[k] > 1
+                at = varints.put(out, at, np.uint64(2 * (words[k] - previous - 1) + repeated))
+                if repeated:
+                    at = varints.put(out, at, np.uint64(counts[k] - 2))
+                previous = words[k]
+        ends[document] = at
+    return out[:at], ends
+
+
+@numba.njit(cache=True, nogil=True)
+def _decode(data: Bytes, at: int) -> tuple[int, Int32, Int64, Int32]:
+    """Return the number of passages (-1: malformed), words, (L, distinct words) of each passage, and counts."""
+    passages, at = varints.get(data, at)
+    words = np.empty(len(data), np.int32)
+    counts = np.empty(len(data), np.int32)
+    pieces = np.zeros((min(np.int64(passages), len(data)), 2), np.int64)
+    used = 0
+    for piece in range(len(pieces)):
+        length, at = varints.get(data, at)
+        size, at = varints.get(data, at)
+        pieces[piece, 0] = np.int64(length)
+        pieces[piece, 1] = np.int64(size)
+        if at < 0 or np.int64(size) > len(data) - at:
+            return -1, words, pieces, counts
+        previous = -1
+        for _ in range(np.int64(size)):
+            gap, at = varints.get(data, at)
+            count = np.uint64(0)
+            if gap & np.uint64(1):
+                extra, at = varints.get(data, at)
+                count = extra + np.uint64(1)
+            if at < 0:
+                return -1, words, pieces, counts
+            previous += 1 + np.int64(gap >> np.uint64(1))
+            words[used] = previous
+            counts[used] = np.int64(count) + 1
+            used += 1
+    if at != len(data):
+        return -1, words, pieces, counts
+    return len(pieces), words[:used].copy(), pieces, counts[:used].copy()

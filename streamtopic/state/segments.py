@@ -1,0 +1,199 @@
+"""Segments: the immutable, signed counts of one flush, as bytes for Redis.
+
+A segment is a head and any number of row chunks, each a Redis string with a version, a checksum and zlib inside.
+The head alone tells word frequencies, so that a reader who wants no pairs reads no pairs.
+"""
+
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from streamtopic.counts import Cooccurrence
+from streamtopic.errors import StateCorrupt
+from streamtopic.state import packing
+
+__all__ = ["CHUNK_PAIRS", "PairChunk", "Segment", "SegmentHead", "decode", "decode_chunk", "decode_head", "encode"]
+
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+
+CHUNK_PAIRS = 1 << 20
+"""Pairs of a row chunk: below 16 MiB even where every gap and value needs its longest form."""
+
+_HEAD = b"STH1"
+_CHUNK = b"STC1"
+_LEVEL = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SegmentHead:
+    """What a segment says about words and documents.
+
+    ids: (k,) int64 partition word ids, ascending, of every word with a count or a pair in the segment;
+    frequency, tokens: (k,) int64 signed; added, removed: documents.
+    """
+
+    ids: Int64
+    frequency: Int64
+    tokens: Int64
+    added: int
+    removed: int
+
+    @property
+    def documents(self) -> int:
+        """Documents added less those removed."""
+        return self.added - self.removed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairChunk:
+    """Pairs of some rows: rows (k,) int32 and sizes (k,) int64, columns and values (pairs,).
+
+    Rows and columns are positions among the ids of the segment's head. A long row may go on in the next chunk.
+    """
+
+    rows: Int32
+    sizes: Int64
+    columns: Int32
+    values: Int64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Segment:
+    """Signed counts of the documents of one epoch that one flush added and removed.
+
+    ids: as in the head; counts: over positions among these ids, with documents = added - removed.
+    """
+
+    ids: Int64
+    counts: Cooccurrence
+    added: int
+    removed: int
+
+    @property
+    def head(self) -> SegmentHead:
+        """The part that needs no pairs."""
+        return SegmentHead(self.ids, self.counts.frequency, self.counts.tokens, self.added, self.removed)
+
+
+def encode(segment: Segment) -> list[bytes]:
+    """Return the head's bytes, then those of the row chunks."""
+    counts = segment.counts
+    head = _seal(
+        _HEAD,
+        [
+            packing.pack_integers(np.array([segment.added, segment.removed, len(segment.ids)], np.int64)),
+            packing.pack_integers(np.diff(segment.ids, prepend=-1)),
+            packing.pack_integers(counts.frequency),
+            packing.pack_integers(counts.tokens),
+        ],
+    )
+    starts = range(0, counts.pairs, CHUNK_PAIRS)
+    return [head, *(_encode_chunk(counts, start, min(start + CHUNK_PAIRS, counts.pairs)) for start in starts)]
+
+
+def decode_head(data: bytes) -> SegmentHead:
+    """Read a head. Raises StateCorrupt where its checksum or form is wrong."""
+    numbers, ids, frequency, tokens = _open(_HEAD, data, 4)
+    added, removed, size = _integers(numbers, 3).tolist()
+    return SegmentHead(
+        ids=np.cumsum(_integers(ids, size)) - 1,
+        frequency=_integers(frequency, size),
+        tokens=_integers(tokens, size),
+        added=added,
+        removed=removed,
+    )
+
+
+def decode_chunk(data: bytes, n_words: int) -> PairChunk:
+    """Read a row chunk of a segment of n_words ids. Raises StateCorrupt where its checksum or form is wrong."""
+    numbers, rows, sizes, small, large, table, first, second, literal = _open(_CHUNK, data, 9)
+    n_rows, n_table = _integers(numbers, 2).tolist()
+    row = (np.cumsum(_integers(rows, n_rows)) - 1).astype(np.int32)
+    size = _integers(sizes, n_rows)
+    if size.min(initial=0) < 0 or size.sum() != len(small) or len(small) != len(first):
+        raise _corrupt()
+    columns, sound = packing.unpack_columns(row, size, small, large, n_words)
+    values, readable = packing.unpack_values(first, second, literal, _integers(table, n_table))
+    if not (sound and readable):
+        raise _corrupt()
+    return PairChunk(row, size, columns, values)
+
+
+def decode(parts: Sequence[bytes]) -> Segment:
+    """Undo `encode`. Raises StateCorrupt."""
+    head = decode_head(parts[0])
+    chunks = [decode_chunk(part, len(head.ids)) for part in parts[1:]]
+    sizes = np.zeros(len(head.ids) + 1, np.int64)
+    for chunk in chunks:
+        sizes[1:][chunk.rows] += chunk.sizes
+    counts = Cooccurrence(
+        n_words=len(head.ids),
+        indptr=np.cumsum(sizes),
+        columns=np.concatenate([np.empty(0, np.int32), *(chunk.columns for chunk in chunks)]),
+        values=np.concatenate([np.empty(0, np.int64), *(chunk.values for chunk in chunks)]),
+        frequency=head.frequency,
+        tokens=head.tokens,
+        documents=head.documents,
+    )
+    return Segment(head.ids, counts, head.added, head.removed)
+
+
+def _encode_chunk(counts: Cooccurrence, start: int, stop: int) -> bytes:
+    edges = np.clip(counts.indptr, start, stop)
+    sizes = np.diff(edges)
+    rows = np.flatnonzero(sizes).astype(np.int32)
+    sizes = sizes[rows]
+    columns, values = counts.columns[start:stop], counts.values[start:stop]
+    distinct, times = packing.frequent_values(values)
+    repeated = times > 1
+    distinct, times = distinct[repeated], times[repeated]
+    table = distinct[np.lexsort((distinct, -times))][: packing.TABLE]
+    return _seal(
+        _CHUNK,
+        [
+            packing.pack_integers(np.array([len(rows), len(table)], np.int64)),
+            packing.pack_integers(np.diff(rows.astype(np.int64), prepend=-1)),
+            packing.pack_integers(sizes),
+            *packing.pack_columns(rows, sizes, columns),
+            packing.pack_integers(table),
+            *packing.pack_values(values, table),
+        ],
+    )
+
+
+def _seal(kind: bytes, streams: Sequence[npt.NDArray[np.uint8]]) -> bytes:
+    """Compress each stream by itself, since each has its own statistics, and put a checksum before them all."""
+    packed = [zlib.compress(stream.data, _LEVEL) for stream in streams]
+    body = struct.pack(f"<{len(packed)}I", *map(len, packed)) + b"".join(packed)
+    return kind + struct.pack("<I", zlib.crc32(body)) + body
+
+
+def _open(kind: bytes, data: bytes, count: int) -> list[npt.NDArray[np.uint8]]:
+    body = memoryview(data)[8:]
+    if data[:4] != kind or len(data) < 8 + 4 * count or struct.unpack("<I", data[4:8])[0] != zlib.crc32(body):
+        raise _corrupt()
+    sizes = struct.unpack(f"<{count}I", body[: 4 * count])
+    if 4 * count + sum(sizes) != len(body):
+        raise _corrupt()
+    streams, at = [], 4 * count
+    for size in sizes:
+        streams.append(np.frombuffer(zlib.decompress(body[at : at + size]), np.uint8))
+        at += size
+    return streams
+
+
+def _integers(data: npt.NDArray[np.uint8], count: int) -> Int64:
+    values: Int64
+    values, sound = packing.unpack_integers(data, count)
+    if not sound:
+        raise _corrupt()
+    return values
+
+
+def _corrupt() -> StateCorrupt:
+    return StateCorrupt("a count segment fails its checksum: rebuild the state from the log (`streamtopic rebuild`)")

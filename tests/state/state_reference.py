@@ -1,0 +1,57 @@
+"""What the state must be, in plain Python: live documents, recounted from nothing."""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+from streamtopic.counts import Weighting
+
+
+@dataclass
+class LiveDocuments:
+    """Documents by id: (epoch, passages, labels)."""
+
+    weighting: Weighting = field(default_factory=Weighting)
+    documents: dict = field(default_factory=dict)
+
+    def recount(self, through=None):
+        """Return (documents, frequency, tokens, pairs) by word, from the definition."""
+        frequency, tokens, pairs, number = Counter(), Counter(), defaultdict(int), 0
+        for epoch, passages, _ in self.documents.values():
+            if through is not None and epoch > through:
+                continue
+            number += 1
+            frequency.update({word for _, words in passages for word in words})
+            for length, words in passages:
+                tokens.update(words)
+                weight = int(self.weighting.weights([length])[0])
+                for a in words:
+                    for b in words:
+                        if a < b:
+                            pairs[a, b] += weight * words[a] * words[b]
+                    pairs[a, a] += weight * words[a] * (words[a] - 1)
+        return number, dict(frequency), dict(tokens), {pair: value for pair, value in pairs.items() if value}
+
+
+def as_words(source, counts=None):
+    """Return a count source in the same form."""
+    words = list(source.words)
+    counts = source.restrict(_all(words)) if counts is None else counts
+    rows = [row for row in range(len(words)) for _ in range(counts.indptr[row], counts.indptr[row + 1])]
+    pairs = {(words[a], words[b]): int(value) for a, b, value in zip(rows, counts.columns, counts.values, strict=True)}
+    frequency = {word: int(n) for word, n in zip(words, source.frequency, strict=True) if n}
+    tokens = {word: int(n) for word, n in zip(words, source.tokens, strict=True) if n}
+    return source.documents, frequency, tokens, pairs
+
+
+def difference(after, before):
+    """Return after - before of two recounts, zeros left out."""
+    parts = [after[0] - before[0]]
+    for new, old in zip(after[1:], before[1:], strict=True):
+        parts.append({k: d for k in {*new, *old} if (d := new.get(k, 0) - old.get(k, 0))})
+    return tuple(parts)
+
+
+def _all(words):
+    import numpy as np
+
+    return np.arange(len(words))

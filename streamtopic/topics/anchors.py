@@ -48,7 +48,7 @@ def farthest_in_principal_directions(gram: Float, r: int, terms: int, updates: i
     values, vectors = eigh(gram, subset_by_index=[lowest, c - 1])
     values, vectors = values[::-1], vectors[:, ::-1]
     if c < r or values[r - 1] <= c * _UNIT * values[0]:
-        raise CannotLearn("rank", f"the counts of {c} candidate words span fewer than {r} directions: ask fewer topics")
+        raise CannotLearn("rank", f"the counts of {c} candidate words span fewer than {r} directions: add documents or ask fewer topics")
     coordinates = vectors[:, :r] * np.sqrt(values[:r])
     # All sums are of non-negative terms, so the error of an entry is at most terms * u of it; cutting the spectrum
     # magnifies it by the r-th eigenvalue over the gap below it (first-order bound for a spectral function).
@@ -74,6 +74,8 @@ def _greedy(E: Float, r: int, error: float, growth: int) -> AnchorChoice:
         farthest = float(distances.max())
         # A distance to a span moves by the error times (1 + |coefficients|)^2; the least pivot bounds those.
         allowed = 2 * error * (1 + np.sqrt(largest / max(farthest, 1e-300))) ** 2
+        if farthest <= allowed:
+            raise CannotLearn("rank", f"the rows span only {t} directions: add documents or ask fewer topics")
         behind = farthest - distances
         row = int(np.argmax(behind <= _TIE * allowed))
         edge = np.abs(behind - _TIE * allowed)
@@ -133,7 +135,7 @@ class _LazySearch:
         """Choose the next row and return its position among the candidates."""
         row = self._front()
         if not self.distances[row] > len(self.norms) * _UNIT * float(self.norms.max()):
-            raise CannotLearn("rank", f"the rows span only {len(self.directions)} directions: ask fewer topics")
+            raise CannotLearn("rank", f"the rows span only {len(self.directions)} directions: add documents or ask fewer topics")
         distance = self.distances[row]
         self.distances[row] = -1.0
         runner = self._front() if len(self.distances) > 1 else row

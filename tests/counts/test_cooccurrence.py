@@ -1,0 +1,232 @@
+"""Counts: exact, reversible, independent of order."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+
+from streamtopic.counts import (
+    MAX_LENGTH,
+    Cooccurrence,
+    Counts,
+    DocumentBatch,
+    Passage,
+    SymmetricCounts,
+    Weighting,
+    count,
+)
+from streamtopic.errors import CountsOverflow, NegativeCounts, UsageError
+
+N = 9
+passages = st.builds(
+    lambda counts, other: Passage(
+        sum(counts.values()) + other,
+        np.array(sorted(counts), np.int32),
+        np.array([counts[word] for word in sorted(counts)], np.int32),
+    ),
+    st.dictionaries(st.integers(0, N - 1), st.integers(1, 40), max_size=N),
+    st.integers(0, 30),
+)
+documents = st.lists(passages, max_size=3)
+corpora = st.lists(documents, max_size=6)
+weightings = st.sampled_from([Weighting(1), Weighting(256)])
+
+
+def counted(corpus, weighting=Weighting(256)):
+    return count(DocumentBatch.build(corpus), N, weighting)
+
+
+def dense(counts):
+    return counts.upper.toarray()
+
+
+def same(one, other):
+    arrays = ("indptr", "columns", "values", "frequency", "tokens")
+    return one.documents == other.documents and all(
+        np.array_equal(getattr(one, name), getattr(other, name)) for name in arrays
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(corpora, weightings)
+def test_kernel_equals_plain_definition(corpus, weighting):
+    """Every pair is the sum over passages of w h_i h_j (diagonal w h_i (h_i - 1)), in Python integers."""
+    expected = {}
+    frequency = [0] * N
+    for document in corpus:
+        for word in {int(w) for passage in document for w in passage.words}:
+            frequency[word] += 1
+        for passage in document:
+            weight = int(weighting.weights([passage.length])[0])
+            pairs = dict(zip(passage.words.tolist(), passage.counts.tolist(), strict=True))
+            for i, h in pairs.items():
+                for j, g in pairs.items():
+                    if i <= j:
+                        expected[i, j] = expected.get((i, j), 0) + weight * h * (g - (i == j))
+    result = counted(corpus, weighting)
+    found = {
+        (i, int(j)): int(result.upper[i, j])
+        for i in range(N)
+        for j in result.columns[result.indptr[i] : result.indptr[i + 1]]
+    }
+    assert found == {pair: value for pair, value in expected.items() if value}
+    assert result.frequency.tolist() == frequency
+
+
+def test_kernel_equals_scipy_product_on_many_rows():
+    """The kernel gives scipy's H^T W H less its self-pairs on a batch that needs several buffers."""
+    rng = np.random.default_rng(3)
+    n = 700
+    corpus = []
+    for _ in range(400):
+        words = np.sort(rng.choice(n, rng.integers(1, 120), replace=False)).astype(np.int32)
+        amounts = rng.integers(1, 5, len(words)).astype(np.int32)
+        corpus.append([Passage(int(amounts.sum()), words, amounts)])
+    batch = DocumentBatch.build(corpus)
+    weights = Weighting(256).weights(batch.lengths)
+    H = csr_array((batch.counts.astype(np.int64), batch.words, batch.indptr), shape=(len(corpus), n))
+    weighted = H.multiply(weights[:, None]).tocsr()
+    full = (H.T @ weighted).toarray() - np.diag(weighted.sum(axis=0))
+    result = count(batch, n, Weighting(256))
+    assert np.array_equal(result.upper.toarray(), np.triu(full))
+
+
+def test_buffer_of_the_kernel_may_be_small(monkeypatch):
+    """Rows that do not fit into one buffer are continued in the next without loss."""
+    rng = np.random.default_rng(4)
+    corpus = [
+        [Passage(50, np.sort(rng.choice(60, 20, replace=False)).astype(np.int32), np.full(20, 2, np.int32))]
+        for _ in range(50)
+    ]
+    batch = DocumentBatch.build(corpus)
+    whole = count(batch, 60, Weighting(1))
+    monkeypatch.setattr("streamtopic.counts.kernel._BUFFER", 1)
+    assert same(count(batch, 60, Weighting(1)), whole)
+
+
+@settings(max_examples=100, deadline=None)
+@given(corpora, corpora, st.randoms(use_true_random=False))
+def test_any_order_of_adds_and_deletes_gives_the_remaining_documents(kept, gone, random):
+    """Adds and deletes in any order leave bit for bit the counts of the documents still there."""
+    steps = [(document, 1) for document in kept] + [(document, sign) for document in gone for sign in (1, -1)]
+    random.shuffle(steps)
+    total = Cooccurrence.zero(N)
+    for document, sign in steps:
+        one = counted([document])
+        total = total + one if sign > 0 else total - one
+    assert same(total, counted(kept))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(documents, min_size=1, max_size=8), st.permutations(range(8)))
+def test_digest_ignores_order_and_word_ids(corpus, order):
+    """The digest depends on documents and words, not on the order of either."""
+    names = [f"w{k}" for k in range(N)]
+    shuffled = [corpus[k] for k in order if k < len(corpus)]
+    ids = np.random.default_rng(len(corpus)).permutation(N)
+    moved = counted(shuffled).relabel(ids, N)
+    renamed = [names[int(np.flatnonzero(ids == k)[0])] for k in range(N)]
+    assert counted(corpus).digest(names) == moved.digest(renamed)
+
+
+def test_digest_sees_every_part():
+    """Another count, word or number of documents gives another digest."""
+    names = [f"w{k}" for k in range(N)]
+    base = [[Passage(4, np.array([1, 3], np.int32), np.array([2, 1], np.int32))]]
+    more = [[Passage(5, np.array([1, 3], np.int32), np.array([2, 2], np.int32))]]
+    digests = {
+        counted(base).digest(names),
+        counted(more).digest(names),
+        counted([*base, []]).digest(names),
+        counted(base).digest([*names[:3], "other", *names[4:]]),
+    }
+    assert len(digests) == 4
+
+
+@settings(max_examples=60, deadline=None)
+@given(corpora, st.sets(st.integers(0, N - 1)))
+def test_restriction_is_the_submatrix(corpus, keep):
+    """Restricting keeps exactly the pairs of kept words; relabelling back and forth changes nothing."""
+    kept = np.array(sorted(keep), np.intp)
+    counts = counted(corpus)
+    part = counts.restrict(kept)
+    assert np.array_equal(dense(part), dense(counts)[np.ix_(kept, kept)])
+    assert part.documents == counts.documents
+    ids = np.random.default_rng(1).permutation(N)
+    assert same(counts.relabel(ids, N).relabel(np.argsort(ids), N), counts)
+
+
+@settings(max_examples=60, deadline=None)
+@given(corpora)
+def test_mirror_is_symmetric_with_exact_row_sums(corpus):
+    """Both triangles agree with the upper one, rows are ascending, row sums are exact."""
+    counts = counted(corpus)
+    q = SymmetricCounts.of(counts)
+    full = csr_array((q.values, q.columns, q.indptr), shape=(N, N)).toarray()
+    upper = dense(counts)
+    assert np.array_equal(full, upper + upper.T - np.diag(upper.diagonal()))
+    assert all(np.all(np.diff(q.columns[q.indptr[i] : q.indptr[i + 1]]) > 0) for i in range(N))
+    assert q.row_sums().tolist() == [sum(map(int, row)) for row in full]
+    blocks = list(q.blocks(3))
+    assert [block.start for block in blocks[1:]] == [block.stop for block in blocks[:-1]]
+    assert (blocks[0].start, blocks[-1].stop) == (0, N)
+
+
+@settings(max_examples=60, deadline=None)
+@given(corpora, corpora)
+def test_change_in_place_equals_counting_again(kept, gone):
+    """Subtracting within the entries present equals a fresh count; a pair without an entry changes nothing."""
+    q = SymmetricCounts.of(counted(kept + gone))
+    assert q.add_within(Cooccurrence.zero(N) - counted(gone))
+    fresh = counted(kept)
+    assert np.array_equal(q.upper().upper.toarray(), dense(fresh))
+    alone = SymmetricCounts.of(fresh)
+    before = alone.values.copy()
+    complete = [[Passage(N, np.arange(N, dtype=np.int32), np.ones(N, np.int32))]]
+    if not alone.add_within(counted(complete)):
+        assert np.array_equal(alone.values, before)
+
+
+def test_double_delete_is_noticed():
+    """Counts below zero stop, loudly."""
+    document = [Passage(4, np.array([1, 3], np.int32), np.array([2, 1], np.int32))]
+    with pytest.raises(NegativeCounts, match="twice"):
+        (Cooccurrence.zero(N) - counted([document])).check_nonnegative()
+
+
+def test_overflow_is_refused():
+    """A sum that would leave 64 bits raises instead of wrapping around."""
+    document = [Passage(2, np.array([1, 3], np.int32), np.array([1, 1], np.int32))]
+    total = counted([document])
+    with pytest.raises(CountsOverflow):
+        for _ in range(64):
+            total = total + total
+
+
+@pytest.mark.parametrize("cap", [1, 256])
+def test_weights_round_below_five_in_ten_thousand(cap):
+    """The fixed-point weight is within 5e-4 of f(L) / (L (L - 1)) for every length; none for less than a pair."""
+    weighting = Weighting(cap)
+    lengths = np.arange(2, MAX_LENGTH + 1, dtype=np.int64)
+    exact = np.minimum(lengths, cap) / (lengths * (lengths - 1.0)) * 2.0**weighting.shift
+    assert np.abs(weighting.weights(lengths) / exact - 1).max() < 5e-4
+    assert weighting.weights([0, 1]).tolist() == [0, 0]
+
+
+def test_lengths_and_caps_out_of_range_are_refused():
+    """Too long a passage and an unknown cap name the number and the remedy."""
+    with pytest.raises(UsageError, match="8193"):
+        Weighting().weights([MAX_LENGTH + 1])
+    with pytest.raises(UsageError, match="one of"):
+        Weighting(7)
+
+
+def test_words_of_any_order_are_sorted_with_their_counts():
+    """Counts.named brings words into code point order without changing what is counted."""
+    document = [Passage(3, np.array([0, 1], np.int32), np.array([1, 2], np.int32))]
+    raw = count(DocumentBatch.build([document]), 2, Weighting(256))
+    named = Counts.named(["zebra", "ant"], raw)
+    assert list(named.words) == ["ant", "zebra"]
+    assert named.tokens.tolist() == [2, 1]
+    assert named.cooccurrence.digest(named.words) == raw.digest(["zebra", "ant"])

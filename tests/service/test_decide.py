@@ -1,0 +1,60 @@
+"""The scheduler's one decision, as a table."""
+
+import pytest
+
+from streamtopic.service.decide import Policy, Retrain, Standing, Unlearn, Wait, decide
+
+NOW = 10_000_000
+MODEL = {"documents": 1000, "base_documents": 1000, "model_documents": 1000, "capacity": 100}
+LONG_AGO = NOW - 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("standing", "expected", "words"),
+    [
+        ({"documents": 0}, Wait, "no documents"),
+        ({"documents": 5}, Retrain, "no base model"),
+        ({"documents": 5, "failed": "too few words"}, Wait, "too few words"),
+        ({"documents": 5, "failed": "too few words", "requested": "retrain"}, Retrain, "by hand"),
+        (MODEL, Wait, "exactly the live documents"),
+        ({**MODEL, "requested": "unlearn"}, Unlearn, "by hand"),
+        ({**MODEL, "requested": "retrain"}, Retrain, "by hand"),
+        ({**MODEL, "unserved": 3, "oldest_unserved_ms": NOW, "forget_set": 3}, Wait, "3 deletions wait"),
+        ({**MODEL, "unserved": 3, "oldest_unserved_ms": LONG_AGO, "forget_set": 3}, Unlearn, "waited"),
+        ({**MODEL, "unserved": 3, "oldest_unserved_ms": LONG_AGO + 1, "forget_set": 3}, Wait, "wait"),
+        ({**MODEL, "unserved": 80, "forget_set": 80}, Unlearn, "reached 80%"),
+        ({**MODEL, "unserved": 1, "forget_set": 81, "published_forget_set": 80}, Wait, "1 deletions wait"),
+        ({**MODEL, "unserved": 9, "forget_set": 89, "published_forget_set": 80}, Wait, "9 deletions wait"),
+        ({**MODEL, "unserved": 10, "forget_set": 90, "published_forget_set": 80}, Unlearn, "10 more"),
+        ({**MODEL, "unserved": 1, "forget_set": 101, "published_forget_set": 100}, Retrain, "exceeds"),
+        ({**MODEL, "unserved": 1, "forget_set": 1, "capacity": 0}, Retrain, "exceeds"),
+        ({**MODEL, "unserved": 1, "oldest_unserved_ms": 0, "next_epsilon": 8.1}, Retrain, "epsilon 8.10 of 8"),
+        ({**MODEL, "new_documents": 49}, Wait, "49 new documents"),
+        ({**MODEL, "new_documents": 50}, Unlearn, "50 new documents"),
+        ({**MODEL, "documents": 0, "unserved": 1000, "forget_set": 1000, "failed": "no document"}, Wait, "no document"),
+    ],
+)
+def test_decisions(standing, expected, words):
+    """Each standing leads to its decision, and the reason says why."""
+    decision = decide(Standing(**standing), Policy(), NOW)
+    assert isinstance(decision, expected), decision
+    assert words in decision.reason
+
+
+def test_deletions_near_capacity_cause_few_updates():
+    """A stream of single deletions up to capacity causes a handful of updates, not one each."""
+    policy, published, updates = Policy(), 0, 0
+    for forgotten in range(1, 101):
+        standing = Standing(
+            **MODEL, forget_set=forgotten, published_forget_set=published, unserved=forgotten - published,
+            oldest_unserved_ms=NOW,
+        )  # fmt: skip
+        if isinstance(decide(standing, policy, NOW), Unlearn):
+            published, updates = forgotten, updates + 1
+    assert updates == 3
+
+
+def test_no_lag_serves_every_deletion_at_once():
+    """With a forget lag of zero every unserved deletion is served at once."""
+    standing = Standing(**MODEL, unserved=1, forget_set=1, oldest_unserved_ms=NOW)
+    assert isinstance(decide(standing, Policy(max_forget_lag_ms=0), NOW), Unlearn)

@@ -1,0 +1,121 @@
+"""AnchorTopics by scikit-learn's contract, and exact forgetting through it."""
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import check_estimator
+
+from streamtopic import AnchorTopics
+
+SMALL = {"n_topics": 2, "min_df": 1, "max_df": 1.0, "anchor_min_df": 0.0}
+
+
+@pytest.fixture(scope="module")
+def matrix(planted):
+    X = np.zeros((len(planted.documents), len(planted.words)), np.int64)
+    for row, document in enumerate(planted.documents):
+        X[row, document[0].words] = document[0].counts
+    return X
+
+
+def model(**more):
+    return AnchorTopics(**{"n_topics": 4, "min_df": 3, "max_df": 1.0, **more})
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+def test_scikit_learn_finds_nothing_wrong():
+    """All of scikit-learn's own estimator checks pass; one needs an environment variable and is skipped by itself."""
+    results = check_estimator(AnchorTopics(**SMALL), on_fail=None, on_skip=None)
+    assert len(results) > 30
+    assert {r["check_name"] for r in results if r["status"] != "passed"} <= {"check_array_api_input"}
+
+
+@pytest.mark.parametrize("learner", ["default", "paper"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_unlearn_equals_fit_on_the_rest(matrix, learner, sparse):
+    """fit(X).unlearn(X_some) equals fit(X_rest) to 1e-12, whether the update was warm or had to retrain."""
+    X = csr_matrix(matrix) if sparse else matrix
+    warm = 0
+    for seed in range(4):
+        gone = np.random.default_rng(seed).choice(len(matrix), 5, replace=False)
+        rest = np.setdiff1d(np.arange(len(matrix)), gone)
+        forgot = model(learner=learner).fit(X).unlearn(X[gone])
+        never = model(learner=learner).fit(X[rest])
+        assert np.abs(forgot.components_ - never.components_).max() <= 1e-12
+        assert np.array_equal(forgot.anchors_, never.anchors_)
+        assert forgot.n_documents_ == len(rest)
+        warm += forgot.retrain_reason_ is None
+    assert warm >= 1
+
+
+def test_partial_fit_equals_one_fit(matrix):
+    """Learning in parts gives what learning at once gives, and unlearning undoes it."""
+    whole = model().fit(matrix)
+    parts = model().partial_fit(matrix[:200]).partial_fit(matrix[200:450]).partial_fit(matrix[450:])
+    assert np.abs(parts.components_ - whole.components_).max() <= 1e-12
+    back = parts.unlearn(matrix[200:])
+    assert np.abs(back.components_ - model().fit(matrix[:200]).components_).max() <= 1e-12
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 1000), st.floats(0.01, 50))
+def test_fractional_values_are_unlearned_exactly(seed, scale):
+    """Fixed point: rows with fractions, and long rows that are scaled down, leave no trace either."""
+    rng = np.random.default_rng(seed)
+    X = rng.dirichlet(np.full(12, 0.3), 60) * scale + rng.random((60, 12)) * 0.01
+    X[::7] *= 5000
+    forgot = AnchorTopics(**SMALL).fit(X).unlearn(X[10:20])
+    never = AnchorTopics(**SMALL).fit(np.delete(X, range(10, 20), axis=0))
+    assert np.abs(forgot.components_ - never.components_).max() <= 1e-12
+
+
+def test_foreign_documents_are_refused_and_change_nothing(matrix):
+    """Unlearning what is not in the model, or too much of it, raises and leaves the model as it was."""
+    fitted = model().fit(matrix)
+    before = fitted.components_.copy()
+    with pytest.raises(ValueError, match="not all in the model"):
+        fitted.unlearn(matrix * 50)
+    with pytest.raises(ValueError, match="add"):
+        fitted.unlearn(matrix)
+    assert np.array_equal(fitted.components_, before)
+    assert fitted.n_documents_ == len(matrix)
+    again = fitted.unlearn(matrix[:3])
+    assert np.abs(again.components_ - model().fit(matrix[3:]).components_).max() <= 1e-12
+
+
+def test_transform_gives_the_optimum(matrix):
+    """Proportions sum to 1 and meet the conditions of the penalised likelihood's maximum."""
+    fitted = model(tolerance=1e-10).fit(matrix)
+    theta = fitted.transform(matrix[:40])
+    assert np.allclose(theta.sum(axis=1), 1)
+    A = fitted.components_.T
+    for x, t in zip(matrix[:40], theta, strict=True):
+        x = np.where(A.max(axis=1) > 0, x, 0)
+        gradient = A.T @ np.divide(x, A @ t, out=np.zeros(len(x)), where=x > 0) + fitted.alpha / t
+        assert np.allclose(gradient, gradient.mean(), rtol=1e-4)
+
+
+def test_documents_without_known_words_get_equal_shares(matrix):
+    """A row of zeros, or of unknown words only, is no error and no NaN."""
+    fitted = model().fit(matrix)
+    assert np.allclose(fitted.transform(np.zeros((2, matrix.shape[1]))), 1 / 4)
+
+
+def test_pipeline_names_and_pickle(matrix):
+    """Works behind CountVectorizer, names its outputs, survives pickling and goes on unlearning."""
+    texts = [" ".join(f"w{k}" for k in np.repeat(np.arange(matrix.shape[1]), row)) for row in matrix]
+    pipeline = make_pipeline(CountVectorizer(), model())
+    theta = pipeline.fit_transform(texts)
+    assert theta.shape == (len(texts), 4)
+    assert list(pipeline.get_feature_names_out()) == [f"anchortopics{k}" for k in range(4)]
+    fitted = model().fit(matrix)
+    copied = pickle.loads(pickle.dumps(fitted))  # noqa: S301  made two words earlier
+    copied.unlearn(matrix[:2])
+    assert np.abs(copied.components_ - model().fit(matrix[2:]).components_).max() <= 1e-12
+    assert [len(topic) for topic in fitted.topics(top=5)] == [5] * 4

@@ -1,0 +1,143 @@
+"""Learning from counts: what is found, and what every odd corpus ends in."""
+
+import numpy as np
+import pytest
+
+from streamtopic.counts import Cooccurrence, Counts, DocumentBatch, Passage, Weighting, count
+from streamtopic.errors import CannotLearn, UsageError
+from streamtopic.topics.learner import learn
+from streamtopic.topics.options import LearnerOptions
+from streamtopic.topics.vocabulary import choose_words, thresholds
+
+LEARNERS = ["default", "paper"]
+
+
+def closest(found, planted):
+    """Largest column-wise L1 distance after the best assignment of columns."""
+    from scipy.optimize import linear_sum_assignment
+
+    distance = np.abs(found[:, :, None] - planted[:, None, :]).sum(axis=0)
+    rows, columns = linear_sum_assignment(distance)
+    return distance[rows, columns].max()
+
+
+def error_at(planted, learner):
+    fit = learn(planted.counts(planted.options(learner)), planted.options(learner))
+    return closest(fit.A, planted.A[[planted.words.index(word) for word in fit.words]])
+
+
+def test_paper_learner_is_consistent(make_planted):
+    """The published learner's error against the planted topics falls with the number of documents."""
+    errors = [error_at(make_planted(documents=documents), "paper") for documents in (300, 1200, 6000)]
+    assert errors[0] > errors[1] > errors[2]
+    assert errors[2] < 0.15
+
+
+def test_default_learner_is_steady(make_planted):
+    """The default learner is near the planted topics from few documents on: averages trade a bias for less noise."""
+    errors = [error_at(make_planted(documents=documents), "default") for documents in (300, 6000)]
+    assert max(errors) < 0.25
+    assert errors[0] < error_at(make_planted(documents=300), "paper")
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_columns_are_distributions_with_a_small_certificate(planted, learner):
+    """A's columns are on the simplex, topic masses sum to 1, the certificate is far below the tolerance."""
+    fit = learn(planted.counts(planted.options(learner)), planted.options(learner))
+    assert fit.A.min() >= 0
+    assert np.allclose(fit.A.sum(axis=0), 1)
+    assert fit.topic_masses.sum() == pytest.approx(1)
+    assert fit.certificate.bound < 1e-9
+    assert list(fit.anchors) == sorted(fit.anchors)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_same_counts_same_bits(planted, learner):
+    """Learning is a deterministic function of the counts, whatever the order of documents."""
+    options = planted.options(learner)
+    order = np.random.default_rng(5).permutation(len(planted.documents))
+    one, other = learn(planted.counts(options), options), learn(planted.counts(options, order), options)
+    assert one.words == other.words
+    assert np.array_equal(one.A, other.A)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_duplicated_corpus_has_the_same_topics(planted, learner):
+    """Every document twice changes thresholds at most, not the topics."""
+    options = planted.options(learner, min_df=1, anchor_min_df=0.0)
+    whole = range(len(planted.documents))
+    one = learn(planted.counts(options), options)
+    twice = learn(planted.counts(options, [*whole, *whole]), options)
+    shared = [k for k, word in enumerate(twice.words) if word in set(one.words)]
+    assert twice.anchors == one.anchors
+    assert len(shared) == len(one.words)
+    assert np.abs(twice.A[shared] - one.A).max() < 1e-9
+
+
+def counts_of(texts, weighting=Weighting(256)):
+    words = sorted({word for text in texts for word in text.split()})
+    rows = []
+    for text in texts:
+        found, amounts = np.unique([words.index(w) for w in text.split()], return_counts=True)
+        rows.append([Passage(int(amounts.sum()), found.astype(np.int32), amounts.astype(np.int32))])
+    return Counts(words, count(DocumentBatch.build(rows), len(words), weighting))
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize(
+    ("counts", "reason"),
+    [
+        (Counts([], Cooccurrence.zero(0)), "documents"),
+        (counts_of(["one two", "three four"]), "candidates"),
+        (counts_of(["alone", "alone"] * 5), "pairs"),
+        (counts_of(["one two", "one three"] * 9), "rank"),
+        (counts_of(["once upon"]), "candidates"),
+    ],
+)
+def test_corpora_without_topics_say_why(learner, counts, reason):
+    """Empty, one-word, too small and repeated corpora end in CannotLearn with the reason, not in NaN."""
+    with pytest.raises(CannotLearn) as error:
+        learn(counts, LearnerOptions(n_topics=3, learner=learner, min_df=1))
+    assert error.value.reason == reason
+    assert "add" in str(error.value) or "fewer" in str(error.value) or "need" in str(error.value)
+
+
+def test_words_without_partner_are_left_out():
+    """A kept word that never meets another kept word has no row and leaves no NaN."""
+    texts = ["red green blue", "red green", "blue red sky", "sky green blue"] * 60 + ["lonely lonely2"] * 60
+    source = counts_of([t.replace("lonely2", f"rare{k}") for k, t in enumerate(texts)])
+    fit = learn(source, LearnerOptions(n_topics=2, min_df=4, max_df=1.0))
+    assert "lonely" not in fit.words
+    assert np.isfinite(fit.A).all()
+
+
+def test_thresholds_move_rarely():
+    """Over a thousand sizes the thresholds take few values, so that one deletion almost never moves them."""
+    options = LearnerOptions(n_topics=2)
+    seen = {thresholds(m, options) for m in range(10_000, 11_000)}
+    assert len(seen) <= 3
+
+
+def test_small_corpora_keep_their_words():
+    """max_df never asks for fewer than 20 documents, min_df never for more than 2 % of them."""
+    frequency = np.array([1, 2, 20, 30])
+    keep, anchors = choose_words(frequency, 30, LearnerOptions(n_topics=2))
+    assert keep.tolist() == [0, 1, 2]
+    assert anchors.tolist() == [False, True, True]
+
+
+def test_ceiling_of_the_vocabulary_raises_the_least_frequency():
+    """More words than max_words raise the threshold until they fit; the rarest go first."""
+    frequency = np.arange(1, 101)
+    keep, _ = choose_words(frequency, 10_000, LearnerOptions(n_topics=2, min_df=1, max_words=30))
+    assert len(keep) <= 30
+    assert frequency[keep].min() > frequency[np.setdiff1d(np.arange(100), keep)].max()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"n_topics": 0}, {"max_df": 0}, {"min_df": 0}, {"tolerance": 1e-12}, {"learner": "x"}]
+)
+def test_options_out_of_range_name_the_option(wrong):
+    """Each option out of range is refused by name with its remedy."""
+    with pytest.raises(UsageError, match=next(iter(wrong))):
+        LearnerOptions(**{"n_topics": 2, **wrong})

@@ -1,0 +1,112 @@
+"""The exact solver and its certificate."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+from streamtopic.topics.certificate import row_errors
+from streamtopic.topics.simplex import project_rows, solve_rows
+
+
+def problem(seed, r=6, n=40, width=30):
+    rng = np.random.default_rng(seed)
+    X = rng.dirichlet(np.full(width, 0.3), r)
+    targets = rng.dirichlet(np.full(r, 0.4), n) @ X + rng.normal(0, 0.02, (n, width))
+    G = X @ X.T
+    return (G + G.T) / 2, targets @ X.T, float(np.linalg.svd(X, compute_uv=False)[-1])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 9))
+def test_solution_meets_the_conditions_of_optimality(seed, r):
+    """Rows lie on the simplex, the gradient is level on the support and nowhere lower off it."""
+    G, B, _ = problem(seed, r)
+    C = solve_rows(G, B)
+    assert np.all(C >= 0)
+    assert np.allclose(C.sum(axis=1), 1, atol=1e-12)
+    gradient = C @ G - B
+    for c, g in zip(C, gradient, strict=True):
+        level = g[c > 0].mean()
+        assert np.abs(g[c > 0] - level).max() < 1e-12
+        assert (g - level).min() > -1e-12
+
+
+def test_solution_equals_a_general_solver():
+    """An independent constrained optimiser does not find a better point."""
+    G, B, _ = problem(3)
+    C = solve_rows(G, B)
+    for c, b in zip(C[:8], B[:8], strict=True):
+
+        def loss(v, b=b):
+            return 0.5 * v @ G @ v - b @ v
+
+        found = minimize(
+            loss,
+            np.full(6, 1 / 6),
+            bounds=[(0, 1)] * 6,
+            constraints={"type": "eq", "fun": lambda v: v.sum() - 1},
+            options={"ftol": 1e-15},
+        )
+        assert loss(c) <= found.fun + 1e-12
+        assert np.abs(found.x - c).max() < 1e-3
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000))
+def test_warm_and_cold_starts_agree_to_the_bit(seed):
+    """The answer depends on the problem, not on the support that was tried first."""
+    G, B, _ = problem(seed)
+    cold = solve_rows(G, B)
+    rng = np.random.default_rng(seed + 1)
+    for start in (rng.dirichlet(np.full(6, 0.2), len(B)), np.eye(6)[rng.integers(0, 6, len(B))], cold):
+        assert np.array_equal(solve_rows(G, B, start), cold)
+
+
+def test_dependent_anchor_rows_end_with_a_feasible_point():
+    """A singular G neither loops nor leaves the simplex."""
+    G, B, _ = problem(5)
+    G = np.vstack([G, G[0]])
+    G = np.hstack([G, G[:, :1]])
+    C = solve_rows(G, np.hstack([B, B[:, :1]]))
+    assert np.all(C >= 0)
+    assert np.allclose(C.sum(axis=1), 1)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000), st.floats(1e-9, 0.3))
+def test_certificate_bounds_the_distance_of_any_feasible_point(seed, push):
+    """The row bound holds for points that are moved away from the optimum on purpose."""
+    G, B, sigma = problem(seed)
+    best = solve_rows(G, B)
+    rng = np.random.default_rng(seed)
+    moved = (1 - push) * best + push * rng.dirichlet(np.ones(6), len(B))
+    bound, _ = row_errors(moved, B, G, np.zeros(len(B)), sigma)
+    assert np.all(np.linalg.norm(moved - best, axis=1) <= bound + 1e-12)
+
+
+def test_certificate_is_tight_at_the_optimum():
+    """At the solver's answer the bound is of the size of rounding, not of its square root."""
+    G, B, sigma = problem(1)
+    bound, _ = row_errors(solve_rows(G, B), B, G, np.zeros(len(B)), sigma)
+    assert bound.max() < 1e-10
+
+
+def test_projection_is_the_nearest_point():
+    """Projecting rows satisfies the variational inequality against random points of the simplex."""
+    rng = np.random.default_rng(2)
+    V = rng.normal(0, 1, (50, 5))
+    P = project_rows(V)
+    assert np.allclose(P.sum(axis=1), 1)
+    assert P.min() >= 0
+    for other in rng.dirichlet(np.ones(5), 200):
+        assert np.einsum("ij,ij->i", V - P, other - P).max() < 1e-12
+
+
+@pytest.mark.parametrize("r", [1, 2])
+def test_fewest_topics(r):
+    """One topic takes everything; two are solved like any other number."""
+    G, B, _ = problem(7, r)
+    C = solve_rows(G, B)
+    assert np.allclose(C.sum(axis=1), 1)

@@ -1,0 +1,150 @@
+"""The twin: forgetting gives what never having seen would have given."""
+
+import copy
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamtopic.counts import Cooccurrence, Counts
+from streamtopic.topics.fingerprint import fingerprint
+from streamtopic.topics.learner import learn
+from streamtopic.topics.released import topic_correlations
+from streamtopic.topics.update import NeedsRetrain, Updated, update
+
+LEARNERS = ["default", "paper"]
+
+
+def forget(planted, options, gone, fit):
+    """Update a fit of all documents to those that are not in `gone`."""
+    everything, part = planted.counts(options), planted.counts(options, gone)
+    words = everything.words
+    now = Counts(words, everything.cooccurrence - part.cooccurrence)
+    delta = Counts(words, Cooccurrence.zero(len(words)) - part.cooccurrence)
+    return update(fit, now, delta), now
+
+
+def same_model(fit, twin):
+    assert fit.words == twin.words
+    assert fit.anchors == twin.anchors
+    assert fit.documents == twin.documents
+    assert np.abs(fit.A - twin.A).max() <= 1e-12
+    assert fit.certificate.bound <= 1e-7
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_twin_for_small_forget_sets(planted, learner):
+    """Where verification passes, the updated model is the one that never saw the documents; it does pass at times."""
+    options = planted.options(learner)
+    passed = 0
+    for seed in range(8):
+        gone = np.random.default_rng(seed).choice(len(planted.documents), 1 + seed, replace=False)
+        rest = np.setdiff1d(np.arange(len(planted.documents)), gone)
+        twin = learn(planted.counts(options, rest), options)
+        outcome, _ = forget(planted, options, gone, learn(planted.counts(options), options))
+        if isinstance(outcome, Updated):
+            passed += 1
+            same_model(outcome.fit, twin)
+    assert passed >= 4
+
+
+@settings(max_examples=12, deadline=None)
+@given(seed=st.integers(0, 10_000), steps=st.integers(2, 5))
+def test_twin_after_several_changes(planted, seed, steps):
+    """Deletions and additions one after the other end in the twin's model, retrained where that was asked for."""
+    options = planted.options()
+    rng = np.random.default_rng(seed)
+    inside = set(range(0, 500))
+    counts = planted.counts(options, sorted(inside))
+    fit = learn(counts, options)
+    for _ in range(steps):
+        out = set(rng.choice(sorted(inside), 3, replace=False).tolist())
+        into = set(rng.choice(sorted(set(range(600)) - inside), 2, replace=False).tolist())
+        change = planted.counts(options, sorted(into)).cooccurrence - planted.counts(options, sorted(out)).cooccurrence
+        inside = inside - out | into
+        counts = Counts(counts.words, counts.cooccurrence + change)
+        outcome = update(fit, counts, Counts(counts.words, change))
+        fit = outcome.fit if isinstance(outcome, Updated) else learn(counts, options)
+        same_model(fit, learn(planted.counts(options, sorted(inside)), options))
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_everything_about_an_anchor_asks_for_a_retrain(planted, learner):
+    """Without the documents of an anchor word the choice of anchors changes, and the update says so."""
+    options = planted.options(learner)
+    fit = learn(planted.counts(options), options)
+    anchor = planted.words.index(fit.anchors[0])
+    gone = [k for k, document in enumerate(planted.documents) if anchor in document[0].words]
+    outcome, _ = forget(planted, options, gone, fit)
+    assert isinstance(outcome, NeedsRetrain)
+    assert fit.anchors[0] in outcome.reason or "anchor" in outcome.reason or "entered" in outcome.reason
+
+
+def test_forgotten_words_leave_the_vocabulary(make_planted):
+    """A word that no live document holds is in no published model."""
+    planted = make_planted()
+    options = planted.options(min_df=1, anchor_min_df=0.05)
+    fit = learn(planted.counts(options), options)
+    frequency = planted.counts(options).frequency
+    rare = int(np.argmin(np.where(frequency > 0, frequency, 10**9)))
+    gone = [k for k, document in enumerate(planted.documents) if rare in document[0].words]
+    assert planted.words[rare] in fit.words
+    outcome, now = forget(planted, options, gone, fit)
+    after = outcome.fit if isinstance(outcome, Updated) else learn(now, options)
+    assert planted.words[rare] not in after.words
+    assert now.frequency[rare] == 0
+
+
+def test_words_that_always_meet_tie_the_same_way_on_every_path(make_planted):
+    """Words with equal counts are equally far out; the first one wins cold and warm."""
+    planted = make_planted(n=80)
+    options = planted.options()
+    # Every anchor word gets an inseparable twin, later in the alphabet.
+    doubled = []
+    for document in planted.documents:
+        passage = document[0]
+        held = [w for w in passage.words.tolist() if w < planted.r]
+        extra = {80 + w: int(passage.counts[passage.words.tolist().index(w)]) for w in held}
+        words = np.concatenate([passage.words, np.array(sorted(extra), np.int32)]).astype(np.int32)
+        counts = np.concatenate([passage.counts, np.array([extra[k] for k in sorted(extra)], np.int32)]).astype(
+            np.int32
+        )
+        doubled.append([type(passage)(int(counts.sum()), words, counts)])
+    planted.documents = doubled
+    planted.words = planted.words + [f"zz{k}" for k in range(planted.r)]
+    fit = learn(planted.counts(options), options)
+    assert not any(anchor.startswith("zz") for anchor in fit.anchors)
+    outcome, now = forget(planted, options, [1, 2, 3], fit)
+    assert isinstance(outcome, Updated), outcome
+    same_model(outcome.fit, learn(now, options))
+
+
+def test_digest_and_correlations_follow_the_counts_only(planted):
+    """Updated and twin models have the same digest, and R and shares within rounding."""
+    options = planted.options()
+    outcomes = [forget(planted, options, [k], learn(planted.counts(options), options)) for k in range(4)]
+    outcome, now = next(pair for pair in outcomes if isinstance(pair[0], Updated))
+    twin = learn(now, options)
+    place = {word: k for k, word in enumerate(now.words)}
+    frequency = [int(now.frequency[place[word]]) for word in twin.words]
+    assert fingerprint(outcome.fit, frequency, ["a"]) == fingerprint(twin, frequency, ["a"])
+    assert fingerprint(twin, frequency, ["b"]) != fingerprint(twin, frequency, ["a"])
+    before = learn(planted.counts(options), options)
+    assert fingerprint(before, frequency, ["a"]) != fingerprint(twin, frequency, ["a"])
+    one, other = topic_correlations(outcome.fit, twin.A), topic_correlations(twin, twin.A)
+    assert np.abs(one.R - other.R).max() < 1e-12
+    assert one.R.sum() == pytest.approx(1, abs=0.05)
+    assert np.linalg.eigvalsh(one.R).min() > -1e-12
+    assert one.shares.sum() == pytest.approx(1)
+
+
+def test_change_that_does_not_fit_asks_for_a_retrain(planted):
+    """A delta that takes away more than there is never gives a model."""
+    options = planted.options()
+    fit = learn(planted.counts(options, range(300)), options)
+    now = planted.counts(options, range(300))
+    wrong = planted.counts(options)
+    delta = Counts(wrong.words, Cooccurrence.zero(len(wrong.words)) - wrong.cooccurrence)
+    outcome = update(copy.deepcopy(fit), now, delta)
+    assert isinstance(outcome, NeedsRetrain)

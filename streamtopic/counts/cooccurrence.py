@@ -97,7 +97,7 @@ class Cooccurrence:
         """
         new = np.asarray(ids, np.int64)
         if np.all(np.diff(new[new >= 0]) > 0):
-            return self.restrict(np.flatnonzero(new >= 0))._spread(new[new >= 0], n_words)
+            return self.restrict(np.flatnonzero(new >= 0)).spread(new[new >= 0], n_words)
         row = new[np.repeat(np.arange(self.n_words), np.diff(self.indptr))]
         column = new[self.columns]
         kept = (row >= 0) & (column >= 0)
@@ -121,7 +121,7 @@ class Cooccurrence:
         restrict_rows(self.indptr, self.columns, self.values, kept, ids, indptr, columns, values)
         return Cooccurrence(len(kept), indptr, columns, values, self.frequency[kept], self.tokens[kept], self.documents)
 
-    def _spread(self, ids: Int64, n_words: int) -> "Cooccurrence":
+    def spread(self, ids: Int64, n_words: int) -> "Cooccurrence":
         """Give word k the id `ids[k]`, ascending: rows and columns keep their order, so nothing is sorted."""
         lengths = np.zeros(n_words, np.int64)
         lengths[ids] = np.diff(self.indptr)

@@ -73,14 +73,21 @@ Decision = Wait | Unlearn | Retrain
 
 def decide(standing: Standing, policy: Policy, now_ms: int) -> Decision:
     """Return what to do, with the reason in words for an operator."""
+    return _first(standing) or _later(standing, policy, now_ms)
+
+
+def _first(standing: Standing) -> Decision | None:
+    """Decide what needs no look at deletions: nothing to learn from, no model yet, or a wish for a new one."""
     if standing.documents == 0 and standing.base_documents is None:
         return Wait("no documents yet")
     if standing.failed is not None and standing.requested is None:
         return Wait(f"no model can be made of the present documents: {standing.failed}")
     if standing.requested == "retrain":
         return Retrain("asked for by hand")
-    if standing.base_documents is None:
-        return Retrain("no base model yet")
+    return Retrain("no base model yet") if standing.base_documents is None else None
+
+
+def _later(standing: Standing, policy: Policy, now_ms: int) -> Decision:
     cause = _cause(standing, policy, now_ms)
     if cause is None:
         return Wait(_quiet(standing, policy))
@@ -88,7 +95,8 @@ def decide(standing: Standing, policy: Policy, now_ms: int) -> Decision:
         return Retrain(f"the forget set of {standing.forget_set} exceeds the deletion capacity of {standing.capacity}")
     if standing.next_epsilon > policy.epsilon_budget:
         return Retrain(
-            f"one more release would spend epsilon {standing.next_epsilon:.2f} of {policy.epsilon_budget:g} on this base"
+            f"one more release would spend epsilon {standing.next_epsilon:.2f} of {policy.epsilon_budget:g} "
+            "on this base"
         )
     return Unlearn(cause)
 
@@ -126,6 +134,6 @@ def _quiet(standing: Standing, policy: Policy) -> str:
             f"{standing.unserved} deletions wait, none longer than {policy.max_forget_lag_ms / 1000:.0f} s; "
             f"forget set {standing.forget_set} of {standing.capacity}"
         )
-    return "the published version holds exactly the live documents" if not standing.new_documents else (
-        f"{standing.new_documents} new documents, fewer than {policy.update_after:.0%} of {standing.model_documents}"
-    )
+    if not standing.new_documents:
+        return "the published version holds exactly the live documents"
+    return f"{standing.new_documents} new documents, fewer than {policy.update_after:.0%} of {standing.model_documents}"

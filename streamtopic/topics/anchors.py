@@ -48,7 +48,10 @@ def farthest_in_principal_directions(gram: Float, r: int, terms: int, updates: i
     values, vectors = eigh(gram, subset_by_index=[lowest, c - 1])
     values, vectors = values[::-1], vectors[:, ::-1]
     if c < r or values[r - 1] <= c * _UNIT * values[0]:
-        raise CannotLearn("rank", f"the counts of {c} candidate words span fewer than {r} directions: add documents or ask fewer topics")
+        raise CannotLearn(
+            "rank",
+            f"the counts of {c} candidate words span fewer than {r} directions: add documents or ask fewer topics",
+        )
     coordinates = vectors[:, :r] * np.sqrt(values[:r])
     # All sums are of non-negative terms, so the error of an entry is at most terms * u of it; cutting the spectrum
     # magnifies it by the r-th eigenvalue over the gap below it (first-order bound for a spectral function).
@@ -135,7 +138,9 @@ class _LazySearch:
         """Choose the next row and return its position among the candidates."""
         row = self._front()
         if not self.distances[row] > len(self.norms) * _UNIT * float(self.norms.max()):
-            raise CannotLearn("rank", f"the rows span only {len(self.directions)} directions: add documents or ask fewer topics")
+            raise CannotLearn(
+                "rank", f"the rows span only {len(self.directions)} directions: add documents or ask fewer topics"
+            )
         distance = self.distances[row]
         self.distances[row] = -1.0
         runner = self._front() if len(self.distances) > 1 else row

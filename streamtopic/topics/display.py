@@ -1,6 +1,7 @@
 """Topics as people read them, and how good they are."""
 
 from collections.abc import Sequence
+from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
@@ -36,11 +37,11 @@ def npmi(top: npt.NDArray[np.intp], documents: Sequence[npt.NDArray[np.integer]]
     total = len(documents)
     together = presence.T @ presence
     single = together.diagonal()
-    scores = []
-    for topic in np.searchsorted(wanted, top):
-        for a in range(len(topic)):
-            for b in range(a + 1, len(topic)):
-                scores.append(_npmi(together[topic[a], topic[b]], single[topic[a]], single[topic[b]], total))
+    scores = [
+        _npmi(together[a, b], single[a], single[b], total)
+        for topic in np.searchsorted(wanted, top)
+        for a, b in combinations(topic, 2)
+    ]
     return float(np.mean(scores)) if scores else 0.0
 
 

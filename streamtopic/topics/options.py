@@ -49,6 +49,6 @@ class LearnerOptions:
         return Weighting(256 if self.learner == "default" else 1)
 
 
-def _require(holds: bool, name: str, value: object, remedy: str) -> None:
+def _require(holds: bool, name: str, value: object, remedy: str) -> None:  # noqa: FBT001  the sentence reads in this order
     if not holds:
         raise UsageError(f"{name} is {value}: {remedy}")

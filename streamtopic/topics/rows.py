@@ -1,7 +1,6 @@
 """Rows of a matrix of word amounts as documents that can be counted exactly."""
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from streamtopic.counts import MAX_LENGTH, DocumentBatch

@@ -84,7 +84,7 @@ def _on_support(L: Float, b: Float, support: npt.NDArray[np.int64], size: int, y
 
 
 @numba.njit(cache=True, nogil=True)
-def _solve_row(
+def _solve_row(  # noqa: C901, PLR0912  one loop of the active-set method; numba inlines no closures
     G: Float, b: Float, c: Float, support: npt.NDArray[np.int64], L: Float, y: Float, v: Float, g: Float
 ) -> None:
     r = len(b)

@@ -1,0 +1,93 @@
+"""The scheduler's model in memory: carried over warm where that is verified, learned cold where it is not."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from streamtopic.errors import CannotLearn
+from streamtopic.state import Snapshot, SnapshotExpired
+from streamtopic.topics.fit import TopicFit
+from streamtopic.topics.learner import learn
+from streamtopic.topics.options import LearnerOptions
+from streamtopic.topics.update import NeedsRetrain, update
+
+__all__ = ["Modelled", "Modeller", "NotVerified"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Modelled:
+    """A model of a snapshot. warm: whether it was carried over; seconds: what it took, without reading for display."""
+
+    fit: TopicFit
+    snapshot: Snapshot
+    warm: bool
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class NotVerified:
+    """An update could not be verified against the base model, so a retrain is due; `reason` says why."""
+
+    reason: str
+
+
+class Modeller:
+    """Keeps the last fit with its snapshot. After a restart it has none, and the first model is learned cold."""
+
+    def __init__(self, options: LearnerOptions, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.options = options
+        self._clock = clock
+        self._last: tuple[TopicFit, Snapshot] | None = None
+
+    @property
+    def fit(self) -> TopicFit | None:
+        """The last model before noise: secret."""
+        return self._last[0] if self._last else None
+
+    def retrain(self, snapshot: Snapshot) -> Modelled:
+        """Learn cold. Raises CannotLearn, also where the certificate does not reach the tolerance."""
+        start = self._clock()
+        self._last = None
+        return self._keep(learn(snapshot, self.options), snapshot, start, warm=False)
+
+    def unlearn(self, snapshot: Snapshot, anchors: Sequence[str]) -> Modelled | NotVerified:
+        """Carry the model over to a snapshot of the documents that remain; `anchors` are the base model's.
+
+        Raises CannotLearn where no model can be made of them at all.
+        """
+        start = self._clock()
+        warm = self._warm(snapshot)
+        if isinstance(warm, NotVerified):
+            return warm
+        fit = warm or learn(snapshot, self.options)
+        if fit.anchors != tuple(anchors):
+            gone, new = sorted({*anchors} - {*fit.anchors}), sorted({*fit.anchors} - {*anchors})
+            return NotVerified(f"anchor words changed: {', '.join(gone)} gave way to {', '.join(new)}")
+        try:
+            return self._keep(fit, snapshot, start, warm=warm is not None)
+        except CannotLearn as error:
+            return NotVerified(str(error))
+
+    def _warm(self, snapshot: Snapshot) -> TopicFit | NotVerified | None:
+        """Return the carried-over fit, None where there is nothing to start from."""
+        if self._last is None:
+            return None
+        fit, before = self._last
+        # The update works in place, so whatever happens the old fit is gone.
+        self._last = None
+        try:
+            outcome = update(fit, snapshot, snapshot.since(before))
+        except SnapshotExpired:
+            return None
+        return NotVerified(outcome.reason) if isinstance(outcome, NeedsRetrain) else outcome.fit
+
+    def _keep(self, fit: TopicFit, snapshot: Snapshot, start: float, *, warm: bool) -> Modelled:
+        bound = fit.certificate.bound
+        if not bound <= self.options.tolerance:
+            raise CannotLearn(
+                "certificate",
+                f"the certificate {bound:.2g} does not reach the tolerance {self.options.tolerance:g}: "
+                "ask fewer topics, add documents or raise the tolerance",
+            )
+        self._last = (fit, snapshot)
+        return Modelled(fit, snapshot, warm, self._clock() - start)

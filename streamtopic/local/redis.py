@@ -215,7 +215,7 @@ def _private_folder() -> Path:
     if len(folder) > _SOCKET_PATH_LIMIT - len("/redis.sock"):
         # Socket paths end at 108 characters, whatever the temporary folder's own path is.
         Path(folder).rmdir()
-        folder = tempfile.mkdtemp(prefix="streamtopic-", dir="/tmp")  # noqa: S108 - mkdtemp makes it private (0700)
+        folder = tempfile.mkdtemp(prefix="streamtopic-", dir="/tmp")
     return Path(folder)
 
 

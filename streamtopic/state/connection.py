@@ -74,11 +74,11 @@ class Connection:
 
     def information(self) -> dict[str, Any]:
         """Return the server's INFO with `maxmemory_policy` and `aof_enabled` among it."""
-        return dict(self._run(lambda: self._redis.info()))
+        return dict(self._run(self._redis.info))
 
     def call(self, *command: str | bytes | int) -> Any:  # noqa: ANN401 - what Redis answers depends on the command
         """Send one command that may safely be sent twice."""
-        return self._run(lambda: self._redis.execute_command(*command))
+        return self._run(lambda: self._redis.execute_command(*command))  # type: ignore[no-untyped-call]
 
     def batch(self, commands: Iterable[Sequence[str | bytes | int]], *, atomic: bool = False) -> list[Any]:
         """Send commands together that may safely be sent twice; `atomic`: nothing comes between them."""
@@ -87,7 +87,7 @@ class Connection:
         def send() -> list[Any]:
             pipeline = self._redis.pipeline(transaction=atomic)
             for command in todo:
-                pipeline.execute_command(*command)
+                pipeline.execute_command(*command)  # type: ignore[no-untyped-call]
             return list(pipeline.execute())
 
         return self._run(send) if todo else []

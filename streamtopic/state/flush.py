@@ -24,7 +24,7 @@ WordPassage = tuple[int, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class AddedDocument:
-    """A document to store and count: passages are (L, word counts), with every count at least 1 and their sum at most L."""
+    """A document to store and count: passages are (L, word counts), each count at least 1, their sum at most L."""
 
     document: bytes
     offset: int
@@ -46,6 +46,7 @@ class Changes:
 
     added, removed: at most one each per document; a replaced document is in both. forgets: ascending by offset.
     counted: documents accepted per epoch, those that went again in the same flush included. totals: events by outcome.
+    origins: partition to the first of its offsets from which no record was moved here yet.
     """
 
     next_offset: int
@@ -54,6 +55,7 @@ class Changes:
     forgets: Sequence[Forget] = ()
     counted: Mapping[int, int] = field(default_factory=dict)
     totals: Mapping[str, int] = field(default_factory=dict)
+    origins: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,5 +187,6 @@ def _increments(changes: Changes, base: Meta) -> dict[str, int]:
         key = f"live:{base.epoch_of(gone.stored.offset)}"
         by[key] = by.get(key, 0) - 1
     by.update({f"counted:{epoch}": number for epoch, number in changes.counted.items()})
+    by.update({f"origin:{p}": offset - base.origins.get(p, 0) for p, offset in changes.origins.items()})
     by.update({f"total:{name}": number for name, number in changes.totals.items()})
     return {field: number for field, number in by.items() if number}

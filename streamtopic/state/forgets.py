@@ -10,7 +10,7 @@ from streamtopic.errors import StateCorrupt
 from streamtopic.state.connection import Connection
 from streamtopic.state.keys import PartitionKeys
 
-__all__ = ["Forget", "Forgets", "ForgetKind"]
+__all__ = ["Forget", "ForgetKind", "Forgets"]
 
 
 class ForgetKind(StrEnum):

@@ -19,6 +19,7 @@ class Meta:
     partitions, cap: settings of the model. next_offset: the first record not yet counted. version: of the manifest.
     fence: token of the newest writer. next_word: first id never given. live, counted: documents per epoch.
     totals: events by outcome since the state was created. cuts: offsets at which the epochs after `folded` begin.
+    origins: partition to the first of its offsets from which no record was moved here yet.
     """
 
     partitions: int
@@ -32,6 +33,7 @@ class Meta:
     live: Mapping[int, int]
     counted: Mapping[int, int]
     totals: Mapping[str, int]
+    origins: Mapping[int, int]
 
     @classmethod
     def parse(cls, fields: Mapping[bytes, bytes]) -> "Meta":
@@ -39,8 +41,8 @@ class Meta:
         text = {key.decode(): value.decode("ascii", "replace") for key, value in fields.items()}
         if text.get("schema") != str(SCHEMA):
             raise StateMismatch(
-                f"the state in Redis has layout {text.get('schema')}, this program reads {SCHEMA}: use the version that "
-                "wrote it, or rebuild it from the log (`streamtopic rebuild`)"
+                f"the state in Redis has layout {text.get('schema')}, this program reads {SCHEMA}: use the version "
+                "that wrote it, or rebuild it from the log (`streamtopic rebuild`)"
             )
         try:
             return cls(
@@ -55,6 +57,7 @@ class Meta:
                 live={int(epoch): number for epoch, number in _counters(text, "live:").items()},
                 counted={int(epoch): number for epoch, number in _counters(text, "counted:").items()},
                 totals=_counters(text, "total:"),
+                origins={int(source): offset for source, offset in _counters(text, "origin:").items()},
             )
         except (KeyError, ValueError) as error:
             raise StateCorrupt(f"partition state cannot be read ({error}): run `streamtopic rebuild`") from None

@@ -95,9 +95,9 @@ class ModelState:
         keys = ModelKeys(model)
         wanted = [SCHEMA, settings.cap, settings.partitions]
         answer = connection.script(model_scripts.CREATE, [keys.named("settings")], wanted)
-        have = [int(value) for value in answer]
-        if have != wanted:
-            raise StateMismatch(mismatch(model, *have, settings.cap, settings.partitions))
+        schema, cap, partitions = (int(value) for value in answer)
+        if [schema, cap, partitions] != wanted:
+            raise StateMismatch(mismatch(model, schema, cap, partitions, settings.cap, settings.partitions))
         return cls(connection, model, settings)
 
     @classmethod
@@ -142,14 +142,13 @@ class ModelState:
         keys += [self._upload(f"out:{identity}:{k}", _pack_record(record)) for k, record in enumerate(records)]
         parts = _cut(base.blob) if base else []
         new = [self._upload(f"base:{identity}:{k}", part) for k, part in enumerate(parts)]
-        old = self._base_parts() if base else []
+        old = [key for key in self._base_parts() if key not in new] if base else []
         plan = {
             "token": str(lease.token),
             "version": version,
             "identity": identity,
             "records": len(records),
             "new": len(new),
-            "old": [key for key in old if key not in new],
         }
         arguments = [
             msgpack.packb(plan),
@@ -157,10 +156,10 @@ class ModelState:
             msgpack.packb(dict(ledger)),
             _base_head(base, new),
         ]
-        return outcome(self.connection.script(model_scripts.STAGE, [*keys, *new, *plan["old"]], arguments))
+        return outcome(self.connection.script(model_scripts.STAGE, [*keys, *new, *old], arguments))
 
     def enqueue(self, records: Iterable[OutboxRecord]) -> Outcome:
-        """Put signed records, as those of receipts, into the outbox together; identical waiting ones are not repeated."""
+        """Put signed records, as those of receipts, into the outbox; one that waits there already is not repeated."""
         todo = list(records)
         if not todo:
             return AlreadyApplied()

@@ -98,12 +98,12 @@ def unpack_columns(rows: Int32, sizes: Int64, small: Bytes, large: Bytes, n_word
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def _slot(keys: Int64, value: np.int64) -> int:
+def _slot(keys: Int64, value: np.int64) -> np.int64:
     """Find where `value` is or belongs; 0 marks an empty slot, since no stored value is 0."""
     mixed = np.uint64(value) * np.uint64(0x9E3779B97F4A7C15)
     slot = np.int64(mixed >> np.uint64(48))
     while keys[slot] != 0 and keys[slot] != value:
-        slot = (slot + 1) & (_SLOTS - 1)
+        slot = np.int64((slot + 1) & (_SLOTS - 1))
     return slot
 
 

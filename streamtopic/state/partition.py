@@ -243,12 +243,12 @@ def mismatch(model: str, schema: int, cap: int, partitions: int, want_cap: int, 
     """Return what to tell a user whose settings differ from those the state was made with."""
     remedy = "or rebuild the state from the log under the new setting (`streamtopic rebuild`)"
     if schema != SCHEMA:
-        return f"the state of {model} has layout {schema}, this program reads {SCHEMA}: use the version that wrote it, {remedy}"
-    if partitions != want_partitions:
-        return (
-            f"the state of {model} was made for {partitions} partitions, not {want_partitions}; documents would be looked "
-            f"for where they are not: go back to {partitions} partitions, {remedy}"
+        differs = f"has layout {schema}, this program reads {SCHEMA}: use the version that wrote it"
+    elif partitions != want_partitions:
+        differs = (
+            f"was made for {partitions} partitions, not {want_partitions}, and documents would be looked for where "
+            f"they are not: go back to {partitions} partitions"
         )
-    return (
-        f"the state of {model} was counted with document mass cap {cap}, not {want_cap}: go back to cap {cap}, {remedy}"
-    )
+    else:
+        differs = f"was counted with document mass cap {cap}, not {want_cap}: go back to cap {cap}"
+    return f"the state of {model} {differs}, {remedy}"

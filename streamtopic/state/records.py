@@ -71,7 +71,8 @@ def _decode_record(record: bytes) -> StoredDocument:
     data = np.frombuffer(record, np.uint8)
     if not record or record[0] != _VERSION:
         raise _corrupt()
-    offset, size, at = _get_two(data)
+    first, second, at = _get_two(data)
+    offset, size = int(first), int(second)
     if at < 0 or at + size > len(record):
         raise _corrupt()
     labels = msgpack.unpackb(record[at : at + size]) if size else {}
@@ -80,7 +81,7 @@ def _decode_record(record: bytes) -> StoredDocument:
         raise _corrupt()
     stops = np.cumsum(pieces[:, 1])
     return StoredDocument(
-        offset=int(offset),
+        offset=offset,
         passages=tuple(
             Passage(int(length), words[stop - size : stop], counts[stop - size : stop])
             for (length, size), stop in zip(pieces.tolist(), stops.tolist(), strict=True)
@@ -99,10 +100,10 @@ def _put_two(out: Bytes, first: int, second: int) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def _get_two(data: Bytes) -> tuple[int, int, int]:
+def _get_two(data: Bytes) -> tuple[np.uint64, np.uint64, int]:
     first, at = varints.get(data, 1)
     second, at = varints.get(data, at)
-    return np.int64(first), np.int64(second), at
+    return first, second, at
 
 
 @numba.njit(cache=True, nogil=True)
@@ -133,25 +134,28 @@ def _decode(data: Bytes, at: int) -> tuple[int, Int32, Int64, Int32]:
     passages, at = varints.get(data, at)
     words = np.empty(len(data), np.int32)
     counts = np.empty(len(data), np.int32)
-    pieces = np.zeros((min(np.int64(passages), len(data)), 2), np.int64)
+    pieces = np.zeros((len(data), 2), np.int64)
+    if at < 0 or passages > np.uint64(len(data)):
+        return -1, words, pieces, counts
+    pieces = pieces[: int(passages)]
     used = 0
     for piece in range(len(pieces)):
         length, at = varints.get(data, at)
         size, at = varints.get(data, at)
+        if at < 0 or size > np.uint64(len(data)):
+            return -1, words, pieces, counts
         pieces[piece, 0] = np.int64(length)
         pieces[piece, 1] = np.int64(size)
-        if at < 0 or np.int64(size) > len(data) - at:
-            return -1, words, pieces, counts
-        previous = -1
-        for _ in range(np.int64(size)):
+        previous = np.int64(-1)
+        for _ in range(int(size)):
             gap, at = varints.get(data, at)
             count = np.uint64(0)
             if gap & np.uint64(1):
                 extra, at = varints.get(data, at)
                 count = extra + np.uint64(1)
-            if at < 0:
+            if at < 0 or used == len(words):
                 return -1, words, pieces, counts
-            previous += 1 + np.int64(gap >> np.uint64(1))
+            previous = np.int64(previous + 1 + np.int64(gap >> np.uint64(1)))
             words[used] = previous
             counts[used] = np.int64(count) + 1
             used += 1

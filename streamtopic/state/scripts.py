@@ -1,9 +1,9 @@
-"""Lua scripts: every write of a partition's state. Each checks everything before its first write, knows its own repetition,
-and answers a word that `outcomes` turns into a value.
+"""Lua scripts: every write of a partition's state.
 
-Values to write are plain arguments; the first argument says, as msgpack, which of them go where: ranges of arguments
-are passed on without being copied into tables, which keeps Redis busy for a third of the time.
-"""  # noqa: D205 - the first sentence needs two lines
+Each checks everything before its first write, knows its own repetition, and answers a word that `outcomes` turns into
+a value. Values to write are plain arguments; the first argument says, as msgpack, which of them go where: ranges of
+arguments are passed on as they are, without building tables.
+"""
 
 __all__ = ["CLAIM", "COMMIT", "CUT", "SWAP"]
 

@@ -87,7 +87,7 @@ def encode(segment: Segment) -> list[bytes]:
         _HEAD,
         [
             packing.pack_integers(np.array([segment.added, segment.removed, len(segment.ids)], np.int64)),
-            packing.pack_integers(np.diff(segment.ids, prepend=-1)),
+            packing.pack_integers(_gaps(segment.ids)),
             packing.pack_integers(counts.frequency),
             packing.pack_integers(counts.tokens),
         ],
@@ -143,6 +143,13 @@ def decode(parts: Sequence[bytes]) -> Segment:
     return Segment(head.ids, counts, head.added, head.removed)
 
 
+def _gaps(ascending: Int32 | Int64) -> Int64:
+    wide = ascending.astype(np.int64)
+    wide[1:] -= ascending[:-1]
+    wide[:1] += 1
+    return wide
+
+
 def _encode_chunk(counts: Cooccurrence, start: int, stop: int) -> bytes:
     edges = np.clip(counts.indptr, start, stop)
     sizes = np.diff(edges)
@@ -157,7 +164,7 @@ def _encode_chunk(counts: Cooccurrence, start: int, stop: int) -> bytes:
         _CHUNK,
         [
             packing.pack_integers(np.array([len(rows), len(table)], np.int64)),
-            packing.pack_integers(np.diff(rows.astype(np.int64), prepend=-1)),
+            packing.pack_integers(_gaps(rows)),
             packing.pack_integers(sizes),
             *packing.pack_columns(rows, sizes, columns),
             packing.pack_integers(table),

@@ -17,18 +17,21 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="session")
 def redis_server():
+    """A server for all tests of a session."""
     with LocalRedis() as server:
         yield server
 
 
 @pytest.fixture
 def connection(redis_server):
+    """A connection of its own for each test."""
     with Connection(redis_server.url) as connection:
         yield connection
 
 
 @pytest.fixture
 def model():
+    """A model that no other test uses."""
     return f"m{next(_numbers)}"
 
 

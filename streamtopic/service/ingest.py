@@ -1,0 +1,164 @@
+"""Ingest: records of one partition of the documents topic into its counts, each exactly once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from streamtopic.errors import StateError, StateMismatch
+from streamtopic.service.resolve import OUTCOMES, decode_all, resolve
+from streamtopic.state import MAX_FLUSH_DOCUMENTS, MAX_FLUSH_RECORD_BYTES, PartitionState, Stale, compact
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from streamtopic.service.resolve import Resolution
+    from streamtopic.state import Connection, ModelSettings
+    from streamtopic.streams import EventLog, TopicNames
+
+__all__ = ["OUTCOMES", "Ingest", "Progress"]
+
+_ATTEMPTS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One flush: records read, where reading goes on, and events by outcome."""
+
+    records: int
+    next_offset: int
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+
+
+class Ingest:
+    """Keeps a partition's counts up with its log.
+
+    state: the partition, of which this is the writer. clock: seconds since 1970, for receipts. base_epoch: epoch of the
+    base model, or None before the first; epochs that are part of it are folded when segments are merged.
+
+    State and offset move in one commit, so being killed anywhere loses nothing and counts nothing twice. Rejected and
+    moved records are confirmed by their logs before that; after a crash they may be there twice.
+    """
+
+    def __init__(
+        self,
+        state: PartitionState,
+        log: EventLog,
+        topics: TopicNames,
+        clock: Callable[[], float],
+        base_epoch: Callable[[], int | None] = lambda: None,
+    ) -> None:
+        self.state = state
+        self._log = log
+        self._topics = topics
+        self._clock = clock
+        self._base_epoch = base_epoch
+        self._announced = 0
+        self._check_position()
+
+    @classmethod
+    def open(
+        cls,
+        connection: Connection,
+        log: EventLog,
+        topics: TopicNames,
+        partition: int,
+        *,
+        settings: ModelSettings,
+        clock: Callable[[], float],
+        base_epoch: Callable[[], int | None] = lambda: None,
+    ) -> Ingest:
+        """Take a partition over, creating its state at the beginning of its log.
+
+        Raises StateMismatch where settings, partitions or the log do not fit the state, with the remedy.
+        """
+        have = log.partitions(topics.documents)
+        if have != settings.partitions:
+            raise StateMismatch(
+                f"topic {topics.documents} has {have} partitions, the model was made for {settings.partitions}: a "
+                "document's delete would miss its add; go back to that number, or run `streamtopic rebuild`"
+            )
+        state = PartitionState.open(
+            connection,
+            topics.model,
+            partition,
+            partitions=settings.partitions,
+            weighting=settings.weighting,
+            first_offset=log.begin(topics.documents, partition),
+        )
+        return cls(state, log, topics, clock, base_epoch)
+
+    @property
+    def partition(self) -> int:
+        """The partition of the documents topic."""
+        return self.state.partition
+
+    @property
+    def lag(self) -> int:
+        """Records that are not yet counted."""
+        return self._log.end(self._topics.documents, self.partition) - self.state.meta.next_offset
+
+    def step(self) -> Progress:
+        """Read and commit at most one flush; `records` is 0 at the end of the log.
+
+        Raises StateMismatch where another process took the partition over or the log lost records that were not read,
+        ComponentUnreachable where log or Redis do not answer; calling again later is always safe.
+        """
+        for _ in range(_ATTEMPTS):
+            progress = self._attempt()
+            if progress is not None:
+                if progress.records:
+                    compact(self.state, base_epoch=self._base_epoch())
+                return progress
+            self.state.reload()
+        raise StateError(f"partition {self.partition} keeps changing under its writer: is a second ingest running?")
+
+    def drain(self) -> Iterator[Progress]:
+        """Yield flushes until the log's present end is counted."""
+        end = self._log.end(self._topics.documents, self.partition)
+        while self.state.meta.next_offset < end:
+            progress = self.step()
+            if not progress.records:
+                return
+            yield progress
+
+    def _attempt(self) -> Progress | None:
+        """Return what was committed, or None where the state changed meanwhile and nothing was written."""
+        offset = self.state.meta.next_offset
+        records = self._log.read(self._topics.documents, self.partition, offset, MAX_FLUSH_DOCUMENTS)
+        if not records:
+            return Progress(0, offset)
+        decoded = decode_all(records, max_bytes=MAX_FLUSH_RECORD_BYTES)
+        stored = self.state.documents(entry.document for entry in decoded if entry.document)
+        resolution = resolve(
+            decoded, stored, self.state.words_of, self.state.meta, self.partition, int(self._clock() * 1000)
+        )
+        self._announce(resolution)
+        flush = self.state.plan(resolution.changes)
+        if isinstance(self.state.commit(flush), Stale):
+            return None
+        return Progress(len(decoded), resolution.changes.next_offset, resolution.changes.totals)
+
+    def _announce(self, resolution: Resolution) -> None:
+        """Write rejected and moved records, once for each flush however often its commit is repeated."""
+        if resolution.changes.next_offset <= self._announced:
+            return
+        if resolution.rejected:
+            self._log.append_many(self._topics.rejected, resolution.rejected)
+        if resolution.moved:
+            self._log.append_many(self._topics.documents, resolution.moved)
+        self._announced = resolution.changes.next_offset
+
+    def _check_position(self) -> None:
+        topic, offset = self._topics.documents, self.state.meta.next_offset
+        begin, end = self._log.begin(topic, self.partition), self._log.end(topic, self.partition)
+        if offset < begin:
+            raise StateMismatch(
+                f"partition {self.partition} of {topic}: records {offset} to {begin - 1} left the log before they were "
+                "counted, deletes perhaps among them: run `streamtopic rebuild`"
+            )
+        if offset > end:
+            raise StateMismatch(
+                f"partition {self.partition} of {topic} ends at {end}, but records up to {offset} were counted: it is "
+                "another log, or a restored one; point to the right one, or run `streamtopic rebuild`"
+            )

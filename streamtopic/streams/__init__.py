@@ -10,6 +10,7 @@ partition_of   which partition a key belongs to
 from streamtopic.streams.base import EventLog, Headers, Message, Record
 from streamtopic.streams.files import FileLog
 from streamtopic.streams.names import TopicNames
+from streamtopic.streams.opening import open_log
 from streamtopic.streams.partitioner import partition_of
 
-__all__ = ["EventLog", "FileLog", "Headers", "Message", "Record", "TopicNames", "partition_of"]
+__all__ = ["EventLog", "FileLog", "Headers", "Message", "Record", "TopicNames", "open_log", "partition_of"]

@@ -1,0 +1,71 @@
+"""What a release says: the payload, which the guarantee covers, and the envelope, which it does not."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["FORMAT", "Envelope", "Kind", "Payload"]
+
+FORMAT = 1
+Kind = Literal["retrain", "unlearn"]
+Float32 = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Payload:
+    """The model as published; everything in it was computed after noise.
+
+    words: sorted by code point. A (n, r) float32, columns on the simplex; R (r, r) float32; shares (r,) float64, of
+    topics. top_words: for each topic, in display order. quality: such as npmi, diversity.
+    A task release holds B (n, C) float32 and classes (C,) in place of A, R, shares and top_words.
+    """
+
+    words: tuple[str, ...]
+    A: Float32 | None = None
+    R: Float32 | None = None
+    shares: npt.NDArray[np.float64] | None = None
+    top_words: tuple[tuple[str, ...], ...] = ()
+    quality: Mapping[str, float] = field(default_factory=dict)
+    B: Float32 | None = None
+    classes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """Facts about a version.
+
+    kind: how it was made; parent: the version before (0: none); base: version of the retrain it descends from; cut:
+    partition to the offset up to which records are reflected. m, n, r: documents, words, topics. sigma, tolerance,
+    certificate: noise, what was promised and what was reached, in the units of A. anchors: words, by topic; margin:
+    the least lead of an anchor. forgotten: deletions since the base. capacity: how many it bears, by capacity_rule.
+    cumulative_epsilon: spent since the base, at delta. withdrawn: versions that this one replaces because they hold
+    forgotten documents. created: milliseconds since 1970.
+    """
+
+    model: str
+    version: int
+    kind: Kind
+    parent: int
+    base: int
+    cut: Mapping[int, int]
+    m: int
+    n: int
+    r: int
+    guarantee: Literal["certified", "theorem"]
+    epsilon: float
+    delta: float
+    sigma: float
+    tolerance: float
+    certificate: float
+    anchors: tuple[str, ...]
+    margin: float
+    forgotten: int
+    capacity: int
+    capacity_rule: str
+    cumulative_epsilon: float
+    withdrawn: tuple[int, ...]
+    created: int
+    format: int = FORMAT

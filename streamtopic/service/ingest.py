@@ -110,7 +110,6 @@ class Ingest:
                 if progress.records:
                     compact(self.state, base_epoch=self._base_epoch())
                 return progress
-            self.state.reload()
         raise StateError(f"partition {self.partition} keeps changing under its writer: is a second ingest running?")
 
     def drain(self) -> Iterator[Progress]:
@@ -130,12 +129,14 @@ class Ingest:
             return Progress(0, offset)
         decoded = decode_all(records, max_bytes=MAX_FLUSH_RECORD_BYTES)
         stored = self.state.documents(entry.document for entry in decoded if entry.document)
-        resolution = resolve(
-            decoded, stored, self.state.words_of, self.state.meta, self.partition, int(self._clock() * 1000)
-        )
+        base = self.state.meta
+        if base.next_offset != offset:
+            return None
+        resolution = resolve(decoded, stored, self.state.words_of, base, self.partition, int(self._clock() * 1000))
         self._announce(resolution)
         flush = self.state.plan(resolution.changes)
         if isinstance(self.state.commit(flush), Stale):
+            self.state.reload()
             return None
         return Progress(len(decoded), resolution.changes.next_offset, resolution.changes.totals)
 

@@ -107,12 +107,25 @@ class PartitionState:
         self.meta, self.manifest = read_position(self.connection, self.keys)
 
     def documents(self, ids: Iterable[bytes]) -> dict[bytes, StoredDocument]:
-        """Return those of these documents that are live. Raises StateCorrupt."""
+        """Return those of these documents that are live, as of `meta`, which is read again if it was out of date.
+
+        Raises StateCorrupt, and StateMismatch where another writer has taken the partition over.
+        """
         buckets: dict[int, list[bytes]] = {}
         for document in dict.fromkeys(ids):
             buckets.setdefault(self.keys.bucket(document), []).append(document)
         order = list(chain.from_iterable(buckets.values()))
-        answers = self.connection.batch(("HMGET", self.keys.documents(b), *asked) for b, asked in buckets.items())
+        reads: list[tuple[str | bytes, ...]] = [
+            ("HMGET", self.keys.documents(b), *asked) for b, asked in buckets.items()
+        ]
+        # Behind a commit whose answer was lost, or another writer's, records hold word ids that are unknown here.
+        while True:
+            *answers, (version, fence) = self.connection.batch(
+                [*reads, ("HMGET", self.keys.meta, "version", "fence")], atomic=True
+            )
+            if (int(version or -1), int(fence or -1)) == (self.meta.version, self.fence):
+                break
+            self.reload()
         found = [(i, r) for i, r in zip(order, chain.from_iterable(answers), strict=True) if r is not None]
         return dict(zip([i for i, _ in found], decode_records([r for _, r in found]), strict=True))
 

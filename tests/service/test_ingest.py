@@ -1,0 +1,340 @@
+"""Ingest over a real Redis and a real log: outcomes, exactness, crashes, refusals."""
+
+import itertools
+from collections import Counter
+
+import msgpack
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from streamtopic.counts import DocumentBatch, Passage, Weighting, count
+from streamtopic.errors import ComponentUnreachable, StateMismatch
+from streamtopic.events import encode_add, encode_delete, encode_heartbeat
+from streamtopic.local import LocalRedis
+from streamtopic.service.ingest import Ingest
+from streamtopic.service.resolve import OUTCOMES
+from streamtopic.state import Connection, ForgetKind, ModelSettings, ModelState, Reader, compact, cut
+from streamtopic.streams import FileLog, Message, TopicNames, partition_of
+
+_numbers = itertools.count()
+NOW = 1_700_000_000.0
+
+
+@pytest.fixture(scope="module")
+def server():
+    """A Redis for this module."""
+    with LocalRedis() as server:
+        yield server
+
+
+@pytest.fixture
+def connection(server):
+    """A connection for each test."""
+    with Connection(server.url) as connection:
+        yield connection
+
+
+class World:
+    """One model: its log, its topics, and an ingest for each partition."""
+
+    def __init__(self, connection, folder, partitions=1, cap=256):
+        self.connection = connection
+        self.topics = TopicNames(f"i{next(_numbers)}")
+        self.log = FileLog(folder / self.topics.model, clock=lambda: NOW)
+        self.settings = ModelSettings(partitions, cap)
+        self.log.create(self.topics.documents, partitions)
+        self.log.create(self.topics.rejected, 1)
+        self.ingests = [self.ingest(partition) for partition in range(partitions)]
+
+    def ingest(self, partition=0):
+        return Ingest.open(
+            self.connection,
+            self.log,
+            self.topics,
+            partition,
+            settings=self.settings,
+            clock=lambda: NOW + 1,
+        )
+
+    def send(self, *messages):
+        self.log.append_many(self.topics.documents, messages)
+
+    def drain(self):
+        outcomes = Counter()
+        for ingest in self.ingests:
+            for progress in ingest.drain():
+                outcomes.update(progress.outcomes)
+        return dict(outcomes)
+
+    def snapshot(self):
+        return Reader(self.connection, self.topics.model, self.settings.partitions).snapshot()
+
+    def digest(self):
+        snapshot = self.snapshot()
+        return snapshot.restrict(np.arange(len(snapshot.words))).digest(snapshot.words)
+
+
+@pytest.fixture
+def world(connection, tmp_path):
+    """A model with one partition."""
+    return World(connection, tmp_path)
+
+
+def recount(documents, cap=256):
+    """Digest of the counts of these documents (lists of (L, counts)), by the counting kernel alone."""
+    words = sorted({word for passages in documents for _, counts in passages for word in counts})
+    ids = {word: k for k, word in enumerate(words)}
+    parts = []
+    for passages in documents:
+        rows = []
+        for length, counts in passages:
+            pairs = sorted((ids[w], n) for w, n in counts.items())
+            rows.append(
+                Passage(length, np.array([i for i, _ in pairs], np.int32), np.array([n for _, n in pairs], np.int32))
+            )
+        parts.append(rows)
+    return count(DocumentBatch.build(parts), len(words), Weighting(cap)).digest(words)
+
+
+def add(document, words, **more):
+    """Return the record of a document with these counts."""
+    return encode_add(document, counts=words, **more)
+
+
+def test_every_outcome_is_counted_and_kept(world):
+    """Each kind of event has its own counter, in the answer and durably in Redis."""
+    world.send(
+        add("a", {"x": 2, "y": 1}),
+        add("a", {"x": 2, "y": 1}),
+        add("a", {"x": 2, "z": 1}),
+        add("b", {"x": 1}),
+        add("c", {}),
+        encode_delete("a", "r1"),
+        encode_delete("unknown", "r2"),
+        Message(b"b", b"not an event"),
+        Message(None, None),
+        encode_heartbeat(0),
+    )
+    expected = {
+        "added": 3, "unchanged": 1, "replaced": 1, "too_short": 2, "deleted": 1, "not_found": 1, "rejected": 2,
+        "rejected_live": 1,
+    }  # fmt: skip
+    assert world.drain() == expected
+    assert dict(world.ingests[0].state.meta.totals) == expected
+    assert set(expected) < set(OUTCOMES)
+    assert world.snapshot().documents == 2
+    assert world.digest() == recount([[(1, {"x": 1})], []])
+
+
+def test_a_rejected_record_is_pointed_at_without_its_text(world):
+    """The rejected topic says where and why; what the record held stays where it was."""
+    world.send(add("a", {"x": 1}), Message(b"bad", b'{"op": "add", "text": 7, "secret": "s3cret"}'))
+    world.drain()
+    (record,) = world.log.read(world.topics.rejected, 0, 0)
+    value = msgpack.unpackb(record.value)
+    assert (record.key, value["partition"], value["offset"]) == (b"bad", 0, 1)
+    assert b"s3cret" not in record.value
+
+
+def test_forgets_carry_what_a_receipt_needs(world):
+    """Found, not found and replaced deletions each leave one entry, in the order of the log."""
+    world.send(add("a", {"x": 2, "y": 1}), add("b", {"x": 2}))
+    world.drain()
+    world.send(encode_delete("a", "r1"), encode_delete("no", "r2"), add("b", {"q": 3}), encode_delete("b", "r3"))
+    world.drain()
+    forgets = Reader(world.connection, world.topics.model, 1).forgets(0)
+    found = [(f.offset, f.document, f.kind, f.request, f.length, f.document_offset) for f in forgets.read()]
+    assert found == [
+        (2, b"a", ForgetKind.DELETED, "r1", 3, 0),
+        (3, b"no", ForgetKind.NOT_FOUND, "r2", 0, -1),
+        (4, b"b", ForgetKind.REPLACED, "", 2, 1),
+        (5, b"b", ForgetKind.DELETED, "r3", 3, 4),
+    ]
+    first = forgets.read()[0]
+    assert (first.received_ms, first.applied_ms) == (int(NOW * 1000), int(NOW * 1000) + 1000)
+    assert forgets.oldest_unserved().offset == 2
+    assert forgets.oldest_unserved(3).offset == 4
+    forgets.drop(forgets.read()[:2])
+    assert [f.offset for f in forgets.read()] == [4, 5]
+
+
+def test_labels_are_part_of_a_document(world):
+    """A changed label is a replacement, the same label is no change."""
+    world.send(add("a", {"x": 2}, labels={"t": "c"}), add("a", {"x": 2}, labels={"t": "c"}))
+    assert world.drain() == {"added": 1, "unchanged": 1}
+    world.send(add("a", {"x": 2}, labels={"t": "c"}), add("a", {"x": 2}, labels={"t": "d"}))
+    assert world.drain() == {"unchanged": 1, "replaced": 1}
+    assert world.ingests[0].state.documents([b"a"])[b"a"].labels == {"t": "d"}
+
+
+words = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 3), max_size=4)
+event = st.one_of(
+    st.tuples(st.just("add"), st.integers(0, 6), words),
+    st.tuples(st.just("delete"), st.integers(0, 6)),
+    st.tuples(st.just("bad"), st.integers(0, 6)),
+    st.tuples(st.just("drain")),
+    st.tuples(st.just("cut")),
+    st.tuples(st.just("crash")),
+    st.tuples(st.just("merge")),
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(events=st.lists(event, max_size=30), partitions=st.integers(1, 2))
+def test_any_stream_leaves_the_counts_of_its_live_documents(connection, tmp_path, events, partitions):
+    """However the stream is cut into flushes, epochs and restarts, counts are those of a recount, bit for bit."""
+    world, live, epoch = World(connection, tmp_path, partitions), {}, 0
+    for name, *rest in events:
+        if name == "add":
+            world.send(add(f"d{rest[0]}", rest[1]))
+            live[rest[0]] = [(sum(rest[1].values()), rest[1])] if rest[1] else []
+        elif name == "delete":
+            world.send(encode_delete(f"d{rest[0]}", "r"))
+            live.pop(rest[0], None)
+        elif name == "bad":
+            world.send(Message(f"d{rest[0]}".encode(), b"{"))
+        elif name == "drain":
+            world.drain()
+        elif name == "cut":
+            epoch += 1
+            for partition in range(partitions):
+                cut(connection, world.topics.model, partition, epoch=epoch, leader=1)
+        elif name == "crash":
+            world.ingests = [world.ingest(partition) for partition in range(partitions)]
+        else:
+            for ingest in world.ingests:
+                compact(ingest.state, everything=True)
+    world.drain()
+    assert world.digest() == recount(list(live.values()))
+    assert world.snapshot().documents == len(live)
+
+
+def test_flush_boundaries_change_nothing_that_is_counted(connection, tmp_path, monkeypatch):
+    """One flush of all events and one flush each leave the same counts, counters and deletions."""
+    messages = [add("a", {"x": 2}), add("a", {"x": 3}), add("a", {"x": 2}), encode_delete("a", "r"), add("b", {"y": 2})]
+    worlds = [World(connection, tmp_path), World(connection, tmp_path)]
+    worlds[0].send(*messages)
+    worlds[0].drain()
+    for message in messages:
+        worlds[1].send(message)
+        worlds[1].drain()
+    metas = [world.ingests[0].state.meta for world in worlds]
+    assert (metas[0].totals, metas[0].live, metas[0].counted) == (metas[1].totals, metas[1].live, metas[1].counted)
+    assert worlds[0].digest() == worlds[1].digest()
+    entries = [Reader(connection, w.topics.model, 1).forgets(0).read() for w in worlds]
+    assert entries[0] == entries[1]
+
+
+def test_a_commit_whose_answer_was_lost_is_not_counted_twice(world, monkeypatch):
+    """The write happened, the answer did not arrive: trying again finds it applied."""
+    world.send(add("a", {"x": 2, "y": 2}))
+    ingest, script, lost = world.ingests[0], world.connection.script, []
+
+    def once(text, keys, arguments):
+        answer = script(text, keys, arguments)
+        if not lost:
+            lost.append(answer)
+            raise ComponentUnreachable("the answer was lost")
+        return answer
+
+    monkeypatch.setattr(world.connection, "script", once)
+    with pytest.raises(ComponentUnreachable):
+        ingest.step()
+    assert lost == [[b"applied"]]
+    world.send(add("b", {"x": 1, "z": 1}), add("a", {"x": 2, "y": 2}))
+    assert world.drain() == {"added": 1, "unchanged": 1}
+    assert world.digest() == recount([[(4, {"x": 2, "y": 2})], [(2, {"x": 1, "z": 1})]])
+
+
+def test_a_cut_between_plan_and_commit_puts_documents_into_the_new_epoch(world, monkeypatch):
+    """A flush planned before the cut is refused and planned again, so epochs follow offsets."""
+    world.send(add("a", {"x": 2}), Message(b"bad", b"{"))
+    state, commit = world.ingests[0].state, world.ingests[0].state.commit
+
+    def after_a_cut(flush):
+        cut(world.connection, world.topics.model, 0, epoch=1, leader=1)
+        return commit(flush)
+
+    monkeypatch.setattr(state, "commit", after_a_cut)
+    assert world.ingests[0].step().outcomes == {"added": 1, "rejected": 1}
+    assert dict(state.meta.live) == {1: 1}
+    assert len(world.log.read(world.topics.rejected, 0, 0)) == 1
+
+
+def test_a_writer_that_was_replaced_stops(world):
+    """After another process took the partition, the first one writes nothing and says why."""
+    world.send(add("a", {"x": 2}))
+    second = world.ingest()
+    with pytest.raises(StateMismatch, match="taken over"):
+        world.ingests[0].step()
+    assert second.step().outcomes == {"added": 1}
+
+
+def test_a_flush_is_bounded(world):
+    """Redis is never asked to take more than a flush's worth of records at once."""
+    world.send(*(add(f"d{k}", {f"w{j}": 1 for j in range(400)}) for k in range(1500)))
+    sizes = [progress.records for progress in world.ingests[0].drain()]
+    assert sum(sizes) == 1500
+    assert len(sizes) > 1
+    records = sum(world.connection.call("HLEN", world.ingests[0].state.keys.documents(b)) for b in range(64))
+    assert records == 1500
+
+
+def test_long_texts_are_counted_as_passages_and_forgotten_whole(world):
+    """A text of several passages is one document: one delete takes all of it away."""
+    world.send(encode_add("long", text="alpha beta gamma " * 6000), add("b", {"alpha": 2, "delta": 1}))
+    world.drain()
+    assert len(world.ingests[0].state.documents([b"long"])[b"long"].passages) > 1
+    world.send(encode_delete("long", "r"))
+    world.drain()
+    assert world.digest() == recount([[(3, {"alpha": 2, "delta": 1})]])
+
+
+def test_records_of_foreign_keys_are_sent_home_once(connection, tmp_path):
+    """A record in the wrong partition goes to its key's, is erased where it was, and a repetition is not taken."""
+    world = World(connection, tmp_path, partitions=2)
+    key = next(f"k{n}" for n in range(99) if partition_of(f"k{n}".encode(), 2) == 1)
+    message = add(key, {"x": 2})
+    world.send(Message(message.key, message.value, (), 0))
+    assert world.ingests[0].step().outcomes == {"moved": 1}
+    moved = world.log.read(world.topics.documents, 1, 0)
+    assert world.ingests[1].step().outcomes == {"added": 1}
+    assert world.log.read(world.topics.documents, 0, 1)[0].value is None
+    world.send(encode_delete(key, "r"), Message(moved[0].key, moved[0].value, moved[0].headers, 1))
+    assert world.drain() == {"deleted": 1, "repeated": 1}
+    assert world.snapshot().documents == 0
+
+
+def test_other_partition_counts_and_weightings_are_refused_with_the_remedy(world):
+    """A changed setting would look for documents where they are not; the message says what to do."""
+    ModelState.open(world.connection, world.topics.model, world.settings)
+    for changed in (ModelSettings(2, 256), ModelSettings(1, 1)):
+        with pytest.raises(StateMismatch, match="rebuild"):
+            ModelState.open(world.connection, world.topics.model, changed)
+    world.settings = ModelSettings(1, 1)
+    with pytest.raises(StateMismatch, match="cap 256"):
+        world.ingest()
+    world.settings = ModelSettings(3, 256)
+    with pytest.raises(StateMismatch, match="3"):
+        world.ingest()
+
+
+def test_a_log_that_is_behind_the_state_is_refused(world, tmp_path):
+    """Another or restored log must not be counted on top of this state."""
+    world.send(add("a", {"x": 2}))
+    world.drain()
+    world.log = FileLog(tmp_path / "other")
+    world.log.create(world.topics.documents, 1)
+    with pytest.raises(StateMismatch, match="ends at 0"):
+        world.ingest()
+
+
+def test_merging_while_ingesting_keeps_the_manifest_short(world):
+    """Many small flushes do not leave many small segments."""
+    for k in range(40):
+        world.send(add(f"d{k}", {"x": 1, f"w{k}": 2}))
+        world.drain()
+    assert len(world.ingests[0].state.manifest) < 8
+    assert world.digest() == recount([[(3, {"x": 1, f"w{k}": 2})] for k in range(40)])

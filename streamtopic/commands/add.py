@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     if not documents:
         raise UsageError("nothing to add")
     skipped = sum(len(corpus.problems) for corpus in corpora)
-    with Service.open(settings) as service:
+    with Service(settings) as service:
         with progress("adding", "documents", quiet=args.json) as update:
             sent = service.add(documents, update)
         return finish(service, {"sent": sent, "skipped": skipped}, as_json=args.json)

@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     ids = list(dict.fromkeys([*args.ids, *(_read(args.source) if args.source else [])]))
     if not ids:
         raise UsageError("which documents? give ids, or a file of ids with --from FILE")
-    with Service.open(settings) as service:
+    with Service(settings) as service:
         requests = service.delete(ids)
         return finish(service, {"sent": len(ids), "requests": requests}, as_json=args.json)
 

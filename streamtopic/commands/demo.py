@@ -62,15 +62,19 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the demo; status 1 if the twin or a signature disagrees."""
+    from streamtopic.commands.demo_flow import Stages, run_demo
     from streamtopic.commands.demo_report import print_report
-    from streamtopic.service.demo import Stages, run_demo
+    from streamtopic.settings import FILE_NAME, write
 
     stages = Stages(quiet=args.json)
     with stages.stage("read documents"):
         corpus = _corpus(args)
     count = args.delete.of(len(corpus.documents))
     with _folder(args.keep) as folder:
-        report = run_demo(_settings(args, folder), corpus, count, stages)
+        settings = _settings(args, folder)
+        if args.keep is not None:
+            write(settings, folder / FILE_NAME)
+        report = run_demo(settings, corpus, count, stages, kept=args.keep is not None)
     if args.json:
         print(json.dumps(report))
     else:

@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     if args.to.suffix not in writers:
         raise UsageError(f"cannot write {args.to.name}: end the name in {' or '.join(writers)}")
     settings = instance_settings(args)
-    with Service.open(settings) as service:
+    with Service(settings) as service:
         release = service.release(args.number)
     try:
         writers[args.to.suffix](release, args.to)

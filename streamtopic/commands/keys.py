@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({"private": str(private), "public": str(public), "key_id": key_id}))
     else:
-        print(
-            f"private key  {private}  (keep it secret)\npublic key   {public}  (give it to subscribers)\nkey id       {key_id}"
-        )
+        print(f"private key  {private}  (keep it secret)")
+        print(f"public key   {public}  (give it to subscribers)")
+        print(f"key id       {key_id}")
     return 0

@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     stop = threading.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: stop.set())
-    with Service.open(settings) as service:
+    with Service(settings, resident=True) as service:
         if not service.leads:
             raise UsageError(f"another process already runs the instance in {settings.dir}: stop it first")
         said = ""

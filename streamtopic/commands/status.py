@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the state of the instance without changing it."""
     from streamtopic.service.runner import Service
 
-    with Service.open(instance_settings(args)) as service:
+    with Service(instance_settings(args)) as service:
         status = service.status()
     if args.json:
         print(json.dumps(status))

@@ -18,16 +18,19 @@ def register(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
     parser = command(subparsers, "topics", run, "show the topics of a published model")
     parser.add_argument("--version", dest="number", type=int, metavar="N", help="which version (default: the newest)")
-    parser.add_argument("--top", type=int, default=10, metavar="K", help="words for each topic (default: 10)")
+    parser.add_argument(
+        "--top", type=int, default=10, metavar="K", help="words for each topic (default: 10, at most 20)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print topics in display order, largest share first."""
+    from streamtopic.service.report import topics_of
     from streamtopic.service.runner import Service
 
-    with Service.open(instance_settings(args)) as service:
+    with Service(instance_settings(args)) as service:
         release = service.release(args.number)
-        found = service.topics_of(release, args.top)
+        found = topics_of(release, args.top)
     if args.json:
         print(json.dumps({"version": release.version, "topics": found}))
     else:

@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
     from streamtopic.service.runner import Service
 
     with (
-        Service.open(instance_settings(args)) as service,
+        Service(instance_settings(args)) as service,
         progress("verifying", "records", quiet=args.json) as update,
     ):
         found = service.verify(update)

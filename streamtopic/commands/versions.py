@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
     """Print all versions, oldest first."""
     from streamtopic.service.runner import Service
 
-    with Service.open(instance_settings(args)) as service:
+    with Service(instance_settings(args)) as service:
         versions = service.versions()
     if args.json:
         print(json.dumps({"versions": versions}))

@@ -1,0 +1,144 @@
+"""The demo: the whole flow once, and what it showed, as one JSON-ready report."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from streamtopic.console import duration, progress
+from streamtopic.errors import CannotLearn
+from streamtopic.service.assembly import learner_options
+from streamtopic.service.recount import compare, recount
+from streamtopic.service.report import quality_of, receipt_fields, topics_of
+from streamtopic.service.runner import Service
+from streamtopic.text import passages
+from streamtopic.topics.learner import learn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from streamtopic.corpus import Corpus, Document
+    from streamtopic.settings import Settings
+
+__all__ = ["Stages", "chosen", "run_demo"]
+
+EXAMPLES = 5
+
+
+class Stages:
+    """Times each stage, and tells a person at the terminal as they pass."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self.quiet = quiet
+        self.seconds: dict[str, float] = {}
+        self._start = time.perf_counter()
+
+    @property
+    def total(self) -> float:
+        """Seconds since the first stage began."""
+        return round(time.perf_counter() - self._start, 4)
+
+    @contextmanager
+    def stage(self, name: str, unit: str = "documents") -> Iterator[Callable[[int, int | None], None]]:
+        """Time a stage under this name; yields `update(done, total)` for its progress bar."""
+        start = time.perf_counter()
+        with progress(name, unit, quiet=self.quiet) as update:
+            yield update
+        self.add(name, time.perf_counter() - start)
+
+    def add(self, name: str, seconds: float) -> None:
+        """Record a stage that was timed elsewhere."""
+        key = name.replace(" ", "_")
+        self.seconds[key] = round(self.seconds.get(key, 0.0) + seconds, 4)
+        if not self.quiet:
+            sys.stdout.write(f"  {name:28} {duration(seconds):>8}\n")
+            sys.stdout.flush()
+
+
+def chosen(documents: list[Document], count: int) -> list[Document]:
+    """Return `count` documents to delete, picked by the hash of their ids: the same on every run, without a pattern."""
+    return sorted(documents, key=lambda document: hashlib.sha256(document.id.encode()).digest())[:count]
+
+
+def run_demo(settings: Settings, corpus: Corpus, delete: int, stages: Stages, *, kept: bool) -> dict[str, Any]:
+    """Learn a corpus, delete documents, publish both versions, receive and verify them, compare with a twin.
+
+    settings.dir: a folder to use; kept: it stays. Returns the object that `demo --json` prints.
+    """
+    gone = chosen(corpus.documents, delete)
+    with Service(settings, kept=kept) as service:
+        with stages.stage("start redis"):
+            service.connection.ping()
+        with stages.stage("add documents") as update:
+            service.add(corpus.documents, update)
+        subscriber = _Subscriber(service)
+        _settle(service, stages, subscriber)
+        if gone:
+            with stages.stage("delete documents"):
+                service.delete([document.id for document in gone])
+            _settle(service, stages, subscriber)
+        with stages.stage("twin", "words"):
+            twin = _twin(service, corpus, gone)
+        report = _report(service, corpus, gone)
+    return report | {
+        "twin": twin,
+        "subscriber": subscriber.report(),
+        "seconds": stages.seconds | {"total": stages.total},
+    }
+
+
+class _Subscriber:
+    """Another service, which takes each version as it appears."""
+
+    def __init__(self, service: Service) -> None:
+        self._subscriber = service.subscriber()
+        self._verified = 0
+
+    def take(self) -> None:
+        """Receive what is there; only what verifies is given out."""
+        while self._subscriber.poll() is not None:
+            self._verified += 1
+
+    def report(self) -> dict[str, int]:
+        return {"received": self._verified + self._subscriber.refused, "verified": self._verified}
+
+
+def _settle(service: Service, stages: Stages, subscriber: _Subscriber) -> None:
+    with progress("count", "documents", quiet=stages.quiet) as update:
+        settled = service.settle(update)
+    for name, seconds in settled.seconds.items():
+        stages.add(name, seconds)
+    with stages.stage("receive and verify", "versions"):
+        subscriber.take()
+
+
+def _twin(service: Service, corpus: Corpus, gone: list[Document]) -> dict[str, Any]:
+    """Compare the service's model before noise with one learned from the remaining documents alone, cold."""
+    missing = {document.id for document in gone}
+    options = learner_options(service.settings)
+    rest = (tuple(passages(document.text)) for document in corpus.documents if document.id not in missing)
+    kept = service.model_before_noise()
+    if kept is None:
+        raise CannotLearn("model", service.scheduler.decide().reason)
+    difference = compare(kept, learn(recount(rest, options.weighting), options))
+    return {"max_abs_difference": difference.max_abs_difference, "words_equal": difference.words_equal}
+
+
+def _report(service: Service, corpus: Corpus, gone: list[Document]) -> dict[str, Any]:
+    release = service.release(None)
+    receipts = service.receipts()
+    return {
+        "source": corpus.name,
+        "documents": len(corpus.documents),
+        "skipped_lines": len(corpus.problems),
+        "deleted": len(gone),
+        "examples": [document.id for document in gone[:EXAMPLES]],
+        "vocabulary": len(release.words),
+        "topics": topics_of(release, 10),
+        "versions": service.versions(),
+        "receipts": {"count": len(receipts), "example": receipt_fields(receipts[0]) if receipts else None},
+        "quality": quality_of(release),
+    }

@@ -1,0 +1,94 @@
+"""The service's facts as JSON and people see them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streamtopic.receipts import Receipt
+    from streamtopic.release import Release
+    from streamtopic.service.decide import Decision
+    from streamtopic.service.runner import Service
+
+__all__ = ["decision_text", "quality_of", "receipt_fields", "status_of", "topics_of", "version_fields"]
+
+
+def decision_text(decision: Decision) -> str:
+    """Write a decision with its reason."""
+    return f"{type(decision).__name__.lower()}: {decision.reason}"
+
+
+def version_fields(version: int, record: Mapping[str, Any], *, withdrawn: bool) -> dict[str, Any]:
+    """Return a version as `versions --json` shows it. anchors_verified: the base's anchors held on the new counts."""
+    return {
+        "version": version,
+        "kind": record["kind"],
+        "documents": record["documents"],
+        "forgotten": record["forget_set"],
+        "epsilon": record["epsilon"],
+        "delta": record["delta"],
+        "sigma": record["sigma"],
+        "certificate": record["certificate"],
+        "anchors_verified": record["kind"] == "unlearn",
+        "seconds": round(record["seconds"], 4),
+        "reason": record["reason"],
+        "base": record["base"],
+        "capacity": record["capacity"],
+        "cumulative_epsilon": record["cumulative_epsilon"],
+        "withdrawn": withdrawn,
+        "created": record["created"],
+    }
+
+
+def topics_of(release: Release, top: int) -> list[dict[str, Any]]:
+    """Return a release's topics as `topics --json` shows them."""
+    return [
+        {"topic": topic.topic, "share": round(topic.share, 6), "words": list(topic.words)}
+        for topic in release.topics(top)
+    ]
+
+
+def quality_of(release: Release) -> dict[str, float | None]:
+    """Return NPMI and diversity of a release's top words; None where there was no sample."""
+    return {name: release.quality.get(name) for name in ("npmi", "diversity")}
+
+
+def receipt_fields(receipt: Receipt) -> dict[str, Any]:
+    """Return a receipt as JSON shows it."""
+    return {"id": receipt.id, **dataclasses.asdict(receipt)}
+
+
+def status_of(service: Service) -> dict[str, Any]:
+    """Return what `status --json` shows. lag: records that are not counted yet."""
+    positions = service.reader.positions()
+    standing = service.scheduler.standing()
+    versions = service.versions()
+    totals: dict[str, int] = {}
+    for meta in positions.values():
+        for name, number in meta.totals.items():
+            totals[name] = totals.get(name, 0) + number
+    ends = {partition: service.log.end(service.names.documents, partition) for partition in positions}
+    lag = sum(ends[partition] - meta.next_offset for partition, meta in positions.items())
+    waiting = sum(len(service.reader.forgets(partition)) for partition in positions)
+    return {
+        "model": service.settings.model,
+        "documents": standing.documents,
+        "version": versions[-1]["version"] if versions else None,
+        "base_documents": standing.base_documents,
+        "forget_set": standing.forget_set,
+        "capacity": standing.capacity,
+        "unserved_deletions": standing.unserved,
+        "new_documents": standing.new_documents,
+        "cumulative_epsilon": versions[-1]["cumulative_epsilon"] if versions else 0.0,
+        "epsilon_budget": service.settings.epsilon_budget,
+        "decision": decision_text(service.scheduler.decide()),
+        "lag": lag,
+        "receipts_waiting": waiting,
+        "outbox": len(service.state.outbox()),
+        "outcomes": totals,
+        "running": not service.leads,
+        "healthy": lag == 0 or not service.leads,
+    }

@@ -1,0 +1,315 @@
+"""The service in one process, over the folder of an instance: what commands call.
+
+Parts: event log in files, Redis (its own, or one at an address), ingest of every partition, scheduler, publisher.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Self
+
+from streamtopic.client import ModelSubscriber, Receipts
+from streamtopic.errors import CheckFailed, InvalidEvent, UsageError
+from streamtopic.events import encode_add, encode_delete
+from streamtopic.local import LocalRedis
+from streamtopic.service import assembly
+from streamtopic.service.ingest import Ingest
+from streamtopic.service.instance import InstanceLock, Layout
+from streamtopic.service.publisher import Publisher
+from streamtopic.service.publishing import PayloadPlan, make_payload
+from streamtopic.service.report import decision_text, version_fields
+from streamtopic.service.scheduler import Scheduler
+from streamtopic.state import Connection, Lease, ModelSettings, ModelState, Reader
+from streamtopic.streams import FileLog, TopicNames
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from types import TracebackType
+
+    from streamtopic.corpus import Document
+    from streamtopic.counts import CountSource
+    from streamtopic.receipts import Receipt
+    from streamtopic.release import Release
+    from streamtopic.service.verify import Verification
+    from streamtopic.settings import Settings
+    from streamtopic.topics.fit import TopicFit
+
+__all__ = ["Service", "Settled"]
+
+BATCH = 1000
+# A version begets another only while documents arrive; more than this many in a row would be a loop.
+MOST_VERSIONS = 8
+
+
+def _silent(_done: int, _total: int | None = None) -> None:
+    """Show nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What bringing the model up to date did: events by outcome, versions, the last decision, seconds by stage."""
+
+    ingested: Mapping[str, int]
+    versions: list[dict[str, Any]]
+    decision: str
+    receipts: int
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields as JSON has them."""
+        return {
+            "ingested": dict(self.ingested),
+            "versions": self.versions,
+            "decision": self.decision,
+            "receipts": self.receipts,
+            "seconds": dict(self.seconds),
+        }
+
+
+class Service:
+    """An instance and all that works on it, as a context manager.
+
+    settings.dir names the folder. resident: this process stays, so that commands send it events in place of waiting.
+    kept: whether Redis's data must survive the process. clock: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        resident: bool = False,
+        kept: bool = True,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if settings.dir is None:
+            raise UsageError("an instance needs a folder: give --dir DIR")
+        self.settings = settings
+        self.layout = Layout(settings.dir)
+        self.names = TopicNames(settings.model)
+        self._kept = kept
+        self._clock = clock
+        self._lock = InstanceLock(settings.dir, service=resident)
+        self._stack = ExitStack()
+        self.leads = False
+
+    def __enter__(self) -> Self:
+        self.leads = self._lock.acquire()
+        self._stack.callback(self._lock.release)
+        try:
+            self.log = self._stack.enter_context(FileLog(self.layout.log, clock=self._clock))
+            for topic, settings in self.names.settings().items():
+                partitions = self.settings.partitions if topic == self.names.documents else 1
+                self.log.create(topic, partitions, settings)
+            self.signing_key = assembly.signing_key(self.settings, self.layout)
+            self._noise_key = assembly.noise_key(self.settings, self.layout)
+            self._receipt_secret = assembly.receipt_secret(self.layout)
+            self.layout.initialised.touch()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    # Redis and what stands on it start when they are first needed: sending events to a running service needs neither.
+
+    @cached_property
+    def connection(self) -> Connection:
+        """The Redis that holds counts and models, started if it is this instance's own."""
+        if self.settings.redis_url is not None:
+            url = self.settings.redis_url.get_secret_value()
+        else:
+            url = self._stack.enter_context(LocalRedis(self.layout.redis, persistent=self._kept)).url
+        connection = self._stack.enter_context(Connection(url))
+        connection.ping()
+        return connection
+
+    @cached_property
+    def state(self) -> ModelState:
+        """The model's global keys."""
+        fixed = ModelSettings(self.settings.partitions, self.settings.cap)
+        return ModelState.open(self.connection, self.settings.model, fixed)
+
+    @cached_property
+    def ingests(self) -> list[Ingest]:
+        """The writer of each partition."""
+        return [
+            Ingest.open(
+                self.connection,
+                self.log,
+                self.names,
+                partition,
+                settings=self.state.settings,
+                clock=self._clock,
+                base_epoch=self.state.base_epoch,
+            )
+            for partition in range(self.settings.partitions)
+        ]
+
+    @cached_property
+    def reader(self) -> Reader:
+        """Reads counts beside their writers."""
+        if self.leads:
+            _ = self.ingests  # a new instance has no state before its writers open it
+        return Reader(self.connection, self.settings.model, self.settings.partitions)
+
+    @cached_property
+    def scheduler(self) -> Scheduler:
+        """Decides and stages."""
+        # The lock lets only one process in, so the next one is the same leader and need not wait for a lease to end.
+        holder = f"{socket.gethostname()}:{self.layout.root.resolve()}"
+        options = assembly.scheduler_options(self.settings)
+        scheduler = Scheduler(
+            self.connection, self.state, options, self._noise_key, self.signing_key, holder=holder, clock=self._clock
+        )
+        self._stack.callback(lambda: self.state.release(Lease(holder, 0)))
+        return scheduler
+
+    @cached_property
+    def publisher(self) -> Publisher:
+        """Publishes what is staged."""
+        return Publisher(self.state, self.log, key=self.signing_key, secret=self._receipt_secret)
+
+    def add(self, documents: Iterable[Document], update: Callable[[int, int | None], None] = _silent) -> int:
+        """Write add events; how many. Raises InvalidEvent for a document that ingest would refuse."""
+        todo, sent = iter(documents), 0
+        while batch := list(islice(todo, BATCH)):
+            messages = [encode_add(document.id, text=document.text, labels=document.labels) for document in batch]
+            sent += len(self.log.append_many(self.names.documents, messages))
+            update(sent, None)
+        return sent
+
+    def delete(self, ids: Iterable[str]) -> list[str]:
+        """Write delete events; their request ids, by which receipts are found. Raises UsageError for an unusable id."""
+        requests, messages = [], []
+        for document in ids:
+            requests.append(secrets.token_hex(12))
+            try:
+                messages.append(encode_delete(document, requests[-1]))
+            except InvalidEvent as error:
+                raise UsageError(f"cannot delete {document[:80]!r}: {error}") from None
+        self.log.append_many(self.names.documents, messages)
+        return requests
+
+    def settle(
+        self,
+        update: Callable[[int, int | None], None] = _silent,
+        *,
+        stopped: Callable[[], bool] = lambda: False,
+        requested: str | None = None,
+    ) -> Settled:
+        """Ingest all that is in the log, then decide, model and publish until there is nothing more to do.
+
+        stopped: asked between flushes and versions, to leave early; what was done stays done. requested: what an
+        operator asks for, "unlearn" or "retrain".
+        """
+        start = time.perf_counter()
+        ingested = self._ingest(update, stopped)
+        seconds = {"count": time.perf_counter() - start} if any(ingested.values()) else {}
+        made: list[int] = []
+        decision = "stopped before a decision"
+        while not stopped() and len(made) < MOST_VERSIONS:
+            step = self.scheduler.step(requested)
+            requested, decision = None, decision_text(step.decision)
+            for name, spent in step.seconds.items():
+                seconds[name] = seconds.get(name, 0.0) + spent
+            if step.version is None:
+                break
+            made.append(step.version)
+        start = time.perf_counter()
+        receipts = self._publish()
+        if made or receipts:
+            seconds["publish"] = time.perf_counter() - start
+        versions = [version for version in self.versions() if version["version"] in made] if made else []
+        return Settled(ingested, versions, decision, receipts, seconds)
+
+    def _ingest(self, update: Callable[[int, int | None], None], stopped: Callable[[], bool]) -> dict[str, int]:
+        total, done, outcomes = sum(ingest.lag for ingest in self.ingests), 0, dict[str, int]()
+        for ingest in self.ingests:
+            for progress in ingest.drain():
+                done += progress.records
+                update(done, max(total, done))
+                for name, number in progress.outcomes.items():
+                    outcomes[name] = outcomes.get(name, 0) + number
+                if stopped():
+                    break
+        return outcomes
+
+    def _publish(self) -> int:
+        self.publisher.drain()
+        forgets = {ingest.partition: ingest.state.forgets for ingest in self.ingests}
+        if not any(len(stream) for stream in forgets.values()):
+            return 0
+        return self.publisher.issue_receipts(forgets, [release.envelope for release in self.releases()])
+
+    def releases(self) -> Iterator[Release]:
+        """Yield every published version, verified, those that were withdrawn as well."""
+        with self.subscriber(include_withdrawn=True) as subscriber:
+            while (release := subscriber.poll()) is not None:
+                yield release
+
+    def subscriber(self, *, include_withdrawn: bool = False) -> ModelSubscriber:
+        """Return a subscriber of this model that holds nothing but its public key."""
+        key = self.signing_key.public
+        return ModelSubscriber(self.log, model=self.settings.model, public_key=key, include_withdrawn=include_withdrawn)
+
+    def release(self, version: int | None) -> Release:
+        """Return a published version, the newest for None.
+
+        Raises UsageError where there is none or it is withdrawn, CheckFailed where it does not verify.
+        """
+        withdrawn = {old for _, record in self.state.releases() for old in record["withdrawn"]}
+        found = None
+        for release in self.releases():
+            if version in (None, release.version):
+                found = release
+        if found is not None and found.version in withdrawn:
+            raise UsageError(f"version {version} is withdrawn: it holds documents deleted since; take a later one")
+        if found is None and any(number == version for number, _ in self.state.releases()):
+            raise CheckFailed(f"version {version} in the log does not verify with this instance's key")
+        if found is None:
+            name = "no version" if version is None else f"no version {version}"
+            raise UsageError(
+                f"there is {name}: `streamtopic versions` lists them, `streamtopic status` says what is waiting"
+            )
+        return found
+
+    def receipts(self) -> list[Receipt]:
+        """Return all receipts, verified, oldest first."""
+        return list(Receipts(self.log, model=self.settings.model, public_key=self.signing_key.public))
+
+    def versions(self) -> list[dict[str, Any]]:
+        """Return what is known of each version, oldest first."""
+        records = self.state.releases()
+        withdrawn = {old for _, record in records for old in record["withdrawn"]}
+        return [version_fields(version, record, withdrawn=version in withdrawn) for version, record in records]
+
+    def model_before_noise(self) -> TopicFit | None:
+        """Return the last model of this process: secret, for checks only."""
+        return self.scheduler.modeller.fit
+
+    def draw_again(self, fit: TopicFit, source: CountSource, version: int) -> PayloadPlan:
+        """Return the payload that a version gets if it is made of this model: its noise is drawn from the same key."""
+        options = assembly.scheduler_options(self.settings)
+        return make_payload(fit, source, None, options.guarded, self._noise_key, options.model, version)
+
+    def status(self) -> dict[str, Any]:
+        """Return where the instance stands, without changing it."""
+        from streamtopic.service.report import status_of
+
+        return status_of(self)
+
+    def verify(self, update: Callable[[int, int | None], None] = _silent) -> Verification:
+        """Recount the log, learn again, and compare with counts, base model and newest version."""
+        from streamtopic.service.verify import verify_instance
+
+        return verify_instance(self, update)

@@ -4,6 +4,8 @@ EventLog       what the service asks of a log
 FileLog        the same in files, for one machine
 Message        what is appended
 Record         what is read
+TopicNames     a model's topics, with their settings
+open_log       a log from where it is
 partition_of   which partition a key belongs to
 """
 

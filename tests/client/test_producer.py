@@ -1,0 +1,59 @@
+import pytest
+
+from streamtopic.client import DocumentProducer
+from streamtopic.errors import InvalidEvent, UsageError
+from streamtopic.events import Add, Delete, decode_record
+from streamtopic.streams import FileLog, partition_of
+
+
+@pytest.fixture
+def log(tmp_path):
+    """A log with the documents topic of `news`."""
+    log = FileLog(tmp_path / "log")
+    log.create("news.documents", 3)
+    return log
+
+
+def events(log):
+    """All events, by partition and offset."""
+    return [decode_record(record) for p in range(3) for record in log.read("news.documents", p, 0)]
+
+
+def test_what_is_sent_is_what_the_service_reads(log, tmp_path):
+    """Adds and deletes arrive as events in the partition of their key, through a folder as through a log."""
+    with DocumentProducer(tmp_path / "log", model="news", new_id=lambda: "r-9") as producer:
+        place = producer.add("doc-1", text="one fish", labels={"task": "x"}, timestamp_ms=5)
+        assert producer.delete("doc-1") == "r-9"
+        assert producer.delete("doc-1", request="mine") == "mine"
+    assert place == (partition_of(b"doc-1", 3), 0)
+    assert events(log) == [
+        Add("doc-1", ((2, {"one": 1, "fish": 1}),), {"task": "x"}, 5),
+        Delete("doc-1", "r-9"),
+        Delete("doc-1", "mine"),
+    ]
+
+
+def test_many_documents_are_sent_in_batches(log):
+    """All pairs arrive once; at a bad one those before it have been sent."""
+    producer = DocumentProducer(log, model="news")
+    assert producer.add_many(((f"d{i}", "some text") for i in range(25)), batch=10) == 25
+    assert len(events(log)) == 25
+    with pytest.raises(InvalidEvent):
+        producer.add_many([("e1", "text"), ("", "text"), ("e2", "text")])
+    assert len(events(log)) == 26
+
+
+def test_request_ids_are_new_each_time(log):
+    """Two deletions without a request id get different ones."""
+    producer = DocumentProducer(log, model="news")
+    assert producer.delete("a") != producer.delete("a")
+
+
+def test_what_cannot_be_used_says_so(tmp_path):
+    """A broker, a missing topic and a bad model name are usage errors that name the remedy."""
+    with pytest.raises(UsageError, match="folder"):
+        DocumentProducer("localhost:9092", model="news")
+    with pytest.raises(UsageError, match="streamtopic init"):
+        DocumentProducer(tmp_path, model="news").add("d", text="t")
+    with pytest.raises(UsageError, match="model name"):
+        DocumentProducer(tmp_path, model="a/b")

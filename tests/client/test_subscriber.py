@@ -1,0 +1,245 @@
+import dataclasses
+import json
+import subprocess
+import sys
+
+import pytest
+
+from streamtopic.client import ModelSubscriber, Receipts
+from streamtopic.errors import InvalidRelease, UsageError
+from streamtopic.receipts import Receipt, request_digest, seal_receipt, to_message
+from streamtopic.release import seal_release, to_messages, tombstones
+from streamtopic.signing import SigningKey
+from streamtopic.streams import FileLog
+
+TOPIC = "news.releases"
+
+
+@pytest.fixture
+def log(tmp_path):
+    """A log with the topics of releases and receipts."""
+    log = FileLog(tmp_path / "log")
+    log.create(TOPIC, 1)
+    log.create("news.receipts", 1)
+    return log
+
+
+@pytest.fixture
+def publish(log, make, key):
+    """Publish a version as the service does; its records."""
+
+    def send(version, signer=key, **changes):
+        messages = to_messages(version, seal_release(*make(version=version, **changes), signer))
+        log.append_many(TOPIC, messages)
+        return messages
+
+    return send
+
+
+@pytest.fixture
+def subscribe(log, key):
+    """A subscriber that never waits."""
+    return lambda **options: ModelSubscriber(
+        log, **({"model": "news", "public_key": key.public, "idle_seconds": 0} | options)
+    )
+
+
+def versions(subscriber):
+    """Versions that a subscriber gives out."""
+    return [release.version for release in subscriber]
+
+
+def test_releases_come_in_order_each_once(subscribe, publish):
+    """A subscriber gets every version once, repeated records or not, and goes on with those that come later."""
+    publish(1)
+    publish(2)
+    publish(2)
+    subscriber = subscribe()
+    assert versions(subscriber) == [1, 2]
+    publish(1)
+    publish(3)
+    assert versions(subscriber) == [3]
+    assert subscriber.poll() is None
+    assert subscriber.refused == 0
+
+
+def test_older_versions_that_arrive_late_are_skipped(subscribe, publish):
+    """Order is that of versions: nothing older follows what was given out."""
+    publish(2)
+    subscriber = subscribe()
+    assert versions(subscriber) == [2]
+    publish(1)
+    assert versions(subscriber) == []
+
+
+def test_forged_releases_are_refused(subscribe, publish, log, make, key):
+    """Another signer, another model, a renamed version and damage are counted and never given out."""
+    publish(1, signer=SigningKey.generate())
+    publish(2, model="olds")
+    log.append_many(TOPIC, to_messages(9, seal_release(*make(version=3), key)))
+    (message,) = to_messages(4, seal_release(*make(version=4), key))
+    log.append(TOPIC, message.key, message.value[:-1] + b"\0", message.headers)
+    log.append(TOPIC, b"junk", b"junk")
+    publish(5)
+    subscriber = subscribe()
+    assert versions(subscriber) == [5]
+    assert subscriber.refused == 3
+
+
+def test_a_second_release_of_a_version_is_refused(subscribe, publish):
+    """Two signed releases with one number are not both believed: the first stays."""
+    publish(1)
+    publish(1, seed=5)
+    subscriber = subscribe()
+    assert versions(subscriber) == [1]
+    assert subscriber.refused == 1
+
+
+def test_half_releases_wait_for_their_rest(subscribe, log, make, key):
+    """A release of which a chunk is missing is not seen until the chunk comes."""
+    messages = to_messages(1, seal_release(*make(n=20_000, r=20), key))
+    assert len(messages) > 1
+    log.append_many(TOPIC, messages[:-1])
+    subscriber = subscribe()
+    assert subscriber.poll() is None
+    log.append_many(TOPIC, messages[-1:])
+    assert subscriber.poll().version == 1
+
+
+def test_withdrawn_versions_are_left_out(subscribe, publish):
+    """What a later release withdraws is not given out, unless asked for."""
+    publish(1)
+    publish(2)
+    publish(3, withdrawn=(1, 2), kind="unlearn")
+    subscriber = subscribe()
+    assert versions(subscriber) == [3]
+    assert subscriber.withdrawn == {1, 2}
+    assert versions(subscribe(include_withdrawn=True)) == [1, 2, 3]
+
+
+def test_a_release_refuses_to_serve_once_withdrawn(subscribe, publish):
+    """A version that was given out stops serving when the subscriber learns of its withdrawal."""
+    publish(1)
+    subscriber = subscribe()
+    release = subscriber.poll()
+    assert release.topics()
+    publish(2, withdrawn=(1,), kind="unlearn")
+    assert subscriber.poll().version == 2
+    assert release.withdrawn
+    for serve in (release.topics, lambda: release.transform(["text"])):
+        with pytest.raises(InvalidRelease, match="withdrawn"):
+            serve()
+
+
+def test_tombstoned_versions_are_withdrawn(subscribe, publish, log):
+    """A version whose chunks are tombstoned is withdrawn, also where its chunks can still be read."""
+    messages = publish(1)
+    publish(2)
+    log.append_many(TOPIC, tombstones(1, len(messages)))
+    assert versions(subscribe()) == [2]
+
+
+def test_a_restart_goes_on_where_it_stopped(subscribe, publish, tmp_path):
+    """What was dealt with does not come again; what was only given out does."""
+    options = {"progress": tmp_path / "progress.json"}
+    for version in (1, 2, 3):
+        publish(version)
+    subscriber = subscribe(**options)
+    assert (subscriber.poll().version, subscriber.poll().version) == (1, 2)
+    crashed = subscribe(**options)
+    assert crashed.poll().version == 2
+    crashed.close()
+    assert versions(subscribe(**options)) == [3]
+    assert versions(subscribe(**options)) == []
+    assert json.loads((tmp_path / "progress.json").read_text()) == {"model": "news", "version": 3}
+
+
+def test_an_error_in_the_callers_block_brings_the_release_again(subscribe, publish, tmp_path):
+    """Leaving the block by an exception does not count the last release as dealt with."""
+    publish(1)
+
+    def fail():
+        with subscribe(progress=tmp_path / "p") as subscriber:
+            assert subscriber.poll().version == 1
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert versions(subscribe(progress=tmp_path / "p")) == [1]
+
+
+def test_progress_of_another_model_is_refused(subscribe, tmp_path):
+    """A file that is no progress, or that of another model, is a usage error."""
+    for content in ('{"model": "olds", "version": 1}', "junk", "[]"):
+        (tmp_path / "p").write_text(content)
+        with pytest.raises(UsageError):
+            subscribe(progress=tmp_path / "p")
+
+
+def test_iteration_waits_for_releases(log, publish, key):
+    """A subscriber sleeps between looks, sees what comes meanwhile, and ends after idle_seconds without any."""
+    naps = []
+
+    def sleep(seconds):
+        naps.append(seconds)
+        if len(naps) == 3:
+            publish(1)
+
+    subscriber = ModelSubscriber(
+        log, model="news", public_key=key.public, idle_seconds=2, poll_seconds=0.5, sleep=sleep
+    )
+    assert versions(subscriber) == [1]
+    assert naps == [0.5] * 7
+
+
+def test_a_topic_that_is_not_there_yet_is_empty(tmp_path, key):
+    """A subscriber may start before the service has created anything."""
+    with ModelSubscriber(tmp_path / "new", model="news", public_key=key.public, idle_seconds=0) as subscriber:
+        assert versions(subscriber) == []
+
+
+def test_topics_can_keep_their_numbers(subscribe, log, make, key):
+    """With match_topics a release whose topics are permuted is numbered like the one before."""
+    payload, envelope = make(version=1)
+    log.append_many(TOPIC, to_messages(1, seal_release(payload, envelope, key)))
+    turned = dataclasses.replace(payload, A=payload.A[:, ::-1], top_words=payload.top_words[::-1])
+    for version in (2, 3):
+        changed = dataclasses.replace(envelope, version=version)
+        log.append_many(TOPIC, to_messages(version, seal_release(turned, changed, key)))
+    first, *others = subscribe(match_topics=True)
+    assert [release.order for release in others] == [(1, 0), (1, 0)]
+    assert all(release.top_words == first.top_words for release in others)
+
+
+def receipt(offset, request):
+    """A receipt for the delete at an offset."""
+    digest = request_digest(request)
+    return Receipt("news", 0, offset, digest, "d", 1, 2, True, 9, 1, "certified", 1e-9, 1e-7, 1.0, 1e-6, 1.0, 1, 4)
+
+
+def test_receipts_are_found_and_verified(log, key):
+    """A receipt is found by request or id, repeated records count once, and a forged or moved one is an error."""
+    for offset, request in ((3, "r-3"), (3, "r-3"), (5, "r-5")):
+        entry = receipt(offset, request)
+        log.append_many("news.receipts", [to_message(entry, seal_receipt(entry, key))])
+    receipts = Receipts(log, model="news", public_key=key.public)
+    assert [entry.offset for entry in receipts] == [3, 5]
+    assert receipts.find("r-5") == receipts.get("news/0/5") == receipt(5, "r-5")
+    assert receipts.find("r-4") is None
+    log.append("news.receipts", b"news/0/7", seal_receipt(receipt(6, "r"), key))
+    with pytest.raises(InvalidRelease, match="moved"):
+        list(receipts)
+
+
+def test_the_client_is_light():
+    """Importing and using the client loads neither numba nor scipy, scikit-learn, Redis or the service."""
+    program = """
+import sys
+import streamtopic.client
+from streamtopic.streams import FileLog
+heavy = ("numba", "scipy", "sklearn", "redis", "kafka")
+ours = ("streamtopic.service", "streamtopic.state", "streamtopic.counts")
+print([name for name in sys.modules if name.startswith(heavy + ours)])
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"

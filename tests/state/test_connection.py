@@ -1,0 +1,86 @@
+"""Redis's errors stay behind the state: each becomes one of this package's, with a remedy."""
+
+import inspect
+
+import pytest
+import redis
+
+from streamtopic.errors import ComponentUnreachable, SettingsError, StateError, StreamtopicError
+from streamtopic.local import LocalRedis
+from streamtopic.state import Connection
+from streamtopic.state.connection import mapped
+
+ERRORS = [
+    error
+    for _, error in inspect.getmembers(redis.exceptions, inspect.isclass)
+    if issubclass(error, redis.exceptions.RedisError)
+]
+
+
+def _instance(error):
+    for arguments in ((), ("text",), ("text", "text"), ("1 host:1",)):
+        try:
+            return error(*arguments)
+        except (TypeError, ValueError, IndexError):
+            continue
+    pytest.fail(f"cannot make a {error.__name__}")
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
+def test_every_error_of_redis_is_mapped(error, monkeypatch, connection):
+    """Whatever redis-py raises, callers see a StreamtopicError that names the address."""
+    assert isinstance(mapped(_instance(error), "ADDRESS"), StreamtopicError)
+    assert "ADDRESS" in str(mapped(_instance(error), "ADDRESS"))
+
+    def fail():
+        raise _instance(error)
+
+    monkeypatch.setattr(connection._redis, "ping", fail)
+    with pytest.raises(StreamtopicError):
+        connection.ping()
+
+
+def test_a_missing_server_is_unreachable():
+    """An address where nothing answers is exit status 3, not a traceback."""
+    with pytest.raises(ComponentUnreachable, match="does not answer"):
+        Connection("unix:///nowhere/redis.sock").ping()
+
+
+def test_a_malformed_address_is_a_settings_error():
+    """The user is told that the address is wrong, not that a server is down."""
+    with pytest.raises(SettingsError, match="gopher"):
+        Connection("gopher://here")
+
+
+def test_passwords_are_not_shown():
+    """Addresses appear in messages, passwords never."""
+    connection = Connection("redis://user:s3cret@localhost:1/0")
+    assert "s3cret" not in connection.address
+    with pytest.raises(ComponentUnreachable) as caught:
+        connection.ping()
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_full_server_writes_nothing_and_says_so():
+    """Out of memory is an error with a remedy."""
+    with LocalRedis() as server, Connection(server.url) as connection:
+        connection.call("CONFIG", "SET", "maxmemory", "1")
+        with pytest.raises(StateError, match="out of memory"):
+            connection.call("SET", "key", "value")
+        assert connection.call("EXISTS", "key") == 0
+
+
+def test_a_lost_connection_is_made_again(connection):
+    """A command after an idle connection was closed by the server works."""
+    connection.ping()
+    connection.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no")
+    assert connection.call("GET", "nothing") is None
+
+
+def test_scan_yields_every_field_once(connection, model):
+    """A large hash is read in slices, each field exactly once."""
+    fields = {f"f{k}".encode(): str(k).encode() for k in range(3000)}
+    connection.call("HSET", model, *(item for pair in fields.items() for item in pair))
+    found = list(connection.scan(model, count=50))
+    assert len(found) == 3000
+    assert dict(found) == fields

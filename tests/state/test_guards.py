@@ -1,0 +1,226 @@
+"""Commits are all or nothing: repeated ones are known, stale ones write nothing, readers survive merges."""
+
+import numpy as np
+import pytest
+from state_reference import as_words
+from test_exactness import Run
+
+from streamtopic.errors import StateCorrupt, StateMismatch
+from streamtopic.state import (
+    AddedDocument,
+    AlreadyApplied,
+    Applied,
+    Changes,
+    Reader,
+    SnapshotExpired,
+    Stale,
+    compact,
+    cut,
+)
+
+
+@pytest.fixture
+def run(connection, model):
+    """A partition with two documents in two segments."""
+    run = Run(connection, model)
+    for number in range(2):
+        run.add(number, ((3, {"x": 2, f"w{number}": 1}),))
+        run.flush()
+    return run
+
+
+def dump(connection, state):
+    """Return everything under a partition's tag, except uploads that expire by themselves."""
+    keys = sorted(connection.call("KEYS", state.keys.tag + "*"))
+    return {key: connection.call("DUMP", key) for key in keys if connection.call("PTTL", key) == -1}
+
+
+def planned(run):
+    """Return a flush of one new document, not committed."""
+    return run.state.plan(Changes(run.offset + 1, added=[AddedDocument(b"new", run.offset, ((2, {"n": 2}),))]))
+
+
+def test_a_repeated_commit_is_already_applied(connection, run):
+    """The second time nothing is written, and the answer says so."""
+    flush = planned(run)
+    assert run.state.commit(flush) == Applied()
+    before = dump(connection, run.state)
+    assert run.state.commit(flush) == AlreadyApplied()
+    assert dump(connection, run.state) == before
+    assert run.state.meta.documents == 3
+
+
+def test_a_zombie_writes_nothing(connection, run):
+    """A writer that another one replaced is Stale, whatever it still wants to write."""
+    flush, zombie = planned(run), run.state
+    run.open()
+    before = dump(connection, run.state)
+    assert zombie.commit(flush) == Stale("another writer took the partition over")
+    assert isinstance(compact(zombie, everything=True), Stale)
+    assert dump(connection, run.state) == before
+    with pytest.raises(StateMismatch, match="taken over"):
+        zombie.reload()
+    with pytest.raises(StateMismatch, match="taken over"):
+        zombie.documents([b"d0"])
+
+
+def test_two_plans_for_one_offset_commit_once(connection, run):
+    """The offset moves by compare-and-set, so records are counted by one flush only."""
+    first, second = planned(run), planned(run)
+    assert run.state.commit(first) == Applied()
+    before = dump(connection, run.state)
+    assert run.state.commit(second) == Stale("the offset has moved")
+    assert dump(connection, run.state) == before
+
+
+def test_a_cut_makes_earlier_plans_stale(connection, run, model):
+    """A document whose flush was planned before a cut must not be counted in the old epoch."""
+    flush = planned(run)
+    assert cut(connection, model, 0, epoch=1, leader=5) == Applied()
+    before = dump(connection, run.state)
+    assert run.state.commit(flush) == Stale("the manifest has changed")
+    assert dump(connection, run.state) == before
+
+
+def test_cuts_are_idempotent_and_fenced(connection, run, model):
+    """A repeated cut changes nothing, an older leader's is refused, and a late partition catches up."""
+    assert cut(connection, model, 0, epoch=2, leader=5) == Applied()
+    assert cut(connection, model, 0, epoch=2, leader=5) == AlreadyApplied()
+    assert cut(connection, model, 0, epoch=3, leader=4) == Stale("another scheduler leads")
+    run.state.reload()
+    assert run.state.meta.cuts == (run.offset, run.offset)
+    assert [run.state.meta.epoch_of(offset) for offset in (run.offset - 1, run.offset)] == [0, 2]
+
+
+def test_an_upload_that_expired_is_not_committed(connection, run, monkeypatch):
+    """A manifest never names a segment that is not there."""
+    flush = planned(run)
+    commit = connection.script
+
+    def after_expiry(text, keys, arguments):
+        connection.call("DEL", run.state.keys.segment(flush.segments[0][0].name, 0))
+        return commit(text, keys, arguments)
+
+    monkeypatch.setattr(connection, "script", after_expiry)
+    before = dump(connection, run.state)
+    assert run.state.commit(flush) == Stale("a segment expired before it was committed")
+    assert dump(connection, run.state) == before
+    monkeypatch.undo()
+    assert run.state.commit(flush) == Applied()
+
+
+def test_committed_segments_do_not_expire(connection, run):
+    """What the manifest names stays until a merge replaces it."""
+    for entry in run.state.manifest:
+        for k in range(entry.keys):
+            assert connection.call("PTTL", run.state.keys.segment(entry.name, k)) == -1
+
+
+def test_a_reader_that_misses_a_merged_segment_takes_a_new_manifest(connection, run, model, monkeypatch):
+    """A merge between manifest and segments is not an error for the reader."""
+    reader = Reader(connection, model, 1)
+    expected = run.live.recount()
+    read_heads, tried = reader._read_heads, []
+
+    def after_a_merge(keys, manifest):
+        if not tried:
+            tried.append(manifest)
+            compact(run.state, everything=True, grace=0.0)
+        return read_heads(keys, manifest)
+
+    monkeypatch.setattr(reader, "_read_heads", after_a_merge)
+    assert as_words(reader.snapshot()) == expected
+    assert tried
+
+
+def test_an_expired_snapshot_says_so_and_read_takes_a_newer_one(connection, run, model):
+    """Pairs of a snapshot whose segments are gone cannot be read; `read` begins again with a new snapshot."""
+    reader = Reader(connection, model, 1)
+    old = reader.snapshot()
+    seen = []
+
+    def use(snapshot):
+        if not seen:
+            compact(run.state, everything=True, grace=0.0)
+        seen.append(snapshot)
+        return as_words(snapshot)
+
+    assert reader.read(use) == run.live.recount()
+    assert len(seen) == 2
+    with pytest.raises(SnapshotExpired):
+        as_words(old)
+    with pytest.raises(SnapshotExpired):
+        as_words(reader.snapshot().since(old))
+
+
+def test_a_snapshot_within_the_grace_period_stays_readable(connection, run, model):
+    """Replaced segments outlive a merge, so learning from an older snapshot goes on; differences see nothing new."""
+    reader = Reader(connection, model, 1)
+    old, expected = reader.snapshot(), run.live.recount()
+    assert compact(run.state, everything=True) == Applied()
+    assert compact(run.state, everything=True) == AlreadyApplied()
+    assert as_words(old) == expected
+    delta = reader.snapshot().since(old)
+    counts = delta.restrict(np.arange(len(delta.words)))
+    assert (counts.pairs, delta.documents, delta.frequency.any()) == (0, 0, False)
+
+
+def test_a_difference_reads_new_segments_only(connection, run, model, monkeypatch):
+    """The cost of an update follows what changed, not what is stored."""
+    reader = Reader(connection, model, 1)
+    old = reader.snapshot()
+    run.add(7, ((2, {"late": 2}),))
+    run.flush()
+    delta = reader.snapshot().since(old)
+    read, chunks = [], reader.chunks
+    monkeypatch.setattr(type(reader), "chunks", lambda _, segment: read.append(segment.entry.name) or chunks(segment))
+    assert as_words(delta)[1] == {"late": 1}
+    assert read == [run.state.manifest[-1].name]
+    assert list(delta.words) == ["late"]
+
+
+def test_folded_epochs_are_one_and_cannot_be_told_apart_again(connection, run, model):
+    """Folding moves counters and documents of old epochs together; asking for one of them is refused."""
+    cut(connection, model, 0, epoch=1, leader=1)
+    run.state.reload()
+    run.add(5, ((2, {"y": 2}),))
+    run.flush()
+    assert compact(run.state, base_epoch=1) == Applied()
+    assert (run.state.meta.folded, dict(run.state.meta.live), run.state.meta.cuts) == (1, {1: 3}, ())
+    assert {entry.epoch for entry in run.state.manifest} == {1}
+    reader = Reader(connection, model, 1)
+    assert as_words(reader.snapshot(through=1)) == run.live.recount()
+    with pytest.raises(SnapshotExpired, match="folded"):
+        reader.snapshot(through=0)
+
+
+def test_a_damaged_segment_is_refused(connection, run, model):
+    """One flipped byte in a segment is found by its checksum."""
+    key = run.state.keys.segment(run.state.manifest[0].name, 1)
+    data = bytearray(connection.call("GET", key))
+    data[-1] ^= 1
+    connection.call("SET", key, bytes(data))
+    with pytest.raises(StateCorrupt, match="rebuild"):
+        as_words(Reader(connection, model, 1).snapshot())
+
+
+def test_a_lost_segment_is_refused_by_the_writer(connection, run, model):
+    """A writer without all its segments would let words die that documents still hold."""
+    connection.call("DEL", run.state.keys.segment(run.state.manifest[0].name, 0))
+    with pytest.raises(StateCorrupt, match="rebuild"):
+        run.open()
+
+
+def test_another_layout_is_refused(connection, run, model):
+    """A state of a later version is not read as if it were of this one."""
+    connection.call("HSET", run.state.keys.meta, "schema", 99)
+    with pytest.raises(StateMismatch, match="layout 99"):
+        run.open()
+    with pytest.raises(StateMismatch, match="layout 99"):
+        Reader(connection, model, 1).snapshot()
+
+
+def test_there_must_be_a_state_to_read(connection, model):
+    """A wrong model name or address is not an empty model."""
+    with pytest.raises(StateMismatch, match="no state"):
+        Reader(connection, model, 1).snapshot()

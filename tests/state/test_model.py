@@ -1,0 +1,136 @@
+"""Global keys: one leader, versions staged once and whole, an outbox that neither loses nor repeats."""
+
+import time
+
+import pytest
+
+from streamtopic.errors import StateCorrupt, StateMismatch
+from streamtopic.state import (
+    AlreadyApplied,
+    Applied,
+    ModelSettings,
+    ModelState,
+    OutboxRecord,
+    Stale,
+    StoredBase,
+)
+
+SETTINGS = ModelSettings(2, 256)
+RECORDS = [OutboxRecord("t", b"1/0", b"\x00bytes", (("sha256", b"\xff"),)), OutboxRecord("t", b"1/1", None)]
+
+
+@pytest.fixture
+def state(connection, model):
+    """The global state of a fresh model."""
+    return ModelState.open(connection, model, SETTINGS)
+
+
+def stage(state, lease, version=1, base=None, **more):
+    """Stage a version with plain contents."""
+    contents = {"release": {"version": version}, "ledger": {"epsilon": 1.0}, "records": RECORDS, **more}
+    return state.stage(lease, version, base=base, **contents)
+
+
+def test_settings_are_fixed_at_creation(connection, model, state):
+    """Opening with the same settings works, with others the remedy is given."""
+    assert ModelState.open(connection, model, SETTINGS).settings == SETTINGS
+    assert ModelState.find(connection, model).settings == SETTINGS
+    assert ModelState.find(connection, model + "x") is None
+    for other in (ModelSettings(3, 256), ModelSettings(2, 1)):
+        with pytest.raises(StateMismatch, match="rebuild"):
+            ModelState.open(connection, model, other)
+
+
+def test_there_is_one_leader_at_a_time(state):
+    """A lease is renewed by its holder with the same token, refused to others, and passes on with a greater token."""
+    first = state.acquire("one", 60_000)
+    assert state.acquire("one", 60_000) == first
+    assert state.acquire("two", 60_000) is None
+    state.release(first)
+    second = state.acquire("two", 60_000)
+    assert second.token > first.token
+    state.release(first)
+    assert state.acquire("three", 60_000) is None
+
+
+def test_a_lease_runs_out(state):
+    """A dead leader does not block others for longer than its lease."""
+    first = state.acquire("one", 20)
+    time.sleep(0.05)
+    assert state.acquire("two", 1000).token > first.token
+
+
+def test_a_version_is_staged_whole_and_once(state):
+    """Release record, ledger, outbox and base appear together; a repetition changes nothing."""
+    lease = state.acquire("one", 60_000)
+    base = StoredBase(epoch=3, version=1, fields={"trained": 7}, blob=b"x" * 10_000_000)
+    assert state.base() is None
+    assert state.base_epoch() is None
+    assert stage(state, lease, base=base) == Applied()
+    assert stage(state, lease, base=base) == AlreadyApplied()
+    assert state.base() == base
+    assert state.base_epoch() == 3
+    assert state.releases() == [(1, {"version": 1})]
+    assert state.ledger() == {1: {"epsilon": 1.0}}
+    assert [entry.record for entry in state.outbox()] == RECORDS
+
+
+def test_a_former_leader_stages_nothing(state):
+    """A version by a leader whose lease passed on is Stale, and no key has changed."""
+    first = state.acquire("one", 60_000)
+    state.release(first)
+    state.acquire("two", 60_000)
+    assert stage(state, first) == Stale("another scheduler leads")
+    assert (state.releases(), state.ledger(), state.outbox(), state.base()) == ([], {}, [], None)
+
+
+def test_versions_have_no_gaps_and_no_second_content(state):
+    """Version numbers follow one another, and one number never stands for two contents."""
+    lease = state.acquire("one", 60_000)
+    assert isinstance(stage(state, lease, 2), Stale)
+    assert stage(state, lease, 1) == Applied()
+    assert isinstance(stage(state, lease, 1, ledger={"epsilon": 0.0}), Stale)
+    assert stage(state, lease, 2) == Applied()
+    assert state.releases(1) == [(2, {"version": 2})]
+    assert [version for version, _ in state.releases()] == [1, 2]
+
+
+def test_a_new_base_replaces_the_old_one(connection, state):
+    """The base is read whole, whatever it was before; old parts are left to expire."""
+    lease = state.acquire("one", 60_000)
+    for version in (1, 2):
+        base = StoredBase(epoch=version, version=version, fields={}, blob=bytes([version]) * 20)
+        assert stage(state, lease, version, base=base) == Applied()
+        assert state.base() == base
+    keys = connection.call("KEYS", f"{{st:{state.model}}}:base:*")
+    assert sorted(connection.call("PTTL", key) > 0 for key in keys) == [False, True]
+
+
+def test_a_damaged_base_is_refused(connection, state):
+    """A base model is only used if its checksum holds."""
+    stage(state, state.acquire("one", 60_000), base=StoredBase(1, 1, {}, b"model"))
+    (key,) = connection.call("KEYS", f"{{st:{state.model}}}:base:*")
+    connection.call("SET", key, b"other")
+    with pytest.raises(StateCorrupt, match="retrain"):
+        state.base()
+
+
+def test_the_outbox_keeps_order_and_forgets_what_is_confirmed(connection, state):
+    """Records leave in the order they came, once; nothing of them stays behind."""
+    records = [OutboxRecord("receipts", f"r{k}".encode(), b"signed") for k in range(3)]
+    assert state.enqueue(records) == Applied()
+    assert state.enqueue(records[:2]) == AlreadyApplied()
+    assert [entry.record for entry in state.outbox()] == records
+    state.confirm(state.outbox(2))
+    assert [entry.record for entry in state.outbox()] == records[2:]
+    state.confirm(state.outbox())
+    state.confirm([])
+    left = connection.call("KEYS", f"{{st:{state.model}}}:*")
+    assert sorted(left) == [f"{{st:{state.model}}}:{name}".encode() for name in ("outbox", "settings")]
+
+
+def test_staged_records_do_not_expire(connection, state):
+    """What waits in the outbox waits for as long as the log cannot be reached."""
+    stage(state, state.acquire("one", 60_000))
+    state.enqueue([OutboxRecord("receipts", b"r", b"signed")])
+    assert all(connection.call("PTTL", k) == -1 for k in connection.call("KEYS", f"{{st:{state.model}}}:out:*"))

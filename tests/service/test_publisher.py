@@ -1,0 +1,153 @@
+import dataclasses
+import itertools
+import math
+
+import pytest
+
+from streamtopic.client import Receipts
+from streamtopic.errors import ComponentUnreachable
+from streamtopic.local import LocalRedis
+from streamtopic.receipts import document_digest
+from streamtopic.release import Envelope, to_messages
+from streamtopic.service.publisher import Publisher, outbox_records
+from streamtopic.signing import SigningKey
+from streamtopic.state import Connection, Forget, ForgetKind, Forgets, ModelState
+from streamtopic.state.keys import ModelKeys
+from streamtopic.state.model import ModelSettings
+from streamtopic.streams import FileLog, TopicNames
+
+KEY = SigningKey.from_bytes(bytes(32))
+SECRET = b"s" * 32
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def redis_server():
+    """One server for all tests here."""
+    with LocalRedis() as server:
+        yield server
+
+
+@pytest.fixture
+def connection(redis_server):
+    """A connection of its own for each test."""
+    with Connection(redis_server.url) as connection:
+        yield connection
+
+
+@pytest.fixture
+def state(connection):
+    """State of a model that no other test uses."""
+    return ModelState.open(connection, f"pub{next(_numbers)}", ModelSettings(2, 256))
+
+
+@pytest.fixture
+def log(tmp_path, state):
+    """A log with the topics of releases and receipts."""
+    log = FileLog(tmp_path)
+    names = TopicNames(state.model)
+    log.create(names.releases, 1)
+    log.create(names.receipts, 1)
+    return log
+
+
+@pytest.fixture
+def publisher(state, log):
+    """The publisher under test."""
+    return Publisher(state, log, key=KEY, secret=SECRET)
+
+
+def stream(connection, state, partition, *forgets):
+    """The partition's stream of deletions, with these in it."""
+    keys = ModelKeys(state.model).partition(partition)
+    for forget in forgets:
+        connection.call("XADD", keys.forgets, forget.entry, "forget", forget.pack())
+    return Forgets(connection, keys)
+
+
+def forget(offset, kind=ForgetKind.DELETED):
+    """A deletion at an offset."""
+    return Forget(offset, b"doc-%d" % offset, kind, f"r-{offset}", 40, 1, 0, 1000 + offset, 2000 + offset)
+
+
+def envelope(state, version, cut, **changes):
+    """A version that reflects the log up to `cut`."""
+    base = Envelope(
+        model=state.model, version=version, kind="unlearn", parent=version - 1, base=1, cut=cut, m=9, n=5, r=2,
+        guarantee="certified", epsilon=1.0, delta=1e-6, sigma=8e-7, tolerance=1e-7, certificate=5e-11, anchors=(),
+        margin=math.inf, forgotten=version, capacity=5, capacity_rule="fixed", cumulative_epsilon=1.5, withdrawn=(),
+        created=0,
+    )  # fmt: skip
+    return dataclasses.replace(base, **changes)
+
+
+def published(log, topic):
+    """Records of a topic."""
+    return log.read(topic, 0, 0)
+
+
+def test_the_outbox_reaches_the_log_in_order(publisher, state, log):
+    """Staged records, tombstones too, arrive as they were staged and leave the outbox."""
+    topic = TopicNames(state.model).releases
+    messages = [*to_messages(1, b"x" * (2 << 20)), dataclasses.replace(to_messages(2, b"y")[0], value=None)]
+    state.enqueue(outbox_records(topic, messages))
+    assert publisher.drain() == len(messages)
+    assert [(r.key, r.value, r.headers) for r in published(log, topic)] == [
+        (m.key, m.value, m.headers) for m in messages
+    ]
+    assert state.outbox() == []
+    assert publisher.drain() == 0
+
+
+def test_an_outbox_whose_log_fails_is_kept(publisher, state, log, monkeypatch):
+    """What the log does not confirm stays staged and is published by the next try, with the same bytes."""
+    topic = TopicNames(state.model).releases
+    state.enqueue(outbox_records(topic, to_messages(1, b"content")))
+
+    def fail(*_):
+        raise ComponentUnreachable("down")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log, "append_many", fail)
+        with pytest.raises(ComponentUnreachable):
+            publisher.drain()
+    assert publisher.drain() == 1
+    assert [r.value for r in published(log, topic)] == [b"content"]
+
+
+def test_receipts_name_the_first_version_without_the_document(publisher, state, log, connection):
+    """Each deletion gets one receipt, once a version's cut lies past it, with that version's numbers."""
+    forgets = {
+        0: stream(connection, state, 0, forget(3), forget(5, ForgetKind.REPLACED), forget(8), forget(30)),
+        1: stream(connection, state, 1, forget(4, ForgetKind.NOT_FOUND)),
+    }
+    versions = [envelope(state, version, {0: cut, 1: cut}) for version, cut in ((3, 20), (1, 4), (2, 9))]
+    assert publisher.issue_receipts(forgets, versions) == 3
+    receipts = {receipt.id: receipt for receipt in Receipts(log, model=state.model, public_key=KEY.public)}
+    assert {name.split("/", 1)[1]: (r.version, r.found) for name, r in receipts.items()} == {
+        "0/3": (1, True), "0/8": (2, True), "1/4": (2, False),
+    }  # fmt: skip
+    first = receipts[f"{state.model}/0/3"]
+    assert first.document == document_digest(SECRET, state.model, b"doc-3")
+    assert (first.received, first.applied, first.length) == (1003, 2003, 40)
+    assert (first.capacity_used, first.capacity_left, first.cumulative_epsilon) == (1, 4, 1.5)
+    assert [entry.offset for entry in forgets[0].read()] == [30]
+    assert forgets[1].read() == []
+    assert publisher.issue_receipts(forgets, versions) == 0
+
+
+def test_a_crash_before_the_deletion_is_dropped_repeats_the_same_receipt(
+    publisher, state, log, connection, monkeypatch
+):
+    """A deletion stays until its receipt is in the log, and a repeated receipt has the same bytes."""
+    forgets = {0: stream(connection, state, 0, forget(3))}
+    versions = [envelope(state, 1, {0: 4})]
+    with monkeypatch.context() as patch:
+        patch.setattr(Forgets, "drop", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            publisher.issue_receipts(forgets, versions)
+    assert len(forgets[0]) == 1
+    assert publisher.issue_receipts(forgets, [*versions, envelope(state, 2, {0: 9})]) == 1
+    first, second = published(log, TopicNames(state.model).receipts)
+    assert (first.key, first.value) == (second.key, second.value)
+    assert len(list(Receipts(log, model=state.model, public_key=KEY.public))) == 1

@@ -58,7 +58,7 @@ class FileLog:
     ) -> None:
         self.close()
 
-    def create(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:  # noqa: ARG002 -- files are never compacted, so Kafka's settings mean nothing here
+    def create(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:  # noqa: ARG002 -- Kafka's settings; here `compact` is called
         """See EventLog.create."""
         if not TOPIC.match(topic):
             raise UsageError(f"topic name {topic!r} is not usable: 1 to 249 letters, digits, dots, dashes, underscores")
@@ -140,6 +140,17 @@ class FileLog:
         self._check(topic, partition, self._partitions(topic))
         with self._guard():
             return self._files(topic, partition).end()
+
+    def compact(self, topic: str, *, tombstones_ms: int = 30 * 24 * 3600 * 1000) -> int:
+        """Erase from the files what later records of the same keys supersede; how many records went.
+
+        This is what takes the text of a deleted document out of the log. Tombstones go once they are older than
+        `tombstones_ms`. Readers and writers may go on meanwhile; offsets do not change.
+        """
+        expired = int(self._clock() * 1000) - tombstones_ms
+        count = self._partitions(topic)
+        with self._guard():
+            return sum(self._files(topic, partition).compact(expired) for partition in range(count))
 
     def close(self) -> None:
         """See EventLog.close; files are only open within a call."""

@@ -29,6 +29,16 @@ class _Segment:
     positions: list[int] = field(default_factory=list)
     scanned: int = 0
     next_offset: int = -1
+    inode: int = -1
+
+    def open(self) -> int:
+        """A descriptor to read with; what was known is forgotten if compaction has put another file in its place."""
+        descriptor = os.open(self.path, os.O_RDONLY)
+        inode = os.fstat(descriptor).st_ino
+        if inode != self.inode:
+            self.inode, self.scanned, self.next_offset = inode, 0, -1
+            self.offsets, self.positions = [], []
+        return descriptor
 
     def note(self, frame: Frame) -> None:
         """Take in a frame that follows those seen so far."""
@@ -82,7 +92,7 @@ class PartitionFiles:
         self._refresh()
         at = max(bisect_right([segment.base for segment in self._segments], offset) - 1, 0)
         for segment in self._segments[at:]:
-            descriptor = os.open(segment.path, os.O_RDONLY)
+            descriptor = segment.open()
             try:
                 for frame in frames(descriptor, segment.position(offset), str(segment.path)):
                     if frame.start == segment.scanned:
@@ -102,13 +112,57 @@ class PartitionFiles:
         self._refresh()
         segment = self._segments[-1]
         if segment.path.stat().st_size > segment.scanned:
-            descriptor = os.open(segment.path, os.O_RDONLY)
+            descriptor = segment.open()
             try:
                 for frame in frames(descriptor, segment.scanned, str(segment.path)):
                     segment.note(frame)
             finally:
                 os.close(descriptor)
         return max(segment.next_offset, segment.base)
+
+    def compact(self, expired_ms: int) -> int:
+        """Erase records that a later one of the same key supersedes, and tombstones from before `expired_ms`.
+
+        Offsets stay as they are. Everything written so far is compacted: a new file is begun first. Returns how many
+        records went. Records without a key stay, and the very last one: a reader that is not at the end finds a record.
+        """
+        with self._locked():
+            end = self.end()
+            if self._segments[-1].scanned:
+                self._roll(end)
+            last: dict[bytes | None, int] = {
+                frame.decode()[0]: frame.offset for frame in self.read(self._segments[0].base)
+            }
+            return sum(self._rewrite(segment, last, expired_ms, end - 1) for segment in self._segments[:-1])
+
+    def _rewrite(self, segment: _Segment, last: dict[bytes | None, int], expired_ms: int, tail: int) -> int:
+        """Put a file in the place of `segment` that holds what must stay; how many records it lacks."""
+        kept, dropped = [], 0
+        descriptor = segment.open()
+        try:
+            for frame in frames(descriptor, 0, str(segment.path)):
+                key, value, headers = frame.decode()
+                superseded = key is not None and last[key] != frame.offset
+                expired = key is not None and value is None and frame.timestamp_ms < expired_ms
+                if superseded or (expired and frame.offset != tail):
+                    dropped += 1
+                else:
+                    kept.append(encode_frame(frame.offset, frame.timestamp_ms, key, value, headers))
+        finally:
+            os.close(descriptor)
+        if dropped:
+            self._replace(segment.path, b"".join(kept))
+        return dropped
+
+    def _replace(self, path: Path, data: bytes) -> None:
+        # Always to the disk first: a rename that outlives its content would lose what was confirmed.
+        written = path.with_suffix(".new")
+        descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        written.replace(path)
 
     def _bases(self) -> list[int]:
         return sorted(int(path.stem) for path in self._folder.glob("*.log"))

@@ -74,6 +74,10 @@ class SymmetricCounts:
         nothing = np.zeros(self.n, np.int64)
         return Cooccurrence(self.n, indptr, self.columns[kept], self.values[kept], nothing, nothing, 0)
 
+    def magnitudes(self) -> "SymmetricCounts":
+        """Return the absolute values of a signed change."""
+        return SymmetricCounts(self.n, self.indptr, self.columns, np.abs(self.values))
+
     def rows(self, chosen: npt.NDArray[np.intp]) -> "SymmetricCounts":
         """Return some rows for products; the result is no longer square."""
         spans = [slice(self.indptr[k], self.indptr[k + 1]) for k in chosen]

@@ -102,12 +102,13 @@ def _solve_row(  # noqa: C901, PLR0912  one loop of the active-set method; numba
         support[0] = best
         size = 1
     done = 0
+    in_order = True
     for _ in range(20 * r + 20):
         if not _factor(G, support, L, done, size):
             # The newest word of the support depends on the others: it cannot improve on them.
             size -= 1
             c[support[size]] = 0.0
-            done = 0
+            in_order = False
             break
         done = size
         _on_support(L, b, support, size, y, v)
@@ -126,15 +127,19 @@ def _solve_row(  # noqa: C901, PLR0912  one loop of the active-set method; numba
                 support[i] = support[i + 1]
             size -= 1
             done = blocking
+            in_order = False
             continue
         for i in range(size):
             c[support[i]] = y[i]
         entering = _entering(G, b, c, support, size, g)
         if entering < 0:
             break
+        in_order = False
         support[size] = entering
         size += 1
-    _settle(G, b, c, support, L, y, v)
+    # A support that was right at once has been solved in index order already.
+    if not in_order:
+        _settle(G, b, c, support, L, y, v)
 
 
 @numba.njit(cache=True, nogil=True)

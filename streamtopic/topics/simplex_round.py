@@ -8,7 +8,7 @@ import numpy.typing as npt
 from streamtopic.counts import SymmetricCounts
 from streamtopic.errors import CannotLearn
 from streamtopic.topics.certificate import row_errors
-from streamtopic.topics.products import times
+from streamtopic.topics.products import RUN, times
 from streamtopic.topics.simplex import solve_rows
 
 __all__ = ["Round"]
@@ -83,6 +83,7 @@ def gram(anchor_counts: Int64, thin: Float, squares: Float) -> tuple[Float, floa
 
 
 def product_error(q: SymmetricCounts, product: Float) -> Float:
-    """Bound the rounding of W = Q V: its terms are non-negative, so n_i u of the largest entry of each row."""
-    terms = np.diff(q.indptr) + 2
-    return np.asarray(terms * _UNIT * np.abs(product).max(axis=1))
+    """Bound the rounding of W = Q V: its terms are non-negative, so terms * u of the largest entry of each row."""
+    terms = np.diff(q.indptr)
+    roundings = np.minimum(terms, RUN) + terms / RUN + 4
+    return np.asarray(roundings * _UNIT * np.abs(product).max(axis=1))

@@ -11,7 +11,7 @@ model within the certificate (and the same bits of all discrete choices).
 Source: the paper's Algorithm 1 with an exact solve in place of its projected Newton step; docs/decisions say why.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -276,20 +276,37 @@ def _moved(before: Round, fit: TopicFit, change: _Change, shift: Int64) -> Round
     counts = before.anchor_counts + shift
     thin = np.ascontiguousarray((counts * change.squares).T)
     columns = np.flatnonzero((thin != before.thin).any(axis=1))
+    moved = np.ascontiguousarray(thin[columns] - before.thin[columns])
     product = before.product
-    largest = np.abs(product).max(axis=1)
-    add_sparse_product(product, change.delta, before.thin)
-    add_columns_product(product, fit.q, columns, np.ascontiguousarray(thin[columns] - before.thin[columns]))
+    shifted = _change_of_product(fit, change, before.thin, columns, moved)
+    product += shifted
     product[change.mass == 0] = 0.0
-    # Nothing that was added or taken exceeds the larger of the two states of a row by more than its terms' rounding.
-    terms = (np.diff(fit.q.indptr) + np.diff(change.delta.indptr) + 4) * 2.0**-53
-    error = before.error + 4 * terms * np.maximum(largest, np.abs(product).max(axis=1))
+    # The change is summed by itself, so its rounding is of its own size; adding it rounds once at the product's.
+    sizes = _change_of_product(
+        fit,
+        replace(change, delta=change.delta.magnitudes()),
+        before.thin.max(axis=1, keepdims=True),
+        columns,
+        np.abs(moved).max(axis=1, keepdims=True),
+    )[:, 0]
+    terms = np.diff(fit.q.indptr) + np.diff(change.delta.indptr) + 4
+    error = before.error + 2.0**-53 * (terms * sizes + np.abs(product).max(axis=1))
     error[change.mass == 0] = 0.0
     G, sigma = gram(counts, thin, change.squares)
     start = np.where((change.mass > 0)[:, None], before.C, 0.0)
     made = Round(counts, counts.sum(axis=1), thin, product, error, G, start, sigma)
     made.solve(change.mass, start)
     return made
+
+
+def _change_of_product(
+    fit: TopicFit, change: _Change, thin: Float, columns: npt.NDArray[np.intp], moved: Float
+) -> Float:
+    """Return dQ V + Q' dV, (n, r), for V (n, r) and the rows of dV that are not zero."""
+    total = np.zeros((fit.q.n, thin.shape[1]))
+    add_sparse_product(total, change.delta, np.ascontiguousarray(thin))
+    add_columns_product(total, fit.q, columns, moved)
+    return total
 
 
 def _settle_near_half(first: Round, q: SymmetricCounts, mass: Int64) -> None:

@@ -274,12 +274,12 @@ def test_a_writer_that_was_replaced_stops(world):
 
 def test_a_flush_is_bounded(world):
     """Redis is never asked to take more than a flush's worth of records at once."""
-    world.send(*(add(f"d{k}", {f"w{j}": 1 for j in range(400)}) for k in range(1500)))
+    world.send(*(add(f"d{k}", {f"w{j}": 1 for j in range(400)}) for k in range(2500)))
     sizes = [progress.records for progress in world.ingests[0].drain()]
-    assert sum(sizes) == 1500
+    assert sum(sizes) == 2500
     assert len(sizes) > 1
     records = sum(world.connection.call("HLEN", world.ingests[0].state.keys.documents(b)) for b in range(64))
-    assert records == 1500
+    assert records == 2500
 
 
 def test_long_texts_are_counted_as_passages_and_forgotten_whole(world):

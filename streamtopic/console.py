@@ -4,29 +4,47 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-__all__ = ["duration", "number", "progress", "table", "warn"]
+__all__ = ["Update", "doing", "duration", "number", "progress", "table", "warn"]
+
+
+class Update(Protocol):
+    """How a piece of work tells how far it is; total None: not known."""
+
+    def __call__(self, done: int, total: int | None = None, /) -> None:
+        """Report."""
+
+
+def _silent(_done: int, _total: int | None = None, /) -> None:
+    """Show nothing."""
 
 
 @contextmanager
-def progress(title: str, unit: str, *, quiet: bool = False) -> Iterator[Callable[[int, int | None], None]]:
+def progress(title: str, unit: str, *, quiet: bool = False) -> Iterator[Update]:
     """Show a bar on standard error, at a terminal only; yields `update(done, total)`."""
     if quiet or not sys.stderr.isatty():
-        yield lambda _done, _total=None: None
+        yield _silent
         return
     from tqdm import tqdm
 
     with tqdm(desc=title, unit=f" {unit}", leave=False, dynamic_ncols=True, delay=0.3) as bar:
 
-        def update(done: int, total: int | None = None) -> None:
+        def update(done: int, total: int | None = None, /) -> None:
             bar.total = total
             bar.update(done - bar.n)
 
         yield update
+
+
+def doing(what: str) -> None:
+    """Say at a terminal what is going on, in a line that the next output takes the place of; nothing clears it."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\033[K{what + ' ...' if what else ''}")
+        sys.stderr.flush()
 
 
 def warn(message: str) -> None:

@@ -62,11 +62,13 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the demo; status 1 if the twin or a signature disagrees."""
-    from streamtopic.commands.demo_flow import Stages, run_demo
     from streamtopic.commands.demo_report import print_report
+    from streamtopic.commands.stages import Stages
     from streamtopic.settings import FILE_NAME, write
 
     stages = Stages(quiet=args.json)
+    with stages.stage("load the program"):
+        from streamtopic.commands.demo_flow import run_demo
     with stages.stage("read documents"):
         corpus = _corpus(args)
     count = args.delete.of(len(corpus.documents))

@@ -3,59 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-import sys
-import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.console import duration, progress
-from streamtopic.errors import CannotLearn
+from streamtopic.console import doing, progress
+from streamtopic.errors import CheckFailed, UsageError
 from streamtopic.service.assembly import learner_options
 from streamtopic.service.recount import compare, recount
 from streamtopic.service.report import quality_of, receipt_fields, topics_of
-from streamtopic.service.runner import Service
+from streamtopic.service.runner import Service, silent
 from streamtopic.text import passages
 from streamtopic.topics.learner import learn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
+    from streamtopic.commands.stages import Stages
     from streamtopic.corpus import Corpus, Document
     from streamtopic.settings import Settings
 
-__all__ = ["Stages", "chosen", "run_demo"]
+__all__ = ["chosen", "run_demo"]
 
 EXAMPLES = 5
-
-
-class Stages:
-    """Times each stage, and tells a person at the terminal as they pass."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        self.quiet = quiet
-        self.seconds: dict[str, float] = {}
-        self._start = time.perf_counter()
-
-    @property
-    def total(self) -> float:
-        """Seconds since the first stage began."""
-        return round(time.perf_counter() - self._start, 4)
-
-    @contextmanager
-    def stage(self, name: str, unit: str = "documents") -> Iterator[Callable[[int, int | None], None]]:
-        """Time a stage under this name; yields `update(done, total)` for its progress bar."""
-        start = time.perf_counter()
-        with progress(name, unit, quiet=self.quiet) as update:
-            yield update
-        self.add(name, time.perf_counter() - start)
-
-    def add(self, name: str, seconds: float) -> None:
-        """Record a stage that was timed elsewhere."""
-        key = name.replace(" ", "_")
-        self.seconds[key] = round(self.seconds.get(key, 0.0) + seconds, 4)
-        if not self.quiet:
-            sys.stdout.write(f"  {name:28} {duration(seconds):>8}\n")
-            sys.stdout.flush()
 
 
 def chosen(documents: list[Document], count: int) -> list[Document]:
@@ -108,7 +74,9 @@ class _Subscriber:
 
 def _settle(service: Service, stages: Stages, subscriber: _Subscriber) -> None:
     with progress("count", "documents", quiet=stages.quiet) as update:
-        settled = service.settle(update)
+        settled = service.settle(update, announce=silent if stages.quiet else doing)
+    if not settled.versions:
+        raise UsageError(f"no version could be made: {settled.decision}")
     for name, seconds in settled.seconds.items():
         stages.add(name, seconds)
     with stages.stage("receive and verify", "versions"):
@@ -122,7 +90,7 @@ def _twin(service: Service, corpus: Corpus, gone: list[Document]) -> dict[str, A
     rest = (tuple(passages(document.text)) for document in corpus.documents if document.id not in missing)
     kept = service.model_before_noise()
     if kept is None:
-        raise CannotLearn("model", service.scheduler.decide().reason)
+        raise CheckFailed("the service has published a version but holds no model to compare with the twin")
     difference = compare(kept, learn(recount(rest, options.weighting), options))
     return {"max_abs_difference": difference.max_abs_difference, "words_equal": difference.words_equal}
 

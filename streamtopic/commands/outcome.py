@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.console import progress, warn
+from streamtopic.console import doing, progress, warn
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,8 +34,10 @@ def finish(service: Service, report: dict[str, Any], *, as_json: bool) -> int:
         report["running"] = True
         print(json.dumps(report) if as_json else f"{report['sent']} events sent to the running service")
         return 0
+    from streamtopic.service.runner import silent
+
     with progress("settling", "documents", quiet=as_json) as update:
-        settled = service.settle(update)
+        settled = service.settle(update, announce=silent if as_json else doing)
     report |= settled.as_json()
     if as_json:
         print(json.dumps(report))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from streamtopic.service.decide import Decision
     from streamtopic.service.runner import Service
 
-__all__ = ["decision_text", "quality_of", "receipt_fields", "status_of", "topics_of", "version_fields"]
+__all__ = ["decision_text", "finite", "quality_of", "receipt_fields", "status_of", "topics_of", "version_fields"]
 
 
 def decision_text(decision: Decision) -> str:
@@ -23,7 +24,7 @@ def decision_text(decision: Decision) -> str:
 
 def version_fields(version: int, record: Mapping[str, Any], *, withdrawn: bool) -> dict[str, Any]:
     """Return a version as `versions --json` shows it. anchors_verified: the base's anchors held on the new counts."""
-    return {
+    fields = {
         "version": version,
         "kind": record["kind"],
         "documents": record["documents"],
@@ -41,6 +42,7 @@ def version_fields(version: int, record: Mapping[str, Any], *, withdrawn: bool) 
         "withdrawn": withdrawn,
         "created": record["created"],
     }
+    return finite(fields)
 
 
 def topics_of(release: Release, top: int) -> list[dict[str, Any]]:
@@ -58,7 +60,12 @@ def quality_of(release: Release) -> dict[str, float | None]:
 
 def receipt_fields(receipt: Receipt) -> dict[str, Any]:
     """Return a receipt as JSON shows it."""
-    return {"id": receipt.id, **dataclasses.asdict(receipt)}
+    return finite({"id": receipt.id, **dataclasses.asdict(receipt)})
+
+
+def finite(fields: dict[str, Any]) -> dict[str, Any]:
+    """Write infinities as None: JSON has none."""
+    return {name: None if value in (math.inf, -math.inf) else value for name, value in fields.items()}
 
 
 def status_of(service: Service) -> dict[str, Any]:

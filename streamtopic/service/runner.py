@@ -40,15 +40,15 @@ if TYPE_CHECKING:
     from streamtopic.settings import Settings
     from streamtopic.topics.fit import TopicFit
 
-__all__ = ["Service", "Settled"]
+__all__ = ["Service", "Settled", "silent"]
 
 BATCH = 1000
 # A version begets another only while documents arrive; more than this many in a row would be a loop.
 MOST_VERSIONS = 8
 
 
-def _silent(_done: int, _total: int | None = None) -> None:
-    """Show nothing."""
+def silent(*_: object) -> None:
+    """Report to nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ class Service:
         """Publishes what is staged."""
         return Publisher(self.state, self.log, key=self.signing_key, secret=self._receipt_secret)
 
-    def add(self, documents: Iterable[Document], update: Callable[[int, int | None], None] = _silent) -> int:
+    def add(self, documents: Iterable[Document], update: Callable[[int, int | None], None] = silent) -> int:
         """Write add events; how many. Raises InvalidEvent for a document that ingest would refuse."""
         todo, sent = iter(documents), 0
         while batch := list(islice(todo, BATCH)):
@@ -202,15 +202,16 @@ class Service:
 
     def settle(
         self,
-        update: Callable[[int, int | None], None] = _silent,
+        update: Callable[[int, int | None], None] = silent,
         *,
+        announce: Callable[[str], None] = silent,
         stopped: Callable[[], bool] = lambda: False,
         requested: str | None = None,
     ) -> Settled:
         """Ingest all that is in the log, then decide, model and publish until there is nothing more to do.
 
-        stopped: asked between flushes and versions, to leave early; what was done stays done. requested: what an
-        operator asks for, "unlearn" or "retrain".
+        update, announce: told how far counting is, and what is going on. stopped: asked between flushes and versions,
+        to leave early; what was done stays done. requested: what an operator asks for, "unlearn" or "retrain".
         """
         start = time.perf_counter()
         ingested = self._ingest(update, stopped)
@@ -218,6 +219,7 @@ class Service:
         made: list[int] = []
         decision = "stopped before a decision"
         while not stopped() and len(made) < MOST_VERSIONS:
+            announce("learning")
             step = self.scheduler.step(requested)
             requested, decision = None, decision_text(step.decision)
             for name, spent in step.seconds.items():
@@ -226,7 +228,9 @@ class Service:
                 break
             made.append(step.version)
         start = time.perf_counter()
+        announce("publishing")
         receipts = self._publish()
+        announce("")
         if made or receipts:
             seconds["publish"] = time.perf_counter() - start
         versions = [version for version in self.versions() if version["version"] in made] if made else []
@@ -308,7 +312,7 @@ class Service:
 
         return status_of(self)
 
-    def verify(self, update: Callable[[int, int | None], None] = _silent) -> Verification:
+    def verify(self, update: Callable[[int, int | None], None] = silent) -> Verification:
         """Recount the log, learn again, and compare with counts, base model and newest version."""
         from streamtopic.service.verify import verify_instance
 

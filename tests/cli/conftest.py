@@ -1,0 +1,53 @@
+"""A small corpus with plain topics, and an instance that the demo made of it."""
+
+import json
+import random
+
+import pytest
+
+from streamtopic.cli import main
+
+TOPICS = 4
+
+
+def _word(rng):
+    return "".join(rng.choice("bdfgklmnprstvz") + rng.choice("aeiou") for _ in range(3))
+
+
+@pytest.fixture(scope="session")
+def sample():
+    """Lines of a corpus: 700 documents, each about one of four subjects of 60 made-up words, some words shared."""
+    rng = random.Random(5)
+    words = sorted({_word(rng) for _ in range(400)})
+    rng.shuffle(words)
+    subjects, shared = [words[60 * k : 60 * k + 60] for k in range(TOPICS)], words[240:300]
+    weights = [1 / (3 + k) for k in range(60)]
+    lines = []
+    for number in range(700):
+        subject = number % TOPICS
+        text = rng.choices(subjects[subject], weights, k=30) + rng.choices(shared, k=20)
+        if rng.random() < 0.3:
+            text += rng.choices(subjects[rng.randrange(TOPICS)], weights, k=15)
+        lines.append(json.dumps({"id": f"doc-{number}", "text": " ".join(text), "label": str(subject)}))
+    return lines
+
+
+@pytest.fixture(scope="session")
+def sample_file(sample, tmp_path_factory):
+    """The first 600 documents in a file, with a bad line among them."""
+    path = tmp_path_factory.mktemp("corpus") / "sample.jsonl"
+    path.write_text("\n".join([*sample[:300], '{"id": "bad"', *sample[300:600]]) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def program(capsys):
+    """Run the program in this process: (status, standard output, standard error)."""
+
+    def run(*arguments):
+        capsys.readouterr()
+        status = main([str(argument) for argument in arguments])
+        shown = capsys.readouterr()
+        return status, shown.out, shown.err
+
+    return run

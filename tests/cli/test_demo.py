@@ -1,0 +1,111 @@
+"""The demo: the whole flow, what it prints and what it promises."""
+
+import json
+
+import pytest
+
+FIELDS = {
+    "documents": int,
+    "deleted": int,
+    "vocabulary": int,
+    "topics": list,
+    "versions": list,
+    "receipts": dict,
+    "twin": dict,
+    "quality": dict,
+    "seconds": dict,
+    "subscriber": dict,
+}
+DEMO = ("demo", "--topics", 4, "--set", "max_df=1", "--documents")
+ONE = '{"id": 1, "text": "one two"}\n'
+VERSION = {
+    "version",
+    "kind",
+    "documents",
+    "forgotten",
+    "epsilon",
+    "delta",
+    "sigma",
+    "certificate",
+    "anchors_verified",
+    "seconds",
+}
+
+
+def test_the_demo_forgets_and_its_twin_agrees(program, sample_file):
+    """Two versions, the second without the deleted documents and equal to a model that never saw them."""
+    status, out, err = program(*DEMO, sample_file, "--delete", 5, "--json")
+    assert status == 0, err
+    found = json.loads(out)
+    assert {name: type(found[name]) for name in FIELDS} == FIELDS
+    assert (found["documents"], found["deleted"], found["skipped_lines"]) == (600, 5, 1)
+    assert found["twin"]["max_abs_difference"] <= 1e-12
+    assert found["twin"]["words_equal"] is True
+    assert [version["documents"] for version in found["versions"]] == [600, 595]
+    assert all(set(version) >= VERSION for version in found["versions"])
+    assert found["subscriber"] == {"received": 2, "verified": 2}
+    assert found["receipts"]["count"] == 5
+    assert found["receipts"]["example"]["found"] is True
+    assert len(found["topics"]) == 4
+    assert all(set(topic) == {"topic", "share", "words"} for topic in found["topics"])
+    assert 0.9 < sum(topic["share"] for topic in found["topics"]) < 1.1
+    assert "line 301" in err
+
+
+def test_stage_times_explain_the_whole(program, sample_file):
+    """What the stages took adds up to the total, nearly."""
+    _, out, _ = program(*DEMO, sample_file, "--json")
+    seconds = json.loads(out)["seconds"]
+    total = seconds.pop("total")
+    assert 0.8 * total <= sum(seconds.values()) <= 1.01 * total
+
+
+def test_a_person_can_read_it(program, sample_file):
+    """Topics, what was forgotten, a receipt, checks, versions, times and what to try next; nothing else on the way."""
+    status, out, _ = program(*DEMO, sample_file)
+    assert status == 0
+    for part in ("Topics", "Forgotten", "Receipt", "twin", "verified", "Versions", "Time", "Try next", "doc-"):
+        assert part in out
+    assert max(map(len, out.splitlines())) < 250
+
+
+def test_deleting_nothing_publishes_one_version(program, sample_file):
+    """`--delete 0` shows learning alone."""
+    status, out, err = program(*DEMO, sample_file, "--delete", 0, "--json")
+    assert status == 0, err
+    found = json.loads(out)
+    assert (found["deleted"], len(found["versions"]), found["receipts"]) == (0, 1, {"count": 0, "example": None})
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "named"),
+    [
+        ("", [], "no usable document"),
+        ("not json\n", [], "line 1"),
+        (ONE, ["--delete", "0"], "no version could be made"),
+        (ONE, ["--delete", "1"], "cannot delete 1 of 1"),
+        (
+            '{"id": 1, "text": ""}\n{"id": 2, "text": "x \\u0000 \\u4e2d"}\n',
+            ["--delete", "0"],
+            "no version could be made",
+        ),
+    ],
+    ids=range(5),
+)
+def test_input_that_cannot_work_ends_with_status_2(program, tmp_path, content, arguments, named):
+    """One clear line, after any about single lines, and nothing left behind."""
+    path = tmp_path / "input.jsonl"
+    path.write_text(content, encoding="utf-8")
+    status, _, err = program("demo", "--documents", path, "--json", *arguments)
+    assert status == 2
+    assert named in err.splitlines()[-1]
+    assert "Traceback" not in err
+
+
+def test_a_folder_that_is_in_use_is_not_overwritten(program, tmp_path):
+    """--keep never touches what is there."""
+    (tmp_path / "mine").write_text("x")
+    status, _, err = program("demo", "--keep", tmp_path, "--documents", tmp_path / "mine")
+    assert status == 2
+    assert "mine" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]

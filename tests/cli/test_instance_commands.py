@@ -1,0 +1,136 @@
+"""Commands on a kept instance, one story after the demo: add, delete, look, verify, export, run."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from streamtopic.cli import main
+from streamtopic.client import DocumentProducer
+from streamtopic.local import LocalRedis
+from streamtopic.state import Connection
+from streamtopic.state.keys import ModelKeys
+
+
+@pytest.fixture(scope="module")
+def kept(sample_file, tmp_path_factory):
+    """An instance with two versions."""
+    folder = tmp_path_factory.mktemp("kept") / "instance"
+    keep = ["--keep", str(folder), "--set", "max_df=1", "--set", "capacity_share=0.05"]
+    assert main(["demo", "--documents", str(sample_file), "--topics", "4", "--delete", "3", "--json", *keep]) == 0
+    return folder
+
+
+@pytest.fixture
+def on(program, kept):
+    """Run a command on the instance, with JSON output."""
+
+    def run(command, *arguments, status=0):
+        found, out, err = program(command, *arguments, "--dir", kept, "--json")
+        assert found == status, err
+        return json.loads(out) if out else err
+
+    return run
+
+
+def test_an_instance_can_be_gone_on_with(on, sample, tmp_path):
+    """Added documents and deletions appear in new versions, and everything agrees with a recount."""
+    more = tmp_path / "more.jsonl"
+    more.write_text("\n".join(sample[600:]), encoding="utf-8")
+    added = on("add", more)
+    assert added["ingested"] == {"added": 100}
+    assert [version["documents"] for version in added["versions"]] == [697]
+    deleted = on("delete", "doc-1", "nobody")
+    assert deleted["ingested"] == {"deleted": 1, "not_found": 1}
+    assert [version["documents"] for version in deleted["versions"]] == [696]
+    assert deleted["receipts"] == len(deleted["requests"]) == 2
+    again = on("delete", "doc-1")
+    assert (again["ingested"], again["versions"]) == ({"not_found": 1}, [])
+    status = on("status")
+    assert (status["documents"], status["lag"], status["healthy"]) == (696, 0, True)
+    assert status["version"] == on("versions")["versions"][-1]["version"]
+    assert on("verify")["passed"] is True
+
+
+def test_the_same_file_again_changes_nothing(on, sample, tmp_path):
+    """An identical add is no change and makes no version."""
+    same = tmp_path / "same.jsonl"
+    same.write_text("\n".join(sample[10:20]), encoding="utf-8")
+    done = on("add", same)
+    assert (done["ingested"], done["versions"]) == ({"unchanged": 10}, [])
+
+
+def test_topics_and_exports_are_those_of_the_release(on, tmp_path):
+    """What `topics` shows and what `export` writes is one model, with columns on the simplex."""
+    shown = on("topics", "--top", 3)
+    version = shown["version"]
+    assert all(len(topic["words"]) == 3 for topic in shown["topics"])
+    assert on("export", version, "--to", tmp_path / "m.npz")["topics"] == 4
+    on("export", version, "--to", tmp_path / "m.json")
+    with np.load(tmp_path / "m.npz") as arrays:
+        written = {name: arrays[name] for name in arrays.files}
+    plain = json.loads((tmp_path / "m.json").read_text(encoding="utf-8"))
+    assert set(written) == {"words", "A", "R", "shares"}
+    assert np.allclose(written["A"].sum(axis=0), 1, atol=1e-5)
+    assert written["R"].shape == (4, 4)
+    assert list(written["words"]) == plain["words"]
+    assert np.array_equal(written["A"], np.array(plain["A"]))
+    assert {word for topic in shown["topics"] for word in topic["words"]} <= set(plain["words"])
+
+
+def test_withdrawn_and_missing_versions_are_refused(on, tmp_path):
+    """Nobody gets a model that holds forgotten documents by accident."""
+    assert "withdrawn" in on("export", 1, "--to", tmp_path / "m.npz", status=2)
+    assert "no version 99" in on("topics", "--version", 99, status=2)
+    assert on("versions")["versions"][0]["withdrawn"] is True
+
+
+def test_a_tampered_log_fails_verification(on, program, kept, tmp_path):
+    """A document that the counts never saw makes `verify` fail with status 1."""
+    copy = tmp_path / "copy"
+    shutil.copytree(kept, copy)
+    with DocumentProducer(copy / "log", model="default") as producer:
+        producer.add("smuggled", text="some words that were never counted in any way")
+    # The offset is moved on as if the record had been counted.
+    with LocalRedis(copy / "redis", persistent=True) as redis, Connection(redis.url) as connection:
+        connection.call("HINCRBY", ModelKeys("default").partition(0).meta, "next", 1)
+    status, out, _ = program("verify", "--dir", copy, "--json")
+    assert status == 1
+    checks = {check["name"]: check["passed"] for check in json.loads(out)["checks"]}
+    assert checks["counts"] is False
+
+
+def test_a_running_service_takes_events_from_commands(on, program, kept, sample):
+    """`run` follows the log; meanwhile `delete` only sends, and SIGTERM ends it with status 0."""
+    before = on("versions")["versions"][-1]["version"]
+    command = [sys.executable, "-m", "streamtopic", "run", "--dir", str(kept), "--interval", "0.2"]
+    service = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert "wait" in service.stdout.readline()
+        assert on("delete", "doc-2")["running"] is True
+        deadline = time.monotonic() + 60
+        while (version := on("versions")["versions"][-1]["version"]) == before and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert version == before + 1
+        assert on("status")["running"] is True
+        assert on("run", "--once", status=2).startswith("streamtopic: another process")
+    finally:
+        service.send_signal(signal.SIGTERM)
+        _, err = service.communicate(timeout=30)
+    assert (service.returncode, err) == (0, "")
+    assert on("verify")["passed"] is True
+
+
+def test_a_lost_key_is_not_replaced_in_silence(program, kept, tmp_path):
+    """Subscribers would refuse what a new key signs, so the instance says what is missing."""
+    copy = tmp_path / "copy"
+    shutil.copytree(kept, copy)
+    (copy / "keys" / "signing.pem").unlink()
+    status, _, err = program("status", "--dir", copy)
+    assert status == 2
+    assert "signing.pem" in err

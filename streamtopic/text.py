@@ -1,7 +1,8 @@
 """Text to words.
 
-A word is a run of letters, combining marks and digits that holds at least two letters, lower-cased, in Unicode form
-NFC: `covid19` and `mp3` are words, `2004` and `x` are not; vowel signs (Indic scripts, Arabic) never split a word.
+A word is a run of two or more letters, combining marks and digits, lower-cased, in Unicode form NFC: `covid19`, `mp3`
+and `2004` are words, `x` and `7` are not; vowel signs (Indic scripts, Arabic) never split a word. Numbers count because
+they tell topics apart (docs/decisions/0005); those that are everywhere fall to max_df like any other word.
 Invisible joiners and soft hyphens vanish. Scripts written without spaces give overlapping pairs: of characters for Han
 and kana, of letters with their marks for Thai, Lao, Khmer and Burmese; Hangul is written with spaces and stays whole.
 Lower case rather than case folding: topics are read by people, and folding turns `Straße` into `strasse`.
@@ -64,11 +65,7 @@ def _words(text: str) -> list[str]:
         # Character classes that reach past plane 0 are slow in `re`, so they are used only where they are needed.
         script = _script(ASTRAL.search(lowered) is not None)
         found = script.words(lowered) if script.special.search(lowered) else ALPHANUMERIC.findall(lowered)
-    return [word for word in found if word.isalpha() or _letters(word) >= 2]
-
-
-def _letters(word: str) -> int:
-    return sum(letter.isalpha() or not letter.isnumeric() for letter in word)
+    return [word for word in found if len(word) > 1]
 
 
 class _Script:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import eigh
+from threadpoolctl import threadpool_limits
 
 from streamtopic.counts import SymmetricCounts
 from streamtopic.errors import CannotLearn
@@ -45,7 +46,9 @@ def farthest_in_principal_directions(gram: Float, r: int, terms: int, updates: i
     """
     c = len(gram)
     lowest = max(0, c - r - 1)
-    values, vectors = eigh(gram, subset_by_index=[lowest, c - 1])
+    # One thread: the reduction is bound by memory, and idle threads that spin slow it tenfold on a busy machine.
+    with threadpool_limits(1, user_api="blas"):
+        values, vectors = eigh(gram, subset_by_index=[lowest, c - 1])
     values, vectors = values[::-1], vectors[:, ::-1]
     if c < r or values[r - 1] <= c * _UNIT * values[0]:
         raise CannotLearn(

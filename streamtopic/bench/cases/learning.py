@@ -13,7 +13,7 @@ __all__ = ["CASES", "ratios"]
 
 FORGOTTEN = 20
 REPEATS = 3
-SIZES = {"5000": (18_771, 5_000, 50, 72), "20000": (40_000, 20_000, 100, 160)}
+SIZES = {"5000": (18_771, 5_000, 50, 72), "20000": (16_000, 20_000, 100, 110)}
 
 
 def _case(learner: str, size: str) -> list[Figure]:

@@ -30,10 +30,11 @@ def print_report(report: dict[str, Any], keep: Path | None) -> None:
 
 
 def _forgotten(report: dict[str, Any]) -> str:
-    examples = ", ".join(report["examples"])
+    examples, newest = ", ".join(report["examples"]), report["versions"][-1]
     return (
         f"{report['deleted']} of {report['documents']} documents, among them {examples}\n"
-        f"{report['receipts']['count']} receipts; vocabulary {report['vocabulary']} words"
+        f"{report['receipts']['count']} receipts; vocabulary {report['vocabulary']} words\n"
+        f"version {newest['version']}: {newest['kind']}, because {newest['reason']}"
         if report["deleted"]
         else ""
     )

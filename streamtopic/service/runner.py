@@ -220,9 +220,12 @@ class Service:
         decision = "stopped before a decision"
         while not stopped() and len(made) < MOST_VERSIONS:
             announce("learning")
+            start = time.perf_counter()
             step = self.scheduler.step(requested)
             requested, decision = None, decision_text(step.decision)
-            for name, spent in step.seconds.items():
+            # An update that could not be verified, and what a decision reads, are no stage of the scheduler's own.
+            rest = time.perf_counter() - start - sum(step.seconds.values())
+            for name, spent in {"decide": rest, **step.seconds}.items():
                 seconds[name] = seconds.get(name, 0.0) + spent
             if step.version is None:
                 break

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from state_reference import as_words
+from state_reference import as_words, difference
 from test_exactness import Run
 
 from streamtopic.errors import StateCorrupt, StateMismatch
@@ -15,6 +15,7 @@ from streamtopic.state import (
     SnapshotExpired,
     Stale,
     compact,
+    compaction,
     cut,
 )
 
@@ -179,19 +180,38 @@ def test_a_difference_reads_new_segments_only(connection, run, model, monkeypatc
     assert list(delta.words) == ["late"]
 
 
-def test_folded_epochs_are_one_and_cannot_be_told_apart_again(connection, run, model):
+@pytest.mark.parametrize("everything", [False, True])
+def test_folded_epochs_are_one_and_cannot_be_told_apart_again(connection, run, model, everything):
     """Folding moves counters and documents of old epochs together; asking for one of them is refused."""
     cut(connection, model, 0, epoch=1, leader=1)
     run.state.reload()
     run.add(5, ((2, {"y": 2}),))
     run.flush()
-    assert compact(run.state, base_epoch=1) == Applied()
+    assert compact(run.state, base_epoch=1, everything=everything) == Applied()
     assert (run.state.meta.folded, dict(run.state.meta.live), run.state.meta.cuts) == (1, {1: 3}, ())
     assert {entry.epoch for entry in run.state.manifest} == {1}
     reader = Reader(connection, model, 1)
     assert as_words(reader.snapshot(through=1)) == run.live.recount()
     with pytest.raises(SnapshotExpired, match="folded"):
         reader.snapshot(through=0)
+
+
+def test_a_word_that_died_and_came_back_is_one_word_in_a_difference(connection, model, monkeypatch):
+    """A merged segment may hold the same word under its old and its new id; both count."""
+    run = Run(connection, model)
+    run.add(0, ((4, {"x": 2, "y": 2}),))
+    run.flush()
+    reader = Reader(connection, model, 1)
+    old, before = reader.snapshot(), run.live.recount()
+    run.delete(0)
+    run.flush()
+    run.add(1, ((6, {"x": 3, "z": 3}),))
+    run.flush()
+    monkeypatch.setattr(compaction, "_groups", lambda manifest, *_, **__: [list(manifest[1:])])
+    assert compact(run.state) == Applied()
+    assert len(run.state.manifest) == 2
+    assert as_words(reader.snapshot().since(old)) == difference(run.live.recount(), before)
+    assert as_words(reader.snapshot()) == run.live.recount()
 
 
 def test_a_damaged_segment_is_refused(connection, run, model):

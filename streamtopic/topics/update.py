@@ -137,6 +137,8 @@ def _apply(fit: TopicFit, delta: Cooccurrence, now: CountSource, keep: npt.NDArr
 def _consequences(fit: TopicFit, delta: Cooccurrence) -> _Change:
     symmetric = SymmetricCounts.of(delta)
     mass = fit.mass + symmetric.row_sums()
+    if not mass.any():
+        raise CannotLearn("pairs", "no two words of the vocabulary occur together any more: add documents")
     if mass.min() < 0:
         raise CannotLearn("negative", "a word's co-occurrences fell below zero: the change does not fit the counts")
     squares = np.where(mass > 0, column_squares(mass, fit.options), fit.squares)

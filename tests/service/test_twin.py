@@ -1,0 +1,161 @@
+"""The heart: a service that saw a document and forgot it publishes what one that never saw it would have."""
+
+import shutil
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from streamtopic.corpus import Document
+from streamtopic.service.recount import compare
+from streamtopic.service.runner import Service
+from streamtopic.settings import Settings
+
+TOPICS = {
+    "garden": ["rose", "tulip", "soil", "seed", "bloom", "compost", "spade", "hedge"],
+    "kitchen": ["oven", "flour", "butter", "knead", "simmer", "roast", "spoon", "salt"],
+    "harbour": ["anchor", "vessel", "tide", "crew", "cargo", "mast", "rope", "gull"],
+}
+SHARED = ["morning", "people", "river", "light", "small", "great", "quiet", "stone"]
+
+
+def corpus(number=160, seed=0):
+    """Texts that lean to one of three topics each."""
+    rng = np.random.default_rng(seed)
+    documents = []
+    for k in range(number):
+        shares = rng.dirichlet([0.2] * len(TOPICS))
+        words = [str(rng.choice(TOPICS[str(rng.choice(list(TOPICS), p=shares))])) for _ in range(30)]
+        words += [str(word) for word in rng.choice(SHARED, 6)]
+        documents.append(Document(f"doc-{k:03d}", " ".join(words), {}))
+    return documents
+
+
+DOCUMENTS = corpus()
+
+
+def service(folder, **more):
+    """An embedded instance that serves deletions at once."""
+    plain = {
+        "dir": folder,
+        "topics": 3,
+        "max_forget_lag": 0.0,
+        "capacity": "fixed",
+        "capacity_fixed": 1000,
+        "max_df": 1.0,
+    }
+    return Service(Settings(**{**plain, **more}))
+
+
+def newest(instance):
+    """Settle, and return the model before noise with its release."""
+    instance.settle()
+    release = instance.release(None)
+    return instance.model_before_noise(), release
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 10_000), forgotten=st.integers(1, 12))
+def test_service_and_twin_publish_the_same_model(tmp_path_factory, seed, forgotten):
+    """Adds, replacements, deletes and unknown deletes in any order: the twin's words, and A before noise to 1e-12."""
+    rng = np.random.default_rng(seed)
+    gone = {DOCUMENTS[k].id for k in rng.choice(len(DOCUMENTS), forgotten, replace=False)}
+    folder = tmp_path_factory.mktemp("twin")
+    with service(folder / "saw") as saw, service(folder / "never") as never:
+        old = corpus(20, seed + 1)
+        saw.add(old)
+        saw.settle()
+        saw.add(DOCUMENTS)
+        saw.settle()
+        saw.delete([*sorted(gone), "never-there", "doc-999"])
+        fit, release = newest(saw)
+        never.add([document for document in DOCUMENTS if document.id not in gone])
+        twin, untouched = newest(never)
+        difference = compare(fit, twin)
+        assert difference.words_equal
+        assert difference.max_abs_difference <= 1e-12
+        assert release.words == untouched.words
+        assert release.envelope.anchors == untouched.envelope.anchors
+        assert release.envelope.m == untouched.envelope.m == len(DOCUMENTS) - forgotten
+        # Both are noised on their own keys, so they differ, but by no more than noise.
+        assert 0 < np.abs(release.A - untouched.A).max() < 12 * release.envelope.sigma
+        found = [receipt.found for receipt in saw.receipts()]
+        assert sorted(found) == [False, False] + [True] * forgotten
+    shutil.rmtree(folder)
+
+
+def test_crash_before_staging_draws_the_same_noise_again(tmp_path):
+    """The same version made again from the same documents with the same key has the same payload, byte for byte."""
+    with service(tmp_path / "one") as one:
+        one.add(DOCUMENTS)
+        fit, release = newest(one)
+        snapshot = one.reader.snapshot()
+        again = one.draw_again(fit, snapshot, release.version)
+        other = one.draw_again(fit, snapshot, release.version + 1)
+        assert np.array_equal(again.payload.A, release.payload.A)
+        assert np.array_equal(again.payload.R, release.payload.R)
+        assert not np.array_equal(other.payload.A, release.payload.A)
+
+
+def test_versions_that_hold_forgotten_documents_are_withdrawn(tmp_path):
+    """A later version withdraws those with a forgotten document, and subscribers may not use them any more."""
+    with service(tmp_path) as instance:
+        instance.add(DOCUMENTS)
+        instance.settle()
+        first = instance.release(1)
+        assert len(first.topics(3)) == 3
+        instance.delete([DOCUMENTS[0].id])
+        instance.settle()
+        assert instance.release(None).envelope.withdrawn == (1,)
+        with pytest.raises(Exception, match="withdrawn"):
+            instance.release(1)
+        with instance.subscriber() as subscriber:
+            assert [release.version for release in iter(subscriber.poll, None)] == [2]
+
+
+def test_restart_goes_on_with_the_same_base(tmp_path):
+    """After a restart an update is verified against the stored anchors and stays an update of the same base."""
+    with service(tmp_path) as instance:
+        instance.add(DOCUMENTS)
+        instance.settle()
+    with service(tmp_path) as instance:
+        instance.delete([DOCUMENTS[5].id])
+        settled = instance.settle()
+        version = settled.versions[-1]
+        assert version["version"] == 2
+        fit = instance.model_before_noise()
+    with service(tmp_path / "twin") as twin:
+        twin.add([document for document in DOCUMENTS if document.id != DOCUMENTS[5].id])
+        other, _ = newest(twin)
+    assert compare(fit, other).max_abs_difference <= 1e-12
+
+
+def test_budget_makes_a_retrain_and_capacity_too(tmp_path):
+    """Past the epsilon budget, or past capacity, the next version is a new base, and the account starts again."""
+    with service(tmp_path / "budget", epsilon_budget=1.6) as instance:
+        instance.add(DOCUMENTS)
+        instance.settle()
+        kinds = []
+        for document in DOCUMENTS[:4]:
+            instance.delete([document.id])
+            kinds += [(v["kind"], v["cumulative_epsilon"]) for v in instance.settle().versions]
+        assert "retrain" in {kind for kind, _ in kinds}
+        assert all(spent <= 1.6 for _, spent in kinds)
+    with service(tmp_path / "capacity", capacity_fixed=1) as instance:
+        instance.add(DOCUMENTS)
+        instance.settle()
+        instance.delete([document.id for document in DOCUMENTS[:2]])
+        (version,) = instance.settle().versions
+        assert version["kind"] == "retrain"
+        assert "exceeds the deletion capacity of 1" in version["reason"]
+
+
+def test_too_few_documents_say_so_and_recover(tmp_path):
+    """Without enough documents nothing is published and the reason is told; more documents make a model."""
+    with service(tmp_path) as instance:
+        instance.add(DOCUMENTS[:1])
+        assert "no model can be made" in instance.settle().decision
+        assert "no model can be made" in instance.settle().decision
+        instance.add(DOCUMENTS[1:])
+        assert [v["kind"] for v in instance.settle().versions] == ["retrain"]

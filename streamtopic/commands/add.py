@@ -26,7 +26,7 @@ def register(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write add events, then bring the model up to date unless another process is doing so."""
     from streamtopic.commands.outcome import finish, report_problems
-    from streamtopic.console import progress
+    from streamtopic.console import progress, warn
     from streamtopic.corpus import load_jsonl
     from streamtopic.service.runner import Service
 
@@ -41,4 +41,7 @@ def run(args: argparse.Namespace) -> int:
     with Service(settings) as service:
         with progress("adding", "documents", quiet=args.json) as update:
             sent = service.add(documents, update)
-        return finish(service, {"sent": sent, "skipped": skipped}, as_json=args.json)
+        for document, reason in sent.refused:
+            warn(f"document {document}: {reason}; skipped")
+        report = {"sent": sent.documents, "skipped": skipped + len(sent.refused)}
+        return finish(service, report, as_json=args.json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands import topics, versions
@@ -21,12 +22,17 @@ def print_report(report: dict[str, Any], keep: Path | None) -> None:
         "Receipt of one deletion": _receipt(report["receipts"]["example"]),
         "Checks": _checks(report),
         "Versions": versions.table_of(report["versions"]),
-        "Time": "  ".join(f"{stage} {duration(seconds)}" for stage, seconds in report["seconds"].items()),
+        "Time": _times(report["seconds"]),
         "Try next": _next(keep),
     }
     for title, text in sections.items():
         if text:
             print(f"\n{title}\n{'=' * len(title)}\n{text}")
+
+
+def _times(seconds: dict[str, float]) -> str:
+    parts = (f"{stage.replace('_', ' ')} {duration(spent)}" for stage, spent in seconds.items())
+    return textwrap.fill(", ".join(parts), 110)
 
 
 def _forgotten(report: dict[str, Any]) -> str:

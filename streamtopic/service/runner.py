@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from streamtopic.settings import Settings
     from streamtopic.topics.fit import TopicFit
 
-__all__ = ["Service", "Settled", "silent"]
+__all__ = ["Sent", "Service", "Settled", "silent"]
 
 BATCH = 1000
 # A version begets another only while documents arrive; more than this many in a row would be a loop.
@@ -49,6 +49,14 @@ MOST_VERSIONS = 8
 
 def silent(*_: object) -> None:
     """Report to nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """How many events were written, and the documents that were refused: id and why."""
+
+    documents: int
+    refused: list[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,14 +187,19 @@ class Service:
         """Publishes what is staged."""
         return Publisher(self.state, self.log, key=self.signing_key, secret=self._receipt_secret)
 
-    def add(self, documents: Iterable[Document], update: Callable[[int, int | None], None] = silent) -> int:
-        """Write add events; how many. Raises InvalidEvent for a document that ingest would refuse."""
-        todo, sent = iter(documents), 0
+    def add(self, documents: Iterable[Document], update: Callable[[int, int | None], None] = silent) -> Sent:
+        """Write add events, but for documents that ingest would refuse."""
+        todo, sent, refused = iter(documents), 0, list[tuple[str, str]]()
         while batch := list(islice(todo, BATCH)):
-            messages = [encode_add(document.id, text=document.text, labels=document.labels) for document in batch]
+            messages = []
+            for document in batch:
+                try:
+                    messages.append(encode_add(document.id, text=document.text, labels=document.labels))
+                except InvalidEvent as error:
+                    refused.append((document.id, str(error)))
             sent += len(self.log.append_many(self.names.documents, messages))
             update(sent, None)
-        return sent
+        return Sent(sent, refused)
 
     def delete(self, ids: Iterable[str]) -> list[str]:
         """Write delete events; their request ids, by which receipts are found. Raises UsageError for an unusable id."""

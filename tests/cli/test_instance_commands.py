@@ -65,6 +65,35 @@ def test_the_same_file_again_changes_nothing(on, sample, tmp_path):
     assert (done["ingested"], done["versions"]) == ({"unchanged": 10}, [])
 
 
+def test_odd_documents_each_have_a_visible_outcome(on, program, kept, tmp_path):
+    """Nothing crashes or is lost: no words, long, other scripts, control characters, a reserved id."""
+    odd = [
+        {"id": "empty", "text": ""},
+        {"id": "wordless", "text": "1 2 3 !"},
+        {"id": "long", "text": "word other " * 90_000},
+        {"id": "too-long", "text": "x" * 1_000_001},
+        {"id": "control", "text": "some\x00words\x1b[31m here\n"},
+        {"id": "scripts", "text": "слово 文字文字 คำไทย मुक्त كلمة"},
+        {"id": "twice", "text": "first version here"},
+        {"id": "twice", "text": "second version here"},
+        {"id": "st:heartbeat", "text": "some words"},
+    ]
+    path = tmp_path / "odd.jsonl"
+    path.write_text("\n".join(map(json.dumps, odd)), encoding="utf-8")
+    status, out, err = program("add", path, "--dir", kept, "--json")
+    assert status == 0
+    found = json.loads(out)
+    outcomes = found["ingested"]
+    assert (outcomes["added"], outcomes["too_short"]) == (6, 2)
+    # the reserved id is refused by the producer or by ingest
+    assert found["skipped"] + outcomes.get("rejected", 0) == 2
+    assert "line 4" in err
+    assert "more than once" in err
+    gone = on("delete", *sorted({document["id"] for document in odd} - {"too-long", "st:heartbeat"}), "never-added")
+    assert gone["ingested"] == {"deleted": 6, "not_found": 1}
+    assert on("verify")["passed"] is True
+
+
 def test_topics_and_exports_are_those_of_the_release(on, tmp_path):
     """What `topics` shows and what `export` writes is one model, with columns on the simplex."""
     shown = on("topics", "--top", 3)

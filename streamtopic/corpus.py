@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Corpus", "Document", "Problem", "load_jsonl", "parse_line", "read_jsonl"]
 
 MAX_ID = 512  # bytes of UTF-8, as in the documents topic
+RESERVED_ID = "st:heartbeat"  # key of the service's own records in the documents topic
 MAX_TEXT = 1_000_000  # bytes of UTF-8, as in the documents topic
 MAX_LINE = 8 << 20  # a text of 1,000,000 bytes with every byte escaped as \uXXXX, and room to spare
 
@@ -141,6 +142,8 @@ def _id(value: object) -> str:
     text = str(value)
     if not 1 <= _size(text, "id") <= MAX_ID:
         raise ValueError(f"`id` is not 1 to {MAX_ID} bytes long")
+    if text == RESERVED_ID:
+        raise ValueError(f"`id` {RESERVED_ID} is reserved")
     return text
 
 

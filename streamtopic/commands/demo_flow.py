@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.console import doing, progress
@@ -34,15 +35,15 @@ def run_demo(settings: Settings, corpus: Corpus, delete: int, stages: Stages, *,
 
     settings.dir: a folder to use; kept: it stays. Returns the object that `demo --json` prints.
     """
-    gone = chosen(corpus.documents, delete)
     with Service(settings, kept=kept) as service:
         with stages.stage("start redis"):
             service.connection.ping()
         with stages.stage("add documents") as update:
-            service.add(corpus.documents, update)
+            refused = {document for document, _ in service.add(corpus.documents, update).refused}
+        corpus = replace(corpus, documents=[d for d in corpus.documents if d.id not in refused])
         subscriber = _Subscriber(service)
         _settle(service, stages, subscriber)
-        if gone:
+        if gone := chosen(corpus.documents, delete):
             with stages.stage("delete documents"):
                 service.delete([document.id for document in gone])
             _settle(service, stages, subscriber)

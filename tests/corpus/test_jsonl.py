@@ -28,6 +28,7 @@ GOOD = b'{"id": "a", "text": "some words"}'
         (b'{"id": true, "text": "x"}', "`id` is neither"),
         (b'{"id": 1.5, "text": "x"}', "`id` is neither"),
         (b'{"id": NaN, "text": "x"}', "`id` is neither"),
+        (b'{"id": "st:heartbeat", "text": "x"}', "reserved"),
         (b'{"id": "a"}', "`text` is missing"),
         (b'{"id": "a", "text": 3}', "`text` is not a string"),
         (b'{"id": "a", "text": "\\ud800"}', "surrogate"),
@@ -38,7 +39,7 @@ GOOD = b'{"id": "a", "text": "some words"}'
         (b'{"id": "a", "text": "%s"}' % (b"x" * 1_000_001), "longer than 1000000 bytes"),
         (b" " * MAX_LINE + b"{}", f"longer than {MAX_LINE} bytes"),
     ],
-    ids=range(17),
+    ids=range(18),
 )
 def test_a_bad_line_is_reported_with_its_number_and_skipped(tmp_path, line, reason):
     """One bad line costs that line only."""

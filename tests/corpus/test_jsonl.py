@@ -121,3 +121,11 @@ def test_reading_is_lazy(tmp_path):
     reader = read_jsonl(path)
     assert next(reader) == Document("a", "some words")
     assert isinstance(next(reader), Problem)
+
+
+def test_limits_are_those_of_the_documents_topic():
+    """What the reader lets through is what the service takes."""
+    from streamtopic import corpus, events
+
+    limits = (corpus.MAX_ID, corpus.MAX_TEXT, corpus.RESERVED_ID.encode())
+    assert limits == (events.MAX_KEY, events.MAX_TEXT, events.HEARTBEAT_KEY)

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import eigh
-from threadpoolctl import threadpool_limits
 
 from streamtopic.counts import SymmetricCounts
 from streamtopic.errors import CannotLearn
 from streamtopic.topics.lazy_greedy import row_dot, row_norms
 from streamtopic.topics.products import dense_rows, times
+from streamtopic.topics.spectrum import leading_eigenpairs
 
 __all__ = ["AnchorChoice", "farthest_in_principal_directions", "farthest_rows"]
 
@@ -45,11 +44,7 @@ def farthest_in_principal_directions(gram: Float, r: int, terms: int, updates: i
     it. Returns positions among the candidates. Raises CannotLearn where the rows span fewer than r directions.
     """
     c = len(gram)
-    lowest = max(0, c - r - 1)
-    # One thread: the reduction is bound by memory, and idle threads that spin slow it tenfold on a busy machine.
-    with threadpool_limits(1, user_api="blas"):
-        values, vectors = eigh(gram, subset_by_index=[lowest, c - 1])
-    values, vectors = values[::-1], vectors[:, ::-1]
+    values, vectors = leading_eigenpairs(gram, r)
     if c < r or values[r - 1] <= c * _UNIT * values[0]:
         raise CannotLearn(
             "rank",

@@ -36,9 +36,11 @@ class Planted:
 
 @pytest.fixture(scope="session")
 def planted():
+    """One planted corpus for all tests that do not change it."""
     return Planted()
 
 
 @pytest.fixture
 def make_planted():
+    """The class, for corpora of another size or to be changed."""
     return Planted

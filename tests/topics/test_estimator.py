@@ -18,6 +18,7 @@ SMALL = {"n_topics": 2, "min_df": 1, "max_df": 1.0, "anchor_min_df": 0.0}
 
 @pytest.fixture(scope="module")
 def matrix(planted):
+    """The planted corpus as a dense matrix of counts."""
     X = np.zeros((len(planted.documents), len(planted.words)), np.int64)
     for row, document in enumerate(planted.documents):
         X[row, document[0].words] = document[0].counts
@@ -25,6 +26,7 @@ def matrix(planted):
 
 
 def model(**more):
+    """An estimator of four topics that keeps most words."""
     return AnchorTopics(**{"n_topics": 4, "min_df": 3, "max_df": 1.0, **more})
 
 
@@ -95,8 +97,8 @@ def test_transform_gives_the_optimum(matrix):
     theta = fitted.transform(matrix[:40])
     assert np.allclose(theta.sum(axis=1), 1)
     A = fitted.components_.T
-    for x, t in zip(matrix[:40], theta, strict=True):
-        x = np.where(A.max(axis=1) > 0, x, 0)
+    known = np.where(A.max(axis=1) > 0, matrix[:40], 0)
+    for x, t in zip(known, theta, strict=True):
         gradient = A.T @ np.divide(x, A @ t, out=np.zeros(len(x)), where=x > 0) + fitted.alpha / t
         assert np.allclose(gradient, gradient.mean(), rtol=1e-4)
 

@@ -22,6 +22,7 @@ def closest(found, planted):
 
 
 def error_at(planted, learner):
+    """Return a learner's largest column error against the planted topics."""
     fit = learn(planted.counts(planted.options(learner)), planted.options(learner))
     return closest(fit.A, planted.A[[planted.words.index(word) for word in fit.words]])
 
@@ -74,13 +75,14 @@ def test_duplicated_corpus_has_the_same_topics(planted, learner):
     assert np.abs(twice.A[shared] - one.A).max() < 1e-9
 
 
-def counts_of(texts, weighting=Weighting(256)):
+def counts_of(texts):
+    """Count texts whose words stand between spaces."""
     words = sorted({word for text in texts for word in text.split()})
     rows = []
     for text in texts:
         found, amounts = np.unique([words.index(w) for w in text.split()], return_counts=True)
         rows.append([Passage(int(amounts.sum()), found.astype(np.int32), amounts.astype(np.int32))])
-    return Counts(words, count(DocumentBatch.build(rows), len(words), weighting))
+    return Counts(words, count(DocumentBatch.build(rows), len(words), Weighting(256)))
 
 
 @pytest.mark.parametrize("learner", LEARNERS)

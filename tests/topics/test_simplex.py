@@ -11,6 +11,7 @@ from streamtopic.topics.simplex import project_rows, solve_rows
 
 
 def problem(seed, r=6, n=40, width=30):
+    """Return G, B and the least singular value of random anchor rows and targets near their hull."""
     rng = np.random.default_rng(seed)
     X = rng.dirichlet(np.full(width, 0.3), r)
     targets = rng.dirichlet(np.full(r, 0.4), n) @ X + rng.normal(0, 0.02, (n, width))

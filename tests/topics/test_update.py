@@ -26,6 +26,7 @@ def forget(planted, options, gone, fit):
 
 
 def same_model(fit, twin):
+    """Assert that two fits are the same model within 1e-12, certified."""
     assert fit.words == twin.words
     assert fit.anchors == twin.anchors
     assert fit.documents == twin.documents
@@ -55,7 +56,7 @@ def test_twin_after_several_changes(planted, seed, steps):
     """Deletions and additions one after the other end in the twin's model, retrained where that was asked for."""
     options = planted.options()
     rng = np.random.default_rng(seed)
-    inside = set(range(0, 500))
+    inside = set(range(500))
     counts = planted.counts(options, sorted(inside))
     fit = learn(counts, options)
     for _ in range(steps):

@@ -82,7 +82,9 @@ class Cooccurrence:
 
     def _combine(self, other: "Cooccurrence", sign: int) -> "Cooccurrence":
         _check_room(self, other)
-        upper = self.upper + other.upper if sign > 0 else self.upper - other.upper
+        upper = self.upper
+        if other.pairs:
+            upper = upper + other.upper if sign > 0 else upper - other.upper
         return self._of(
             upper,
             self.frequency + sign * other.frequency,

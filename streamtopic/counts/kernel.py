@@ -17,7 +17,7 @@ __all__ = ["count"]
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
-_BUFFER = 1 << 22
+_BUFFER = 1 << 27
 ONE = np.uint64(1)
 DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
 BIT = np.zeros(64, np.int64)
@@ -82,30 +82,36 @@ def _occurrences(indptr: Int64, words: Int32, n_words: int) -> tuple[Int64, Int6
 def _upper_product(
     indptr: Int64, words: Int32, counts: Int32, weights: Int64, n_words: int
 ) -> tuple[Int64, Int32, Int64]:
-    """Fill a buffer, made by numpy so that it lies on huge pages, with as many rows as fit; repeat to the last row."""
+    """Fill a buffer with as many rows as fit; repeat to the last row.
+
+    The buffer is as large as the pairs could be, up to a limit: pages that are never written cost nothing, and numpy
+    puts it on huge pages, which halves the time of large batches.
+    """
     starts, positions, rows = _occurrences(indptr, words, n_words)
-    buffer_columns = np.empty(max(_BUFFER, n_words), np.int32)
-    buffer_values = np.empty(len(buffer_columns), np.int64)
+    largest = int(np.diff(indptr).astype(np.float64) @ (np.diff(indptr) + 1.0) / 2)
+    size = max(min(largest, _BUFFER), n_words)
+    buffer_columns, buffer_values = np.empty(size, np.int32), np.empty(size, np.int64)
     accumulator = np.zeros(n_words, np.int64)
     # One bit a column, in words of 64, finds the touched columns in order without sorting them.
     touched = np.zeros(n_words // 64 + 1, np.uint64)
     out_indptr = np.zeros(n_words + 1, np.int64)
-    columns, values, word = [], [], 0
-    while word < n_words:
+    columns: list[Int32] = []
+    values: list[Int64] = []
+    word = 0
+    while True:
         word, used = _fill_rows(
             indptr, words, counts, weights, starts, positions, rows,
             accumulator, touched, word, out_indptr, buffer_columns, buffer_values,
         )  # fmt: skip
+        if word == n_words and not columns:
+            break
         columns.append(buffer_columns[:used].copy())
         values.append(buffer_values[:used].copy())
-    np.cumsum(out_indptr, out=out_indptr)
-    if len(columns) == 1:
-        return out_indptr, columns[0], values[0]
-    return (
-        out_indptr,
-        np.concatenate(columns or [np.zeros(0, np.int32)]),
-        np.concatenate(values or [np.zeros(0, np.int64)]),
-    )
+        if word == n_words:
+            return np.cumsum(out_indptr), np.concatenate(columns), np.concatenate(values)
+    buffer_columns.resize(used, refcheck=False)
+    buffer_values.resize(used, refcheck=False)
+    return np.cumsum(out_indptr), buffer_columns, buffer_values
 
 
 @numba.njit(cache=True, nogil=True)

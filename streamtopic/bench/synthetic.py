@@ -15,13 +15,18 @@ __all__ = ["counted", "planted", "subset"]
 
 
 def planted(documents: int, words: int, topics: int, tokens: int, seed: int = 0) -> DocumentBatch:
-    """Draw documents of about `tokens` tokens: Zipf frequencies, most words leaning to one topic, few topics each."""
+    """Draw documents of about `tokens` tokens: Zipf frequencies, most words leaning to one topic, few topics each.
+
+    Every topic has an anchor word.
+    """
     rng = np.random.default_rng(seed)
     zipf = 1.0 / (np.arange(words) + 20.0)
     home = rng.integers(0, topics, words)
     lean = np.where(rng.random(words) < 0.6, 40.0, 1.0)
     weights = np.repeat(zipf[:, None], topics, axis=1)
     weights[np.arange(words), home] *= lean
+    # One word a topic is its own alone and takes 4 % of it, so that anchors hold while few documents go.
+    weights[:topics] = np.diag(0.04 * weights.sum(axis=0))
     steps = np.cumsum(weights / weights.sum(axis=0), axis=0)
     theta = np.cumsum(rng.dirichlet(np.full(topics, 0.08), documents), axis=1)
     lengths = np.maximum(rng.poisson(tokens, documents), 2)

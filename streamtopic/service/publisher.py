@@ -62,10 +62,15 @@ class Publisher:
 
     @staticmethod
     def _served(
-        entries: Iterable[Forget], partition: int, versions: Sequence[Envelope]
+        entries: Sequence[Forget], partition: int, versions: Sequence[Envelope]
     ) -> list[tuple[Forget, Envelope]]:
-        firsts = ((forget, _first(forget, partition, versions)) for forget in entries)
-        return [(forget, envelope) for forget, envelope in firsts if envelope is not None]
+        served, touched = [], dict[bytes, list[Forget]]()
+        for forget in entries:
+            envelope = _first(forget, partition, versions, touched.get(forget.document, []))
+            if envelope is not None:
+                served.append((forget, envelope))
+            touched.setdefault(forget.document, []).append(forget)
+        return served
 
     def _receipt(self, partition: int, forget: Forget, envelope: Envelope) -> Receipt:
         model = self._state.model
@@ -96,5 +101,21 @@ def outbox_records(topic: str, messages: Iterable[Message]) -> list[OutboxRecord
     return [OutboxRecord(topic, message.key or b"", message.value, message.headers) for message in messages]
 
 
-def _first(forget: Forget, partition: int, versions: Sequence[Envelope]) -> Envelope | None:
+def _first(forget: Forget, partition: int, versions: Sequence[Envelope], earlier: Sequence[Forget]) -> Envelope | None:
+    """Return the version that a receipt can name as the first without the document, None while there is none.
+
+    That is the version that was current at the deletion, if it never held the document: because there was none, or it
+    came later than the version, and no earlier deletion of the same id, which that version still held, was waiting.
+    Otherwise it is the first version that reflects the deletion. Later versions change neither.
+    """
+    current = next((v for v in reversed(versions) if v.cut.get(partition, 0) <= forget.offset), None)
+    if current is not None:
+        cut = current.cut.get(partition, 0)
+        if not any(_held(f, cut) and f.offset >= cut for f in earlier) and not _held(forget, cut):
+            return current
     return next((version for version in versions if version.cut.get(partition, 0) > forget.offset), None)
+
+
+def _held(forget: Forget, cut: int) -> bool:
+    """Whether a version of this cut holds the document that the deletion removed."""
+    return forget.found and forget.document_offset < cut

@@ -125,7 +125,7 @@ def test_receipts_name_the_first_version_without_the_document(publisher, state, 
     assert publisher.issue_receipts(forgets, versions) == 3
     receipts = {receipt.id: receipt for receipt in Receipts(log, model=state.model, public_key=KEY.public)}
     assert {name.split("/", 1)[1]: (r.version, r.found) for name, r in receipts.items()} == {
-        "0/3": (1, True), "0/8": (2, True), "1/4": (2, False),
+        "0/3": (1, True), "0/8": (2, True), "1/4": (1, False),
     }  # fmt: skip
     first = receipts[f"{state.model}/0/3"]
     assert first.document == document_digest(SECRET, state.model, b"doc-3")
@@ -134,6 +134,27 @@ def test_receipts_name_the_first_version_without_the_document(publisher, state, 
     assert [entry.offset for entry in forgets[0].read()] == [30]
     assert forgets[1].read() == []
     assert publisher.issue_receipts(forgets, versions) == 0
+
+
+def test_deletions_that_no_version_needs_get_their_receipt_at_once(publisher, state, log, connection):
+    """Unknown ids, and documents that came after the last version, do not wait for another version."""
+    came_late = dataclasses.replace(forget(30), document_offset=25)
+    stream_0 = stream(connection, state, 0, forget(21, ForgetKind.NOT_FOUND), came_late)
+    assert publisher.issue_receipts({0: stream_0}, [envelope(state, 1, {0: 20})]) == 2
+    receipts = list(Receipts(log, model=state.model, public_key=KEY.public))
+    assert {(r.offset, r.version, r.found) for r in receipts} == {(21, 1, False), (30, 1, True)}
+
+
+def test_a_replaced_document_waits_although_its_last_text_was_never_published(publisher, state, log, connection):
+    """A version that holds the text before the replacement is not named as one without the document."""
+    replaced = dataclasses.replace(forget(21, ForgetKind.REPLACED), document=b"doc-30")
+    deleted = dataclasses.replace(forget(30), document_offset=21)
+    again = dataclasses.replace(forget(31, ForgetKind.NOT_FOUND), document=b"doc-30")
+    waiting = {0: stream(connection, state, 0, replaced, deleted, again)}
+    first = envelope(state, 1, {0: 20})
+    assert publisher.issue_receipts(waiting, [first]) == 0
+    assert publisher.issue_receipts(waiting, [first, envelope(state, 2, {0: 40})]) == 2
+    assert {r.version for r in Receipts(log, model=state.model, public_key=KEY.public)} == {2}
 
 
 def test_a_crash_before_the_deletion_is_dropped_repeats_the_same_receipt(

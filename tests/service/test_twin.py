@@ -159,3 +159,14 @@ def test_too_few_documents_say_so_and_recover(tmp_path):
         assert "no model can be made" in instance.settle().decision
         instance.add(DOCUMENTS[1:])
         assert [v["kind"] for v in instance.settle().versions] == ["retrain"]
+
+
+def test_every_deletion_gets_a_receipt_even_if_nothing_changes(tmp_path):
+    """Deleting an unknown id alone needs no new version and still gets its receipt."""
+    with service(tmp_path) as instance:
+        instance.add(DOCUMENTS)
+        instance.settle()
+        instance.delete(["nobody-knows-this"])
+        settled = instance.settle()
+        assert settled.versions == []
+        assert [(receipt.found, receipt.version) for receipt in instance.receipts()] == [(False, 1)]

@@ -25,10 +25,10 @@ def planted(documents: int, words: int, topics: int, tokens: int, seed: int = 0)
     lean = np.where(rng.random(words) < 0.6, 40.0, 1.0)
     weights = np.repeat(zipf[:, None], topics, axis=1)
     weights[np.arange(words), home] *= lean
-    # One word a topic is its own alone and takes 4 % of it, so that anchors hold while few documents go.
-    weights[:topics] = np.diag(0.04 * weights.sum(axis=0))
+    # One word a topic is its own alone and takes 6 % of it, so that anchors hold while few documents go.
+    weights[:topics] = np.diag(0.06 * weights.sum(axis=0))
     steps = np.cumsum(weights / weights.sum(axis=0), axis=0)
-    theta = np.cumsum(rng.dirichlet(np.full(topics, 0.08), documents), axis=1)
+    theta = np.cumsum(rng.dirichlet(np.full(topics, 2.0 / topics), documents), axis=1)
     lengths = np.maximum(rng.poisson(tokens, documents), 2)
     rows = np.repeat(np.arange(documents), lengths)
     topic = (rng.random(len(rows))[:, None] > theta[rows]).sum(axis=1).clip(max=topics - 1)

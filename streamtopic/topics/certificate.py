@@ -30,13 +30,15 @@ def row_errors(C: Float, B: Float, G: Float, B_error: Float, sigma_min: float) -
     C, B: (n, r); G: (r, r); B_error: (n,) bound on the absolute error of any entry of a row of B.
     """
     r = G.shape[0]
-    gradient = C @ G - B
+    # Counts are not negative, so neither are C, G and B: sizes of products are the products themselves.
+    product = C @ G
+    gradient = product - B
     support = C > 0
     size = np.maximum(support.sum(axis=1), 1)
     level = np.where(support, gradient, 0.0).sum(axis=1) / size
     residual = gradient - level[:, None]
     residual = np.where(support, residual, np.minimum(residual, 0.0))
-    magnitude = (C @ np.abs(G) + np.abs(B)).max(axis=1)
+    magnitude = (np.abs(product) + np.abs(B)).max(axis=1)
     eta = 4 * _UNIT * np.sqrt(r) * magnitude + B_error
     squared = sigma_min**2
     errors = (np.linalg.norm(residual, axis=1) + np.sqrt(r) * eta) / squared

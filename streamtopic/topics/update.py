@@ -235,10 +235,12 @@ def _resolve(fit: TopicFit, documents: int, change: _Change, choice: AnchorChoic
     rounds = [_moved(first, fit, change, shift)]
     group = fit.group
     if fit.options.learner == "default":
+        _solve_near_half(rounds[0], change.mass)
         _settle_near_half(rounds[0], fit.q, change.mass)
         group = super_anchors(rounds[0], fit.q, change.mass, choice.rows)
         second = fit.rounds[1]
         rounds.append(_moved(second, fit, change, _group_shift(fit, change, group)))
+    rounds[-1].solve(change.mass, rounds[-1].C)
     updated = TopicFit(
         options=fit.options,
         names=fit.names,
@@ -274,7 +276,7 @@ def _group_shift(fit: TopicFit, change: _Change, group: Int64) -> Int64:
 
 
 def _moved(before: Round, fit: TopicFit, change: _Change, shift: Int64) -> Round:
-    """Return a round with anchor counts N + shift on the changed Q, solved from its last supports."""
+    """Return a round with anchor counts N + shift on the changed Q; its rows are still the last solutions."""
     counts = before.anchor_counts + shift
     thin = np.ascontiguousarray((counts * change.squares).T)
     columns = np.flatnonzero((thin != before.thin).any(axis=1))
@@ -296,9 +298,7 @@ def _moved(before: Round, fit: TopicFit, change: _Change, shift: Int64) -> Round
     error[change.mass == 0] = 0.0
     G, sigma = gram(counts, thin, change.squares)
     start = np.where((change.mass > 0)[:, None], before.C, 0.0)
-    made = Round(counts, counts.sum(axis=1), thin, product, error, G, start, sigma)
-    made.solve(change.mass, start)
-    return made
+    return Round(counts, counts.sum(axis=1), thin, product, error, G, start, sigma)
 
 
 def _change_of_product(
@@ -311,11 +311,23 @@ def _change_of_product(
     return total
 
 
+def _solve_near_half(first: Round, mass: Int64) -> None:
+    """Solve the rows whose last solution does not settle by its certificate on which side of 1/2 they lie now.
+
+    The first round only decides who joins a super-anchor, so the other rows may stay as they were.
+    """
+    near = _near_half(first, mass)
+    first.C[near] = solve_rows(first.G, first.B(mass)[near], np.ascontiguousarray(first.C[near]))
+
+
+def _near_half(first: Round, mass: Int64) -> npt.NDArray[np.intp]:
+    errors, _ = first.errors(mass)
+    return np.flatnonzero((np.abs(first.C.max(axis=1) - 0.5) <= 2 * errors) & (mass > 0))
+
+
 def _settle_near_half(first: Round, q: SymmetricCounts, mass: Int64) -> None:
     """Solve cold the rows whose membership of a super-anchor is within their error bound of changing."""
-    errors, _ = first.errors(mass)
-    best = first.C.max(axis=1)
-    near = np.flatnonzero((np.abs(best - 0.5) <= 2 * errors) & (mass > 0))
+    near = _near_half(first, mass)
     if not len(near):
         return
     rows = q.rows(near)

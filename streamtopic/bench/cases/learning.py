@@ -20,7 +20,7 @@ __all__ = ["CASES", "ratios"]
 FORGOTTEN = 20
 MOST_TRIED = 30
 REPEATS = 3
-SIZES = {"5000": (18_771, 5_000, 50, 72), "20000": (16_000, 20_000, 100, 110)}
+SIZES = {"5000": (18_771, 5_000, 50, 52), "20000": (18_000, 20_000, 100, 82)}
 
 
 def _case(learner: str, size: str) -> list[Figure]:

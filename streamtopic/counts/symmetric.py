@@ -78,14 +78,6 @@ class SymmetricCounts:
         """Return the absolute values of a signed change."""
         return SymmetricCounts(self.n, self.indptr, self.columns, np.abs(self.values))
 
-    def rows(self, chosen: npt.NDArray[np.intp]) -> "SymmetricCounts":
-        """Return some rows for products; the result is no longer square."""
-        spans = [slice(self.indptr[k], self.indptr[k + 1]) for k in chosen]
-        lengths = [span.stop - span.start for span in spans]
-        indptr = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-        columns = np.concatenate([self.columns[span] for span in spans])
-        return SymmetricCounts(len(chosen), indptr, columns, np.concatenate([self.values[span] for span in spans]))
-
     def row_sums(self) -> Int64:
         """Return exact row sums, (n,). Raises CountsOverflow where one leaves 64 bits."""
         rough = _row_sums_float(self.indptr, self.values)

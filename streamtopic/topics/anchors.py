@@ -109,7 +109,7 @@ def farthest_rows(q: SymmetricCounts, candidates: Positions, mass: npt.NDArray[n
         raise CannotLearn(
             "candidates", f"{len(candidates)} words may be anchors, {r} topics need {r}: ask fewer topics"
         )
-    search = _LazySearch(q, candidates, mass)
+    search = _LazySearch(q, candidates, mass, r)
     chosen = [search.step() for _ in range(r)]
     rows, margin, allowed = _swapped(q, candidates, mass, np.array(chosen, np.intp), search.norms)
     margin = min(margin, search.margin)
@@ -123,44 +123,48 @@ class _LazySearch:
     the order of the directions: a row's distance is the same bits whenever it is brought up to date.
     """
 
-    def __init__(self, q: SymmetricCounts, candidates: Positions, mass: npt.NDArray[np.int64]) -> None:
+    def __init__(self, q: SymmetricCounts, candidates: Positions, mass: npt.NDArray[np.int64], r: int) -> None:
         self.q, self.candidates = q, candidates
         self.scale = 1.0 / np.maximum(mass[candidates], 1).astype(float)
         self.norms = row_norms(q.indptr, q.values, candidates, self.scale)
         self.distances = self.norms.copy()
         self.fresh = np.zeros(len(candidates), np.int64)
-        self.directions = np.empty((0, q.n))
+        # One column a direction, made so far: `found`. Fixed strides keep the products of a row in the cache.
+        self.directions = np.zeros((q.n, r))
+        self.found = 0
         self.margin = np.inf
 
     def step(self) -> int:
         """Choose the next row and return its position among the candidates."""
         row = self._front()
         if not self.distances[row] > len(self.norms) * _UNIT * float(self.norms.max()):
-            raise CannotLearn(
-                "rank", f"the rows span only {len(self.directions)} directions: add documents or ask fewer topics"
-            )
+            raise CannotLearn("rank", f"the rows span only {self.found} directions: add documents or ask fewer topics")
         distance = self.distances[row]
         self.distances[row] = -1.0
         runner = self._front() if len(self.distances) > 1 else row
         self.margin = min(self.margin, float(distance - self.distances[runner]) / float(self.norms.max()))
         direction = dense_rows(self.q, self.candidates[row : row + 1])[0] * self.scale[row]
         for _ in range(2):
-            direction = direction - self.directions.T @ (self.directions @ direction)
-        self.directions = np.vstack([self.directions, direction / np.linalg.norm(direction)])
+            direction = direction - self.directions @ (self.directions.T @ direction)
+        self.directions[:, self.found] = direction / np.linalg.norm(direction)
+        self.found += 1
         return row
 
     def _front(self) -> int:
         """Return the farthest row, brought up to date."""
         while True:
             row = int(np.argmax(self.distances))
-            if self.distances[row] < 0 or self.fresh[row] == len(self.directions):
+            if self.distances[row] < 0 or self.fresh[row] == self.found:
                 return row
             q = self.q
             start, stop = q.indptr[self.candidates[row]], q.indptr[self.candidates[row] + 1]
             parts = row_dot(
-                q.columns[start:stop], q.values[start:stop], self.directions[self.fresh[row] :], self.scale[row]
+                q.columns[start:stop],
+                q.values[start:stop],
+                self.directions[:, self.fresh[row] : self.found],
+                self.scale[row],
             )
-            self.fresh[row] = len(self.directions)
+            self.fresh[row] = self.found
             left = self.distances[row]
             for part in parts:
                 left -= part * part
@@ -179,7 +183,7 @@ def _swapped(
 
     def inner(rows: Positions) -> Float:
         thin = dense_rows(q, candidates[rows]).T * scale[rows]
-        return np.asarray(times(q, np.ascontiguousarray(thin))[candidates] * scale[:, None])
+        return np.asarray(times(q, np.ascontiguousarray(thin), candidates) * scale[:, None])
 
     chosen = chosen.copy()
     B = inner(chosen)

@@ -23,10 +23,11 @@ def row_norms(indptr: Int64, values: Int64, rows: npt.NDArray[np.intp], scale: F
 
 @numba.njit(cache=True, nogil=True)
 def row_dot(columns: npt.NDArray[np.int32], values: Int64, directions: Float, scale: float) -> Float:
-    """Return the inner products of one scaled row with each direction (d, n), as (d,)."""
-    products = np.zeros(len(directions))
-    for d in range(len(directions)):
-        direction = directions[d]
-        for k in range(len(columns)):
-            products[d] += float(values[k]) * scale * direction[columns[k]]
+    """Return the inner products of one scaled row with each direction, columns of `directions` (n, d), as (d,)."""
+    products = np.zeros(directions.shape[1])
+    for k in range(len(columns)):
+        value = float(values[k]) * scale
+        at = directions[columns[k]]
+        for d in range(len(products)):
+            products[d] += value * at[d]
     return products

@@ -5,8 +5,8 @@ threads, and entries that have become zero change nothing.
 """
 
 import os
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import numba
 import numpy as np
@@ -32,10 +32,19 @@ RUN = 64
 _THREADS = max(1, min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1))
 
 
-def times(q: SymmetricCounts, thin: Float) -> Float:
-    """Return Q V in the units of the counts, (n, r), for V (n, r). Cost: nnz(Q) r."""
-    out = np.empty((q.n, thin.shape[1]))
-    _in_threads(q, lambda start, stop: _times(q.indptr, q.columns, q.values, thin, out, start, stop))
+def times(q: SymmetricCounts, thin: Float, rows: Positions | None = None) -> Float:
+    """Return Q V in the units of the counts, (n, r), for V (n, r), or only some rows of it. Cost: their entries times r."""
+    chosen = np.arange(q.n) if rows is None else rows
+    out = np.empty((len(chosen), thin.shape[1]))
+    entries = np.concatenate([[0], np.cumsum(q.indptr[chosen + 1] - q.indptr[chosen])])
+    edges = np.searchsorted(entries, np.linspace(0, entries[-1], 4 * _THREADS + 1)[:-1], side="left").tolist()
+    with ThreadPoolExecutor(_THREADS) as pool:
+        tasks = [
+            pool.submit(_times, q.indptr, q.columns, q.values, chosen, thin, out, start, stop)
+            for start, stop in pairwise([*edges, len(chosen)])
+        ]
+        for task in tasks:
+            task.result()
     return out
 
 
@@ -97,22 +106,17 @@ def candidate_gram(q: SymmetricCounts, candidates: Positions, weights: Float, wi
     return gram
 
 
-def _in_threads(q: SymmetricCounts, work: Callable[[int, int], None]) -> None:
-    blocks = [(block.start, block.stop) for block in q.blocks(max(1 << 16, len(q.values) // (4 * _THREADS)))]
-    with ThreadPoolExecutor(_THREADS) as pool:
-        for task in [pool.submit(work, *block) for block in blocks]:
-            task.result()
-
-
 @numba.njit(cache=True, nogil=True)
 def _times(
-    indptr: Int64, columns: npt.NDArray[np.int32], values: Int64, thin: Float, out: Float, start: int, stop: int
-) -> None:
+    indptr: Int64, columns: npt.NDArray[np.int32], values: Int64, rows: Positions, thin: Float, out: Float,
+    start: int, stop: int,
+) -> None:  # fmt: skip
     """Sum in runs of 64 terms and then the runs: rounding grows with 64 + n / 64, not with n."""
     r = thin.shape[1]
     run = np.zeros(r)
-    for row in range(start, stop):
-        total = out[row]
+    for i in range(start, stop):
+        row = rows[i]
+        total = out[i]
         total[:] = 0.0
         for first in range(indptr[row], indptr[row + 1], RUN):
             run[:] = 0.0

@@ -43,7 +43,7 @@ class Round:
         """Solve from counts. mass: (n,) row sums; squares: (n,) D^2; anchor_counts: (r, n)."""
         thin = np.ascontiguousarray((anchor_counts * squares).T)
         product = times(q, thin)
-        error = product_error(q, product)
+        error = product_error(np.diff(q.indptr), product)
         G, sigma = gram(anchor_counts, thin, squares)
         made = cls(anchor_counts, anchor_counts.sum(axis=1), thin, product, error, G, product, sigma)
         made.solve(mass, start)
@@ -82,8 +82,10 @@ def gram(anchor_counts: Int64, thin: Float, squares: Float) -> tuple[Float, floa
     return G, sigma
 
 
-def product_error(q: SymmetricCounts, product: Float) -> Float:
-    """Bound the rounding of W = Q V: its terms are non-negative, so terms * u of the largest entry of each row."""
-    terms = np.diff(q.indptr)
+def product_error(terms: Int64, product: Float) -> Float:
+    """Bound the rounding of rows of W = Q V, (rows,), from their numbers of terms.
+
+    Terms are not negative, so the error is at most the roundings of one sum, times u, of the largest entry.
+    """
     roundings = np.minimum(terms, RUN) + terms / RUN + 4
     return np.asarray(roundings * _UNIT * np.abs(product).max(axis=1))

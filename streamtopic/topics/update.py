@@ -216,7 +216,7 @@ def _changed_gram(fit: TopicFit, candidates: npt.NDArray[np.intp], change: _Chan
     result = np.empty((len(candidates), len(candidates)))
     result[np.ix_(known, known)] = part
     fresh = dense_rows(fit.q, candidates[~known]) * change.squares
-    product = times(fit.q, np.ascontiguousarray(fresh.T))[candidates]
+    product = times(fit.q, np.ascontiguousarray(fresh.T), candidates)
     result[:, ~known], result[~known] = product, product.T
     return result
 
@@ -330,7 +330,6 @@ def _settle_near_half(first: Round, q: SymmetricCounts, mass: Int64) -> None:
     near = _near_half(first, mass)
     if not len(near):
         return
-    rows = q.rows(near)
-    first.product[near] = times(rows, first.thin)
-    first.error[near] = product_error(rows, first.product[near])
+    first.product[near] = times(q, first.thin, near)
+    first.error[near] = product_error(np.diff(q.indptr)[near], first.product[near])
     first.C[near] = solve_rows(first.G, first.B(mass)[near])

@@ -33,7 +33,7 @@ _THREADS = max(1, min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_geta
 
 
 def times(q: SymmetricCounts, thin: Float, rows: Positions | None = None) -> Float:
-    """Return Q V in the units of the counts, (n, r), for V (n, r), or only some rows of it. Cost: their entries times r."""
+    """Return Q V, or only some rows of it, in the units of the counts, for V (n, r). Cost: their entries times r."""
     chosen = np.arange(q.n) if rows is None else rows
     out = np.empty((len(chosen), thin.shape[1]))
     entries = np.concatenate([[0], np.cumsum(q.indptr[chosen + 1] - q.indptr[chosen])])

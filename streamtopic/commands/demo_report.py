@@ -23,7 +23,7 @@ def print_report(report: dict[str, Any], keep: Path | None) -> None:
         "Checks": _checks(report),
         "Versions": versions.table_of(report["versions"]),
         "Time": _times(report["seconds"]),
-        "Try next": _next(keep),
+        "Try next": _next(keep, report["versions"][-1]["version"]),
     }
     for title, text in sections.items():
         if text:
@@ -73,7 +73,7 @@ def _checks(report: dict[str, Any]) -> str:
     )
 
 
-def _next(keep: Path | None) -> str:
+def _next(keep: Path | None, newest: int) -> str:
     if keep is None:
         return (
             "streamtopic demo --documents FILE.jsonl --keep ./news   your own documents, kept to go on with\n"
@@ -86,6 +86,6 @@ def _next(keep: Path | None) -> str:
             f"streamtopic add MORE.jsonl --dir {keep}",
             f"streamtopic delete ID --dir {keep}",
             f"streamtopic verify --dir {keep}",
-            f"streamtopic export 1 --to model.npz --dir {keep}",
+            f"streamtopic export {newest} --to model.npz --dir {keep}",
         ]
     )

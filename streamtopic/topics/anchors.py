@@ -16,7 +16,7 @@ from streamtopic.topics.lazy_greedy import row_dot, row_norms
 from streamtopic.topics.products import dense_rows, times
 from streamtopic.topics.spectrum import leading_eigenpairs
 
-__all__ = ["AnchorChoice", "farthest_in_principal_directions", "farthest_rows"]
+__all__ = ["AnchorChoice", "farthest_in_principal_directions", "farthest_rows", "replay_rows"]
 
 Float = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.intp]
@@ -114,6 +114,38 @@ def farthest_rows(q: SymmetricCounts, candidates: Positions, mass: npt.NDArray[n
     rows, margin, allowed = _swapped(q, candidates, mass, np.array(chosen, np.intp), search.norms)
     margin = min(margin, search.margin)
     return AnchorChoice(np.sort(candidates[rows]), float(margin), bool(margin > allowed))
+
+
+def replay_rows(norms: Float, B: Float, G: Float, chosen: Positions, terms: int) -> AnchorChoice | None:
+    """Check that the search of `farthest_rows` would choose the same candidates again, from inner products alone.
+
+    norms: (c,) squared norms of the candidates' rows; B: (c, r) their inner products with the anchors' rows; G: (r, r);
+    chosen: (r,) the anchors among the candidates; terms: summed in an inner product. With one growing Cholesky factor
+    the distances of all candidates to all prefixes cost c r^2. None where the greedy search leaves the anchors (a swap
+    had brought one in), or where a lead is within rounding: then only a new search can tell.
+    """
+    r, largest = len(chosen), float(norms.max())
+    left, distances, y = list(range(r)), norms.copy(), np.zeros_like(B)
+    margin = np.inf
+    inverse = np.linalg.inv(G)
+    allowed = 4 * terms * _UNIT * max(1.0, float(np.abs(inverse).sum(axis=1).max()) * largest)
+    for t in range(r):
+        k = max(left, key=lambda k: distances[chosen[k]])
+        row = chosen[k]
+        margin = min(margin, _lead(distances, int(row)) / largest)
+        if not margin > allowed:
+            return None
+        y[:, t] = (B[:, k] - y[:, :t] @ y[row, :t]) / np.sqrt(distances[row])
+        distances = distances - y[:, t] ** 2
+        left.remove(k)
+        distances[chosen[[k for k in range(r) if k not in left]]] = -1.0
+    x = B @ inverse
+    rest = norms - np.einsum("ij,ij->i", x, B)
+    for k in range(r):
+        distances = rest + x[:, k] ** 2 / inverse[k, k]
+        distances[np.delete(chosen, k)] = -1.0
+        margin = min(margin, _lead(distances, int(chosen[k])) / largest)
+    return AnchorChoice(np.sort(chosen), float(margin), certain=True) if margin > allowed else None
 
 
 class _LazySearch:

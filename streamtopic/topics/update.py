@@ -19,8 +19,9 @@ from scipy.sparse import coo_array
 
 from streamtopic.counts import Cooccurrence, CountSource, SymmetricCounts
 from streamtopic.errors import CannotLearn
-from streamtopic.topics.anchors import AnchorChoice, farthest_rows
+from streamtopic.topics.anchors import AnchorChoice, farthest_rows, replay_rows
 from streamtopic.topics.fit import TopicFit
+from streamtopic.topics.lazy_greedy import row_norms
 from streamtopic.topics.learner import (
     candidate_positions,
     choose_in_gram,
@@ -86,10 +87,11 @@ def update(fit: TopicFit, now: CountSource, delta: CountSource) -> Updated | Nee
             change = _replace(fit, now, keep)
         else:
             change = _apply(fit, _internal(fit, delta), now, keep)
-        choice = _choose_again(fit, now, keep, may_anchor, change)
+        first = _moved(fit.rounds[0], fit, change, dense_rows(change.delta, fit.choice.rows))
+        choice = _choose_again(fit, now, keep, may_anchor, change, first)
         if isinstance(choice, NeedsRetrain):
             return choice
-        return _resolve(fit, now.documents, change, choice)
+        return _resolve(fit, now.documents, change, choice, first)
     except CannotLearn as error:
         return NeedsRetrain(str(error))
 
@@ -164,7 +166,12 @@ def _removal(q: SymmetricCounts, dropped: npt.NDArray[np.intp]) -> Cooccurrence:
 
 
 def _choose_again(
-    fit: TopicFit, now: CountSource, keep: npt.NDArray[np.intp], may_anchor: npt.NDArray[np.bool_], change: _Change
+    fit: TopicFit,
+    now: CountSource,
+    keep: npt.NDArray[np.intp],
+    may_anchor: npt.NDArray[np.bool_],
+    change: _Change,
+    first: Round,
 ) -> AnchorChoice | NeedsRetrain:
     """Search the anchors again; the same ones, decided with certainty, or a retrain."""
     inside = _positions(fit, [now.words[k] for k in keep])
@@ -174,7 +181,9 @@ def _choose_again(
     if len(candidates) < fit.options.n_topics:
         return NeedsRetrain(f"only {len(candidates)} words may still be anchors")
     if fit.options.learner == "paper":
-        choice = farthest_rows(fit.q, candidates, change.mass, fit.options.n_topics)
+        choice = _replayed(fit, candidates, change, first) or farthest_rows(
+            fit.q, candidates, change.mass, fit.options.n_topics
+        )
     else:
         fit.gram = _changed_gram(fit, candidates, change)
         fit.candidates = candidates
@@ -185,6 +194,17 @@ def _choose_again(
     if not choice.certain:
         return NeedsRetrain("two words are equally far out, so the choice of anchors cannot be verified")
     return choice
+
+
+def _replayed(fit: TopicFit, candidates: npt.NDArray[np.intp], change: _Change, first: Round) -> AnchorChoice | None:
+    """Verify the paper's anchors from the products that the first round carries along."""
+    if not np.isin(fit.choice.rows, candidates).all():
+        return None
+    scale = 1.0 / np.maximum(change.mass[candidates], 1).astype(float)
+    norms = row_norms(fit.q.indptr, fit.q.values, candidates, scale)
+    chosen = np.searchsorted(candidates, fit.choice.rows)
+    choice = replay_rows(norms, first.B(change.mass)[candidates], first.G, chosen, fit.q.n * (1 + fit.updates))
+    return None if choice is None else AnchorChoice(candidates[choice.rows], choice.margin, choice.certain)
 
 
 def _listed(words: set[str]) -> str:
@@ -229,10 +249,8 @@ def _columns_that_changed(change: _Change, squares: Float, candidate: npt.NDArra
     return np.flatnonzero(changed)
 
 
-def _resolve(fit: TopicFit, documents: int, change: _Change, choice: AnchorChoice) -> Updated:
-    first = fit.rounds[0]
-    shift = dense_rows(change.delta, choice.rows)
-    rounds = [_moved(first, fit, change, shift)]
+def _resolve(fit: TopicFit, documents: int, change: _Change, choice: AnchorChoice, first: Round) -> Updated:
+    rounds = [first]
     group = fit.group
     if fit.options.learner == "default":
         _solve_near_half(rounds[0], change.mass)

@@ -10,3 +10,21 @@ def _no_settings_of_the_user(monkeypatch):
     """No test sees settings of whoever runs it."""
     for name in [name for name in os.environ if name.startswith("STREAMTOPIC_")]:
         monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def redis_server():
+    """One Redis for all tests of a session; each test uses keys of its own."""
+    from streamtopic.local import LocalRedis
+
+    with LocalRedis() as server:
+        yield server
+
+
+@pytest.fixture
+def connection(redis_server):
+    """A connection of its own for each test."""
+    from streamtopic.state import Connection
+
+    with Connection(redis_server.url) as connection:
+        yield connection

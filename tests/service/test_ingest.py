@@ -12,28 +12,13 @@ from hypothesis import strategies as st
 from streamtopic.counts import DocumentBatch, Passage, Weighting, count
 from streamtopic.errors import ComponentUnreachable, StateMismatch
 from streamtopic.events import encode_add, encode_delete, encode_heartbeat
-from streamtopic.local import LocalRedis
 from streamtopic.service.ingest import Ingest
 from streamtopic.service.resolve import OUTCOMES
-from streamtopic.state import Connection, ForgetKind, ModelSettings, ModelState, Reader, compact, cut
+from streamtopic.state import ForgetKind, ModelSettings, ModelState, Reader, compact, cut
 from streamtopic.streams import FileLog, Message, TopicNames, partition_of
 
 _numbers = itertools.count()
 NOW = 1_700_000_000.0
-
-
-@pytest.fixture(scope="module")
-def server():
-    """A Redis for this module."""
-    with LocalRedis() as server:
-        yield server
-
-
-@pytest.fixture
-def connection(server):
-    """A connection for each test."""
-    with Connection(server.url) as connection:
-        yield connection
 
 
 class World:

@@ -6,12 +6,11 @@ import pytest
 
 from streamtopic.client import Receipts
 from streamtopic.errors import ComponentUnreachable
-from streamtopic.local import LocalRedis
 from streamtopic.receipts import document_digest
 from streamtopic.release import Envelope, to_messages
 from streamtopic.service.publisher import Publisher, outbox_records
 from streamtopic.signing import SigningKey
-from streamtopic.state import Connection, Forget, ForgetKind, Forgets, ModelState
+from streamtopic.state import Forget, ForgetKind, Forgets, ModelState
 from streamtopic.state.keys import ModelKeys
 from streamtopic.state.model import ModelSettings
 from streamtopic.streams import FileLog, TopicNames
@@ -19,20 +18,6 @@ from streamtopic.streams import FileLog, TopicNames
 KEY = SigningKey.from_bytes(bytes(32))
 SECRET = b"s" * 32
 _numbers = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def redis_server():
-    """One server for all tests here."""
-    with LocalRedis() as server:
-        yield server
-
-
-@pytest.fixture
-def connection(redis_server):
-    """A connection of its own for each test."""
-    with Connection(redis_server.url) as connection:
-        yield connection
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from streamtopic.cli import build_parser
-from streamtopic.settings import PREFIX, Settings
+from streamtopic.settings import PREFIX, SECRETS, Settings
 
 
 def cli_reference() -> str:
@@ -45,9 +45,10 @@ def settings_reference() -> str:
     ]
     return (
         "# Settings\n\n"
-        f"A setting comes from `--set NAME=VALUE`, else from the variable `{PREFIX}NAME` (capitals), else from the TOML"
-        " file that\n`--config FILE` names, else from the default. `--dir DIR`, or the variable"
-        f" `{PREFIX}DIR`, stands for `DIR/streamtopic.toml`.\nPaths in a file are relative to it.\n\n"
+        f"A setting comes from `--set NAME=VALUE`, else from the variable `{PREFIX}NAME` (capitals), else from a file\n"
+        f"called like the variable in the folder that `{SECRETS}` names (as containers mount secrets), else from\n"
+        "the TOML file that `--config FILE` names, else from the default. `--dir DIR`, or the variable"
+        f" `{PREFIX}DIR`,\nstands for `DIR/streamtopic.toml`. Paths in a file are relative to it.\n\n"
         "| setting | default | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n"
     )
 

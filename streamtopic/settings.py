@@ -26,6 +26,20 @@ __all__ = ["FILE_NAME", "Settings", "load", "write"]
 
 FILE_NAME = "streamtopic.toml"
 PREFIX = "STREAMTOPIC_"
+SECRETS = "STREAMTOPIC_SECRETS_DIR"
+"""Variable that names a folder of files, each called like a variable and holding its value, as containers mount them."""
+
+
+PATHS = (
+    "dir",
+    "signing_key",
+    "noise_key",
+    "receipt_key",
+    "public_key",
+    "kafka_ssl_cafile",
+    "kafka_ssl_certfile",
+    "kafka_ssl_keyfile",
+)
 
 
 def _expand(path: Path) -> Path:
@@ -52,6 +66,51 @@ class Settings(BaseSettings):
     redis_url: SecretStr | None = Field(
         None,
         description="Redis to use; without it the program starts its own on a unix socket and stops it at the end.",
+    )
+    kafka: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9._-]+:[0-9]{1,5}(,[A-Za-z0-9._-]+:[0-9]{1,5})*$",
+        description="Kafka's bootstrap servers, `host:port,host:port`; without it the event log is kept in files.",
+    )
+    kafka_security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
+        "PLAINTEXT", description="How to speak to Kafka."
+    )
+    kafka_sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = Field(
+        None, description="How to log in to Kafka."
+    )
+    kafka_sasl_username: str | None = Field(None, description="User at Kafka.")
+    kafka_sasl_password: SecretStr | None = Field(None, description="Password at Kafka.")
+    kafka_ssl_cafile: UserPath | None = Field(None, description="Certificate authority that Kafka's certificate is of.")
+    kafka_ssl_certfile: UserPath | None = Field(None, description="Own certificate, where Kafka asks for one.")
+    kafka_ssl_keyfile: UserPath | None = Field(None, description="Private key of the own certificate.")
+    group: str | None = Field(
+        None, description="Consumer group of the ingest processes; by default `streamtopic-MODEL`."
+    )
+    session_timeout: float = Field(
+        45.0,
+        ge=6,
+        le=1800,
+        description="Seconds until Kafka gives the partitions of a silent ingest process to others.",
+    )
+    lease: float = Field(
+        30.0, ge=1, le=3600, description="Seconds until another scheduler takes over from one that is silent."
+    )
+    linger: float = Field(0.1, ge=0, le=60, description="Seconds that ingest waits for more records to commit at once.")
+    heartbeat: float = Field(
+        43_200.0,
+        ge=0,
+        description="Seconds between the records that keep an idle partition's compaction going; 0: none.",
+    )
+    max_compaction_lag: float = Field(
+        86_400.0, gt=0, description="Seconds after which a deleted document's text has left the log, on Kafka."
+    )
+    delete_retention: float = Field(
+        30 * 86_400.0,
+        gt=0,
+        description="Seconds that a delete stays in the compacted log; ingest may be away for half of it.",
+    )
+    keep_versions: int = Field(
+        100, ge=1, description="Published versions that stay in the log; older ones are erased, withdrawn ones at once."
     )
     partitions: int = Field(
         1, ge=1, le=1024, description="Partitions of the documents topic; fixed when a model is created."
@@ -103,6 +162,12 @@ class Settings(BaseSettings):
     noise_key: UserPath | None = Field(
         None, description="Secret that noise is drawn from; by default `keys/noise.key` in `dir`."
     )
+    receipt_key: UserPath | None = Field(
+        None, description="Secret that receipts digest document ids with; by default `keys/receipt.key` in `dir`."
+    )
+    public_key: UserPath | None = Field(
+        None, description="Public key that releases and receipts verify with; by default that of the signing key."
+    )
 
     @classmethod
     def settings_customise_sources(
@@ -111,10 +176,15 @@ class Settings(BaseSettings):
         init_settings: PydanticBaseSettingsSource,
         env_settings: PydanticBaseSettingsSource,
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  the signature is pydantic's
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003  as above
+        file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flags, then variables, then the file."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+        """Flags, then variables, then files of secrets, then the file."""
+        return init_settings, env_settings, file_secret_settings, TomlConfigSettingsSource(settings_cls)
+
+    @property
+    def consumer_group(self) -> str:
+        """The consumer group of the ingest processes."""
+        return self.group or f"streamtopic-{self.model}"
 
     @property
     def cap(self) -> int:
@@ -137,8 +207,12 @@ def load(flags: Mapping[str, Any] | None = None, *, config: Path | None = None) 
     _refuse_unknown(file_values, str(config))
     _refuse_unknown(given, "--set")
 
+    secrets = os.environ.get(SECRETS)
+    if secrets and not Path(secrets).is_dir():
+        raise SettingsError(f"variable {SECRETS} names {secrets}, which is no folder: correct or remove it")
+
     class Loaded(Settings):
-        model_config = SettingsConfigDict(toml_file=config)
+        model_config = SettingsConfigDict(toml_file=config, secrets_dir=secrets or None)
 
     try:
         settings = Loaded(**given)
@@ -146,7 +220,7 @@ def load(flags: Mapping[str, Any] | None = None, *, config: Path | None = None) 
         raise SettingsError(_explain(error.errors()[0], given, config)) from None
     values = {name: getattr(settings, name) for name in Settings.model_fields}
     from_file = {name for name in file_values if name not in given and not os.environ.get(PREFIX + name.upper())}
-    for name in ("dir", "signing_key", "noise_key"):
+    for name in PATHS:
         if name in from_file and config is not None and values[name] is not None:
             values[name] = config.parent / values[name]
     return Settings.model_construct(**values)

@@ -90,3 +90,26 @@ def test_what_is_written_is_read_back(tmp_path):
 def test_the_paper_learner_counts_documents_alike():
     """The document mass is fixed by the learner: cap 1 for `paper`, 256 otherwise."""
     assert (load({"learner": "paper"}).cap, load().cap) == (1, 256)
+
+
+def test_secrets_come_from_files(tmp_path, monkeypatch):
+    """A folder of files called like the variables is a source, under variables and above the settings file."""
+    (tmp_path / "streamtopic_kafka_sasl_password").write_text("hush")
+    (tmp_path / "streamtopic_topics").write_text("7")
+    monkeypatch.setenv("STREAMTOPIC_SECRETS_DIR", str(tmp_path))
+    settings = load()
+    assert settings.kafka_sasl_password.get_secret_value() == "hush"
+    assert settings.topics == 7
+    monkeypatch.setenv("STREAMTOPIC_TOPICS", "9")
+    assert load().topics == 9
+    monkeypatch.setenv("STREAMTOPIC_SECRETS_DIR", str(tmp_path / "none"))
+    with pytest.raises(SettingsError, match="STREAMTOPIC_SECRETS_DIR"):
+        load()
+
+
+def test_servers_are_checked():
+    """What is no `host:port` is refused with the setting's name."""
+    assert load({"kafka": "a:9092,b-2.example:9093"}).kafka == "a:9092,b-2.example:9093"
+    for wrong in ("a", "a:", "kafka://a:9092", "a:9092, b:9092"):
+        with pytest.raises(SettingsError, match="kafka"):
+            load({"kafka": wrong})

@@ -10,6 +10,7 @@
     │   └── CountsOverflow             1   a sum would leave int64
     ├── StateError                     1   what Redis holds does not fit what was asked
     │   ├── StateMismatch              1   other partition count, weighting, schema or key
+    │   │   └── TakenOver              1   another process writes this partition now
     │   └── StateCorrupt               1   a segment or record fails its checksum
     ├── CannotLearn                    1   no model can be made of these counts (`.reason`)
     ├── InvalidRelease                 1   signature, digest or order of a release is wrong
@@ -32,6 +33,7 @@ __all__ = [
     "StateError",
     "StateMismatch",
     "StreamtopicError",
+    "TakenOver",
     "UsageError",
 ]
 
@@ -84,6 +86,10 @@ class StateError(StreamtopicError):
 
 class StateMismatch(StateError):
     """State made with other settings, partitions or schema."""
+
+
+class TakenOver(StateMismatch):
+    """Another process has become the writer of a partition."""
 
 
 class StateCorrupt(StateError):

@@ -7,7 +7,7 @@ from itertools import chain
 import msgpack
 
 from streamtopic.counts import Weighting
-from streamtopic.errors import StateCorrupt, StateMismatch
+from streamtopic.errors import StateCorrupt, StateMismatch, TakenOver
 from streamtopic.state import scripts
 from streamtopic.state.connection import Connection
 from streamtopic.state.flush import Changes, Flush, plan
@@ -99,12 +99,14 @@ class PartitionState:
         """
         self.meta, self.manifest = read_position(self.connection, self.keys)
         if self.meta.fence != self.fence:
-            raise StateMismatch(f"partition {self.partition} was taken over by another process: this one must stop")
+            raise TakenOver(f"partition {self.partition} was taken over by another process: this one must stop")
         self.vocabulary = self._read_vocabulary()
 
-    def refresh_position(self) -> None:
-        """Read meta and manifest again; words and documents are as this writer left them."""
+    def follow(self, commit_id: str) -> None:
+        """Read meta and manifest after an own change; words too where another change has followed it."""
         self.meta, self.manifest = read_position(self.connection, self.keys)
+        if self.meta.commit != commit_id:
+            self.reload()
 
     def documents(self, ids: Iterable[bytes]) -> dict[bytes, StoredDocument]:
         """Return those of these documents that are live, as of `meta`, which is read again if it was out of date.
@@ -120,10 +122,10 @@ class PartitionState:
         ]
         # Behind a commit whose answer was lost, or another writer's, records hold word ids that are unknown here.
         while True:
-            *answers, (version, fence) = self.connection.batch(
-                [*reads, ("HMGET", self.keys.meta, "version", "fence")], atomic=True
+            *answers, (commit, fence) = self.connection.batch(
+                [*reads, ("HMGET", self.keys.meta, "commit", "fence")], atomic=True
             )
-            if (int(version or -1), int(fence or -1)) == (self.meta.version, self.fence):
+            if (commit, fence) == (self.meta.commit.encode(), b"%d" % self.fence):
                 break
             self.reload()
         found = [(i, r) for i, r in zip(order, chain.from_iterable(answers), strict=True) if r is not None]
@@ -149,7 +151,7 @@ class PartitionState:
         for entry, strings in flush.segments:
             upload(self.connection, self.keys, entry.name, strings)
         result = outcome(self.connection.script(scripts.COMMIT, *self._commit_arguments(flush)))
-        if not isinstance(result, Stale) and self.meta.version == flush.base.version:
+        if not isinstance(result, Stale) and self.meta.commit == flush.base.commit:
             self._take_over(flush, took_part=isinstance(result, Applied))
         return result
 
@@ -159,7 +161,7 @@ class PartitionState:
             self.reload()
             return
         self.vocabulary.apply(flush.born, flush.dead, flush.ids, flush.frequency)
-        self.refresh_position()
+        self.follow(flush.commit_id)
 
     def _commit_arguments(self, flush: Flush) -> tuple[list[str], list[str | bytes | int]]:
         keys = [self.keys.meta, self.keys.forgets]
@@ -186,10 +188,12 @@ class PartitionState:
             arguments.extend((forget.entry, forget.pack()))
         head = {
             "commit": flush.commit_id,
+            "base": flush.base.commit,
             "next": str(flush.base.next_offset),
             "version": str(flush.base.version),
             "fence": str(self.fence),
             "to": str(flush.next_offset),
+            "time": str(flush.time_ms),
             "next_word": str(flush.base.next_word + len(flush.born)),
             "chunks": len(keys) + 1,
             "steps": steps,

@@ -126,12 +126,15 @@ class _Run:
     rejected: list[Message] = field(default_factory=list)
     moved: list[Message] = field(default_factory=list)
     origins: dict[int, int] = field(default_factory=dict)
+    time_ms: int = 0
 
     def __post_init__(self) -> None:
         self.current = dict(self.stored)
 
     def take(self, entry: Decoded) -> None:
         record, event = entry.record, entry.event
+        # A producer's clock may be ahead; records that come after would then look as if they were old.
+        self.time_ms = max(self.time_ms, min(record.timestamp_ms, self.now_ms))
         if isinstance(event, InvalidEvent):
             self.reject(record, event)
         elif isinstance(event, Heartbeat) or (isinstance(event, Delete) and event.moved):
@@ -228,6 +231,7 @@ class _Run:
             counted=self.counted,
             totals={name: number for name, number in self.totals.items() if number},
             origins=self.origins,
+            time_ms=self.time_ms,
         )
         return Resolution(changes, self.rejected, self.moved)
 

@@ -40,16 +40,24 @@ def compact(
     if not groups and fold == state.meta.folded:
         return AlreadyApplied()
     relabelled = [e for e in state.manifest if e.epoch < fold and all(e not in group for group in groups)]
-    merged = [_merge(state, group, max(group[0].epoch, fold)) for group in groups]
+    try:
+        merged = [_merge(state, group, max(group[0].epoch, fold)) for group in groups]
+    except StateCorrupt:
+        if not state.is_current():
+            return Stale("the manifest has changed")
+        raise
     for entry, strings in merged:
         upload(state.connection, state.keys, entry.name, strings)
     gone = list(chain.from_iterable(groups))
     put = [entry for entry, _ in merged]
     put += [ManifestEntry(e.name, e.order, fold, e.keys, e.pairs, e.size) for e in relabelled]
-    result = outcome(state.connection.script(scripts.SWAP, *_swap_arguments(state, gone, put, merged, fold, grace)))
-    if not isinstance(result, Stale):
-        state.refresh_position()
-    return result if isinstance(result, Stale) else Applied()
+    commit_id = state.new_id()
+    arguments = _swap_arguments(state, commit_id, gone, put, merged, fold, grace)
+    result = outcome(state.connection.script(scripts.SWAP, *arguments))
+    if isinstance(result, Stale):
+        return result
+    state.follow(commit_id)
+    return Applied()
 
 
 def _fold_to(meta: Meta, base_epoch: int | None) -> int:
@@ -114,6 +122,7 @@ def _string(state: PartitionState, entry: ManifestEntry, chunk: int) -> bytes:
 
 def _swap_arguments(
     state: PartitionState,
+    commit_id: str,
     gone: Sequence[ManifestEntry],
     put: Sequence[ManifestEntry],
     merged: Sequence[tuple[ManifestEntry, Sequence[bytes]]],
@@ -127,7 +136,8 @@ def _swap_arguments(
     names = [e.name for e in gone]
     fields = list(chain.from_iterable((e.name, e.pack()) for e in put))
     plan = {
-        "commit": state.new_id(),
+        "commit": commit_id,
+        "base": state.meta.commit,
         "version": str(state.meta.version),
         "fence": str(state.fence),
         "chunks": 3,

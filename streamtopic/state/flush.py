@@ -46,7 +46,8 @@ class Changes:
 
     added, removed: at most one each per document; a replaced document is in both. forgets: ascending by offset.
     counted: documents accepted per epoch, those that went again in the same flush included. totals: events by outcome.
-    origins: partition to the first of its offsets from which no record was moved here yet.
+    origins: partition to the first of its offsets from which no record was moved here yet. time_ms: newest time of the
+    records.
     """
 
     next_offset: int
@@ -56,6 +57,7 @@ class Changes:
     counted: Mapping[int, int] = field(default_factory=dict)
     totals: Mapping[str, int] = field(default_factory=dict)
     origins: Mapping[int, int] = field(default_factory=dict)
+    time_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,6 +71,7 @@ class Flush:
     commit_id: str
     base: Meta
     next_offset: int
+    time_ms: int
     records: Mapping[bytes, bytes]
     removed: Sequence[bytes]
     segments: Sequence[tuple[ManifestEntry, Sequence[bytes]]]
@@ -110,6 +113,7 @@ def plan(
         commit_id=new_id(),
         base=base,
         next_offset=changes.next_offset,
+        time_ms=max(base.time_ms, changes.time_ms),
         records={a.document: record for a, record in zip(changes.added, records, strict=True)},
         removed=sorted({r.document for r in changes.removed} - {a.document for a in changes.added}),
         segments=segments,

@@ -8,7 +8,7 @@ from streamtopic.errors import StateCorrupt, StateMismatch
 
 __all__ = ["SCHEMA", "ManifestEntry", "Meta"]
 
-SCHEMA = 1
+SCHEMA = 2
 """Layout version of everything under a partition's tag."""
 
 
@@ -17,7 +17,9 @@ class Meta:
     """A partition's meta hash.
 
     partitions, cap: settings of the model. next_offset: the first record not yet counted. version: of the manifest.
-    fence: token of the newest writer. next_word: first id never given. live, counted: documents per epoch.
+    commit: id of the last change, by which this very history is known. fence: token of the newest writer.
+    time_ms: newest time of a counted record, 0 before the first. next_word: first id never given.
+    live, counted: documents per epoch.
     totals: events by outcome since the state was created. cuts: offsets at which the epochs after `folded` begin.
     origins: partition to the first of its offsets from which no record was moved here yet.
     """
@@ -26,7 +28,9 @@ class Meta:
     cap: int
     next_offset: int
     version: int
+    commit: str
     fence: int
+    time_ms: int
     folded: int
     cuts: tuple[int, ...]
     next_word: int
@@ -50,7 +54,9 @@ class Meta:
                 cap=int(text["cap"]),
                 next_offset=int(text["next"]),
                 version=int(text["version"]),
+                commit=text["commit"],
                 fence=int(text["fence"]),
+                time_ms=int(text["time"]),
                 folded=int(text["folded"]),
                 cuts=tuple(int(cut) for cut in text["cuts"].split(",") if cut),
                 next_word=int(text["next_word"]),

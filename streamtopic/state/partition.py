@@ -102,6 +102,10 @@ class PartitionState:
             raise TakenOver(f"partition {self.partition} was taken over by another process: this one must stop")
         self.vocabulary = self._read_vocabulary()
 
+    def is_current(self) -> bool:
+        """Return whether the state is still as this writer knows it."""
+        return read_position(self.connection, self.keys)[0].commit == self.meta.commit
+
     def follow(self, commit_id: str) -> None:
         """Read meta and manifest after an own change; words too where another change has followed it."""
         self.meta, self.manifest = read_position(self.connection, self.keys)

@@ -3,6 +3,9 @@
 Each checks everything before its first write, knows its own repetition, and answers a word that `outcomes` turns into
 a value. Values to write are plain arguments; the first argument says, as msgpack, which of them go where: ranges of
 arguments are passed on as they are, without building tables.
+
+A plan names the change that it is based on. Offsets, versions and tokens can coincide after Redis was restored from an
+older snapshot and moved on; the id of the last change cannot.
 """
 
 __all__ = ["CLAIM", "COMMIT", "CUT", "SWAP"]
@@ -33,7 +36,7 @@ if have[1] and (have[1] ~= ARGV[4] or have[2] ~= cap or have[3] ~= partitions) t
 end
 if not have[1] then
   redis.call('HSET', meta, 'schema', ARGV[4], 'cap', cap, 'partitions', partitions, 'next', ARGV[3], 'version', 1,
-             'fence', 0, 'folded', 0, 'cuts', '', 'next_word', 0)
+             'commit', '', 'fence', 0, 'time', 0, 'folded', 0, 'cuts', '', 'next_word', 0)
 end
 return {'claimed', redis.call('HINCRBY', meta, 'fence', 1)}
 """
@@ -50,13 +53,14 @@ if not have[4] then return {'stale', 'the state is gone'} end
 if have[4] ~= plan.fence then return {'stale', 'another writer took the partition over'} end
 if have[2] ~= plan.next then return {'stale', 'the offset has moved'} end
 if have[3] ~= plan.version then return {'stale', 'the manifest has changed'} end
+if have[1] ~= plan.base then return {'stale', 'the state has another history'} end
 if not uploaded(plan.chunks, #KEYS) then return {'stale', 'a segment expired before it was committed'} end
 keep(plan.chunks, #KEYS)
 for _, step in ipairs(plan.steps) do each(step[1], KEYS[step[2]], step[3], step[4]) end
 for _, entry in ipairs(plan.entries) do redis.call('XADD', KEYS[2], ARGV[entry], 'forget', ARGV[entry + 1]) end
 for field, by in pairs(plan.increments) do redis.call('HINCRBY', meta, field, by) end
 redis.call('HINCRBY', meta, 'version', 1)
-redis.call('HSET', meta, 'commit', plan.commit, 'next', plan.to, 'next_word', plan.next_word)
+redis.call('HSET', meta, 'commit', plan.commit, 'next', plan.to, 'time', plan.time, 'next_word', plan.next_word)
 return {'applied'}
 """
 )
@@ -64,7 +68,7 @@ return {'applied'}
 
 CUT = """
 local meta, epoch, leader = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
-local have = redis.call('HMGET', meta, 'next', 'folded', 'cuts', 'leader')
+local have = redis.call('HMGET', meta, 'next', 'folded', 'cuts', 'leader', 'commit')
 if not have[1] then return {'stale', 'the state is gone'} end
 if leader < tonumber(have[4] or '0') then return {'stale', 'another scheduler leads'} end
 local _, cuts = string.gsub(have[3], '%d+', '')
@@ -74,7 +78,8 @@ local text = have[3]
 for _ = current + 1, epoch do
   if text == '' then text = have[1] else text = text .. ',' .. have[1] end
 end
-redis.call('HSET', meta, 'cuts', text, 'leader', leader)
+local id = redis.sha1hex(have[5] .. ' cut ' .. epoch .. ' ' .. leader)
+redis.call('HSET', meta, 'cuts', text, 'leader', leader, 'commit', id)
 redis.call('HINCRBY', meta, 'version', 1)
 return {'applied'}
 """
@@ -90,6 +95,7 @@ if have[1] == plan.commit then return {'already'} end
 if not have[3] then return {'stale', 'the state is gone'} end
 if have[3] ~= plan.fence then return {'stale', 'another writer took the partition over'} end
 if have[2] ~= plan.version then return {'stale', 'the manifest has changed'} end
+if have[1] ~= plan.base then return {'stale', 'the state has another history'} end
 if not uploaded(plan.chunks, plan.old - 1) then return {'stale', 'a segment expired before it was committed'} end
 keep(plan.chunks, plan.old - 1)
 each('HDEL', manifest, plan.gone[1], plan.gone[2])

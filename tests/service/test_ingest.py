@@ -113,6 +113,18 @@ def test_every_outcome_is_counted_and_kept(world):
     assert world.digest() == recount([[(1, {"x": 1})], []])
 
 
+def test_the_time_that_was_reached_is_kept_but_never_one_to_come(world):
+    """The newest record's time is known even of a flush of rejected records; a clock that is ahead is cut to ours."""
+    world.send(Message(b"bad", b"{"))
+    world.drain()
+    assert world.ingests[0].state.meta.time_ms == int(NOW * 1000)
+    world.log = FileLog(world.log._directory, clock=lambda: NOW + 3600)
+    world.ingests = [world.ingest()]
+    world.send(add("a", {"x": 1}))
+    world.drain()
+    assert world.ingests[0].state.meta.time_ms == int(NOW * 1000) + 1000
+
+
 def test_a_rejected_record_is_pointed_at_without_its_text(world):
     """The rejected topic says where and why; what the record held stays where it was."""
     world.send(add("a", {"x": 1}), Message(b"bad", b'{"op": "add", "text": 7, "secret": "s3cret"}'))

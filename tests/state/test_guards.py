@@ -11,6 +11,7 @@ from streamtopic.state import (
     AlreadyApplied,
     Applied,
     Changes,
+    PartitionState,
     Reader,
     SnapshotExpired,
     Stale,
@@ -81,6 +82,65 @@ def test_a_cut_makes_earlier_plans_stale(connection, run, model):
     before = dump(connection, run.state)
     assert run.state.commit(flush) == Stale("the manifest has changed")
     assert dump(connection, run.state) == before
+
+
+def restore(connection, state, saved):
+    """Put Redis back to what `dump` returned, as if it had been started from an older snapshot."""
+    connection.call("DEL", *connection.call("KEYS", state.keys.tag + "*"))
+    for key, value in saved.items():
+        connection.call("RESTORE", key, 0, value)
+
+
+def other_history(connection, run, saved, document):
+    """Go back to `saved`, then change as much as was changed before, but otherwise; return its writer."""
+    restore(connection, run.state, saved)
+    state = PartitionState(connection, run.state.keys, 0, run.state.fence, run.state.weighting, lambda: document * 3)
+    added = AddedDocument(document.encode(), run.offset, ((2, {document: 2}),))
+    assert state.commit(state.plan(Changes(run.offset + 1, added=[added]))) == Applied()
+    return state
+
+
+def test_a_plan_for_another_history_is_stale(connection, run):
+    """Redis came back older and moved on to the same offset, version and token: the plan was made for what is gone."""
+    saved = dump(connection, run.state)
+    assert run.state.commit(planned(run)) == Applied()
+    flush = run.state.plan(Changes(run.offset + 2, added=[AddedDocument(b"next", run.offset + 1, ((2, {"n": 2}),))]))
+    other = other_history(connection, run, saved, "other")
+    same = [(m.next_offset, m.version, m.fence) for m in (run.state.meta, other.meta)]
+    assert same[0] == same[1]
+    before = dump(connection, run.state)
+    assert run.state.commit(flush) == Stale("the state has another history")
+    assert isinstance(compact(run.state, everything=True), Stale)
+    assert dump(connection, run.state) == before
+
+
+def test_a_writer_notices_that_its_history_is_gone(connection, run):
+    """Looking documents up after a restart from an older snapshot reads words and position again."""
+    saved = dump(connection, run.state)
+    assert run.state.commit(planned(run)) == Applied()
+    other_history(connection, run, saved, "other")
+    assert set(run.state.documents([b"new", b"other"])) == {b"other"}
+    assert "other" in run.state.vocabulary.ids
+    assert "n" not in run.state.vocabulary.ids
+
+
+def test_a_cut_begins_another_history(connection, run, model):
+    """Two cuts at one offset and version are told apart, so a document's epoch is that of the cut that stands."""
+    saved = dump(connection, run.state)
+    assert cut(connection, model, 0, epoch=1, leader=5) == Applied()
+    run.state.reload()
+    flush = planned(run)
+    restore(connection, run.state, saved)
+    assert cut(connection, model, 0, epoch=2, leader=5) == Applied()
+    assert run.state.commit(flush) == Stale("the state has another history")
+
+
+def test_the_newest_time_of_a_counted_record_is_kept(run):
+    """It never goes back, whatever the clocks of producers say."""
+    for time_ms, kept in ((5_000, 5_000), (3_000, 5_000), (9_000, 9_000)):
+        run.offset += 1
+        assert run.state.commit(run.state.plan(Changes(run.offset, time_ms=time_ms))) == Applied()
+        assert run.state.meta.time_ms == kept
 
 
 def test_cuts_are_idempotent_and_fenced(connection, run, model):

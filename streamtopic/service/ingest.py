@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from streamtopic.errors import StateError, StateMismatch
 from streamtopic.service.resolve import OUTCOMES, decode_all, resolve
-from streamtopic.state import MAX_FLUSH_DOCUMENTS, MAX_FLUSH_RECORD_BYTES, PartitionState, Stale, compact
+from streamtopic.state import MAX_FLUSH_DOCUMENTS, MAX_FLUSH_RECORD_BYTES, Applied, PartitionState, Stale, compact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -98,33 +98,38 @@ class Ingest:
         """Records that are not yet counted."""
         return self._log.end(self._topics.documents, self.partition) - self.state.meta.next_offset
 
-    def step(self) -> Progress:
-        """Read and commit at most one flush; `records` is 0 at the end of the log.
+    def step(self, max_records: int | None = None) -> Progress:
+        """Read and commit at most one flush of at most max_records; `records` is 0 at the end of the log.
+
+        Segments are not merged, so that a step takes about as long as its records: call `compact_if_due` in between.
 
         Raises StateMismatch where another process took the partition over or the log lost records that were not read,
         ComponentUnreachable where log or Redis do not answer; calling again later is always safe.
         """
         for _ in range(_ATTEMPTS):
-            progress = self._attempt()
+            progress = self._attempt(MAX_FLUSH_DOCUMENTS if max_records is None else max_records)
             if progress is not None:
-                if progress.records:
-                    compact(self.state, base_epoch=self._base_epoch())
                 return progress
         raise StateError(f"partition {self.partition} keeps changing under its writer: is a second ingest running?")
 
+    def compact_if_due(self) -> bool:
+        """Do at most one merge of segments; return whether there was one to do. Raises as `step`."""
+        return isinstance(compact(self.state, base_epoch=self._base_epoch()), Applied)
+
     def drain(self) -> Iterator[Progress]:
-        """Yield flushes until the log's present end is counted."""
+        """Yield flushes until the log's present end is counted, merging in between."""
         end = self._log.end(self._topics.documents, self.partition)
         while self.state.meta.next_offset < end:
             progress = self.step()
             if not progress.records:
                 return
+            self.compact_if_due()
             yield progress
 
-    def _attempt(self) -> Progress | None:
+    def _attempt(self, max_records: int) -> Progress | None:
         """Return what was committed, or None where the state changed meanwhile and nothing was written."""
         offset = self.state.meta.next_offset
-        records = self._log.read(self._topics.documents, self.partition, offset, MAX_FLUSH_DOCUMENTS)
+        records = self._log.read(self._topics.documents, self.partition, offset, min(max_records, MAX_FLUSH_DOCUMENTS))
         if not records:
             return Progress(0, offset)
         decoded = decode_all(records, max_bytes=MAX_FLUSH_RECORD_BYTES)

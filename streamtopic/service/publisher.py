@@ -1,25 +1,45 @@
 """Publish what is staged: releases and receipts, whose bytes are fixed before they leave."""
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
-from streamtopic.receipts import Receipt, document_digest, request_digest, seal_receipt, to_message
+from streamtopic.errors import InvalidRelease, StateError
+from streamtopic.receipts import (
+    ChainHead,
+    Receipt,
+    ReceiptReader,
+    digest_of,
+    document_digest,
+    request_digest,
+    seal_receipt,
+    to_message,
+)
 from streamtopic.release import Envelope
+from streamtopic.service.published import Published
 from streamtopic.signing import SigningKey
 from streamtopic.state import Forget, Forgets, ModelState
 from streamtopic.state.model import OutboxRecord
+from streamtopic.state.receipt_chain import ReceiptChain
 from streamtopic.streams import EventLog, Message, TopicNames
 
 __all__ = ["Publisher", "outbox_records"]
 
 PAGE = 1000
+_ATTEMPTS = 20
+
+logger = logging.getLogger("streamtopic.service")
 
 
 class Publisher:
     """Moves records from the outbox to the log, and writes receipts for deletions that a version reflects.
 
     secret: digests document ids in receipts. Every step can be repeated: an outbox record is appended again with the
-    same bytes, which readers skip, and a receipt is a function of its deletion and its version.
+    same bytes, which readers skip.
+
+    A deletion gets one receipt, also after Redis was restored from an older snapshot: what has a receipt is read from
+    the receipts topic, and a deletion leaves Redis only once its receipt was read back from there. Receipts are staged
+    behind the end of their chain by compare-and-set, so of two publishers one reads again.
     """
 
     def __init__(self, state: ModelState, log: EventLog, *, key: SigningKey, secret: bytes) -> None:
@@ -28,6 +48,9 @@ class Publisher:
         self._key = key
         self._secret = secret
         self._names = TopicNames(state.model)
+        self._staged = ReceiptChain(state.connection, state.model)
+        self._issued = ReceiptReader(log, state.model, key.public, _report)
+        self._versions = Published(log, state.model, key.public)
 
     def drain(self) -> int:
         """Publish all that waits in the outbox, oldest first; how many records."""
@@ -40,41 +63,90 @@ class Publisher:
             published += len(entries)
         return published
 
-    def issue_receipts(self, forgets: Mapping[int, Forgets], versions: Sequence[Envelope]) -> int:
-        """Publish receipts of deletions that one of `versions` is the first to reflect; how many.
+    def issue_receipts(self, forgets: Mapping[int, Forgets], versions: Sequence[Envelope] | None = None) -> int:
+        """Publish receipts of deletions that a published version is the first to reflect; how many.
 
-        forgets: partition to its stream. Entries leave the stream only once their receipts are in the log.
-        versions: envelopes of published versions, in any order, back to the first after the oldest entry.
+        forgets: partition to its stream. versions: envelopes in any order; by default those of the releases topic.
+        Entries leave the stream only once their receipts are in the log.
         """
+        waiting = {partition: stream for partition, stream in forgets.items() if len(stream)}
+        if not waiting:
+            return 0
+        if versions is None:
+            self._versions.refresh()
+            versions = self._versions.envelopes
         ordered = sorted(versions, key=lambda envelope: envelope.version)
         issued = 0
-        for partition, stream in forgets.items():
-            while served := self._served(stream.read(count=PAGE), partition, ordered):
-                receipts = [
-                    self._receipt(partition, forget, envelope) for forget, envelope in served if forget.wants_receipt
-                ]
-                messages = [to_message(receipt, seal_receipt(receipt, self._key)) for receipt in receipts]
-                self._state.enqueue(outbox_records(self._names.receipts, messages))
-                self.drain()
+        for partition, stream in waiting.items():
+            while served := _served(stream, partition, ordered):
+                issued += self._issue(partition, served)
                 stream.drop([forget for forget, _ in served])
-                issued += len(receipts)
         return issued
 
-    @staticmethod
-    def _served(
-        entries: Sequence[Forget], partition: int, versions: Sequence[Envelope]
-    ) -> list[tuple[Forget, Envelope]]:
-        served, touched = [], dict[bytes, list[Forget]]()
-        for forget in entries:
-            envelope = _first(forget, partition, versions, touched.get(forget.document, []))
-            if envelope is not None:
-                served.append((forget, envelope))
-            touched.setdefault(forget.document, []).append(forget)
-        return served
+    def _issue(self, partition: int, served: Sequence[tuple[Forget, Envelope]]) -> int:
+        """Bring the receipts of these deletions into the log's chain; how many were missing from it."""
+        issued = None
+        for _ in range(_ATTEMPTS):
+            head = self._synchronise()
+            chain = self._issued.chain
+            todo = [(f, e) for f, e in served if f.wants_receipt and (partition, f.offset) not in chain]
+            issued = len(todo) if issued is None else issued
+            if not todo:
+                return issued
+            records, end = self._sealed(partition, todo, head)
+            # Whatever the outcome: the next round reads what came of it.
+            self._staged.append((head.sequence, head.digest), (end.sequence, end.digest), records)
+        raise StateError(
+            f"receipts of {self._state.model} find no place in their chain: run one publisher for each model, and see "
+            "`streamtopic doctor`"
+        )
 
-    def _receipt(self, partition: int, forget: Forget, envelope: Envelope) -> Receipt:
+    def _synchronise(self) -> ChainHead:
+        """Publish what is staged and read all that is published; the end of the chain, in the log and in Redis alike.
+
+        Of the two the newer one counts: Redis is behind after it was restored, the log if it has lost records.
+        """
+        while True:
+            staged = ChainHead(*self._staged.end())
+            self.drain()
+            for _ in self._issued.read():
+                pass
+            self._protect()
+            head = self._issued.chain.head
+            if staged == head:
+                return head
+            if staged.sequence <= head.sequence:
+                self._staged.append((staged.sequence, staged.digest), (head.sequence, head.digest))
+            elif (staged.sequence, staged.digest) == self._staged.end():
+                lost = f"{head.sequence + 1} to {staged.sequence}"
+                logger.error("%s has lost receipts %s, which had been published", self._names.receipts, lost)
+                self._issued.chain.skip_to(staged)
+                return staged
+
+    def _protect(self) -> None:
+        """Append receipts of the chain again whose key a stray has taken since: compaction keeps the last of a key."""
+        if self._issued.rivals:
+            records = list(self._issued.find(self._issued.rivals))
+            self._log.append_many(self._names.receipts, [Message(r.key, r.value, partition=0) for r in records])
+            self._issued.rivals.clear()
+
+    def _sealed(
+        self, partition: int, todo: Sequence[tuple[Forget, Envelope]], head: ChainHead
+    ) -> tuple[list[tuple[str, OutboxRecord]], ChainHead]:
+        records = []
+        for forget, envelope in todo:
+            receipt = self._receipt(partition, forget, envelope, head)
+            data = seal_receipt(receipt, self._key)
+            head = ChainHead(receipt.sequence, digest_of(data))
+            message = to_message(receipt, data)
+            records.append((head.digest, OutboxRecord(self._names.receipts, message.key or b"", message.value)))
+        return records, head
+
+    def _receipt(self, partition: int, forget: Forget, envelope: Envelope, head: ChainHead) -> Receipt:
         model = self._state.model
         return Receipt(
+            sequence=head.sequence + 1,
+            previous=head.digest,
             model=model,
             partition=partition,
             offset=forget.offset,
@@ -99,6 +171,25 @@ class Publisher:
 def outbox_records(topic: str, messages: Iterable[Message]) -> list[OutboxRecord]:
     """Messages as the outbox keeps them. Each needs a key: it is how a reader knows a repetition."""
     return [OutboxRecord(topic, message.key or b"", message.value, message.headers) for message in messages]
+
+
+def _report(error: InvalidRelease) -> None:
+    logger.warning("a record of the receipts topic is passed over: %s", error)
+
+
+def _served(stream: Forgets, partition: int, versions: Sequence[Envelope]) -> list[tuple[Forget, Envelope]]:
+    """Return the oldest deletions that a version can be named for, with it."""
+    served: list[tuple[Forget, Envelope]] = []
+    touched: dict[bytes, list[Forget]] = {}
+    offset = 0
+    while versions and len(served) < PAGE and (page := stream.read(offset, PAGE)):
+        offset = page[-1].offset + 1
+        for forget in page:
+            envelope = _first(forget, partition, versions, touched.get(forget.document, []))
+            if envelope is not None:
+                served.append((forget, envelope))
+            touched.setdefault(forget.document, []).append(forget)
+    return served
 
 
 def _first(forget: Forget, partition: int, versions: Sequence[Envelope], earlier: Sequence[Forget]) -> Envelope | None:

@@ -7,7 +7,7 @@ import pytest
 
 from streamtopic.client import ModelSubscriber, Receipts
 from streamtopic.errors import InvalidRelease, UsageError
-from streamtopic.receipts import Receipt, request_digest, seal_receipt, to_message
+from streamtopic.receipts import Receipt, digest_of, request_digest, seal_receipt, to_message
 from streamtopic.release import seal_release, to_messages, tombstones
 from streamtopic.signing import SigningKey
 from streamtopic.streams import FileLog
@@ -211,20 +211,25 @@ def test_topics_can_keep_their_numbers(subscribe, log, make, key):
     assert all(release.top_words == first.top_words for release in others)
 
 
-def receipt(offset, request):
+def receipt(offset, request, sequence=1, previous=""):
     """A receipt for the delete at an offset."""
-    digest = request_digest(request)
-    return Receipt("news", 0, offset, digest, "d", 1, 2, True, 9, 1, "certified", 1e-9, 1e-7, 1.0, 1e-6, 1.0, 1, 4)
+    return Receipt(
+        sequence=sequence, previous=previous, model="news", partition=0, offset=offset,
+        request=request_digest(request), document="d", received=1, applied=2, found=True, length=9, version=1,
+        mode="certified", certificate=1e-9, sigma=1e-7, epsilon=1.0, delta=1e-6, cumulative_epsilon=1.0,
+        capacity_used=1, capacity_left=4,
+    )  # fmt: skip
 
 
 def test_receipts_are_found_and_verified(log, key):
     """A receipt is found by request or id, repeated records count once, and a forged or moved one is an error."""
-    for offset, request in ((3, "r-3"), (3, "r-3"), (5, "r-5")):
-        entry = receipt(offset, request)
+    first = receipt(3, "r-3")
+    second = receipt(5, "r-5", 2, digest_of(seal_receipt(first, key)))
+    for entry in (first, first, second):
         log.append_many("news.receipts", [to_message(entry, seal_receipt(entry, key))])
     receipts = Receipts(log, model="news", public_key=key.public)
     assert [entry.offset for entry in receipts] == [3, 5]
-    assert receipts.find("r-5") == receipts.get("news/0/5") == receipt(5, "r-5")
+    assert receipts.find("r-5") == receipts.get("news/0/5") == second
     assert receipts.find("r-4") is None
     log.append("news.receipts", b"news/0/7", seal_receipt(receipt(6, "r"), key))
     with pytest.raises(InvalidRelease, match="moved"):

@@ -2,12 +2,13 @@ import dataclasses
 import itertools
 import math
 
+import numpy as np
 import pytest
 
 from streamtopic.client import Receipts
 from streamtopic.errors import ComponentUnreachable
-from streamtopic.receipts import document_digest
-from streamtopic.release import Envelope, to_messages
+from streamtopic.receipts import ChainHead, ReceiptReader, document_digest, seal_receipt, to_message
+from streamtopic.release import Envelope, Payload, seal_release, to_messages
 from streamtopic.service.publisher import Publisher, outbox_records
 from streamtopic.signing import SigningKey
 from streamtopic.state import Forget, ForgetKind, Forgets, ModelState
@@ -142,10 +143,26 @@ def test_a_replaced_document_waits_although_its_last_text_was_never_published(pu
     assert {r.version for r in Receipts(log, model=state.model, public_key=KEY.public)} == {2}
 
 
-def test_a_crash_before_the_deletion_is_dropped_repeats_the_same_receipt(
-    publisher, state, log, connection, monkeypatch
-):
-    """A deletion stays until its receipt is in the log, and a repeated receipt has the same bytes."""
+def ids(log, state):
+    """Offsets of all receipts, in the order of their chain."""
+    return [receipt.offset for receipt in Receipts(log, model=state.model, public_key=KEY.public)]
+
+
+def chain_key(state):
+    """Where Redis keeps the end of the chain."""
+    return ModelKeys(state.model).named("chain")
+
+
+def set_back(connection, state, *forgets, chain=()):
+    """Restore Redis to a moment when these deletions had no receipt; chain: its end at that moment."""
+    connection.call("DEL", chain_key(state), ModelKeys(state.model).partition(0).forgets)
+    if chain:
+        connection.call("HSET", chain_key(state), "sequence", chain[0], "digest", chain[1])
+    return stream(connection, state, 0, *forgets)
+
+
+def test_a_crash_before_the_deletion_is_dropped_issues_nothing_twice(publisher, state, log, connection, monkeypatch):
+    """A deletion stays until its receipt is in the log; then it is dropped without another one."""
     forgets = {0: stream(connection, state, 0, forget(3))}
     versions = [envelope(state, 1, {0: 4})]
     with monkeypatch.context() as patch:
@@ -153,7 +170,95 @@ def test_a_crash_before_the_deletion_is_dropped_repeats_the_same_receipt(
         with pytest.raises(KeyboardInterrupt):
             publisher.issue_receipts(forgets, versions)
     assert len(forgets[0]) == 1
-    assert publisher.issue_receipts(forgets, [*versions, envelope(state, 2, {0: 9})]) == 1
-    first, second = published(log, TopicNames(state.model).receipts)
-    assert (first.key, first.value) == (second.key, second.value)
-    assert len(list(Receipts(log, model=state.model, public_key=KEY.public))) == 1
+    assert publisher.issue_receipts(forgets, [*versions, envelope(state, 2, {0: 9})]) == 0
+    assert len(forgets[0]) == 0
+    assert len(published(log, TopicNames(state.model).receipts)) == 1
+
+
+def test_a_crash_before_a_staged_receipt_is_published_loses_nothing(publisher, state, log, connection, monkeypatch):
+    """What was staged is published by the next publisher, with the same bytes, and nothing else for that deletion."""
+    forgets = {0: stream(connection, state, 0, forget(3))}
+    with monkeypatch.context() as patch:
+        patch.setattr(log, "append_many", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            publisher.issue_receipts(forgets, [envelope(state, 1, {0: 4})])
+    (staged,) = state.outbox()
+    again = Publisher(state, log, key=KEY, secret=SECRET)
+    assert again.issue_receipts(forgets, [envelope(state, 1, {0: 4}), envelope(state, 2, {0: 9})]) == 0
+    assert [record.value for record in published(log, TopicNames(state.model).receipts)] == [staged.record.value]
+    assert len(forgets[0]) == 0
+
+
+def test_each_deletion_has_one_receipt_after_redis_was_set_back(publisher, state, log, connection):
+    """An older Redis asks for receipts again that are published; only those that are not get one, behind the chain."""
+    versions = [envelope(state, 1, {0: 50})]
+    publisher.issue_receipts({0: stream(connection, state, 0, forget(3))}, versions)
+    older = tuple(value.decode() for value in connection.call("HMGET", chain_key(state), "sequence", "digest"))
+    publisher.issue_receipts({0: stream(connection, state, 0, forget(5), forget(8))}, versions)
+    for another in (publisher, Publisher(state, log, key=KEY, secret=SECRET)):
+        waiting = set_back(connection, state, forget(5), forget(8), chain=older)
+        assert another.issue_receipts({0: waiting}, versions) == 0
+        assert len(waiting) == 0
+    emptied = set_back(connection, state, forget(3), forget(5), forget(8), forget(9))
+    assert publisher.issue_receipts({0: emptied}, versions) == 1
+    assert ids(log, state) == [3, 5, 8, 9]
+
+
+def test_two_publishers_make_one_chain(publisher, state, log, connection):
+    """Whoever comes late reads again: no number twice, no deletion twice, whoever wrote which receipt."""
+    other = Publisher(state, log, key=KEY, secret=SECRET)
+    versions = [envelope(state, 1, {0: 50})]
+    for offset, one in enumerate([publisher, other, other, publisher, other], start=1):
+        assert one.issue_receipts({0: stream(connection, state, 0, forget(offset))}, versions) == 1
+    reader = ReceiptReader(log, state.model, KEY.public)
+    assert [receipt.sequence for receipt in reader.read()] == [1, 2, 3, 4, 5]
+    assert (reader.chain.strays, reader.chain.lost) == (0, [])
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["the same deletion", "another deletion"])
+def test_what_a_publisher_of_a_lost_history_appends_does_no_harm(publisher, state, log, connection, same):
+    """Redis is set back while a publisher sleeps with receipts in its hands; each deletion still has exactly one."""
+    versions = [envelope(state, 1, {0: 50})]
+    waiting = stream(connection, state, 0, forget(3))
+    late = Publisher(state, log, key=SigningKey.from_bytes(bytes(32)), secret=SECRET)
+    receipt = late._receipt(0, dataclasses.replace(forget(3 if same else 4), applied_ms=9), versions[0], ChainHead())
+    held = to_message(receipt, seal_receipt(receipt, KEY))
+    assert publisher.issue_receipts({0: waiting}, versions) == 1
+    log.append_many(TopicNames(state.model).receipts, [held])
+    assert publisher.issue_receipts({0: stream(connection, state, 0, forget(4), forget(5))}, versions) == 2
+    assert ids(log, state) == [3, 4, 5]
+    log.compact(TopicNames(state.model).receipts)
+    assert ids(log, state) == [3, 4, 5]
+    assert next(iter(Receipts(log, model=state.model, public_key=KEY.public))).applied == 2003
+
+
+def test_a_log_that_lost_receipts_is_gone_on_with(publisher, state, log, connection, tmp_path):
+    """The chain continues from what Redis knows, and a reader is told which receipts are missing."""
+    versions = [envelope(state, 1, {0: 50})]
+    publisher.issue_receipts({0: stream(connection, state, 0, forget(3), forget(4))}, versions)
+    other = FileLog(tmp_path / "other")
+    for topic in (TopicNames(state.model).releases, TopicNames(state.model).receipts):
+        other.create(topic, 1)
+    after = Publisher(state, other, key=KEY, secret=SECRET)
+    assert after.issue_receipts({0: stream(connection, state, 0, forget(9))}, versions) == 1
+    reader = ReceiptReader(other, state.model, KEY.public)
+    assert [receipt.sequence for receipt in reader.read()] == [3]
+    assert reader.chain.lost == [range(1, 3)]
+
+
+def test_a_forged_record_stops_nobody(publisher, state, log, connection):
+    """What somebody else wrote into the topic is no receipt and no reason to stop."""
+    log.append(TopicNames(state.model).receipts, b"x/0/3", b"not a receipt")
+    forgets = {0: stream(connection, state, 0, forget(3))}
+    assert publisher.issue_receipts(forgets, [envelope(state, 1, {0: 4})]) == 1
+
+
+def test_envelopes_are_those_of_the_releases_topic(publisher, state, log, connection):
+    """Without envelopes given, the publisher reads what was published; nothing is issued before the first version."""
+    forgets = {0: stream(connection, state, 0, forget(3))}
+    assert publisher.issue_receipts(forgets) == 0
+    payload = Payload(words=("a", "b"), A=np.full((2, 2), 0.5, np.float32), R=np.eye(2, dtype=np.float32),
+                      shares=np.full(2, 0.5), top_words=(("a",), ("b",)))  # fmt: skip
+    sealed = seal_release(payload, envelope(state, 1, {0: 4}, n=2), KEY)
+    log.append_many(TopicNames(state.model).releases, to_messages(1, sealed))
+    assert publisher.issue_receipts(forgets) == 1

@@ -15,7 +15,7 @@ from streamtopic.receipts import (
 from streamtopic.signing import SigningKey, seal
 
 RECEIPT = Receipt(
-    model="news", partition=1, offset=7, request=request_digest("r-1"),
+    sequence=1, previous="", model="news", partition=1, offset=7, request=request_digest("r-1"),
     document=document_digest(b"s", "news", b"doc-1"), received=1000, applied=2000, found=True,
     length=42, version=3, mode="certified", certificate=5e-11, sigma=8e-7,
     epsilon=1.0, delta=1e-6, cumulative_epsilon=1.4, capacity_used=2, capacity_left=3,

@@ -13,7 +13,7 @@ from streamtopic.streams import Message
 
 __all__ = ["Receipt", "document_digest", "open_receipt", "receipt_id", "request_digest", "seal_receipt", "to_message"]
 
-FORMAT = 1
+FORMAT = 2
 KIND = "receipt"
 
 
@@ -21,12 +21,15 @@ KIND = "receipt"
 class Receipt:
     """One deletion.
 
-    model, partition, offset: of the delete's record, which name the receipt. request: digest of the request id ("" for
-    none); document: keyed digest of the document id. received, applied: milliseconds since 1970. found: whether there
-    was such a document; length: its tokens L. version: the first without it; mode: the guarantee's kind; the rest are
-    that version's, epsilon and cumulative_epsilon at its delta.
+    sequence: its number in the model's chain of receipts, from 1; previous: digest of the sealed bytes of the one
+    before ("" for the first). model, partition, offset: of the delete's record, which name the receipt. request: digest
+    of the request id ("" for none); document: keyed digest of the document id. received, applied: milliseconds since
+    1970. found: whether there was such a document; length: its tokens L. version: the first without it; mode: the
+    guarantee's kind; the rest are that version's, epsilon and cumulative_epsilon at its delta.
     """
 
+    sequence: int
+    previous: str
     model: str
     partition: int
     offset: int

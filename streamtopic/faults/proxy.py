@@ -1,0 +1,147 @@
+"""A TCP proxy in front of Redis that loses replies: the command was done, and nobody hears of it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+__all__ = ["Proxy"]
+
+_BLOCK = 1 << 16
+
+
+class Proxy:
+    """Forwards connections from one port of this machine to another, in a thread of its own.
+
+    lost: replies that never arrived, so far.
+    """
+
+    def __init__(self, port: int, target: int) -> None:
+        self.port = port
+        self.lost = 0
+        self._target = target
+        self._armed: list[bytes] = []
+        self._links: set[_Link] = set()
+        self._loop = asyncio.new_event_loop()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="proxy", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._ready.wait()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.sever()
+        self._do(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def lose_reply(self, to: bytes = b"") -> None:
+        """Cut the next connection that gets a reply to a command holding these bytes: after it was done, unheard."""
+        self._do(lambda: self._armed.append(to))
+
+    def disarm(self) -> None:
+        """Lose no further reply."""
+        self._do(self._armed.clear)
+
+    def sever(self) -> None:
+        """Cut every connection at once."""
+        self._do(self._cut_all)
+
+    def wants(self, request: bytes) -> bool:
+        """Whether the reply to this request is to be lost; asked once for each."""
+        for needle in self._armed:
+            if needle in request:
+                self._armed.remove(needle)
+                self.lost += 1
+                return True
+        return False
+
+    def _cut_all(self) -> None:
+        for link in self._links:
+            link.cut()
+
+    def _do(self, what: Callable[[], object]) -> None:
+        done = threading.Event()
+
+        def act() -> None:
+            what()
+            done.set()
+
+        self._loop.call_soon_threadsafe(act)
+        done.wait(10)
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        server = self._loop.run_until_complete(asyncio.start_server(self._connected, "127.0.0.1", self.port))
+        self._ready.set()
+        self._loop.run_forever()
+        server.close()
+        # Every link is cut, so what still runs is about to end.
+        if tasks := asyncio.all_tasks(self._loop):
+            self._loop.run_until_complete(asyncio.wait(tasks, timeout=10))
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            there = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:
+            writer.transport.abort()
+            return
+        link = _Link(self, (reader, writer), there)
+        self._links.add(link)
+        try:
+            await link.run()
+        finally:
+            link.cut()
+            self._links.discard(link)
+
+
+class _Link:
+    """One client's connection and the one to Redis that belongs to it."""
+
+    def __init__(
+        self,
+        proxy: Proxy,
+        here: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        there: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+    ) -> None:
+        self._proxy = proxy
+        self._here = here
+        self._there = there
+        self._request = b""
+
+    def cut(self) -> None:
+        """End both sides at once."""
+        for _, writer in (self._here, self._there):
+            writer.transport.abort()
+
+    async def run(self) -> None:
+        """Forward until one side ends."""
+        ways = [asyncio.ensure_future(self._requests()), asyncio.ensure_future(self._replies())]
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+
+    async def _requests(self) -> None:
+        while data := await self._here[0].read(_BLOCK):
+            # What a command is called stands at its start; the end of one block may belong to the next command.
+            self._request = (self._request + data)[: 4 * _BLOCK]
+            self._there[1].write(data)
+            await self._there[1].drain()
+
+    async def _replies(self) -> None:
+        while data := await self._there[0].read(_BLOCK):
+            request, self._request = self._request, b""
+            if self._proxy.wants(request):
+                return
+            self._here[1].write(data)
+            await self._here[1].drain()

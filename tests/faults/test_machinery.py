@@ -1,0 +1,190 @@
+"""The tools of the campaign: each does the harm that it says, and no more."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+import redis
+
+from streamtopic.faults.processes import Guard, Worker, free_port
+from streamtopic.faults.proxy import Proxy
+from streamtopic.faults.server import RedisServer
+
+
+@pytest.fixture
+def guard():
+    """Ends what a test started."""
+    with Guard() as guard:
+        yield guard
+
+
+@pytest.fixture
+def server(tmp_path, guard):
+    """A Redis to do harm to."""
+    server = RedisServer(tmp_path / "redis", free_port(), guard)
+    server.start()
+    yield server
+    server.client.close()
+    server.kill()
+
+
+@pytest.fixture
+def proxy(server):
+    """A proxy in front of it."""
+    with Proxy(free_port(), server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def client(proxy):
+    """A client that repeats nothing by itself."""
+    with redis.Redis(port=proxy.port, protocol=2, retry=None, socket_timeout=30) as client:
+        yield client
+
+
+def _alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _until(condition, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_killed_redis_comes_back_with_what_it_held(server):
+    """The append-only file survives kill -9."""
+    server.client.set("a", 1)
+    server.kill()
+    server.start()
+    assert server.client.get("a") == b"1"
+
+
+def test_redis_is_set_back_to_a_copy(server, tmp_path):
+    """An older copy replaces everything that came after it."""
+    server.client.set("a", 1)
+    server.copy(tmp_path / "copy")
+    server.client.set("a", 2)
+    server.client.set("b", 2)
+    server.restore(tmp_path / "copy")
+    assert (server.client.get("a"), server.client.get("b")) == (b"1", None)
+
+
+def test_redis_loses_the_last_it_wrote_but_never_half_a_script(server):
+    """A cut inside what a script wrote takes all of it back."""
+    server.client.set("before", 1)
+    server.client.eval("redis.call('SET', 'x', 1) redis.call('SET', 'y', 1)", 0)
+    server.lose(10)
+    assert server.client.mget("before", "x", "y") == [b"1", None, None]
+
+
+def test_paused_redis_answers_later(server):
+    """A pause delays; nothing is lost."""
+    server.pause(300)
+    start = time.monotonic()
+    server.client.incr("n")
+    assert time.monotonic() - start > 0.2
+    assert server.client.get("n") == b"1"
+
+
+def test_a_lost_reply_means_a_command_that_was_done(proxy, client, server):
+    """The client sees a broken connection, Redis has done what it was told, once."""
+    client.incr("n")
+    proxy.lose_reply()
+    with pytest.raises(redis.exceptions.ConnectionError):
+        client.incr("n")
+    assert server.client.get("n") == b"2"
+    assert client.incr("n") == 3
+    assert proxy.lost == 1
+
+
+def test_only_replies_to_the_named_command_are_lost(proxy, client, server):
+    """A fault can wait for the command that it is meant for."""
+    proxy.lose_reply(b"EVAL")
+    client.incr("n")
+    with pytest.raises(redis.exceptions.ConnectionError):
+        client.eval("return redis.call('INCR', 'n')", 0)
+    assert server.client.get("n") == b"2"
+    proxy.lose_reply(b"EVAL")
+    proxy.disarm()
+    assert client.eval("return redis.call('INCR', 'n')", 0) == 3
+
+
+def test_large_commands_and_replies_pass_unchanged(client):
+    """The proxy cuts, it never garbles."""
+    value = os.urandom(3_000_000)
+    client.set("large", value)
+    assert client.get("large") == value
+
+
+def test_severed_connections_can_be_made_again(proxy, client):
+    """A cut ends what is open; the next connection works."""
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=30) as raw:
+        raw.sendall(b"PING\r\n")
+        assert raw.recv(100) == b"+PONG\r\n"
+        proxy.sever()
+        assert raw.recv(100) == b""
+    assert client.ping()
+
+
+def test_without_redis_the_proxy_refuses_and_recovers(proxy, client, server):
+    """The proxy outlives the server behind it."""
+    server.kill()
+    with pytest.raises(redis.exceptions.ConnectionError):
+        client.ping()
+    server.start()
+    assert client.ping()
+
+
+def _sleeper(tmp_path, guard, program="import time; print('up', flush=True); time.sleep(600)"):
+    return Worker("sleeper", [sys.executable, "-c", program], tmp_path / "out", guard, os.environ)
+
+
+def test_a_worker_is_killed_suspended_and_started_again(tmp_path, guard):
+    """Ends that were asked for are no deaths; a suspended program can be killed too."""
+    worker = _sleeper(tmp_path, guard)
+    worker.start()
+    _until(lambda: "up" in worker.tail())
+    worker.suspend()
+    worker.kill()
+    worker.start()
+    worker.suspend()
+    worker.resume()
+    assert worker.terminate() == -15
+    assert (worker.deaths, worker.starts, worker.running) == ([], 2, False)
+
+
+def test_a_death_that_nobody_asked_for_is_noted(tmp_path, guard):
+    """A program that ends by itself is a finding, and can be started again."""
+    worker = _sleeper(tmp_path, guard, "raise SystemExit(3)")
+    worker.start()
+    _until(lambda: worker.check() or worker.deaths)
+    assert (worker.deaths, worker.running) == ([3], False)
+
+
+def test_programs_end_with_this_one(tmp_path):
+    """Nothing outlives a campaign that was killed; what was taken off the list is left alone."""
+    program = (
+        "import subprocess, sys, time; from streamtopic.faults.processes import Guard; guard = Guard()\n"
+        "made = [subprocess.Popen(['sleep', '600']) for _ in range(3)]\n"
+        "[guard.watch(one.pid) for one in made]; guard.forget(made[1].pid)\n"
+        "print(*[one.pid for one in made], flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
+        pids = [int(pid) for pid in parent.stdout.readline().split()]
+        time.sleep(0.2)
+        parent.kill()
+    try:
+        _until(lambda: [_alive(pid) for pid in pids] == [False, True, False])
+    finally:
+        for pid in pids:
+            if _alive(pid):
+                os.kill(pid, 9)

@@ -12,6 +12,7 @@ CHUNK_BYTES = 900 << 10
 MAX_CHUNKS = 4_096
 MAX_PENDING = 8
 KEY = re.compile(rb"([1-9][0-9]{0,17})/(0|[1-9][0-9]{0,8})\Z")
+RETIRED = "st-retired"
 NUMBER = re.compile(rb"(0|[1-9][0-9]{0,17})\Z")
 
 
@@ -25,9 +26,10 @@ class Assembled:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """A version of which a chunk was tombstoned: withdrawn."""
+    """A version of which a chunk was tombstoned; `retired`: for its age, while it may still be used."""
 
     version: int
+    retired: bool = False
 
 
 def to_messages(version: int, data: bytes) -> list[Message]:
@@ -41,9 +43,10 @@ def to_messages(version: int, data: bytes) -> list[Message]:
     ]
 
 
-def tombstones(version: int, chunks: int) -> list[Message]:
-    """Records that erase a withdrawn version of `chunks` chunks from a compacted topic."""
-    return [Message(b"%d/%d" % (version, chunk), None, partition=0) for chunk in range(chunks)]
+def tombstones(version: int, chunks: int, *, retired: bool = False) -> list[Message]:
+    """Records that erase a version of `chunks` chunks from a compacted topic: a withdrawn one, or one past its time."""
+    headers = ((RETIRED, b""),) if retired else ()
+    return [Message(b"%d/%d" % (version, chunk), None, headers, partition=0) for chunk in range(chunks)]
 
 
 class Assembler:
@@ -63,7 +66,7 @@ class Assembler:
         version, chunk = int(place[1]), int(place[2])
         if record.value is None:
             self._forget(version)
-            return Removed(version)
+            return Removed(version, retired=record.header(RETIRED) is not None)
         chunks, digest = record.header("chunks") or b"", record.header("sha256") or b""
         named = record.header("version") == place[1] and record.header("chunk") == place[2]
         if not named or not NUMBER.match(chunks) or not chunk < int(chunks) <= MAX_CHUNKS:

@@ -42,7 +42,8 @@ class Envelope:
     certificate: noise, what was promised and what was reached, in the units of A. anchors: words, by topic; margin:
     the least lead of an anchor. forgotten: deletions since the base. capacity: how many it bears, by capacity_rule.
     cumulative_epsilon: spent since the base, at delta. withdrawn: versions that this one replaces because they hold
-    forgotten documents. created: milliseconds since 1970.
+    forgotten documents. created: milliseconds since 1970. scale, slack: what composes its epsilon with that of others;
+    epoch, counted: last epoch of the base, and documents accepted until the cut, by which a service goes on from here.
     """
 
     model: str
@@ -68,4 +69,8 @@ class Envelope:
     cumulative_epsilon: float
     withdrawn: tuple[int, ...]
     created: int
+    scale: float = 0.0
+    slack: float = 0.0
+    epoch: int = 0
+    counted: int = 0
     format: int = FORMAT

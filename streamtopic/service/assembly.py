@@ -8,7 +8,7 @@ from streamtopic.errors import SettingsError
 from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.service.decide import Policy
 from streamtopic.service.scheduler import CapacityRule, SchedulerOptions
-from streamtopic.signing import SigningKey, load_secret, new_secret, new_signing_key
+from streamtopic.signing import PublicKey, SigningKey, load_secret, new_secret, new_signing_key
 from streamtopic.topics.options import LearnerOptions
 
 if TYPE_CHECKING:
@@ -16,8 +16,18 @@ if TYPE_CHECKING:
 
     from streamtopic.service.instance import Layout
     from streamtopic.settings import Settings
+    from streamtopic.streams.kafka import KafkaOptions
 
-__all__ = ["learner_options", "noise_key", "receipt_secret", "scheduler_options", "signing_key"]
+__all__ = [
+    "NoiseKey",
+    "kafka_options",
+    "learner_options",
+    "noise_key",
+    "public_key",
+    "receipt_secret",
+    "scheduler_options",
+    "signing_key",
+]
 
 
 def learner_options(settings: Settings) -> LearnerOptions:
@@ -53,36 +63,74 @@ def scheduler_options(settings: Settings) -> SchedulerOptions:
         ),
         epsilon=settings.epsilon,
         delta=settings.delta,
+        keep_versions=settings.keep_versions,
     )
 
 
-def signing_key(settings: Settings, layout: Layout) -> SigningKey:
-    """Load the signing key; the instance's own is made on first use. Raises SettingsError where a file is missing."""
+def kafka_options(settings: Settings) -> KafkaOptions:
+    """Return how to reach Kafka. Raises SettingsError where no servers are set."""
+    from streamtopic.streams.kafka import KafkaOptions
+
+    if settings.kafka is None:
+        raise SettingsError("setting `kafka` is not set: give Kafka's servers, host:port,host:port")
+    password = settings.kafka_sasl_password
+
+    def path(name: Path | None) -> str | None:
+        return None if name is None else str(name)
+
+    return KafkaOptions(
+        servers=settings.kafka,
+        security_protocol=settings.kafka_security_protocol,
+        sasl_mechanism=settings.kafka_sasl_mechanism,
+        sasl_username=settings.kafka_sasl_username,
+        sasl_password=None if password is None else password.get_secret_value(),
+        ssl_cafile=path(settings.kafka_ssl_cafile),
+        ssl_certfile=path(settings.kafka_ssl_certfile),
+        ssl_keyfile=path(settings.kafka_ssl_keyfile),
+    )
+
+
+def signing_key(settings: Settings, layout: Layout | None) -> SigningKey:
+    """Load the signing key; an instance's own is made on first use. Raises SettingsError where there is none."""
     if settings.signing_key is not None:
         return SigningKey.load(settings.signing_key)
+    if layout is None:
+        raise _missing("signing_key")
     if not layout.signing_key.exists():
         _refuse_second(layout, layout.signing_key)
         new_signing_key(layout.signing_key, layout.public_key)
     return SigningKey.load(layout.signing_key)
 
 
-def noise_key(settings: Settings, layout: Layout) -> NoiseKey:
-    """Load the secret that noise is drawn from; the instance's own is made on first use."""
-    return NoiseKey(_secret(settings.noise_key, layout.noise_key, layout))
+def public_key(settings: Settings) -> PublicKey | None:
+    """Load the public key where settings name one."""
+    return None if settings.public_key is None else PublicKey.load(settings.public_key)
 
 
-def receipt_secret(layout: Layout) -> bytes:
-    """Load the secret that receipts digest document ids with; made on first use."""
-    return _secret(None, layout.receipt_key, layout)
+def noise_key(settings: Settings, layout: Layout | None) -> NoiseKey:
+    """Load the secret that noise is drawn from; an instance's own is made on first use."""
+    return NoiseKey(_secret("noise_key", settings.noise_key, layout))
 
 
-def _secret(named: Path | None, own: Path, layout: Layout) -> bytes:
+def receipt_secret(settings: Settings, layout: Layout | None) -> bytes:
+    """Load the secret that receipts digest document ids with; an instance's own is made on first use."""
+    return _secret("receipt_key", settings.receipt_key, layout)
+
+
+def _secret(name: str, named: Path | None, layout: Layout | None) -> bytes:
     if named is not None:
         return load_secret(named)
+    if layout is None:
+        raise _missing(name)
+    own: Path = getattr(layout, name)
     if own.exists():
         return load_secret(own)
     _refuse_second(layout, own)
     return new_secret(own)
+
+
+def _missing(name: str) -> SettingsError:
+    return SettingsError(f"setting `{name}` is not set: `streamtopic keys new` makes the keys; name the file")
 
 
 def _refuse_second(layout: Layout, path: Path) -> None:

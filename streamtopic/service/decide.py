@@ -30,7 +30,8 @@ class Standing:
     the last version; unserved: deletions that no version reflects; oldest_unserved_ms: time of the oldest of them;
     new_documents: added since the last version; capacity: deletions the base model bears; next_epsilon: cumulative
     epsilon if one more version is released on this base; failed: why the last attempt on these very documents made no
-    model; requested: what an operator asked for.
+    model; requested: what an operator asked for; behind: why counts are not yet where the last version was; lost: why
+    the base model is not the last version's.
     """
 
     documents: int
@@ -45,6 +46,8 @@ class Standing:
     next_epsilon: float = 0.0
     failed: str | None = None
     requested: str | None = None
+    behind: str | None = None
+    lost: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +81,16 @@ def decide(standing: Standing, policy: Policy, now_ms: int) -> Decision:
 
 def _first(standing: Standing) -> Decision | None:
     """Decide what needs no look at deletions: nothing to learn from, no model yet, or a wish for a new one."""
+    if standing.behind is not None:
+        return Wait(standing.behind)
     if standing.documents == 0 and standing.base_documents is None:
         return Wait("no documents yet")
     if standing.failed is not None and standing.requested is None:
         return Wait(f"no model can be made of the present documents: {standing.failed}")
     if standing.requested == "retrain":
         return Retrain("asked for by hand")
+    if standing.lost is not None:
+        return Retrain(standing.lost)
     return Retrain("no base model yet") if standing.base_documents is None else None
 
 

@@ -1,43 +1,36 @@
-"""The service in one process, over the folder of an instance: what commands call.
-
-Parts: event log in files, Redis (its own, or one at an address), ingest of every partition, scheduler, publisher.
-"""
+"""The service in one process: what commands call."""
 
 from __future__ import annotations
 
 import secrets
-import socket
 import time
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from streamtopic.client import ModelSubscriber, Receipts
 from streamtopic.errors import CheckFailed, InvalidEvent, UsageError
 from streamtopic.events import encode_add, encode_delete
-from streamtopic.local import LocalRedis
 from streamtopic.service import assembly
 from streamtopic.service.ingest import Ingest
-from streamtopic.service.instance import InstanceLock, Layout
+from streamtopic.service.lease import LeaseKeeper
+from streamtopic.service.parts import Parts
+from streamtopic.service.published import Published
 from streamtopic.service.publisher import Publisher
 from streamtopic.service.publishing import PayloadPlan, make_payload
 from streamtopic.service.report import decision_text, version_fields
 from streamtopic.service.scheduler import Scheduler
-from streamtopic.state import Connection, Lease, ModelSettings, ModelState, Reader
-from streamtopic.streams import FileLog, TopicNames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from types import TracebackType
 
     from streamtopic.corpus import Document
     from streamtopic.counts import CountSource
     from streamtopic.receipts import Receipt
     from streamtopic.release import Release
     from streamtopic.service.verify import Verification
-    from streamtopic.settings import Settings
+    from streamtopic.state import Reader
     from streamtopic.topics.fit import TopicFit
 
 __all__ = ["Sent", "Service", "Settled", "silent"]
@@ -80,72 +73,8 @@ class Settled:
         }
 
 
-class Service:
-    """An instance and all that works on it, as a context manager.
-
-    settings.dir names the folder. resident: this process stays, so that commands send it events in place of waiting.
-    kept: whether Redis's data must survive the process. clock: seconds since 1970.
-    """
-
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        resident: bool = False,
-        kept: bool = True,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        if settings.dir is None:
-            raise UsageError("an instance needs a folder: give --dir DIR")
-        self.settings = settings
-        self.layout = Layout(settings.dir)
-        self.names = TopicNames(settings.model)
-        self._kept = kept
-        self._clock = clock
-        self._lock = InstanceLock(settings.dir, service=resident)
-        self._stack = ExitStack()
-        self.leads = False
-
-    def __enter__(self) -> Self:
-        self.leads = self._lock.acquire()
-        self._stack.callback(self._lock.release)
-        try:
-            self.log = self._stack.enter_context(FileLog(self.layout.log, clock=self._clock))
-            for topic, settings in self.names.settings().items():
-                partitions = self.settings.partitions if topic == self.names.documents else 1
-                self.log.create(topic, partitions, settings)
-            self.signing_key = assembly.signing_key(self.settings, self.layout)
-            self._noise_key = assembly.noise_key(self.settings, self.layout)
-            self._receipt_secret = assembly.receipt_secret(self.layout)
-            self.layout.initialised.touch()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
-
-    # Redis and what stands on it start when they are first needed: sending events to a running service needs neither.
-
-    @cached_property
-    def connection(self) -> Connection:
-        """The Redis that holds counts and models, started if it is this instance's own."""
-        if self.settings.redis_url is not None:
-            url = self.settings.redis_url.get_secret_value()
-        else:
-            url = self._stack.enter_context(LocalRedis(self.layout.redis, persistent=self._kept)).url
-        connection = self._stack.enter_context(Connection(url))
-        connection.ping()
-        return connection
-
-    @cached_property
-    def state(self) -> ModelState:
-        """The model's global keys."""
-        fixed = ModelSettings(self.settings.partitions, self.settings.cap)
-        return ModelState.open(self.connection, self.settings.model, fixed)
+class Service(Parts):
+    """An instance, or a service next to Kafka and Redis, and all that commands ask of it; see Parts."""
 
     @cached_property
     def ingests(self) -> list[Ingest]:
@@ -157,7 +86,7 @@ class Service:
                 self.names,
                 partition,
                 settings=self.state.settings,
-                clock=self._clock,
+                clock=self.clock,
                 base_epoch=self.state.base_epoch,
             )
             for partition in range(self.settings.partitions)
@@ -168,24 +97,28 @@ class Service:
         """Reads counts beside their writers."""
         if self.leads:
             _ = self.ingests  # a new instance has no state before its writers open it
-        return Reader(self.connection, self.settings.model, self.settings.partitions)
+        return super().reader
 
     @cached_property
     def scheduler(self) -> Scheduler:
         """Decides and stages."""
-        # The lock lets only one process in, so the next one is the same leader and need not wait for a lease to end.
-        holder = f"{socket.gethostname()}:{self.layout.root.resolve()}"
-        options = assembly.scheduler_options(self.settings)
         scheduler = Scheduler(
-            self.connection, self.state, options, self._noise_key, self.signing_key, holder=holder, clock=self._clock
+            self.connection,
+            self.state,
+            assembly.scheduler_options(self.settings),
+            self.noise_key,
+            self.signing_key,
+            published=Published(self.log, self.settings.model, self.public_key),
+            lease=LeaseKeeper(self.keeper_state, self.holder, int(self.settings.lease * 1000)),
+            clock=self.clock,
         )
-        self._stack.callback(lambda: self.state.release(Lease(holder, 0)))
+        self._stack.callback(scheduler.close)
         return scheduler
 
     @cached_property
     def publisher(self) -> Publisher:
         """Publishes what is staged."""
-        return Publisher(self.state, self.log, key=self.signing_key, secret=self._receipt_secret)
+        return Publisher(self.state, self.log, key=self.signing_key, secret=self.receipt_secret)
 
     def add(self, documents: Iterable[Document], update: Callable[[int, int | None], None] = silent) -> Sent:
         """Write add events, but for documents that ingest would refuse."""
@@ -279,15 +212,20 @@ class Service:
 
     def subscriber(self, *, include_withdrawn: bool = False) -> ModelSubscriber:
         """Return a subscriber of this model that holds nothing but its public key."""
-        key = self.signing_key.public
-        return ModelSubscriber(self.log, model=self.settings.model, public_key=key, include_withdrawn=include_withdrawn)
+        return ModelSubscriber(
+            self.log,
+            model=self.settings.model,
+            public_key=self.public_key,
+            include_withdrawn=include_withdrawn,
+            idle_seconds=0,
+        )
 
     def release(self, version: int | None) -> Release:
         """Return a published version, the newest for None.
 
         Raises UsageError where there is none or it is withdrawn, CheckFailed where it does not verify.
         """
-        withdrawn = {old for _, record in self.state.releases() for old in record["withdrawn"]}
+        withdrawn = self.state.withdrawn()
         found = None
         for release in self.releases():
             if version in (None, release.version):
@@ -305,12 +243,11 @@ class Service:
 
     def receipts(self) -> list[Receipt]:
         """Return all receipts, verified, oldest first."""
-        return list(Receipts(self.log, model=self.settings.model, public_key=self.signing_key.public))
+        return list(Receipts(self.log, model=self.settings.model, public_key=self.public_key))
 
     def versions(self) -> list[dict[str, Any]]:
         """Return what is known of each version, oldest first."""
-        records = self.state.releases()
-        withdrawn = {old for _, record in records for old in record["withdrawn"]}
+        records, withdrawn = self.state.releases(), self.state.withdrawn()
         return [version_fields(version, record, withdrawn=version in withdrawn) for version, record in records]
 
     def model_before_noise(self) -> TopicFit | None:
@@ -320,7 +257,7 @@ class Service:
     def draw_again(self, fit: TopicFit, source: CountSource, version: int) -> PayloadPlan:
         """Return the payload that a version gets if it is made of this model: its noise is drawn from the same key."""
         options = assembly.scheduler_options(self.settings)
-        return make_payload(fit, source, None, options.guarded, self._noise_key, options.model, version)
+        return make_payload(fit, source, None, options.guarded, self.noise_key, options.model, version)
 
     def status(self) -> dict[str, Any]:
         """Return where the instance stands, without changing it."""

@@ -1,33 +1,40 @@
 """The scheduler: decide, model, stage one version. One leader at a time."""
 
-import io
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
-import numpy as np
-
-from streamtopic.errors import CannotLearn, StateError
+from streamtopic.errors import CannotLearn
 from streamtopic.privacy.accounting import Composition
 from streamtopic.privacy.capacity import base_capacity
 from streamtopic.privacy.gaussian import gaussian_scale
 from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.release import Envelope, Kind, seal_release, to_messages, tombstones
+from streamtopic.release import Envelope, Kind, seal_release, to_messages
 from streamtopic.service.decide import Decision, Policy, Retrain, Standing, Unlearn, Wait, decide
+from streamtopic.service.lease import LeaseKeeper
 from streamtopic.service.modelling import Modelled, Modeller, NotVerified
+from streamtopic.service.published import Published
 from streamtopic.service.publishing import Guarded, PayloadPlan, make_payload
-from streamtopic.service.standing import LastRelease, base_forget_set, read_standing, unserved
+from streamtopic.service.recovery import adopt
+from streamtopic.service.staging import (
+    describe,
+    erasures,
+    holding,
+    ledger_entry,
+    outgoing,
+    release_record,
+    stored_base,
+)
+from streamtopic.service.standing import Base, LastRelease, read_standing, unserved
 from streamtopic.signing import SigningKey
-from streamtopic.state import Connection, Lease, ModelState, OutboxRecord, Reader, Snapshot, Stale, StoredBase, cut
+from streamtopic.state import Connection, Lease, ModelState, OutboxRecord, Reader, Snapshot, Stale, cut
 from streamtopic.state.sample import sample_words
-from streamtopic.streams import Message, TopicNames
 from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.options import LearnerOptions
 
 __all__ = ["CapacityRule", "Scheduler", "SchedulerOptions", "Step"]
 
-LEASE_MS = 60_000
+_RETIRED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +58,7 @@ class CapacityRule:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerOptions:
-    """All that a scheduler is told."""
+    """All that a scheduler is told. keep_versions: how many stay in the log, besides those that are withdrawn."""
 
     model: str
     learner: LearnerOptions = field(default_factory=LearnerOptions)
@@ -59,6 +66,7 @@ class SchedulerOptions:
     capacity: CapacityRule = field(default_factory=CapacityRule)
     epsilon: float = 1.0
     delta: float = 1e-6
+    keep_versions: int = 100
 
     @property
     def guarded(self) -> Guarded:
@@ -68,17 +76,19 @@ class SchedulerOptions:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one step did: the decision, the version staged if any, and seconds by stage."""
+    """What one step did: the decision, the version staged if any, versions withdrawn without one, seconds by stage."""
 
     decision: Decision
     version: int | None = None
+    withdrawn: tuple[int, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 class Scheduler:
     """Decides and stages; keeps the current model in memory so that the next update is warm.
 
-    clock: seconds since 1970; holder: this process's name in the lease.
+    published: what is in the releases topic; read to its end before a version is staged. lease: leadership.
+    clock: seconds since 1970.
     """
 
     def __init__(
@@ -89,7 +99,8 @@ class Scheduler:
         noise_key: NoiseKey,
         signing_key: SigningKey,
         *,
-        holder: str,
+        published: Published,
+        lease: LeaseKeeper,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.connection = connection
@@ -99,7 +110,8 @@ class Scheduler:
         self.modeller = Modeller(options.learner)
         self._noise_key = noise_key
         self._signing_key = signing_key
-        self._holder = holder
+        self._published = published
+        self._lease = lease
         self._clock = clock
         self._failed: tuple[dict[int, int], str] | None = None
 
@@ -110,23 +122,42 @@ class Scheduler:
             self.reader,
             self._last(),
             base,
-            next_epsilon=self._spent(base["version"] if base else None).then(self._scale).epsilon(self.options.delta),
+            next_epsilon=self._spent(base.version if base else None).then(self._scale).epsilon(self.options.delta),
             failed=self._failure(),
             requested=requested,
         )
 
     def decide(self, requested: str | None = None) -> Decision:
         """Return what `step` would do now, without doing it."""
-        return decide(self.standing(requested), self.options.policy, int(self._clock() * 1000))
+        return decide(self.standing(requested), self.options.policy, self._now())
 
     def step(self, requested: str | None = None) -> Step:
-        """Decide once and act on it. Raises ComponentUnreachable, StateError; a failed attempt stages nothing."""
-        lease = self.state.acquire(self._holder, LEASE_MS)
+        """Decide once and act on it. requested: `unlearn` or `retrain`, else what waits in Redis from an operator.
+
+        Raises ComponentUnreachable, StateError; a failed attempt stages nothing, and may be repeated.
+        """
+        lease = self._lease.acquire()
         if lease is None:
             return Step(Wait("another scheduler leads"))
-        decision = self.decide(requested)
+        waiting = self.state.requested()
+        standing = self.standing(requested or (waiting or "").partition(":")[0] or None)
+        decision = decide(standing, self.options.policy, self._now())
         if isinstance(decision, Wait):
-            return Step(decision)
+            return self._withdraw(lease, decision, standing)
+        with self._lease.kept(lease):
+            self._published.refresh()
+            if adopted := adopt(self.state, lease, self._published.versions):
+                return Step(Wait(f"Redis had forgotten published versions {adopted[0]} to {adopted[-1]}: read back"))
+            step = self._act(lease, decision)
+        if waiting is not None:
+            self.state.fulfil(waiting)
+        return step
+
+    def close(self) -> None:
+        """Give leadership up."""
+        self._lease.release()
+
+    def _act(self, lease: Lease, decision: Retrain | Unlearn) -> Step:
         offsets = {partition: meta.next_offset for partition, meta in self.reader.positions().items()}
         try:
             return self._unlearn(lease, decision) if isinstance(decision, Unlearn) else self._retrain(lease, decision)
@@ -137,8 +168,8 @@ class Scheduler:
     def _unlearn(self, lease: Lease, decision: Unlearn) -> Step:
         base = self._base()
         if base is None:
-            raise StateError(f"the base model of {self.options.model} vanished: run `streamtopic retrain`")
-        modelled = self.modeller.unlearn(self.reader.snapshot(), base["anchors"])
+            return Step(Wait("the base model vanished while it was decided on"))
+        modelled = self.modeller.unlearn(self.reader.snapshot(), base.anchors)
         if isinstance(modelled, NotVerified):
             return self._retrain(lease, Retrain(f"{decision.reason}; {modelled.reason}"))
         return self._stage(lease, decision, modelled, "unlearn", base)
@@ -153,139 +184,112 @@ class Scheduler:
                 return Step(Wait(f"partition {partition} could not begin an epoch: {result.reason}"))
         modelled = self.modeller.retrain(self.reader.snapshot(through=epoch))
         fit = modelled.fit
-        base = {
-            "epoch": epoch,
-            "documents": fit.documents,
-            "anchors": list(fit.anchors),
-            "capacity": self.options.capacity.limit(fit, self.options.epsilon, self.options.delta),
-        }
-        return self._stage(lease, decision, modelled, "retrain", base)
+        capacity = self.options.capacity.limit(fit, self.options.epsilon, self.options.delta)
+        return self._stage(lease, decision, modelled, "retrain", Base(0, epoch, fit.documents, fit.anchors, capacity))
 
-    def _stage(
-        self, lease: Lease, decision: Retrain | Unlearn, modelled: Modelled, kind: Kind, base: dict[str, Any]
-    ) -> Step:
+    def _stage(self, lease: Lease, decision: Retrain | Unlearn, modelled: Modelled, kind: Kind, base: Base) -> Step:
         last = self._last()
         version = last.version + 1 if last else 1
         if kind == "retrain":
-            base = {**base, "version": version}
+            base = replace(base, version=version)
         start = time.perf_counter()
         plan = self._payload(modelled, version)
         envelope = self._envelope(modelled, plan, kind, base, version)
-        data = seal_release(plan.payload, envelope, self._signing_key)
-        chunks = to_messages(version, data)
-        # The new version goes out before those that it withdraws, so that a subscriber is never left without one.
-        erased = [message for gone in envelope.withdrawn for message in tombstones(gone, self._chunks(gone))]
-        records = [_outgoing(self.options.model, message) for message in (*chunks, *erased)]
+        chunks = to_messages(version, seal_release(plan.payload, envelope, self._signing_key))
+        records = [outgoing(self.options.model, message) for message in chunks] + self._erased(envelope)
         seconds = {"retrain" if kind == "retrain" else "unlearn": modelled.seconds}
         seconds["noise and release"] = time.perf_counter() - start
-        record = self._record(envelope, modelled, decision.reason, len(chunks), base, sum(seconds.values()))
-        ledger = {"base": base["version"], "scale": plan.noise.scale, "slack": plan.noise.slack, "digest": plan.digest}
-        stored = _stored(base, modelled.fit) if kind == "retrain" else None
-        result = self.state.stage(lease, version, release=record, ledger=ledger, records=records, base=stored)
+        result = self.state.stage(
+            lease,
+            version,
+            release=release_record(
+                envelope,
+                chunks=len(chunks),
+                warm=modelled.warm,
+                reason=decision.reason,
+                seconds=sum(seconds.values()),
+            ),
+            ledger=ledger_entry(envelope, plan.digest),
+            records=records,
+            base=stored_base(base, modelled.fit) if kind == "retrain" else None,
+        )
         if isinstance(result, Stale):
-            return Step(Wait(f"version {version} was not staged: {result.reason}"), None, seconds)
+            return Step(Wait(f"version {version} was not staged: {result.reason}"), seconds=seconds)
         self._failed = None
-        return Step(decision, version, seconds)
+        return Step(decision, version, envelope.withdrawn, seconds)
 
     def _payload(self, modelled: Modelled, version: int) -> PayloadPlan:
         fit, snapshot = modelled.fit, modelled.snapshot
         sample = sample_words(self.connection, snapshot, fit.words)
         return make_payload(fit, snapshot, sample, self.options.guarded, self._noise_key, self.options.model, version)
 
-    def _envelope(
-        self, modelled: Modelled, plan: PayloadPlan, kind: Kind, base: Mapping[str, Any], version: int
-    ) -> Envelope:
-        fit, snapshot = modelled.fit, modelled.snapshot
-        positions = {view.partition: view.meta for view in snapshot.views}
-        spent = self._spent(base["version"]).then(plan.noise.scale, plan.noise.slack)
-        return Envelope(
-            model=self.options.model,
-            version=version,
+    def _envelope(self, modelled: Modelled, plan: PayloadPlan, kind: Kind, base: Base, version: int) -> Envelope:
+        spent = self._spent(base.version).then(plan.noise.scale, plan.noise.slack)
+        facts = describe(
+            modelled,
+            base=base,
             kind=kind,
-            parent=version - 1,
-            base=base["version"],
-            cut=_cut(snapshot),
-            m=fit.documents,
-            n=len(fit.words),
-            r=self.options.learner.n_topics,
+            version=version,
+            model=self.options.model,
+            topics=self.options.learner.n_topics,
+            created=self._now(),
+        )
+        return Envelope(
+            **facts,
             guarantee="certified",
             epsilon=self.options.epsilon,
             delta=self.options.delta,
             sigma=plan.noise.sigma,
             tolerance=self.options.learner.tolerance,
-            certificate=fit.certificate.bound,
-            anchors=fit.anchors,
-            margin=fit.choice.margin,
-            forgotten=base_forget_set(positions, base["documents"], base["epoch"]),
-            capacity=base["capacity"],
+            scale=plan.noise.scale,
+            slack=plan.noise.slack,
             capacity_rule=self.options.capacity.rule,
             cumulative_epsilon=spent.epsilon(self.options.delta),
-            withdrawn=self._withdrawn(snapshot),
-            created=int(self._clock() * 1000),
+            withdrawn=self._holding(modelled.snapshot),
         )
 
-    def _record(
-        self,
-        envelope: Envelope,
-        modelled: Modelled,
-        reason: str,
-        chunks: int,
-        base: Mapping[str, Any],
-        seconds: float,
-    ) -> dict[str, Any]:
-        """Return what Redis keeps of a version: for decisions, for receipts and for people."""
-        return {
-            "kind": envelope.kind,
-            "base": envelope.base,
-            "epoch": base["epoch"],
-            "cut": {str(partition): offset for partition, offset in envelope.cut.items()},
-            "documents": envelope.m,
-            "vocabulary": envelope.n,
-            "topics": envelope.r,
-            "forget_set": envelope.forgotten,
-            "capacity": envelope.capacity,
-            "counted": _counted(modelled.snapshot),
-            "chunks": chunks,
-            "withdrawn": list(envelope.withdrawn),
-            "anchors": list(envelope.anchors),
-            "margin": float(min(envelope.margin, 1e300)),
-            "certificate": envelope.certificate,
-            "warm": modelled.warm,
-            "reason": reason,
-            "epsilon": envelope.epsilon,
-            "delta": envelope.delta,
-            "sigma": envelope.sigma,
-            "cumulative_epsilon": envelope.cumulative_epsilon,
-            "created": envelope.created,
-            "seconds": seconds,
-        }
+    def _erased(self, envelope: Envelope) -> list[OutboxRecord]:
+        """Return tombstones of what a version replaces.
 
-    def _withdrawn(self, snapshot: Snapshot) -> tuple[int, ...]:
+        They go behind the new version, so that a subscriber is never left without one.
+        """
+        records, withdrawn = self.state.releases(), self.state.withdrawn()
+        old = [version for version, _ in records if version <= envelope.version - self.options.keep_versions]
+        # Each version brings one more past its time; where the setting was lowered, it is a few at once.
+        retired = [version for version in old if version not in withdrawn][-_RETIRED:]
+        return [
+            *erasures(self.state, records, envelope.withdrawn, retired=False),
+            *erasures(self.state, records, set(retired) - set(envelope.withdrawn), retired=True),
+        ]
+
+    def _holding(self, snapshot: Snapshot | None) -> tuple[int, ...]:
         """Return versions that still hold a document forgotten since, and are not withdrawn yet."""
-        last = self._last()
-        positions = {view.partition: view.meta for view in snapshot.views}
+        views = () if snapshot is None else snapshot.views
+        positions = {view.partition: view.meta for view in views} or self.reader.positions()
         forgotten = [
             (partition, forget.document_offset)
-            for partition, forget in unserved(self.reader, positions, last)
+            for partition, forget in unserved(self.reader, positions, self._last())
             if forget.offset < positions[partition].next_offset
         ]
-        if not forgotten:
-            return ()
-        records = self.state.releases()
-        before = {version for _, record in records for version in record["withdrawn"]}
-        return tuple(
-            version
-            for version, record in records
-            if version not in before
-            and any(offset < record["cut"].get(str(partition), 0) for partition, offset in forgotten)
-        )
+        return holding(self.state.releases(), self.state.withdrawn(), forgotten) if forgotten else ()
 
-    def _chunks(self, version: int) -> int:
-        return next(int(record["chunks"]) for v, record in self.state.releases() if v == version)
+    def _withdraw(self, lease: Lease, decision: Wait, standing: Standing) -> Step:
+        """Withdraw versions that hold documents which waited too long, where no model can be made without them."""
+        oldest = standing.oldest_unserved_ms
+        if standing.failed is None or oldest is None:
+            return Step(decision)
+        if self._now() - oldest < self.options.policy.max_forget_lag_ms or not (versions := self._holding(None)):
+            return Step(decision)
+        records = erasures(self.state, self.state.releases(), versions, retired=False)
+        result = self.state.withdraw(lease, versions, records)
+        return Step(decision, withdrawn=() if isinstance(result, Stale) else versions)
 
     @property
     def _scale(self) -> float:
         return gaussian_scale(self.options.epsilon, self.options.delta)
+
+    def _now(self) -> int:
+        return int(self._clock() * 1000)
 
     def _spent(self, base_version: int | None) -> Composition:
         entries = self.state.ledger().values() if base_version else []
@@ -295,9 +299,9 @@ class Scheduler:
         newest = self.state.releases(1)
         return LastRelease.parse(*newest[0]) if newest else None
 
-    def _base(self) -> dict[str, Any] | None:
-        stored = self.state.base()
-        return {**stored.fields, "epoch": stored.epoch, "version": stored.version} if stored else None
+    def _base(self) -> Base | None:
+        stored = self.state.base_head()
+        return None if stored is None else Base.parse(stored)
 
     def _failure(self) -> str | None:
         """Return why the last attempt failed, while no document has come or gone since."""
@@ -305,34 +309,3 @@ class Scheduler:
             return None
         offsets = {partition: meta.next_offset for partition, meta in self.reader.positions().items()}
         return self._failed[1] if offsets == self._failed[0] else None
-
-
-def _cut(snapshot: Snapshot) -> dict[int, int]:
-    """Return up to where each partition's records are reflected.
-
-    A retraining reads epochs that were closed before it; records behind a partition's cut belong to the next epoch.
-    """
-    offsets = {}
-    for view in snapshot.views:
-        offsets[view.partition] = view.meta.next_offset
-        if snapshot.through is not None and snapshot.through < view.meta.epoch:
-            offsets[view.partition] = view.meta.cuts[snapshot.through - view.meta.folded]
-    return offsets
-
-
-def _counted(snapshot: Snapshot) -> int:
-    """Return how many documents were ever accepted into the epochs of a snapshot."""
-    through = float("inf") if snapshot.through is None else snapshot.through
-    return sum(n for view in snapshot.views for epoch, n in view.meta.counted.items() if epoch <= through)
-
-
-def _outgoing(model: str, message: Message) -> OutboxRecord:
-    return OutboxRecord(TopicNames(model).releases, message.key or b"", message.value, message.headers)
-
-
-def _stored(base: Mapping[str, Any], fit: TopicFit) -> StoredBase:
-    """Return the base model as Redis keeps it: before noise, so never for subscribers."""
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, words=np.array(fit.words), A=fit.A)
-    fields = {"documents": base["documents"], "anchors": base["anchors"], "capacity": base["capacity"]}
-    return StoredBase(base["epoch"], base["version"], fields, buffer.getvalue())

@@ -17,7 +17,7 @@ from streamtopic.state.meta import SCHEMA
 from streamtopic.state.outcomes import AlreadyApplied, Outcome, outcome
 from streamtopic.state.partition import mismatch
 
-__all__ = ["Lease", "ModelSettings", "ModelState", "OutboxEntry", "OutboxRecord", "StoredBase"]
+__all__ = ["Lease", "ModelSettings", "ModelState", "OutboxEntry", "OutboxRecord", "StoredBase", "pack_record"]
 
 _UPLOAD_SECONDS = 600
 _CHUNK = 8 << 20
@@ -138,13 +138,14 @@ class ModelState:
         another scheduler leads.
         """
         identity = _digest(release, ledger, records, base)
-        keys = [self._keys.named(name) for name in ("fence", "releases", "ledger", "outbox", "base", "staged")]
-        keys += [self._upload(f"out:{identity}:{k}", _pack_record(record)) for k, record in enumerate(records)]
+        keys = [self._keys.named(name) for name in ("fence", "releases", "ledger", "outbox", "base", "lease")]
+        keys += [self._upload(f"out:{identity}:{k}", pack_record(record)) for k, record in enumerate(records)]
         parts = _cut(base.blob) if base else []
         new = [self._upload(f"base:{identity}:{k}", part) for k, part in enumerate(parts)]
         old = [key for key in self._base_parts() if key not in new] if base else []
         plan = {
             "token": str(lease.token),
+            "holder": lease.holder,
             "version": version,
             "identity": identity,
             "records": len(records),
@@ -158,13 +159,47 @@ class ModelState:
         ]
         return outcome(self.connection.script(model_scripts.STAGE, [*keys, *new, *old], arguments))
 
+    def adopt(self, lease: Lease, version: int, *, release: Mapping[str, Any], ledger: Mapping[str, Any]) -> Outcome:
+        """Record a version that was published before this Redis was set back. AlreadyApplied where a later one is."""
+        keys = [self._keys.named(name) for name in ("fence", "releases", "ledger", "lease")]
+        arguments = [lease.token, lease.holder, version, msgpack.packb(dict(release)), msgpack.packb(dict(ledger))]
+        return outcome(self.connection.script(model_scripts.ADOPT, keys, arguments))
+
+    def withdraw(self, lease: Lease, versions: Iterable[int], records: Sequence[OutboxRecord]) -> Outcome:
+        """Mark versions as withdrawn where no new one takes their place, with the tombstones that erase them."""
+        todo = list(versions)
+        identity = _digest(todo, records)
+        keys = [self._keys.named(name) for name in ("fence", "withdrawn", "outbox", "lease")]
+        keys += [self._upload(f"out:{identity}:{k}", pack_record(record)) for k, record in enumerate(records)]
+        return outcome(
+            self.connection.script(model_scripts.WITHDRAW, keys, [lease.token, lease.holder, len(records), *todo])
+        )
+
+    def withdrawn(self) -> set[int]:
+        """Return the versions that are withdrawn, by later ones or without one."""
+        alone = {int(version) for version in self.connection.call("SMEMBERS", self._keys.named("withdrawn"))}
+        return alone.union(*(record["withdrawn"] for _, record in self.releases()))
+
+    def request(self, kind: str) -> None:
+        """Ask the scheduler for `unlearn` or `retrain`; the last request counts."""
+        self.connection.call("SET", self._keys.named("request"), f"{kind}:{self._new_id()}")
+
+    def requested(self) -> str | None:
+        """Return the request that waits, for `fulfil`, or None; its part before the colon is what was asked for."""
+        value = self.connection.call("GET", self._keys.named("request"))
+        return None if value is None else str(value.decode())
+
+    def fulfil(self, request: str) -> None:
+        """Remove a request, unless another took its place."""
+        self.connection.script(model_scripts.FULFIL, [self._keys.named("request")], [request])
+
     def enqueue(self, records: Iterable[OutboxRecord]) -> Outcome:
         """Put signed records, as those of receipts, into the outbox; one that waits there already is not repeated."""
         todo = list(records)
         if not todo:
             return AlreadyApplied()
         names = [_digest(record) for record in todo]
-        uploads = [self._upload(f"out:{name}:r", _pack_record(r)) for name, r in zip(names, todo, strict=True)]
+        uploads = [self._upload(f"out:{name}:r", pack_record(r)) for name, r in zip(names, todo, strict=True)]
         keys = [self._keys.named("outbox"), self._keys.named("staged"), *uploads]
         return outcome(self.connection.script(model_scripts.ENQUEUE, keys, names))
 
@@ -200,10 +235,18 @@ class ModelState:
             raise StateCorrupt(f"the base model of {self.model} fails its checksum: run `streamtopic retrain`")
         return StoredBase(fields["epoch"], fields["version"], fields["fields"], blob)
 
-    def base_epoch(self) -> int | None:
-        """Return the base model's epoch without reading the model, or None before the first."""
+    def base_head(self) -> StoredBase | None:
+        """Return the current base model without its bytes, or None before the first."""
         head = self.connection.call("HGET", self._keys.named("base"), "head")
-        return None if head is None else int(msgpack.unpackb(head)["epoch"])
+        if head is None:
+            return None
+        fields = msgpack.unpackb(head)
+        return StoredBase(fields["epoch"], fields["version"], fields["fields"], b"")
+
+    def base_epoch(self) -> int | None:
+        """Return the base model's epoch, or None before the first."""
+        head = self.base_head()
+        return None if head is None else head.epoch
 
     def releases(self, count: int | None = None) -> list[tuple[int, dict[str, Any]]]:
         """Return (version, release record), oldest first; the last `count` only, if given."""
@@ -237,7 +280,7 @@ def _base_head(base: StoredBase | None, parts: Sequence[str]) -> bytes:
     return bytes(msgpack.packb({**fields, "sha256": hashlib.sha256(base.blob).digest()}))
 
 
-def _pack_record(record: OutboxRecord) -> bytes:
+def pack_record(record: OutboxRecord) -> bytes:
     return bytes(msgpack.packb([record.topic, record.key, record.value, [list(header) for header in record.headers]]))
 
 
@@ -253,7 +296,7 @@ def _digest(*parts: object) -> str:
         if isinstance(part, StoredBase):
             return [part.epoch, part.version, dict(part.fields), hashlib.sha256(part.blob).digest()]
         if isinstance(part, OutboxRecord):
-            return hashlib.sha256(_pack_record(part)).digest()
+            return hashlib.sha256(pack_record(part)).digest()
         if isinstance(part, Mapping):
             return dict(part)
         return [plain(item) for item in part] if isinstance(part, Sequence) else part

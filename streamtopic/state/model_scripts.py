@@ -1,6 +1,6 @@
 """Lua scripts: every write of a model's global keys. As in `scripts`: check all, then write, and know a repetition."""
 
-__all__ = ["ACQUIRE", "CONFIRM", "CREATE", "ENQUEUE", "RELEASE", "STAGE"]
+__all__ = ["ACQUIRE", "ADOPT", "CONFIRM", "CREATE", "ENQUEUE", "FULFIL", "RELEASE", "STAGE", "WITHDRAW"]
 
 CREATE = """
 if redis.call('EXISTS', KEYS[1]) == 0 then
@@ -27,7 +27,7 @@ return 1
 
 STAGE = """
 local plan = cmsgpack.unpack(ARGV[1])
-local fence, releases, ledger, outbox, base, staged = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local fence, releases, ledger, outbox, base, lease = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local there = redis.call('XREVRANGE', releases, '+', '-', 'COUNT', 1)[1]
 local last, identity = 0, ''
 if there then
@@ -35,7 +35,9 @@ if there then
   identity = there[2][4]
 end
 if last == plan.version and identity == plan.identity then return {'already'} end
-if (redis.call('GET', fence) or '0') ~= plan.token then return {'stale', 'another scheduler leads'} end
+if (redis.call('GET', fence) or '0') ~= plan.token or redis.call('GET', lease) ~= plan.holder then
+  return {'stale', 'another scheduler leads, or the lease ended'}
+end
 if last ~= plan.version - 1 then return {'stale', 'version ' .. last .. ' is the last one'} end
 local first, parts = 7, 7 + plan.records
 for i = first, parts + plan.new - 1 do
@@ -51,10 +53,54 @@ if ARGV[4] ~= '' then
 end
 return {'applied'}
 """
-"""Commit a version. KEYS: fence, releases, ledger, outbox, base, staged, records, new base parts, old base parts.
+"""Commit a version. KEYS: fence, releases, ledger, outbox, base, lease, records, new base parts, old base parts.
 
 ARGV: plan, release, ledger entry, base head or nothing.
 """
+
+_LEADS = """
+local function leads(fence, lease)
+  return (redis.call('GET', fence) or '0') == ARGV[1] and redis.call('GET', lease) == ARGV[2]
+end
+"""
+
+ADOPT = (
+    _LEADS
+    + """
+local there = redis.call('XREVRANGE', KEYS[2], '+', '-', 'COUNT', 1)[1]
+if there and tonumber(string.match(there[1], '^%d+')) >= tonumber(ARGV[3]) then return {'already'} end
+if not leads(KEYS[1], KEYS[4]) then return {'stale', 'another scheduler leads, or the lease ended'} end
+redis.call('XADD', KEYS[2], ARGV[3] .. '-0', 'release', ARGV[4], 'identity', 'adopted')
+redis.call('HSET', KEYS[3], ARGV[3], ARGV[5])
+return {'applied'}
+"""
+)
+"""Record a version from the log. KEYS: fence, releases, ledger, lease. ARGV: token, holder, version, both values."""
+
+WITHDRAW = (
+    _LEADS
+    + """
+local records = tonumber(ARGV[3])
+if redis.call('SISMEMBER', KEYS[2], ARGV[4]) == 1 then return {'already'} end
+if not leads(KEYS[1], KEYS[4]) then return {'stale', 'another scheduler leads, or the lease ended'} end
+for i = 5, 4 + records do
+  if redis.call('EXISTS', KEYS[i]) == 0 then return {'stale', 'a part expired before it was committed'} end
+end
+redis.call('SADD', KEYS[2], unpack(ARGV, 4))
+for i = 5, 4 + records do
+  redis.call('PERSIST', KEYS[i])
+  redis.call('XADD', KEYS[3], '*', 'key', KEYS[i], 'name', '')
+end
+return {'applied'}
+"""
+)
+"""Withdraw versions. KEYS: fence, withdrawn, outbox, lease, records. ARGV: token, holder, number of records, versions."""
+
+FULFIL = """
+if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
+return 1
+"""
+"""Remove a request that was acted on. KEYS: request. ARGV: its value."""
 
 ENQUEUE = """
 local outbox, staged, added = KEYS[1], KEYS[2], false

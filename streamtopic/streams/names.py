@@ -45,7 +45,10 @@ class TopicNames:
         return f"{self.model}.rejected"
 
     def settings(
-        self, max_compaction_lag_ms: int = DAY_MS, rejected_retention_ms: int = 30 * DAY_MS
+        self,
+        max_compaction_lag_ms: int = DAY_MS,
+        rejected_retention_ms: int = 30 * DAY_MS,
+        delete_retention_ms: int = 30 * DAY_MS,
     ) -> dict[str, dict[str, str]]:
         """Kafka settings by topic: a delete must erase its add from the log within `max_compaction_lag_ms`."""
         compacted = {"cleanup.policy": "compact", "max.message.bytes": str(1 << 20)}
@@ -53,7 +56,7 @@ class TopicNames:
             self.documents: compacted
             | {
                 "max.compaction.lag.ms": str(max_compaction_lag_ms),
-                "delete.retention.ms": str(30 * DAY_MS),
+                "delete.retention.ms": str(delete_retention_ms),
                 "max.message.bytes": str(4 << 20),
             },
             self.releases: compacted,

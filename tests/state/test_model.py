@@ -8,6 +8,7 @@ from streamtopic.errors import StateCorrupt, StateMismatch
 from streamtopic.state import (
     AlreadyApplied,
     Applied,
+    Lease,
     ModelSettings,
     ModelState,
     OutboxRecord,
@@ -80,7 +81,7 @@ def test_a_former_leader_stages_nothing(state):
     first = state.acquire("one", 60_000)
     state.release(first)
     state.acquire("two", 60_000)
-    assert stage(state, first) == Stale("another scheduler leads")
+    assert stage(state, first) == Stale("another scheduler leads, or the lease ended")
     assert (state.releases(), state.ledger(), state.outbox(), state.base()) == ([], {}, [], None)
 
 
@@ -134,3 +135,56 @@ def test_staged_records_do_not_expire(connection, state):
     stage(state, state.acquire("one", 60_000))
     state.enqueue([OutboxRecord("receipts", b"r", b"signed")])
     assert all(connection.call("PTTL", k) == -1 for k in connection.call("KEYS", f"{{st:{state.model}}}:out:*"))
+
+
+def test_whoever_lost_the_lease_stages_nothing_even_with_the_newest_token(state):
+    """A Redis set back to an earlier moment may give one token twice: the lease's holder decides then."""
+    lease = state.acquire("one", 60_000)
+    state.release(lease)
+    assert isinstance(stage(state, lease), Stale)
+    assert isinstance(stage(state, Lease("two", lease.token)), Stale)
+    assert isinstance(state.adopt(lease, 1, release={}, ledger={}), Stale)
+    assert isinstance(state.withdraw(lease, [1], []), Stale)
+    assert (state.releases(), state.ledger(), state.withdrawn()) == ([], {}, set())
+
+
+def test_versions_of_the_log_are_adopted_in_order(state):
+    """A published version that Redis forgot is recorded once, gaps allowed, and the next version follows it."""
+    lease = state.acquire("one", 60_000)
+    assert stage(state, lease, 1) == Applied()
+    for version in (3, 4):
+        assert (
+            state.adopt(lease, version, release={"version": version, "withdrawn": []}, ledger={"base": 1}) == Applied()
+        )
+        assert isinstance(state.adopt(lease, version, release={}, ledger={}), AlreadyApplied)
+    assert isinstance(state.adopt(lease, 2, release={}, ledger={}), AlreadyApplied)
+    assert [version for version, _ in state.releases()] == [1, 3, 4]
+    assert state.ledger()[4] == {"base": 1}
+    assert isinstance(stage(state, lease, 4), Stale)
+    assert stage(state, lease, 5) == Applied()
+
+
+def test_versions_are_withdrawn_without_a_new_one(state):
+    """Tombstones and the mark are written together, once."""
+    lease = state.acquire("one", 60_000)
+    assert stage(state, lease, 1, release={"withdrawn": []}) == Applied()
+    state.confirm(state.outbox())
+    gone = [OutboxRecord("news.releases", b"1/0", None)]
+    assert state.withdraw(lease, [1], gone) == Applied()
+    assert isinstance(state.withdraw(lease, [1], gone), AlreadyApplied)
+    assert state.withdrawn() == {1}
+    assert [entry.record for entry in state.outbox()] == gone
+
+
+def test_a_request_is_removed_by_who_acted_on_it_only(state):
+    """A request made while another is acted on is not lost."""
+    assert state.requested() is None
+    state.request("unlearn")
+    first = state.requested()
+    assert first.startswith("unlearn:")
+    state.request("retrain")
+    state.fulfil(first)
+    second = state.requested()
+    assert second.startswith("retrain:")
+    state.fulfil(second)
+    assert state.requested() is None

@@ -212,6 +212,6 @@ def test_envelope_fields_are_the_contract():
     assert {field.name for field in dataclasses.fields(Envelope)} == {
         "format", "model", "version", "kind", "parent", "base", "cut", "m", "n", "r", "guarantee", "epsilon", "delta",
         "sigma", "tolerance", "certificate", "anchors", "margin", "forgotten", "capacity", "capacity_rule",
-        "cumulative_epsilon", "withdrawn", "created",
+        "cumulative_epsilon", "withdrawn", "created", "scale", "slack", "epoch", "counted",
     }  # fmt: skip
     assert SigningKey.generate().public != SigningKey.generate().public

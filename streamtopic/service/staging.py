@@ -1,0 +1,154 @@
+"""One version, from a learned model to what is staged: envelope, record, ledger entry, signed chunks, withdrawals."""
+
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from streamtopic.release import Envelope, Kind, tombstones
+from streamtopic.service.modelling import Modelled
+from streamtopic.service.standing import Base, base_forget_set
+from streamtopic.state import ModelState, OutboxRecord, Snapshot, StoredBase
+from streamtopic.streams import Message, TopicNames
+from streamtopic.topics.fit import TopicFit
+
+__all__ = [
+    "cut_of",
+    "describe",
+    "erasures",
+    "forgotten_of",
+    "holding",
+    "ledger_entry",
+    "outgoing",
+    "release_record",
+    "stored_base",
+]
+
+
+def stored_base(base: Base, fit: TopicFit) -> StoredBase:
+    """Return the base model as Redis keeps it: before noise, so never for subscribers."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, words=np.array(fit.words), A=fit.A)
+    fields = {"documents": base.documents, "anchors": list(base.anchors), "capacity": base.capacity}
+    return StoredBase(base.epoch, base.version, fields, buffer.getvalue())
+
+
+def cut_of(snapshot: Snapshot) -> dict[int, int]:
+    """Return up to where each partition's records are reflected.
+
+    A retraining reads epochs that were closed before it; records behind a partition's cut belong to the next epoch.
+    """
+    offsets = {}
+    for view in snapshot.views:
+        offsets[view.partition] = view.meta.next_offset
+        if snapshot.through is not None and snapshot.through < view.meta.epoch:
+            offsets[view.partition] = view.meta.cuts[snapshot.through - view.meta.folded]
+    return offsets
+
+
+def counted_of(snapshot: Snapshot) -> int:
+    """Return how many documents were ever accepted into the epochs of a snapshot."""
+    through = float("inf") if snapshot.through is None else snapshot.through
+    return sum(n for view in snapshot.views for epoch, n in view.meta.counted.items() if epoch <= through)
+
+
+def forgotten_of(snapshot: Snapshot, base: Base) -> int:
+    """Return how many of the base's documents are gone in a snapshot."""
+    positions = {view.partition: view.meta for view in snapshot.views}
+    return base_forget_set(positions, base.documents, base.epoch)
+
+
+def ledger_entry(envelope: Envelope, digest: str) -> dict[str, Any]:
+    """Return what the privacy ledger keeps of a version: enough to compose it with others of its base."""
+    return {"base": envelope.base, "scale": envelope.scale, "slack": envelope.slack, "digest": digest}
+
+
+def release_record(envelope: Envelope, *, chunks: int, warm: bool, reason: str, seconds: float) -> dict[str, Any]:
+    """Return what Redis keeps of a version: for decisions, for receipts and for people.
+
+    chunks: of the release in the log, 0 if not known.
+    """
+    return {
+        "kind": envelope.kind,
+        "base": envelope.base,
+        "epoch": envelope.epoch,
+        "cut": {str(partition): offset for partition, offset in envelope.cut.items()},
+        "documents": envelope.m,
+        "vocabulary": envelope.n,
+        "topics": envelope.r,
+        "forget_set": envelope.forgotten,
+        "capacity": envelope.capacity,
+        "counted": envelope.counted,
+        "chunks": chunks,
+        "withdrawn": list(envelope.withdrawn),
+        "anchors": list(envelope.anchors),
+        "margin": float(min(envelope.margin, 1e300)),
+        "certificate": envelope.certificate,
+        "warm": warm,
+        "reason": reason,
+        "epsilon": envelope.epsilon,
+        "delta": envelope.delta,
+        "sigma": envelope.sigma,
+        "cumulative_epsilon": envelope.cumulative_epsilon,
+        "created": envelope.created,
+        "seconds": seconds,
+    }
+
+
+def holding(
+    records: Sequence[tuple[int, Mapping[str, Any]]], withdrawn: Iterable[int], forgotten: Sequence[tuple[int, int]]
+) -> tuple[int, ...]:
+    """Return versions that hold one of these documents and are not withdrawn yet.
+
+    forgotten: (partition, offset of its add) for each document that is gone.
+    """
+    before = set(withdrawn)
+    return tuple(
+        version
+        for version, record in records
+        if version not in before
+        and any(offset < record["cut"].get(str(partition), 0) for partition, offset in forgotten)
+    )
+
+
+def erasures(
+    state: ModelState, records: Sequence[tuple[int, Mapping[str, Any]]], versions: Iterable[int], *, retired: bool
+) -> list[OutboxRecord]:
+    """Return the tombstones of versions; `retired`: they go because of their age, not because of what they hold."""
+    chunks = {version: int(record["chunks"]) for version, record in records}
+    messages = [
+        message for version in versions for message in tombstones(version, chunks.get(version, 0), retired=retired)
+    ]
+    return [outgoing(state.model, message) for message in messages]
+
+
+def outgoing(model: str, message: Message) -> OutboxRecord:
+    """Return a message for the releases topic as the outbox keeps it."""
+    return OutboxRecord(TopicNames(model).releases, message.key or b"", message.value, message.headers)
+
+
+def describe(
+    modelled: Modelled, *, base: Base, kind: Kind, version: int, model: str, topics: int, created: int
+) -> dict[str, Any]:
+    """Return the envelope's facts about the model and its place among versions."""
+    fit, snapshot = modelled.fit, modelled.snapshot
+    return {
+        "model": model,
+        "version": version,
+        "kind": kind,
+        "parent": version - 1,
+        "base": base.version,
+        "epoch": base.epoch,
+        "cut": cut_of(snapshot),
+        "counted": counted_of(snapshot),
+        "m": fit.documents,
+        "n": len(fit.words),
+        "r": topics,
+        "certificate": fit.certificate.bound,
+        "anchors": fit.anchors,
+        "margin": fit.choice.margin,
+        "forgotten": forgotten_of(snapshot, base),
+        "capacity": base.capacity,
+        "created": created,
+    }

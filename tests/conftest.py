@@ -28,3 +28,23 @@ def connection(redis_server):
 
     with Connection(redis_server.url) as connection:
         yield connection
+
+
+@pytest.fixture(scope="session")
+def kafka_server():
+    """One Kafka broker for all tests of a session; each test uses topics of its own.
+
+    Where no broker can be had, its tests are skipped, except where CI says that nothing may be.
+    """
+    from streamtopic.errors import ComponentUnreachable
+    from streamtopic.local import LocalKafka
+
+    server = LocalKafka()
+    try:
+        server.start()
+    except ComponentUnreachable as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
+    with server:
+        yield server

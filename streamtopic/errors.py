@@ -10,6 +10,7 @@
     │   └── CountsOverflow             1   a sum would leave int64
     ├── StateError                     1   what Redis holds does not fit what was asked
     │   ├── StateMismatch              1   other partition count, weighting, schema or key
+    │   │   ├── StateMissing           1   nothing has been counted into this Redis yet
     │   │   └── TakenOver              1   another process writes this partition now
     │   └── StateCorrupt               1   a segment or record fails its checksum
     ├── CannotLearn                    1   no model can be made of these counts (`.reason`)
@@ -32,6 +33,7 @@ __all__ = [
     "StateCorrupt",
     "StateError",
     "StateMismatch",
+    "StateMissing",
     "StreamtopicError",
     "TakenOver",
     "UsageError",
@@ -86,6 +88,10 @@ class StateError(StreamtopicError):
 
 class StateMismatch(StateError):
     """State made with other settings, partitions or schema."""
+
+
+class StateMissing(StateMismatch):
+    """Redis holds no state of a partition: no ingest has ever opened it there."""
 
 
 class TakenOver(StateMismatch):

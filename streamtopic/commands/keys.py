@@ -19,7 +19,11 @@ __all__ = ["register", "run"]
 def register(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
     parser = command(
-        subparsers, "keys", run, "make the key pair that releases and receipts are signed with", instance=False
+        subparsers,
+        "keys",
+        run,
+        "make the keys of a service: the pair that releases and receipts are signed with, and its two secrets",
+        instance=False,
     )
     parser.add_argument("action", choices=["new"], help="what to do")
     parser.add_argument(
@@ -28,17 +32,23 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write signing.pem (private, 0600) and signing.pub; keys that are there are never overwritten."""
-    from streamtopic.signing import new_signing_key
+    """Write signing.pem, noise.key, receipt.key (secret, 0600) and signing.pub; what is there is never overwritten."""
+    from streamtopic.signing import new_secret, new_signing_key
 
-    private, public = args.to / "signing.pem", args.to / "signing.pub"
-    if private.exists() or public.exists():
-        raise UsageError(f"{args.to} already holds a signing key: choose another folder with --to")
-    key_id = new_signing_key(private, public)
+    files = {name: args.to / name for name in ("signing.pem", "signing.pub", "noise.key", "receipt.key")}
+    if there := [path for path in files.values() if path.exists()]:
+        raise UsageError(f"{there[0]} is there already: choose another folder with --to")
+    key_id = new_signing_key(files["signing.pem"], files["signing.pub"])
+    new_secret(files["noise.key"])
+    new_secret(files["receipt.key"])
     if args.json:
-        print(json.dumps({"private": str(private), "public": str(public), "key_id": key_id}))
-    else:
-        print(f"private key  {private}  (keep it secret)")
-        print(f"public key   {public}  (give it to subscribers)")
-        print(f"key id       {key_id}")
+        named = {"private": files["signing.pem"], "public": files["signing.pub"]}
+        named |= {"noise": files["noise.key"], "receipt": files["receipt.key"]}
+        print(json.dumps({name: str(path) for name, path in named.items()} | {"key_id": key_id}))
+        return 0
+    print(f"private key  {files['signing.pem']}  (keep it secret; setting signing_key)")
+    print(f"public key   {files['signing.pub']}  (give it to subscribers; setting public_key)")
+    print(f"key id       {key_id}")
+    print(f"noise key    {files['noise.key']}  (keep it secret, with a backup; setting noise_key)")
+    print(f"receipt key  {files['receipt.key']}  (keep it secret; setting receipt_key)")
     return 0

@@ -55,10 +55,18 @@ def settings_of(args: argparse.Namespace, **flags: object) -> Settings:
 
 
 def instance_settings(args: argparse.Namespace, *, must_exist: bool = True) -> Settings:
-    """Return the settings of a kept instance. Raises `UsageError` where none is named or, if it must, exists."""
+    """Return the settings of an instance: in a folder, or a service at Kafka and Redis.
+
+    Raises `UsageError` where none is named or, if it must, the folder does not exist.
+    """
     settings = settings_of(args)
     if settings.dir is None:
-        raise UsageError("which instance? give --dir DIR, one made by `streamtopic demo --keep DIR` or `run --dir DIR`")
+        if settings.kafka is not None:
+            return settings
+        raise UsageError(
+            "which instance? give --dir DIR, one made by `streamtopic demo --keep DIR` or `run --dir DIR`, or the "
+            "settings `kafka` and `redis_url` of a service (--config FILE)"
+        )
     if must_exist and not settings.dir.is_dir():
         raise UsageError(
             f"there is no instance in {settings.dir}: make one with `streamtopic demo --keep {settings.dir}`"

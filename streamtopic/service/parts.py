@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
-from streamtopic.errors import UsageError
+from streamtopic.errors import SettingsError, UsageError
 from streamtopic.local import LocalRedis
 from streamtopic.service import assembly
 from streamtopic.service.instance import InstanceLock, Layout
@@ -47,7 +47,7 @@ class Parts:
         kept: bool = True,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        if settings.dir is None and (settings.kafka is None or settings.redis_url is None):
+        if settings.dir is None and settings.kafka is None:
             raise UsageError("which instance? give --dir DIR, or the settings `kafka` and `redis_url` of a service")
         self.settings = settings
         self.layout = None if settings.dir is None else Layout(settings.dir)
@@ -133,6 +133,8 @@ class Parts:
         """Address of the Redis that holds counts and models, started if it is this instance's own."""
         if self.settings.redis_url is not None:
             return self.settings.redis_url.get_secret_value()
+        if self.layout is None:
+            raise SettingsError("setting `redis_url` is not set: give the address of the service's Redis")
         return self._stack.enter_context(LocalRedis(self.own_layout.redis, persistent=self._kept)).url
 
     def connect(self) -> Connection:

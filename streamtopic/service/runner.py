@@ -199,10 +199,11 @@ class Service(Parts):
 
     def _publish(self) -> int:
         self.publisher.drain()
-        forgets = {ingest.partition: ingest.state.forgets for ingest in self.ingests}
-        if not any(len(stream) for stream in forgets.values()):
-            return 0
-        return self.publisher.issue_receipts(forgets, [release.envelope for release in self.releases()])
+        return self.issue_receipts()
+
+    def issue_receipts(self) -> int:
+        """Publish the receipts of deletions that a published version reflects; how many."""
+        return self.publisher.issue_receipts({p: self.reader.forgets(p) for p in range(self.settings.partitions)})
 
     def releases(self) -> Iterator[Release]:
         """Yield every published version, verified, those that were withdrawn as well."""

@@ -140,15 +140,16 @@ class Scheduler:
         if lease is None:
             return Step(Wait("another scheduler leads"))
         waiting = self.state.requested()
-        standing = self.standing(requested or (waiting or "").partition(":")[0] or None)
+        requested = requested or (waiting or "").partition(":")[0] or None
+        standing = self.standing(requested)
         decision = decide(standing, self.options.policy, self._now())
         if isinstance(decision, Wait):
             return self._withdraw(lease, decision, standing)
         with self._lease.kept(lease):
             self._published.refresh()
-            if adopted := adopt(self.state, lease, self._published.versions):
-                return Step(Wait(f"Redis had forgotten published versions {adopted[0]} to {adopted[-1]}: read back"))
-            step = self._act(lease, decision)
+            if adopt(self.state, lease, self._published.versions):
+                decision = self.decide(requested)
+            step = Step(decision) if isinstance(decision, Wait) else self._act(lease, decision)
         if waiting is not None:
             self.state.fulfil(waiting)
         return step
@@ -163,7 +164,9 @@ class Scheduler:
             return self._unlearn(lease, decision) if isinstance(decision, Unlearn) else self._retrain(lease, decision)
         except CannotLearn as error:
             self._failed = (offsets, str(error))
-            return Step(Wait(f"no model can be made of the present documents: {error}"))
+            return self._withdraw(
+                lease, Wait(f"no model can be made of the present documents: {error}"), self.standing()
+            )
 
     def _unlearn(self, lease: Lease, decision: Unlearn) -> Step:
         base = self._base()

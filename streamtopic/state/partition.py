@@ -7,7 +7,7 @@ from itertools import chain
 import msgpack
 
 from streamtopic.counts import Weighting
-from streamtopic.errors import StateCorrupt, StateMismatch, TakenOver
+from streamtopic.errors import StateCorrupt, StateMismatch, StateMissing, TakenOver
 from streamtopic.state import scripts
 from streamtopic.state.connection import Connection
 from streamtopic.state.flush import Changes, Flush, plan
@@ -246,7 +246,7 @@ def read_position(connection: Connection, keys: PartitionKeys) -> tuple[Meta, tu
     """
     fields, entries = connection.batch([("HGETALL", keys.meta), ("HGETALL", keys.manifest)], atomic=True)
     if not fields:
-        raise StateMismatch(f"there is no state under {keys.tag}: run `streamtopic init`, or check model and address")
+        raise StateMissing(f"there is no state under {keys.tag}: start `streamtopic ingest`, or check model and address")
     manifest = [ManifestEntry.parse(name, value) for name, value in entries.items()]
     return Meta.parse(fields), tuple(sorted(manifest, key=lambda entry: (entry.order, entry.name)))
 

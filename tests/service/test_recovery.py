@@ -1,0 +1,116 @@
+"""A Redis set back to an earlier moment: what was published and what was forgotten stay so."""
+
+import pytest
+
+from streamtopic.corpus import Document
+from streamtopic.service.decide import Policy, Standing, Wait, decide
+from streamtopic.service.runner import Service
+from streamtopic.settings import Settings
+
+TOPICS = (
+    "rose tulip soil seed bloom compost spade hedge".split(),
+    "oven flour butter knead simmer roast spoon salt".split(),
+    "anchor vessel tide crew cargo mast rope gull".split(),
+)
+
+
+def corpus(number=90):
+    """Texts of one topic each, with a word of the next."""
+    return [
+        Document(f"doc-{k:03d}", " ".join([*(TOPICS[k % 3] * 3)[k % 5 :][:16], TOPICS[(k + 1) % 3][k % 8]]), {})
+        for k in range(number)
+    ]
+
+
+@pytest.fixture
+def service(tmp_path):
+    """An embedded service that serves deletions at once."""
+    settings = Settings(
+        dir=tmp_path, topics=3, max_forget_lag=0.0, capacity="fixed", capacity_fixed=50, max_df=1.0, update_after=1.0
+    )
+    with Service(settings) as service:
+        service.add(corpus())
+        service.settle()
+        yield service
+
+
+def moment(service):
+    """Everything that Redis holds now."""
+    keys = service.connection.call("KEYS", "*")
+    return {key: service.connection.call("DUMP", key) for key in keys}
+
+
+def set_back(service, held):
+    """Put Redis back to an earlier moment, as a restore from a backup does; processes start again after it."""
+    service.connection.call("FLUSHALL")
+    for key, value in held.items():
+        service.connection.call("RESTORE", key, 0, value)
+    for part in ("ingests", "scheduler", "publisher"):
+        service.__dict__.pop(part, None)
+
+
+def versions(service):
+    """Each version in the log, withdrawn ones as well: number and envelope."""
+    return [(release.version, release.envelope) for release in service.releases()]
+
+
+def test_forgotten_versions_are_read_back_and_their_numbers_not_used_again(service):
+    """Every number has one release, epsilon never falls within a base, and what was forgotten stays forgotten."""
+    held = moment(service)
+    service.delete(["doc-001", "doc-002"])
+    service.settle()
+    assert [v["version"] for v in service.versions()] == [1, 2]
+    set_back(service, held)
+    assert [v["version"] for v in service.versions()] == [1]
+    service.delete(["doc-003"])
+    settled = service.settle()
+    records = service.state.releases()
+    assert [version for version, _ in records] == [1, 2, 3], settled.decision
+    assert records[1][1]["reason"] == "read back from the log"
+    found = dict(versions(service))
+    assert sorted(found) == [1, 2, 3]
+    assert found[3].m == 87
+    assert set(found[2].withdrawn) | set(found[3].withdrawn) == {1, 2}
+    if found[2].base == found[3].base:
+        assert found[3].cumulative_epsilon > found[2].cumulative_epsilon
+
+
+def test_a_base_model_that_redis_forgot_is_trained_anew(service):
+    """An update never stands on an older base than the version before it."""
+    held = moment(service)
+    service.state.request("retrain")
+    service.settle()
+    assert service.versions()[-1]["base"] == 2
+    set_back(service, held)
+    service.delete(["doc-004"])
+    settled = service.settle()
+    assert service.versions()[-1]["kind"] == "retrain"
+    assert "set back" in settled.versions[-1]["reason"]
+
+
+def test_each_deletion_keeps_its_one_receipt(service):
+    """Deletions counted out again after Redis was set back do not get a second receipt."""
+    held = moment(service)
+    requests = service.delete(["doc-005", "doc-006", "unknown"])
+    service.settle()
+    before = {receipt.id: receipt for receipt in service.receipts()}
+    assert len(before) == len(requests)
+    set_back(service, held)
+    service.settle()
+    assert {receipt.id: receipt for receipt in service.receipts()} == before
+
+
+def test_nothing_is_decided_until_counting_has_caught_up():
+    """Counts that are behind the last version would look like deletions."""
+    standing = Standing(80, base_documents=100, forget_set=20, capacity=5, unserved=1, behind="partition 0 up to 100")
+    assert decide(standing, Policy(), 0) == Wait("partition 0 up to 100")
+
+
+def test_versions_that_hold_forgotten_documents_go_even_where_no_model_can_follow(service):
+    """When what remains is too little to learn from, what holds the forgotten documents is withdrawn all the same."""
+    service.delete([document.id for document in corpus()[2:]])
+    settled = service.settle()
+    assert "no model can be made" in settled.decision
+    assert service.state.withdrawn() == {1}
+    assert list(service.subscriber()) == []
+    assert service.versions()[0]["withdrawn"]

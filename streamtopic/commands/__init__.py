@@ -4,8 +4,21 @@ A module registers its arguments with `register(subparsers)` and sets `run`, a f
 the exit status. It imports what is heavy inside its functions, so that `streamtopic --help` stays quick.
 """
 
-from streamtopic.commands import add, bench, delete, demo, export, keys, run, status, topics, verify, versions
+from streamtopic.commands import (
+    add,
+    bench,
+    delete,
+    demo,
+    export,
+    keys,
+    processes,
+    run,
+    status,
+    topics,
+    verify,
+    versions,
+)
 
 __all__ = ["ALL"]
 
-ALL = (demo, run, add, delete, status, versions, topics, verify, export, keys, bench)
+ALL = (demo, run, processes, add, delete, status, versions, topics, verify, export, keys, bench)

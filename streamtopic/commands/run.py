@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
-import threading
 from typing import TYPE_CHECKING
 
 from streamtopic.commands.options import command, instance_settings
+from streamtopic.commands.processes import saying, stopping
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
+    import threading
+
     from streamtopic.commands.options import Subparsers
+    from streamtopic.settings import Settings
 
 __all__ = ["register", "run"]
 
@@ -27,12 +29,19 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Ingest, decide, learn and publish in turn; SIGTERM and Ctrl-C finish the batch first."""
+    settings = instance_settings(args, must_exist=False)
+    stop = stopping()
+    if settings.kafka is not None and not args.once:
+        from streamtopic.service.processes import run_all
+
+        run_all(settings, stop, saying(as_json=args.json), interval=args.interval)
+        return 0
+    return _run_instance(args, settings, stop)
+
+
+def _run_instance(args: argparse.Namespace, settings: Settings, stop: threading.Event) -> int:
     from streamtopic.service.runner import Service
 
-    settings = instance_settings(args, must_exist=False)
-    stop = threading.Event()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(name, lambda *_: stop.set())
     with Service(settings, resident=True) as service:
         if not service.leads:
             raise UsageError(f"another process already runs the instance in {settings.dir}: stop it first")

@@ -62,6 +62,11 @@ class Layout:
         return self.root / "keys" / "receipt.key"
 
     @property
+    def compacted(self) -> Path:
+        """A file as old as the last compaction of the log."""
+        return self.root / "log" / "compacted"
+
+    @property
     def initialised(self) -> Path:
         """A file that is there once the instance has all its keys."""
         return self.root / "keys" / "complete"

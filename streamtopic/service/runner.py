@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from streamtopic.service.publisher import Publisher
 from streamtopic.service.publishing import PayloadPlan, make_payload
 from streamtopic.service.report import decision_text, version_fields
 from streamtopic.service.scheduler import Scheduler
+from streamtopic.streams import FileLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -179,6 +181,7 @@ class Service(Parts):
         start = time.perf_counter()
         announce("publishing")
         receipts = self._publish()
+        self._compact_log()
         announce("")
         if made or receipts:
             seconds["publish"] = time.perf_counter() - start
@@ -200,6 +203,20 @@ class Service(Parts):
     def _publish(self) -> int:
         self.publisher.drain()
         return self.issue_receipts()
+
+    def _compact_log(self) -> None:
+        """Erase from a log in files what was deleted or replaced, where that is due; Kafka does it by itself."""
+        if not isinstance(self.log, FileLog):
+            return
+        done = self.own_layout.compacted
+        now = self.clock()
+        if not done.exists():
+            done.touch()
+            os.utime(done, (now, now))
+        if now - done.stat().st_mtime >= self.settings.max_compaction_lag:
+            for topic in (self.names.documents, self.names.releases, self.names.receipts):
+                self.log.compact(topic, tombstones_ms=int(self.settings.delete_retention * 1000))
+            os.utime(done, (now, now))
 
     def issue_receipts(self) -> int:
         """Publish the receipts of deletions that a published version reflects; how many."""

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from streamtopic import commands, errors
+from streamtopic import errors
 from streamtopic.cli import build_parser, main
 
 
@@ -19,7 +19,8 @@ def test_help_lists_every_command(capsys):
     """What a newcomer types first."""
     assert main(["--help"]) == 0
     shown = capsys.readouterr().out
-    assert all(command.__name__.rpartition(".")[2] in shown for command in commands.ALL)
+    names = "demo run ingest schedule publish add delete status versions topics verify export keys bench"
+    assert [name for name in names.split() if f"\n    {name} " not in shown] == []
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from streamtopic.service.runner import Service
 from streamtopic.settings import Settings
 
 TOPICS = (
-    "rose tulip soil seed bloom compost spade hedge".split(),
-    "oven flour butter knead simmer roast spoon salt".split(),
-    "anchor vessel tide crew cargo mast rope gull".split(),
+    ["rose", "tulip", "soil", "seed", "bloom", "compost", "spade", "hedge"],
+    ["oven", "flour", "butter", "knead", "simmer", "roast", "spoon", "salt"],
+    ["anchor", "vessel", "tide", "crew", "cargo", "mast", "rope", "gull"],
 )
 
 

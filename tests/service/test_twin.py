@@ -170,3 +170,22 @@ def test_every_deletion_gets_a_receipt_even_if_nothing_changes(tmp_path):
         settled = instance.settle()
         assert settled.versions == []
         assert [(receipt.found, receipt.version) for receipt in instance.receipts()] == [(False, 1)]
+
+
+def test_text_of_a_deleted_document_leaves_the_log_in_files(tmp_path):
+    """Once the compaction lag has passed, the next command erases what was deleted; verification still agrees."""
+    now = [1_700_000_000.0]
+    instance = service(tmp_path)
+    with Service(instance.settings, clock=lambda: now[0]) as running:
+        secret = Document("secret", "zanzibar " * 20 + DOCUMENTS[0].text, {})
+        running.add([*DOCUMENTS, secret])
+        running.settle()
+        running.delete(["secret"])
+        running.settle()
+        held = b"".join(path.read_bytes() for path in (tmp_path / "log").rglob("*.log"))
+        assert b"zanzibar" in held
+        now[0] += running.settings.max_compaction_lag + 1
+        running.settle()
+        held = b"".join(path.read_bytes() for path in (tmp_path / "log").rglob("*.log"))
+        assert b"zanzibar" not in held
+        assert next(check for check in running.verify().checks if check.name == "counts").passed

@@ -1,0 +1,184 @@
+"""The parts of the service as processes of their own: they run until they are told to stop, whatever is away meanwhile.
+
+Each part is opened again after a component was unreachable; nothing is lost by that, since all of them can be killed
+at any moment.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from streamtopic.errors import ComponentUnreachable, StateCorrupt, StateError, StateMismatch, StateMissing, UsageError
+from streamtopic.service.ingest import Ingest
+from streamtopic.service.report import decision_text
+from streamtopic.service.runner import Service
+from streamtopic.service.worker import IngestWorker, WorkerOptions
+from streamtopic.streams.membership import open_membership
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from streamtopic.settings import Settings
+
+__all__ = ["run_all", "run_ingest", "run_publish", "run_schedule", "worker_of"]
+
+
+WAIT = 0.5
+LONGEST_PAUSE = 10.0
+GRACE = 8.0
+
+
+def run_ingest(settings: Settings, stop: threading.Event, say: Callable[[dict[str, Any]], None]) -> None:
+    """Count the records of this process's share of the partitions.
+
+    stop: ends it after the present flush. say: told what happens. Raises StateMismatch where state, settings and log
+    do not fit together; what is unreachable is waited for.
+    """
+
+    def work(service: Service) -> None:
+        with worker_of(service) as worker:
+            owned: frozenset[int] = frozenset()
+            while not stop.is_set():
+                done = worker.step(WAIT)
+                if done.partitions != owned:
+                    owned = done.partitions
+                    say({"event": "partitions", "partitions": sorted(owned)})
+                if done.records:
+                    say({"event": "counted", "records": done.records, "outcomes": dict(done.outcomes)})
+
+    _persevere(settings, stop, say, work)
+
+
+def run_schedule(
+    settings: Settings, stop: threading.Event, say: Callable[[dict[str, Any]], None], *, interval: float
+) -> None:
+    """Lead, or stand by until the leader is gone: decide, learn, stage. interval: seconds between decisions."""
+
+    def work(service: Service) -> None:
+        said = ""
+        while not stop.is_set():
+            before, said = said, _one_step(service, said, say)
+            if said == before:
+                stop.wait(interval)
+
+    _persevere(settings, stop, say, work)
+
+
+def run_publish(
+    settings: Settings, stop: threading.Event, say: Callable[[dict[str, Any]], None], *, interval: float
+) -> None:
+    """Publish what is staged, and the receipts of deletions. interval: seconds between looks at the outbox."""
+
+    def work(service: Service) -> None:
+        while not stop.is_set():
+            if not _publish_once(service, say):
+                stop.wait(interval)
+
+    _persevere(settings, stop, say, work)
+
+
+def run_all(
+    settings: Settings, stop: threading.Event, say: Callable[[dict[str, Any]], None], *, interval: float
+) -> None:
+    """Do the work of all three in one process, in turn; others may share it. interval: seconds to wait when idle."""
+
+    def work(service: Service) -> None:
+        said = ""
+        with worker_of(service) as worker:
+            while not stop.is_set():
+                done = worker.step(interval)
+                if done.records:
+                    say({"event": "counted", "records": done.records, "outcomes": dict(done.outcomes)})
+                    continue  # whoever is behind catches up before anything is learned
+                said = _one_step(service, said, say)
+                _publish_once(service, say)
+
+    _persevere(settings, stop, say, work)
+
+
+@contextmanager
+def worker_of(service: Service) -> Iterator[IngestWorker]:
+    """Open the worker of a service's process; it leaves its group at the end."""
+    settings, names = service.settings, service.names
+    fixed = service.state.settings
+
+    def open_ingest(partition: int) -> Ingest:
+        return Ingest.open(
+            service.connection,
+            service.log,
+            names,
+            partition,
+            settings=fixed,
+            clock=service.clock,
+            base_epoch=service.state.base_epoch,
+        )
+
+    session_ms = int(settings.session_timeout * 1000)
+    membership = open_membership(service.log, names.documents, settings.consumer_group, session_ms)
+    options = WorkerOptions(settings.linger, settings.heartbeat)
+    worker = IngestWorker(service.log, names.documents, membership, open_ingest, options, clock=service.clock)
+    try:
+        yield worker
+    finally:
+        worker.close()
+
+
+def _one_step(service: Service, said: str, say: Callable[[dict[str, Any]], None]) -> str:
+    """Decide and act once; the decision in words. What is the same as `said` is not said again."""
+    step = service.scheduler.step()
+    text = decision_text(step.decision)
+    if step.version is not None:
+        say({"event": "staged", "version": step.version, "decision": text, "seconds": dict(step.seconds)})
+        return f"{text} (version {step.version})"
+    if text != said or step.withdrawn:
+        say({"event": "decided", "decision": text, "withdrawn": list(step.withdrawn)})
+    return text
+
+
+def _publish_once(service: Service, say: Callable[[dict[str, Any]], None]) -> bool:
+    """Publish what waits; whether anything did."""
+    records = service.publisher.drain()
+    receipts = service.issue_receipts()
+    if records or receipts:
+        say({"event": "published", "records": records, "receipts": receipts})
+    return bool(records or receipts)
+
+
+def _persevere(
+    settings: Settings,
+    stop: threading.Event,
+    say: Callable[[dict[str, Any]], None],
+    work: Callable[[Service], None],
+) -> None:
+    pause = 0.0
+    _leave_in_time(stop)
+    while not stop.is_set():
+        try:
+            with Service(settings, resident=True) as service:
+                if service.layout is not None and not service.leads:
+                    raise UsageError(f"another process already runs the instance in {settings.dir}: stop it first")
+                service.connection.ping()
+                pause = 0.0
+                work(service)
+        except (ComponentUnreachable, StateError) as error:
+            # A state that does not fit, or is corrupt, will not fit later; a server that is full or loading may.
+            if isinstance(error, StateMismatch | StateCorrupt) and not isinstance(error, StateMissing):
+                raise
+            pause = min(max(2 * pause, 0.2), LONGEST_PAUSE) * random.uniform(0.8, 1.2)
+            say({"event": "waiting", "reason": str(error), "seconds": round(pause, 1)})
+            stop.wait(pause)
+
+
+def _leave_in_time(stop: threading.Event) -> None:
+    """End the process a few seconds after it was told to, even in the middle of learning: nothing is lost by that."""
+
+    def leave() -> None:
+        stop.wait()
+        threading.Event().wait(GRACE)
+        os._exit(0)
+
+    threading.Thread(target=leave, name="leave in time", daemon=True).start()

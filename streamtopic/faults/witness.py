@@ -1,0 +1,143 @@
+"""What the world saw: every release, receipt and rejection that ever stood in the log, and what subscribers got."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgpack
+
+from streamtopic.errors import ComponentUnreachable, InvalidRelease
+from streamtopic.faults.tail import TopicTail
+from streamtopic.receipts import Receipt, open_receipt
+from streamtopic.release import Assembled, Assembler, Release, open_release
+from streamtopic.streams import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from streamtopic.client import ModelSubscriber
+    from streamtopic.faults.tail import TailRecord
+    from streamtopic.signing import PublicKey
+    from streamtopic.streams import TopicNames
+
+__all__ = ["Subscriber", "Witness", "digest"]
+
+
+def digest(release: Release) -> str:
+    """Tell two releases apart: everything that a subscriber gets."""
+    payload, envelope = release.payload, release.envelope
+    parts = [repr(payload.words), repr(payload.top_words), repr(dict(payload.quality)), repr(envelope)]
+    arrays = [array.tobytes() for array in (payload.A, payload.R, payload.shares) if array is not None]
+    return hashlib.sha256(b"\0".join([*(part.encode() for part in parts), *arrays])).hexdigest()
+
+
+@dataclass(slots=True)
+class Witness:
+    """Follows the topics that the service writes, with kafka-python itself.
+
+    versions: number to what was published under it, by digest (more than one is a finding). receipts: place of a delete
+    to its receipt in the chain; strays: receipts that competed for a place in it. rejected: places that were reported.
+    """
+
+    servers: str
+    names: TopicNames
+    key: PublicKey
+    versions: dict[int, dict[str, Release]] = field(default_factory=dict)
+    receipts: dict[tuple[int, int], Receipt] = field(default_factory=dict)
+    strays: int = 0
+    rejected: set[tuple[int, int]] = field(default_factory=set)
+    findings: list[str] = field(default_factory=list)
+    _tails: dict[str, TopicTail] = field(default_factory=dict)
+    _assembler: Assembler = field(default_factory=Assembler)
+    _head: tuple[int, str] = (0, "")
+    _known: set[str] = field(default_factory=set)
+
+    def read(self) -> None:
+        """Take in what came since. Raises ComponentUnreachable."""
+        for topic, take in (
+            (self.names.releases, self._release),
+            (self.names.receipts, self._receipt),
+            (self.names.rejected, self._rejection),
+        ):
+            if topic not in self._tails:
+                self._tails[topic] = TopicTail(self.servers, topic, 1)
+            for record in self._tails[topic].read():
+                take(record)
+
+    def close(self) -> None:
+        """Give the connections back."""
+        for tail in self._tails.values():
+            tail.close()
+
+    def _release(self, record: TailRecord) -> None:
+        place = self.names.releases, record.partition, record.offset
+        done = self._assembler.take(Record(*place, record.key, record.value, record.headers, timestamp_ms=0))
+        if not isinstance(done, Assembled):
+            return
+        try:
+            release = open_release(done.data, self.key)
+        except InvalidRelease as error:
+            self.findings.append(f"release {done.version} at offset {record.offset} does not verify: {error}")
+            return
+        self.versions.setdefault(release.version, {})[digest(release)] = release
+
+    def _receipt(self, record: TailRecord) -> None:
+        if record.value is None:
+            self.findings.append(f"receipt {record.key!r} was erased at offset {record.offset}")
+            return
+        receipt, name = open_receipt(record.value, self.key), hashlib.sha256(record.value).hexdigest()
+        place = receipt.partition, receipt.offset
+        if name in self._known:
+            return  # the same bytes once more: a publisher was killed before it could note that it had sent them
+        if (receipt.sequence, receipt.previous) != (self._head[0] + 1, self._head[1]) or place in self.receipts:
+            self.strays += 1
+            return
+        self._known.add(name)
+        self._head = receipt.sequence, name
+        self.receipts[place] = receipt
+
+    def _rejection(self, record: TailRecord) -> None:
+        fields = msgpack.unpackb(record.value or b"")
+        self.rejected.add((fields["partition"], fields["offset"]))
+
+
+class Subscriber:
+    """A client of the releases topic that is started again now and then.
+
+    seen: version to digest, in the order in which they came. progress: file that its restarts go on from.
+    """
+
+    def __init__(self, open_one: Callable[[Path], ModelSubscriber], progress: Path) -> None:
+        self.seen: dict[int, str] = {}
+        self.findings: list[str] = []
+        self._open = open_one
+        self._progress = progress
+        self._subscriber: ModelSubscriber | None = None
+
+    def poll(self) -> None:
+        """Take what is there now; a broker that is away is no finding."""
+        try:
+            if self._subscriber is None:
+                self._subscriber = self._open(self._progress)
+            while (release := self._subscriber.poll()) is not None:
+                self._take(release)
+        except ComponentUnreachable:
+            return
+        if self._subscriber.refused:
+            self.findings.append(f"a subscriber refused {self._subscriber.refused} releases")
+            self._subscriber.refused = 0
+
+    def restart(self) -> None:
+        """End it properly; the next poll starts another that goes on where this one stopped."""
+        if self._subscriber is not None:
+            self._subscriber.close()
+            self._subscriber = None
+
+    def _take(self, release: Release) -> None:
+        last = max(self.seen, default=0)
+        if release.version <= last:
+            self.findings.append(f"a subscriber got version {release.version} after {last}")
+        self.seen[release.version] = digest(release)

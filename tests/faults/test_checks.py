@@ -1,0 +1,234 @@
+"""The checks of the campaign: silent about a sound service, loud about every kind of damage."""
+
+import hashlib
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from streamtopic.faults.checks import (
+    check_counts,
+    check_documents,
+    check_receipts,
+    check_rejected,
+    check_subscribers,
+    check_versions,
+)
+from streamtopic.faults.oracle import Oracle
+from streamtopic.faults.stream import EventStream
+from streamtopic.faults.witness import Subscriber, Witness, digest
+from streamtopic.receipts import Receipt
+from streamtopic.release import Envelope, Payload, Release
+from streamtopic.service.ingest import Ingest
+from streamtopic.state import ModelSettings, Reader
+from streamtopic.streams import FileLog, TopicNames
+
+PARTITIONS = 2
+
+
+@pytest.fixture
+def counted(connection, tmp_path):
+    """A stream that ingest has counted, and an oracle that has read it: (oracle, reader, model)."""
+    names = TopicNames(f"checks-{random.randrange(10**9)}")
+    with FileLog(tmp_path / "log") as log:
+        log.create(names.documents, PARTITIONS)
+        log.create(names.rejected, 1)
+        log.append_many(names.documents, EventStream(random.Random(1), PARTITIONS, live=100).batch(600))
+        ingests = [
+            Ingest.open(connection, log, names, p, settings=ModelSettings(PARTITIONS, 256), clock=lambda: 0.0)
+            for p in range(PARTITIONS)
+        ]
+        while any(ingest.lag for ingest in ingests):
+            for ingest in ingests:
+                list(ingest.drain())
+        oracle = Oracle(PARTITIONS)
+        for partition in range(PARTITIONS):
+            offset = 0
+            while records := log.read(names.documents, partition, offset):
+                for r in records:
+                    oracle.take(partition, r.offset, r.key, r.value, r.headers)
+                offset = records[-1].next_offset
+    return oracle, Reader(connection, names.model, PARTITIONS), names.model
+
+
+def test_sound_counts_raise_no_finding(counted):
+    """What ingest stored is what the oracle expects, pair by pair and counter by counter."""
+    oracle, reader, _ = counted
+    assert check_counts(oracle, reader) == []
+    assert oracle.counts().documents > 50
+
+
+def test_one_document_too_many_is_found(counted):
+    """An oracle that knows of one document less differs in pairs, words, documents and counters."""
+    oracle, reader, _ = counted
+    book = oracle.books[0]
+    key = max(book.live, key=lambda key: book.live[key].length)
+    del book.live[key]
+    found = "\n".join(check_counts(oracle, reader))
+    for part in ("pair", "documents with", "tokens of", "documents are counted", "documents live"):
+        assert part in found
+
+
+def test_a_counter_that_was_raised_twice_is_found(counted, connection):
+    """A commit that was applied twice shows in the counters even where counts are right."""
+    oracle, reader, model = counted
+    connection.call("HINCRBY", f"{{st:{model}:1}}:meta", "total:deleted", 1)
+    assert any("total of partition 1, deleted" in finding for finding in check_counts(oracle, reader))
+
+
+def test_kept_and_lost_documents_are_found():
+    """A record that outlives its document is a finding, as is a document without one."""
+    oracle = Oracle(1)
+    oracle.take(0, 0, b"doc", b'{"op": "add", "text": "one two"}', ())
+    assert check_documents(oracle, {0: {b"doc"}}) == []
+    assert "lost a document: b'doc'" in check_documents(oracle, {0: set()})[0]
+    assert "keeps a document that is gone: b'ghost'" in check_documents(oracle, {0: {b"doc", b"ghost"}})[0]
+
+
+def _witness():
+    return Witness("nowhere", TopicNames("m"), None)
+
+
+def _release(version, cut, m, *, base=1, epsilon=None, kind="unlearn"):
+    envelope = Envelope(
+        model="m",
+        version=version,
+        kind=kind,
+        parent=version - 1,
+        base=base,
+        cut={0: cut},
+        m=m,
+        n=1,
+        r=1,
+        guarantee="certified",
+        epsilon=1.0,
+        delta=1e-6,
+        sigma=1.0,
+        tolerance=1e-7,
+        certificate=0.0,
+        anchors=("one",),
+        margin=1.0,
+        forgotten=0,
+        capacity=1,
+        capacity_rule="share",
+        cumulative_epsilon=float(version) if epsilon is None else epsilon,
+        withdrawn=(),
+        created=0,
+    )
+    return Release(Payload(("one",), np.ones((1, 1), np.float32)), envelope)
+
+
+def _publish(witness, *releases):
+    for release in releases:
+        witness.versions.setdefault(release.version, {})[digest(release)] = release
+
+
+def _receipt(offset, version, **changes):
+    request = hashlib.sha256(b"streamtopic request\0why").hexdigest()
+    fields = {"model": "m", "partition": 0, "offset": offset, "request": request, "document": "", "received": 0}
+    fields |= {"applied": 0, "found": True, "length": 2, "version": version, "mode": "certified", "certificate": 0.0}
+    fields |= {"sigma": 1.0, "epsilon": 1.0, "delta": 1e-6, "cumulative_epsilon": 1.0, "capacity_used": 0}
+    return Receipt(sequence=1, previous="", capacity_left=0, **(fields | changes))
+
+
+@pytest.fixture
+def told():
+    """A document that was added, deleted and reported properly: (oracle, witness)."""
+    oracle, witness = Oracle(1), _witness()
+    oracle.take(0, 0, b"other", b'{"op": "add", "text": "one two"}', ())
+    oracle.take(0, 1, b"doc", b'{"op": "add", "text": "one two"}', ())
+    oracle.take(0, 2, b"doc", None, (("request", b"why"),))
+    oracle.take(0, 3, b"bad", b"", ())
+    _publish(witness, _release(1, 2, 2, kind="retrain"), _release(2, 4, 1))
+    witness.receipts[0, 2] = _receipt(2, 2)
+    witness.rejected.add((0, 3))
+    return oracle, witness
+
+
+def test_a_sound_history_raises_no_finding(told):
+    """One receipt a deletion, one content a version, every refused record reported."""
+    oracle, witness = told
+    assert check_receipts(oracle, witness) == check_versions(oracle, witness) == check_rejected(oracle, witness) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "finding"),
+    [
+        (lambda w: w.receipts.clear(), "no receipt: (0, 2)"),
+        (lambda w: w.receipts.update({(0, 1): _receipt(1, 2)}), "for no deletion: (0, 1)"),
+        (lambda w: w.receipts.update({(0, 2): _receipt(2, 1)}), "version 1 holds the document"),
+        (lambda w: w.receipts.update({(0, 2): _receipt(2, 7)}), "version 7, which nobody published"),
+        (lambda w: w.receipts.update({(0, 2): _receipt(2, 2, found=False)}), "says (False, 2)"),
+        (lambda w: w.receipts.update({(0, 2): _receipt(2, 2, request="")}), "says (True, 2)"),
+        (lambda w: _publish(w, _release(3, 2, 2)), "version 3 holds the document"),
+    ],
+)
+def test_a_wrong_receipt_is_found(told, change, finding):
+    """Missing, surplus, untrue receipts, and documents that come back in a later version."""
+    oracle, witness = told
+    change(witness)
+    assert any(finding in found for found in check_receipts(oracle, witness))
+
+
+@pytest.mark.parametrize(
+    ("change", "finding"),
+    [
+        (lambda w: _publish(w, _release(2, 4, 1, epsilon=5.0)), "2 different contents"),
+        (lambda w: _publish(w, _release(4, 4, 1)), "without a gap"),
+        (lambda w: _publish(w, _release(3, 4, 1, epsilon=1.5)), "epsilon fell"),
+        (lambda w: _publish(w, _release(3, 4, 2)), "holds 2 documents, 1 lived"),
+        (lambda w: w.findings.append("does not verify"), "does not verify"),
+    ],
+)
+def test_a_wrong_version_is_found(told, change, finding):
+    """Two contents, gaps, refunds of epsilon, and versions of other documents than those at their cut."""
+    oracle, witness = told
+    change(witness)
+    assert any(finding in found for found in check_versions(oracle, witness))
+
+
+def test_a_retraining_may_have_lost_documents_since_its_cut_but_not_others(told):
+    """An epoch is read a moment after it is closed: what went meanwhile may be missing, what lives may not."""
+    oracle, witness = told
+    witness.versions[1] = {"": _release(1, 2, 1, kind="retrain")}
+    assert check_versions(oracle, witness) == []
+    witness.versions[1] = {"": _release(1, 2, 0, kind="retrain")}
+    assert len(check_versions(oracle, witness)) == 1
+
+
+def test_rejections_are_compared_both_ways(told):
+    """A refused record that nobody heard of, and a report about a good one."""
+    oracle, witness = told
+    witness.rejected.symmetric_difference_update({(0, 3), (0, 0)})
+    assert [finding.split(":")[0] for finding in check_rejected(oracle, witness)] == [
+        "a refused record was not reported",
+        "a record was reported that is fine",
+    ]
+
+
+def test_subscribers_must_hold_what_was_published(told):
+    """Another content, a version out of order, and one that never came."""
+    _, witness = told
+    good, bad = (Subscriber(lambda _: None, None) for _ in range(2))
+    for release in (_release(1, 2, 2, kind="retrain"), _release(2, 4, 1)):
+        good._take(release)
+        bad._take(release)
+    assert check_subscribers(witness, [good, bad]) == []
+    bad._take(_release(1, 2, 2))
+    found = check_subscribers(witness, [good, bad])
+    assert "got version 1 after 2" in found[0]
+    assert "subscriber 1 holds a version 1 that differs" in found[1]
+    _publish(witness, _release(3, 4, 1))
+    assert "subscribers are at versions [2, 2], 3 is published" in check_subscribers(witness, [good, bad])
+
+
+def test_what_differs_in_anything_has_another_digest():
+    """Noise, words and envelope all count."""
+    release = _release(1, 2, 2)
+    others = [
+        _release(1, 3, 2),
+        replace(release, payload=replace(release.payload, words=("two",))),
+        replace(release, payload=replace(release.payload, A=np.full((1, 1), 0.5, np.float32))),
+    ]
+    assert len({digest(one) for one in (release, *others)}) == 4

@@ -33,6 +33,7 @@ ALLOWED = {
     "docstrings": {"corpus"},
     "settings": set(),
     "console": set(),
+    "faults": {"client", "local", "receipts", "release", "signing", "state", "streams"},
 }
 PURE = ("counts", "topics", "privacy")
 # A pure function of arrays has no business with these.
@@ -90,6 +91,14 @@ def test_a_part_imports_only_what_lies_below_it(part):
             used = {_part(name) for name in _imports(module) if name.startswith(f"{PACKAGE}.")}
             extra = used - ALLOWED[part] - {part, "errors"}
             assert not extra, f"{module} imports {extra}"
+
+
+def test_only_benchmarks_import_the_campaign_of_faults():
+    """What does harm on purpose is loaded by nothing that serves; what judges shares no code with what counts."""
+    users = {_part(m) for m in MODULES if any(_part(name) == "faults" for name in _imports(m) if PACKAGE in name)}
+    assert users <= {"faults", "bench"}
+    judges = {f"{PACKAGE}.faults.oracle", f"{PACKAGE}.faults.reading"}
+    assert all(_part(name) in {"", "faults"} for m in judges for name in _imports(m) if name.startswith(PACKAGE))
 
 
 def test_nothing_below_the_service_imports_it():

@@ -1,9 +1,22 @@
-"""One case of a benchmark in a process of its own: `python -m streamtopic.bench.child NAME CASE`."""
+"""One case of a benchmark in a process of its own: `python -m streamtopic.bench.child NAME CASE [OPTION=N ...]`."""
 
 import json
 import sys
 
 from streamtopic.bench.runner import measure
+from streamtopic.errors import StreamtopicError
+
+
+def _main(name: str, case: str, *options: str) -> int:
+    given = {option: int(value) for option, _, value in (text.partition("=") for text in options)}
+    try:
+        measured = measure(name, case, given)
+    except StreamtopicError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_status
+    sys.stdout.write(json.dumps(measured) + "\n")
+    return 0
+
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(measure(*sys.argv[1:3])) + "\n")
+    sys.exit(_main(*sys.argv[1:]))

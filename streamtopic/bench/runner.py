@@ -17,7 +17,7 @@ from streamtopic.bench.figures import Figure
 from streamtopic.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from types import ModuleType
 
 __all__ = ["CaseResult", "Result", "machine", "measure", "names", "run"]
@@ -60,12 +60,21 @@ def machine() -> str:
     return f"{model}, {usable} cores, {platform.system()} {platform.release()}, Python {platform.python_version()}"
 
 
-def run(name: str, only: str | None = None, progress: Callable[[str], None] | None = None) -> Result:
+def run(
+    name: str,
+    only: str | None = None,
+    progress: Callable[[str], None] | None = None,
+    options: Mapping[str, int] | None = None,
+) -> Result:
     """Run a benchmark, or `only` one case of it.
 
-    Raises `UsageError` for an unknown name, `CheckFailed` if a case dies.
+    options: for all its cases, in place of the defaults in its OPTIONS. Raises `UsageError` for an unknown name or
+    option, `CheckFailed` if a case dies.
     """
     module = _find(name)
+    known = getattr(module, "OPTIONS", {})
+    if unknown := [option for option in options or {} if option not in known]:
+        raise UsageError(f"benchmark {name} has no option {unknown[0]}: it has {', '.join(known) or 'none'}")
     chosen = [case for case in module.CASES if only in (None, case)]
     if not chosen:
         raise UsageError(f"benchmark {name} has no case {only}: it has {', '.join(module.CASES)}")
@@ -73,15 +82,15 @@ def run(name: str, only: str | None = None, progress: Callable[[str], None] | No
     for case in chosen:
         if progress is not None:
             progress(case)
-        results.append(_in_process(name, case))
+        results.append(_in_process(name, case, {**known, **(options or {})}))
     by_case = {result.case: {figure.name: figure.value for figure in result.figures} for result in results}
     ratios = module.ratios(by_case) if hasattr(module, "ratios") and only is None else []
     return Result(name, machine(), results, ratios)
 
 
-def measure(name: str, case: str) -> dict[str, Any]:
+def measure(name: str, case: str, options: Mapping[str, int]) -> dict[str, Any]:
     """Run one case in this very process; what the child prints."""
-    figures = _find(name).CASES[case]()
+    figures = _find(name).CASES[case](**options)
     import resource
 
     unit = 1 if sys.platform == "darwin" else 1024
@@ -89,8 +98,9 @@ def measure(name: str, case: str) -> dict[str, Any]:
     return {"figures": [asdict(figure) for figure in figures], "peak_memory": peak}
 
 
-def _in_process(name: str, case: str) -> CaseResult:
-    program = [sys.executable, "-m", "streamtopic.bench.child", name, case]
+def _in_process(name: str, case: str, options: Mapping[str, int]) -> CaseResult:
+    given = [f"{option}={value}" for option, value in options.items()]
+    program = [sys.executable, "-m", "streamtopic.bench.child", name, case, *given]
     done = subprocess.run(program, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603  this very program
     if done.returncode != 0:
         raise CheckFailed(f"benchmark {name}, case {case}, ended with status {done.returncode}: see its output above")

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["register", "run"]
 
+_OPTIONS = ("faults", "events", "seed")
+
 
 def register(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
@@ -24,6 +26,8 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="which benchmark")
     parser.add_argument("--case", metavar="CASE", help="only one case of it")
     parser.add_argument("--list", action="store_true", help="list the benchmarks")
+    for name in _OPTIONS:
+        parser.add_argument(f"--{name}", type=int, metavar="N", help=f"{name} of a campaign (benchmark `faults`)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -36,7 +40,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.name is None:
         raise UsageError("which benchmark? `streamtopic bench --list` shows them")
-    result = bench.run(args.name, args.case, progress=lambda case: _say(f"{args.name}: {case} ..."))
+    options = {name: getattr(args, name) for name in _OPTIONS if getattr(args, name) is not None}
+    result = bench.run(args.name, args.case, lambda case: _say(f"{args.name}: {case} ..."), options)
     print(json.dumps(asdict(result)) if args.json else _text(result))
     return 0
 

@@ -9,9 +9,15 @@ from streamtopic.commands import (
     bench,
     delete,
     demo,
+    doctor,
     export,
+    init,
     keys,
     processes,
+    receipt,
+    receipts,
+    rejected,
+    requests,
     run,
     status,
     topics,
@@ -21,4 +27,23 @@ from streamtopic.commands import (
 
 __all__ = ["ALL"]
 
-ALL = (demo, run, processes, add, delete, status, versions, topics, verify, export, keys, bench)
+ALL = (
+    demo,
+    init,
+    run,
+    processes,
+    add,
+    delete,
+    status,
+    versions,
+    topics,
+    receipt,
+    receipts,
+    verify,
+    export,
+    requests,
+    rejected,
+    doctor,
+    keys,
+    bench,
+)

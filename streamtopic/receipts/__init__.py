@@ -5,9 +5,11 @@ seal_receipt   its signed bytes; open_receipt: back, verified
 Chain          takes receipts as they come and says which of them are the one chain
 ChainHead      the newest receipt of a chain, which the next one names
 ReceiptReader  follows the receipts topic
+audit          checks receipts in a file, offline; export_line: a line of it
 """
 
 from streamtopic.receipts.chain import Chain, ChainHead, Taken, digest_of
+from streamtopic.receipts.exported import Audit, audit, export_line
 from streamtopic.receipts.reading import ReceiptReader
 from streamtopic.receipts.receipt import (
     Receipt,
@@ -20,13 +22,16 @@ from streamtopic.receipts.receipt import (
 )
 
 __all__ = [
+    "Audit",
     "Chain",
     "ChainHead",
     "Receipt",
     "ReceiptReader",
     "Taken",
+    "audit",
     "digest_of",
     "document_digest",
+    "export_line",
     "open_receipt",
     "receipt_id",
     "request_digest",

@@ -1,6 +1,7 @@
 """Reading the receipts topic: verified receipts in the order of their chain, strays passed over."""
 
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 
 from streamtopic.errors import InvalidRelease
 from streamtopic.receipts.chain import Chain, Taken, digest_of
@@ -47,14 +48,21 @@ class ReceiptReader:
                 self._offset = record.next_offset
         yield from self.chain.settle()
 
-    def find(self, ids: set[bytes]) -> Iterator[Record]:
-        """Yield the records of the chain's own receipts with these ids, from the start of the log."""
+    def records(self, ids: AbstractSet[bytes] | None = None) -> Iterator[tuple[Receipt, Record]]:
+        """Yield the chain's receipts with their records, each once, from the start of the log, as far as `read` went.
+
+        ids: only those of these receipts.
+        """
+        seen = set[int]()
         offset = self._log.begin(self._topic, 0)
-        while records := self._log.read(self._topic, 0, offset):
+        while offset < (self._offset or 0) and (records := self._log.read(self._topic, 0, offset)):
             for record in records:
-                receipt = self._open(record) if record.key in ids else None
-                if receipt is not None and self.chain.holds(receipt, digest_of(record.value or b"")):
-                    yield record
+                receipt = self._open(record) if ids is None or record.key in ids else None
+                if receipt is None or receipt.sequence in seen:
+                    continue
+                if self.chain.holds(receipt, digest_of(record.value or b"")):
+                    seen.add(receipt.sequence)
+                    yield receipt, record
             offset = records[-1].next_offset
 
     def _take(self, record: Record) -> list[Receipt]:

@@ -73,7 +73,8 @@ class Publisher:
         if not waiting:
             return 0
         if versions is None:
-            self._versions.refresh()
+            if self._log.partitions(self._names.releases):
+                self._versions.refresh()
             versions = self._versions.envelopes
         ordered = sorted(versions, key=lambda envelope: envelope.version)
         issued = 0
@@ -126,8 +127,8 @@ class Publisher:
     def _protect(self) -> None:
         """Append receipts of the chain again whose key a stray has taken since: compaction keeps the last of a key."""
         if self._issued.rivals:
-            records = list(self._issued.find(self._issued.rivals))
-            self._log.append_many(self._names.receipts, [Message(r.key, r.value, partition=0) for r in records])
+            again = [Message(r.key, r.value, partition=0) for _, r in self._issued.records(self._issued.rivals)]
+            self._log.append_many(self._names.receipts, again)
             self._issued.rivals.clear()
 
     def _sealed(

@@ -1,0 +1,43 @@
+"""`streamtopic init`: make the topics and the state of a model."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+from streamtopic.commands.options import command, instance_settings
+
+if TYPE_CHECKING:
+    from streamtopic.commands.options import Subparsers
+
+__all__ = ["register", "run"]
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command's arguments."""
+    command(subparsers, "init", run, "make the topics and the state of a model, or check those that exist")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what was made, changed or found; running it again changes nothing."""
+    from streamtopic.service.parts import Parts
+    from streamtopic.service.provision import provision
+    from streamtopic.state import ModelState
+
+    settings = instance_settings(args, must_exist=False)
+    with Parts(settings) as parts:
+        topics = provision(parts.log, parts.names, settings.partitions, parts.topic_settings)
+        known = ModelState.find(parts.connection, settings.model) is not None
+        fixed = parts.state.settings
+    if args.json:
+        state = {"action": "found" if known else "made", "partitions": fixed.partitions, "cap": fixed.cap}
+        print(json.dumps({"topics": [dataclasses.asdict(topic) for topic in topics], "state": state}))
+        return 0
+    for topic in topics:
+        print(f"{topic.action:8} {topic.topic}, {topic.partitions} partition{'s' if topic.partitions != 1 else ''}")
+        for name, (before, now) in topic.changed.items():
+            print(f"           {name} = {now} (it was {before or 'not set'})")
+    print(f"{'found' if known else 'made':8} state of {settings.model} in Redis")
+    return 0

@@ -1,0 +1,69 @@
+"""`streamtopic rejected`: the records that were refused."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from streamtopic.commands.options import command, instance_settings
+
+if TYPE_CHECKING:
+    from streamtopic.commands.options import Subparsers
+    from streamtopic.service.rejections import Rejection
+
+__all__ = ["register", "run"]
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command's arguments."""
+    parser = command(subparsers, "rejected", run, "list the records that were refused, or try them again")
+    parser.add_argument(
+        "action", choices=["list", "retry"], help="what to do; retry is for after an update or a changed limit"
+    )
+    parser.add_argument("--last", type=int, default=20, metavar="N", help="list: the newest N (default: 20)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the newest rejections with the number of each reason, or what became of another try."""
+    from streamtopic.service.parts import Parts
+    from streamtopic.service.rejections import by_reason, rejections, retry
+
+    with Parts(instance_settings(args)) as parts:
+        if args.action == "retry":
+            return _print_retried(dict(retry(parts.log, parts.names)), as_json=args.json)
+        found = list(rejections(parts.log, parts.names))
+    reasons = by_reason(found)
+    newest = [_fields(rejection) for rejection in found[len(found) - min(args.last, len(found)) :]]
+    if args.json:
+        print(json.dumps({"rejected": len(found), "reasons": reasons, "newest": newest}))
+        return 0
+    from streamtopic.console import table
+
+    if not found:
+        print("no record was refused")
+        return 0
+    rows = [[r["document"], r["reason"], f"{r['partition']}/{r['offset']}", r["time"]] for r in newest]
+    print(table(["document", "reason", "partition/offset", "time"], rows))
+    print(f"\n{len(found)} refused: " + ", ".join(f"{number} {reason}" for reason, number in reasons.items()))
+    return 0
+
+
+def _print_retried(outcomes: dict[str, int], *, as_json: bool) -> int:
+    if as_json:
+        print(json.dumps(outcomes))
+    else:
+        print(", ".join(f"{number} {name.replace('_', ' ')}" for name, number in outcomes.items()))
+    return 0
+
+
+def _fields(rejection: Rejection) -> dict[str, Any]:
+    key = rejection.document
+    return {
+        "document": None if key is None else key[:200].decode(errors="backslashreplace"),
+        "reason": rejection.reason,
+        "partition": rejection.partition,
+        "offset": rejection.offset,
+        "time": datetime.fromtimestamp(rejection.time_ms / 1000, UTC).isoformat(timespec="seconds"),
+    }

@@ -1,0 +1,64 @@
+"""`streamtopic unlearn` and `streamtopic retrain`: ask the scheduler to act now."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from streamtopic.commands.options import command, instance_settings
+from streamtopic.errors import CheckFailed
+
+if TYPE_CHECKING:
+    from streamtopic.commands.options import Subparsers
+    from streamtopic.service.runner import Service
+
+__all__ = ["register", "run"]
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add both commands."""
+    for kind, does in (
+        ("unlearn", "ask for a version without the documents deleted since the last one"),
+        ("retrain", "ask for a model trained anew, with an empty forget set"),
+    ):
+        parser = command(subparsers, kind, partial(run, kind), does)
+        parser.add_argument(
+            "--wait", type=float, default=0.0, metavar="SECONDS", help="wait until the scheduler has acted (default: 0)"
+        )
+
+
+def run(kind: str, args: argparse.Namespace) -> int:
+    """Act at once on an instance that nobody runs; else leave the request to its scheduler."""
+    from streamtopic.service.runner import Service
+
+    with Service(instance_settings(args)) as service:
+        service.state.request(kind)
+        if service.leads:
+            report: dict[str, Any] = {"requested": kind} | service.settle().as_json()
+        else:
+            _await(service, kind, args.wait)
+            report = {"requested": kind, "running": True}
+    if args.json:
+        print(json.dumps(report))
+    elif "decision" in report:
+        for version in report["versions"]:
+            print(f"version {version['version']} published: {version['kind']}, {version['documents']} documents")
+        print(f"last decision: {report['decision']}")
+    else:
+        print(
+            f"asked for: {kind}; `streamtopic versions` shows what comes of it, `streamtopic status` why nothing does"
+        )
+    return 0
+
+
+def _await(service: Service, kind: str, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while seconds and service.state.requested() is not None:
+        if time.monotonic() > deadline:
+            raise CheckFailed(
+                f"no scheduler has acted on the {kind} for {seconds:g} s: is `streamtopic schedule` running, or busy?"
+            )
+        time.sleep(0.1)

@@ -27,7 +27,7 @@ __all__ = ["FILE_NAME", "Settings", "load", "write"]
 FILE_NAME = "streamtopic.toml"
 PREFIX = "STREAMTOPIC_"
 SECRETS = "STREAMTOPIC_SECRETS_DIR"
-"""Variable that names a folder of files, each called like a variable and holding its value, as containers mount them."""
+"""Variable that names a folder of files, each called like a variable and holding its value: secrets of containers."""
 
 
 PATHS = (
@@ -69,7 +69,7 @@ class Settings(BaseSettings):
     )
     kafka: str | None = Field(
         None,
-        pattern=r"^[A-Za-z0-9._-]+:[0-9]{1,5}(,[A-Za-z0-9._-]+:[0-9]{1,5})*$",
+        pattern=r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}(,(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5})*$",
         description="Kafka's bootstrap servers, `host:port,host:port`; without it the event log is kept in files.",
     )
     kafka_security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(

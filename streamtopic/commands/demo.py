@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from streamtopic.commands.options import Subparsers
+    from streamtopic.commands.stages import Stages
     from streamtopic.corpus import Corpus
     from streamtopic.settings import Settings
 
@@ -57,6 +58,9 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--delete", type=Amount, default="1%", metavar="N|PERCENT%%", help="documents to delete (default: 1%%)"
     )
+    parser.add_argument(
+        "--kafka", action="store_true", help="with a real Kafka broker on this machine in place of a log in files"
+    )
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the instance in this folder, to go on with it")
 
 
@@ -72,8 +76,10 @@ def run(args: argparse.Namespace) -> int:
     with stages.stage("read documents"):
         corpus = _corpus(args)
     count = args.delete.of(len(corpus.documents))
-    with _folder(args.keep) as folder:
-        settings = _settings(args, folder)
+    if args.kafka and args.keep is not None:
+        raise UsageError("--keep keeps a log in files, and the broker of --kafka ends with the demo: give one of them")
+    with _folder(args.keep) as folder, _broker(args, stages) as servers:
+        settings = _settings(args, folder, servers)
         if args.keep is not None:
             write(settings, folder / FILE_NAME)
         report = run_demo(settings, corpus, count, stages, kept=args.keep is not None)
@@ -100,9 +106,26 @@ def _corpus(args: argparse.Namespace) -> Corpus:
     return corpus
 
 
-def _settings(args: argparse.Namespace, folder: Path) -> Settings:
+def _settings(args: argparse.Namespace, folder: Path, servers: str | None) -> Settings:
     # A deletion is served at once in the demo; elsewhere it may wait for others.
-    return settings_of(args, dir=folder, topics=args.topics, max_forget_lag=0.0)
+    return settings_of(args, dir=folder, topics=args.topics, max_forget_lag=0.0, kafka=servers)
+
+
+@contextmanager
+def _broker(args: argparse.Namespace, stages: Stages) -> Iterator[str | None]:
+    """Start a broker where one is asked for; yield its servers."""
+    if not args.kafka:
+        yield None
+        return
+    from streamtopic.local import LocalKafka
+
+    broker = LocalKafka()
+    with stages.stage("start kafka"):
+        broker.start()
+    try:
+        yield broker.servers
+    finally:
+        broker.stop()
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from streamtopic.errors import SettingsError
 from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.service.decide import Policy
-from streamtopic.service.scheduler import CapacityRule, SchedulerOptions
+from streamtopic.service.options import CapacityRule, SchedulerOptions
 from streamtopic.signing import PublicKey, SigningKey, load_secret, new_secret, new_signing_key
 from streamtopic.topics.options import LearnerOptions
 

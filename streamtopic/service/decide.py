@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-__all__ = ["Decision", "Policy", "Retrain", "Standing", "Unlearn", "Wait", "decide"]
+__all__ = ["Decision", "Policy", "Retrain", "Standing", "Unlearn", "Wait", "decide", "decision_text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,11 @@ class Retrain:
 
 
 Decision = Wait | Unlearn | Retrain
+
+
+def decision_text(decision: Decision) -> str:
+    """Write a decision with its reason."""
+    return f"{type(decision).__name__.lower()}: {decision.reason}"
 
 
 def decide(standing: Standing, policy: Policy, now_ms: int) -> Decision:

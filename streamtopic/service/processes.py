@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.errors import ComponentUnreachable, StateCorrupt, StateError, StateMismatch, StateMissing, UsageError
+from streamtopic.service.decide import decision_text
 from streamtopic.service.ingest import Ingest
-from streamtopic.service.report import decision_text
 from streamtopic.service.runner import Service
 from streamtopic.service.worker import IngestWorker, WorkerOptions
 from streamtopic.streams.membership import open_membership

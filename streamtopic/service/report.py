@@ -6,20 +6,16 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
+from streamtopic.service.decide import decision_text
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streamtopic.receipts import Receipt
     from streamtopic.release import Release
-    from streamtopic.service.decide import Decision
     from streamtopic.service.runner import Service
 
-__all__ = ["decision_text", "finite", "quality_of", "receipt_fields", "status_of", "topics_of", "version_fields"]
-
-
-def decision_text(decision: Decision) -> str:
-    """Write a decision with its reason."""
-    return f"{type(decision).__name__.lower()}: {decision.reason}"
+__all__ = ["finite", "quality_of", "receipt_fields", "status_of", "topics_of", "version_fields"]
 
 
 def version_fields(version: int, record: Mapping[str, Any], *, withdrawn: bool) -> dict[str, Any]:
@@ -71,7 +67,8 @@ def finite(fields: dict[str, Any]) -> dict[str, Any]:
 def status_of(service: Service) -> dict[str, Any]:
     """Return what `status --json` shows. lag: records that are not counted yet."""
     positions = service.reader.positions()
-    standing = service.scheduler.standing()
+    standing = service.outlook.standing()
+    decided = service.state.decision()
     versions = service.versions()
     totals: dict[str, int] = {}
     for meta in positions.values():
@@ -91,7 +88,8 @@ def status_of(service: Service) -> dict[str, Any]:
         "new_documents": standing.new_documents,
         "cumulative_epsilon": versions[-1]["cumulative_epsilon"] if versions else 0.0,
         "epsilon_budget": service.settings.epsilon_budget,
-        "decision": decision_text(service.scheduler.decide()),
+        "decision": decided[0] if decided else decision_text(service.outlook.decide(standing)),
+        "decided": decided[1] if decided else None,
         "lag": lag,
         "receipts_waiting": waiting,
         "outbox": len(service.state.outbox()),

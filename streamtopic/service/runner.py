@@ -14,13 +14,15 @@ from streamtopic.client import ModelSubscriber, Receipts
 from streamtopic.errors import CheckFailed, InvalidEvent, UsageError
 from streamtopic.events import encode_add, encode_delete
 from streamtopic.service import assembly
+from streamtopic.service.decide import decision_text
 from streamtopic.service.ingest import Ingest
 from streamtopic.service.lease import LeaseKeeper
+from streamtopic.service.outlook import Outlook
 from streamtopic.service.parts import Parts
 from streamtopic.service.published import Published
 from streamtopic.service.publisher import Publisher
 from streamtopic.service.publishing import PayloadPlan, make_payload
-from streamtopic.service.report import decision_text, version_fields
+from streamtopic.service.report import version_fields
 from streamtopic.service.scheduler import Scheduler
 from streamtopic.streams import FileLog
 
@@ -100,6 +102,11 @@ class Service(Parts):
         if self.leads:
             _ = self.ingests  # a new instance has no state before its writers open it
         return super().reader
+
+    @cached_property
+    def outlook(self) -> Outlook:
+        """Sees where the model stands, without the keys that a scheduler needs."""
+        return Outlook(self.reader, self.state, assembly.scheduler_options(self.settings), self.clock)
 
     @cached_property
     def scheduler(self) -> Scheduler:

@@ -5,16 +5,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from streamtopic.errors import CannotLearn
-from streamtopic.privacy.accounting import Composition
-from streamtopic.privacy.capacity import base_capacity
-from streamtopic.privacy.gaussian import gaussian_scale
 from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.release import Envelope, Kind, seal_release, to_messages
-from streamtopic.service.decide import Decision, Policy, Retrain, Standing, Unlearn, Wait, decide
+from streamtopic.service.decide import Decision, Retrain, Standing, Unlearn, Wait, decision_text
 from streamtopic.service.lease import LeaseKeeper
 from streamtopic.service.modelling import Modelled, Modeller, NotVerified
+from streamtopic.service.options import SchedulerOptions
+from streamtopic.service.outlook import Outlook
 from streamtopic.service.published import Published
-from streamtopic.service.publishing import Guarded, PayloadPlan, make_payload
+from streamtopic.service.publishing import PayloadPlan, make_payload
 from streamtopic.service.recovery import adopt
 from streamtopic.service.staging import (
     describe,
@@ -25,53 +24,14 @@ from streamtopic.service.staging import (
     release_record,
     stored_base,
 )
-from streamtopic.service.standing import Base, LastRelease, read_standing, unserved
+from streamtopic.service.standing import Base, unserved
 from streamtopic.signing import SigningKey
 from streamtopic.state import Connection, Lease, ModelState, OutboxRecord, Reader, Snapshot, Stale, cut
 from streamtopic.state.sample import sample_words
-from streamtopic.topics.fit import TopicFit
-from streamtopic.topics.options import LearnerOptions
 
-__all__ = ["CapacityRule", "Scheduler", "SchedulerOptions", "Step"]
+__all__ = ["Scheduler", "Step"]
 
 _RETIRED = 20
-
-
-@dataclass(frozen=True, slots=True)
-class CapacityRule:
-    """How many deletions a base model bears: a share of its documents, a number, or the paper's formula with c."""
-
-    rule: str = "share"
-    share: float = 0.01
-    number: int = 100
-    constant: float = 1.0
-
-    def limit(self, fit: TopicFit, epsilon: float, delta: float) -> int:
-        """Return the capacity of a base model, at least 1 under `share`."""
-        if self.rule == "fixed":
-            return self.number
-        if self.rule == "theorem":
-            n, r = fit.A.shape
-            return int(base_capacity(self.constant, fit.documents, n, r, epsilon, delta))
-        return max(1, int(self.share * fit.documents))
-
-
-@dataclass(frozen=True, slots=True)
-class SchedulerOptions:
-    """All that a scheduler is told. keep_versions: how many stay in the log, besides those that are withdrawn."""
-
-    model: str
-    learner: LearnerOptions = field(default_factory=LearnerOptions)
-    policy: Policy = field(default_factory=Policy)
-    capacity: CapacityRule = field(default_factory=CapacityRule)
-    epsilon: float = 1.0
-    delta: float = 1e-6
-    keep_versions: int = 100
-
-    @property
-    def guarded(self) -> Guarded:
-        """What noise is calibrated to."""
-        return Guarded(self.epsilon, self.delta, self.learner.tolerance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,24 +72,13 @@ class Scheduler:
         self._signing_key = signing_key
         self._published = published
         self._lease = lease
-        self._clock = clock
+        self._outlook = Outlook(self.reader, state, options, clock)
+        self._noted = ""
         self._failed: tuple[dict[int, int], str] | None = None
-
-    def standing(self, requested: str | None = None) -> Standing:
-        """Return where the model stands now."""
-        base = self._base()
-        return read_standing(
-            self.reader,
-            self._last(),
-            base,
-            next_epsilon=self._spent(base.version if base else None).then(self._scale).epsilon(self.options.delta),
-            failed=self._failure(),
-            requested=requested,
-        )
 
     def decide(self, requested: str | None = None) -> Decision:
         """Return what `step` would do now, without doing it."""
-        return decide(self.standing(requested), self.options.policy, self._now())
+        return self._outlook.decide(self._outlook.standing(requested, self._failure()))
 
     def step(self, requested: str | None = None) -> Step:
         """Decide once and act on it. requested: `unlearn` or `retrain`, else what waits in Redis from an operator.
@@ -139,10 +88,17 @@ class Scheduler:
         lease = self._lease.acquire()
         if lease is None:
             return Step(Wait("another scheduler leads"))
+        step = self._step(lease, requested)
+        if (text := decision_text(step.decision)) != self._noted:
+            self.state.note_decision(text, self._outlook.now())
+            self._noted = text
+        return step
+
+    def _step(self, lease: Lease, requested: str | None) -> Step:
         waiting = self.state.requested()
         requested = requested or (waiting or "").partition(":")[0] or None
-        standing = self.standing(requested)
-        decision = decide(standing, self.options.policy, self._now())
+        standing = self._outlook.standing(requested, self._failure())
+        decision = self._outlook.decide(standing)
         if isinstance(decision, Wait):
             return self._withdraw(lease, decision, standing)
         with self._lease.kept(lease):
@@ -165,11 +121,13 @@ class Scheduler:
         except CannotLearn as error:
             self._failed = (offsets, str(error))
             return self._withdraw(
-                lease, Wait(f"no model can be made of the present documents: {error}"), self.standing()
+                lease,
+                Wait(f"no model can be made of the present documents: {error}"),
+                self._outlook.standing(failed=str(error)),
             )
 
     def _unlearn(self, lease: Lease, decision: Unlearn) -> Step:
-        base = self._base()
+        base = self._outlook.base()
         if base is None:
             return Step(Wait("the base model vanished while it was decided on"))
         modelled = self.modeller.unlearn(self.reader.snapshot(), base.anchors)
@@ -191,7 +149,7 @@ class Scheduler:
         return self._stage(lease, decision, modelled, "retrain", Base(0, epoch, fit.documents, fit.anchors, capacity))
 
     def _stage(self, lease: Lease, decision: Retrain | Unlearn, modelled: Modelled, kind: Kind, base: Base) -> Step:
-        last = self._last()
+        last = self._outlook.last()
         version = last.version + 1 if last else 1
         if kind == "retrain":
             base = replace(base, version=version)
@@ -227,7 +185,7 @@ class Scheduler:
         return make_payload(fit, snapshot, sample, self.options.guarded, self._noise_key, self.options.model, version)
 
     def _envelope(self, modelled: Modelled, plan: PayloadPlan, kind: Kind, base: Base, version: int) -> Envelope:
-        spent = self._spent(base.version).then(plan.noise.scale, plan.noise.slack)
+        spent = self._outlook.spent(base.version).then(plan.noise.scale, plan.noise.slack)
         facts = describe(
             modelled,
             base=base,
@@ -235,7 +193,7 @@ class Scheduler:
             version=version,
             model=self.options.model,
             topics=self.options.learner.n_topics,
-            created=self._now(),
+            created=self._outlook.now(),
         )
         return Envelope(
             **facts,
@@ -271,7 +229,7 @@ class Scheduler:
         positions = {view.partition: view.meta for view in views} or self.reader.positions()
         forgotten = [
             (partition, forget.document_offset)
-            for partition, forget in unserved(self.reader, positions, self._last())
+            for partition, forget in unserved(self.reader, positions, self._outlook.last())
             if forget.offset < positions[partition].next_offset
         ]
         return holding(self.state.releases(), self.state.withdrawn(), forgotten) if forgotten else ()
@@ -281,30 +239,13 @@ class Scheduler:
         oldest = standing.oldest_unserved_ms
         if standing.failed is None or oldest is None:
             return Step(decision)
-        if self._now() - oldest < self.options.policy.max_forget_lag_ms or not (versions := self._holding(None)):
+        if self._outlook.now() - oldest < self.options.policy.max_forget_lag_ms or not (
+            versions := self._holding(None)
+        ):
             return Step(decision)
         records = erasures(self.state, self.state.releases(), versions, retired=False)
         result = self.state.withdraw(lease, versions, records)
         return Step(decision, withdrawn=() if isinstance(result, Stale) else versions)
-
-    @property
-    def _scale(self) -> float:
-        return gaussian_scale(self.options.epsilon, self.options.delta)
-
-    def _now(self) -> int:
-        return int(self._clock() * 1000)
-
-    def _spent(self, base_version: int | None) -> Composition:
-        entries = self.state.ledger().values() if base_version else []
-        return Composition.of((e["scale"], e["slack"]) for e in entries if e["base"] == base_version)
-
-    def _last(self) -> LastRelease | None:
-        newest = self.state.releases(1)
-        return LastRelease.parse(*newest[0]) if newest else None
-
-    def _base(self) -> Base | None:
-        stored = self.state.base_head()
-        return None if stored is None else Base.parse(stored)
 
     def _failure(self) -> str | None:
         """Return why the last attempt failed, while no document has come or gone since."""

@@ -193,6 +193,15 @@ class ModelState:
         """Remove a request, unless another took its place."""
         self.connection.script(model_scripts.FULFIL, [self._keys.named("request")], [request])
 
+    def note_decision(self, text: str, now_ms: int) -> None:
+        """Keep what the leader decided last, for people; now_ms: when, since 1970."""
+        self.connection.call("SET", self._keys.named("decision"), msgpack.packb([text, now_ms]))
+
+    def decision(self) -> tuple[str, int] | None:
+        """Return what the leader decided last, and when; None before the first."""
+        value = self.connection.call("GET", self._keys.named("decision"))
+        return None if value is None else tuple(msgpack.unpackb(value))
+
     def enqueue(self, records: Iterable[OutboxRecord]) -> Outcome:
         """Put signed records, as those of receipts, into the outbox; one that waits there already is not repeated."""
         todo = list(records)

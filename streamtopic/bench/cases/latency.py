@@ -1,0 +1,124 @@
+"""From a delete to the version without the document: real Kafka and Redis, each part a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamtopic.bench.figures import Figure
+from streamtopic.errors import CheckFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streamtopic.client import ModelSubscriber
+    from streamtopic.release import Release
+
+__all__ = ["CASES"]
+
+DOCUMENTS = 10_000
+WORDS = 5_000
+TOPICS = 20
+TOKENS = 100
+DELETIONS = 40
+PATIENCE = 120.0
+
+
+def deletions() -> list[Figure]:
+    """Delete one document after the other, each once the version without the last one has arrived."""
+    from streamtopic.client import DocumentProducer, ModelSubscriber
+    from streamtopic.local import LocalKafka, LocalRedis
+
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        kafka = stack.enter_context(LocalKafka())
+        redis = stack.enter_context(LocalRedis(folder / "redis", persistent=True))
+        config = _configure(folder, kafka.servers, redis.url)
+        for part in ("ingest", "schedule", "publish"):
+            stack.enter_context(_process(part, config))
+        producer = stack.enter_context(DocumentProducer(kafka.servers, model="bench"))
+        subscriber = ModelSubscriber(kafka.servers, model="bench", public_key=folder / "keys" / "signing.pub")
+        stack.enter_context(subscriber)
+        start = time.perf_counter()
+        producer.add_many(_documents())
+        _await(subscriber, DOCUMENTS)
+        first = time.perf_counter() - start
+        waits, kinds = [], []
+        for k in range(DELETIONS):
+            begin = time.perf_counter()
+            producer.delete(str(k))
+            kinds.append(_await(subscriber, DOCUMENTS - k - 1).envelope.kind)
+            waits.append(time.perf_counter() - begin)
+    waits.sort()
+    return [
+        Figure("first version of all documents", first, "s"),
+        Figure("deletions", DELETIONS, ""),
+        Figure("by update", kinds.count("unlearn"), "versions"),
+        Figure("by retrain", kinds.count("retrain"), "versions"),
+        Figure("p50", waits[len(waits) // 2], "s"),
+        Figure("p99", waits[-1 - len(waits) // 100], "s"),
+    ]
+
+
+def _configure(folder: Path, servers: str, redis: str) -> Path:
+    from streamtopic.cli import main
+
+    lines = [
+        'model = "bench"',
+        f'kafka = "{servers}"',
+        f'redis_url = "{redis}"',
+        f"topics = {TOPICS}",
+        "max_forget_lag = 0.0",
+        *(f'{name} = "keys/{file}"' for name, file in KEYS.items()),
+    ]
+    config = folder / "streamtopic.toml"
+    config.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for arguments in (["keys", "new", "--to", str(folder / "keys"), "--json"], ["init", "--config", str(config)]):
+        if main(arguments) != 0:
+            raise CheckFailed(f"`streamtopic {arguments[0]}` failed")
+    return config
+
+
+KEYS = {"signing_key": "signing.pem", "noise_key": "noise.key", "receipt_key": "receipt.key"}
+
+
+@contextmanager
+def _process(part: str, config: Path) -> Iterator[None]:
+    """Run one part of the service; SIGTERM ends it."""
+    command = [sys.executable, "-m", "streamtopic", part, "--config", str(config), "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603  this program
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _documents() -> Iterator[tuple[str, str]]:
+    from streamtopic.bench.synthetic import planted
+
+    batch = planted(DOCUMENTS, WORDS, TOPICS, TOKENS)
+    for k in range(DOCUMENTS):
+        row = slice(int(batch.indptr[k]), int(batch.indptr[k + 1]))
+        pairs = zip(batch.words[row].tolist(), batch.counts[row].tolist(), strict=True)
+        yield str(k), " ".join(f"w{word:06d}" for word, number in pairs for _ in range(number))
+
+
+def _await(subscriber: ModelSubscriber, documents: int) -> Release:
+    """Return the first version that holds exactly so many documents."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        release = subscriber.poll()
+        if release is None:
+            time.sleep(0.005)
+        elif release.envelope.m == documents:
+            return release
+    raise CheckFailed(f"no version of {documents} documents arrived within {PATIENCE:.0f} s")
+
+
+CASES = {"deletions": deletions}

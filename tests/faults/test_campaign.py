@@ -1,0 +1,48 @@
+"""The whole service under faults: real Kafka, real Redis, real processes.
+
+FAULTS_SEED draws other faults than the usual ones; the seed is printed. A long campaign: `streamtopic bench faults`.
+"""
+
+import os
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from streamtopic.errors import ComponentUnreachable
+from streamtopic.faults.campaign import Options, run
+from streamtopic.faults.cluster import Cluster
+
+SEED = int(os.environ.get("FAULTS_SEED", "1"))
+
+
+def _campaign(folder, options, **cluster):
+    print(f"seed {options.seed}, data in {folder}")  # noqa: T201  a failure is looked into with these
+    with ExitStack() as stack:
+        try:
+            started = stack.enter_context(Cluster(folder, **cluster))
+        except ComponentUnreachable as error:
+            if os.environ.get("CI"):
+                raise
+            pytest.skip(str(error))
+        return run(started, options, print)
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_counted_twice_or_kept_through_faults(tmp_path):
+    """After each round of faults: counts, documents, receipts, versions and subscribers are what the log calls for."""
+    report = _campaign(tmp_path, Options(SEED, faults=32))
+    assert report.findings == []
+    assert report.faults.total() == 32
+    assert report.versions > 1
+    assert report.deletions > 50
+
+
+@pytest.mark.slow
+def test_the_campaign_catches_a_service_without_its_guards(tmp_path):
+    """Commits that do not compare what they were made for are applied twice, and that is found."""
+    kinds = {"lose replies": 3, "suspend ingest": 1, "rebalance storm": 1}
+    broken = (sys.executable, str(Path(__file__).with_name("broken.py")))
+    report = _campaign(tmp_path, Options(SEED, faults=60, kinds=kinds, rest_seconds=60), program=broken)
+    assert any("stored" in finding or "live" in finding for finding in report.findings), report.findings

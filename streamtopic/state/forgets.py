@@ -19,6 +19,7 @@ class ForgetKind(StrEnum):
     DELETED = "deleted"
     NOT_FOUND = "not_found"
     REPLACED = "replaced"
+    MISSED = "missed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,9 @@ class Forget:
     offset: of the delete's own record; document: its id, kept only until the receipt is published; request: the
     producer's request id; length: tokens L of the document, 0 if not found; document_offset, epoch: of the record
     that had added it, -1 if not found; received_ms: time of the delete's record; applied_ms: when it was counted out.
-    A replacement leaves an entry too, so that its age is seen; nobody asked for it, so it gets no receipt.
+    A replacement leaves an entry too, so that its age is seen; nobody asked for it, so it gets no receipt. Nor does a
+    deletion that was missed: its record had left the log, so offset is that of the record before those that were not
+    read yet, and part, from 1, tells such deletions apart.
     """
 
     offset: int
@@ -40,6 +43,7 @@ class Forget:
     epoch: int
     received_ms: int
     applied_ms: int
+    part: int = 0
 
     @property
     def found(self) -> bool:
@@ -49,12 +53,12 @@ class Forget:
     @property
     def wants_receipt(self) -> bool:
         """Whether somebody asked for the deletion."""
-        return self.kind is not ForgetKind.REPLACED
+        return self.kind in {ForgetKind.DELETED, ForgetKind.NOT_FOUND}
 
     @property
     def entry(self) -> str:
         """Id in the stream: offsets only grow, so the order of the stream is that of the log."""
-        return f"{self.offset + 1}-0"
+        return f"{self.offset + 1}-{self.part}"
 
     def pack(self) -> bytes:
         """Return the value of its stream entry."""
@@ -65,8 +69,20 @@ class Forget:
     def unpack(cls, entry: bytes, value: bytes) -> "Forget":
         """Undo `pack`. Raises StateCorrupt."""
         try:
-            document, kind, *rest = msgpack.unpackb(value)
-            return cls(int(entry.split(b"-")[0]) - 1, document, ForgetKind(kind), *rest)
+            document, kind, request, length, document_offset, epoch, received_ms, applied_ms = msgpack.unpackb(value)
+            first, part = (int(number) for number in entry.split(b"-"))
+            return cls(
+                first - 1,
+                document,
+                ForgetKind(kind),
+                request,
+                length,
+                document_offset,
+                epoch,
+                received_ms,
+                applied_ms,
+                part,
+            )
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise StateCorrupt(
                 f"deletion entry {entry!r} cannot be read ({error}): run `streamtopic rebuild`"
@@ -84,9 +100,21 @@ class Forgets:
         return int(self._connection.call("XLEN", self._key))
 
     def read(self, from_offset: int = 0, count: int = 1000) -> list[Forget]:
-        """Return at most `count` entries of records at or after `from_offset`, oldest first."""
+        """Return entries of records at or after `from_offset`, oldest first: `count`, and all of the last offset."""
         rows = self._connection.call("XRANGE", self._key, f"{from_offset + 1}-0", "+", "COUNT", count)
+        if len(rows) == count:
+            first, part = rows[-1][0].decode().split("-")
+            rows += self._connection.call("XRANGE", self._key, f"{first}-{int(part) + 1}", first)
         return [Forget.unpack(entry, fields[b"forget"]) for entry, fields in rows]
+
+    def next_part(self, offset: int) -> int:
+        """Return the `part` that an entry of `offset` needs to come after all there ever were."""
+        if not self._connection.call("EXISTS", self._key):
+            return 1
+        fields = self._connection.call("XINFO", "STREAM", self._key)
+        facts = fields if isinstance(fields, dict) else dict(zip(fields[::2], fields[1::2], strict=True))
+        first, part = (int(number) for number in facts[b"last-generated-id"].split(b"-"))
+        return part + 1 if first == offset + 1 else 1
 
     def oldest_unserved(self, served_offset: int = 0) -> Forget | None:
         """Return the oldest found deletion at or after `served_offset`, the cut of the last published version."""

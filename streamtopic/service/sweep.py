@@ -1,0 +1,142 @@
+"""Deletes that left the log before they were read: documents that the log no longer knows are removed.
+
+A compacted log keeps a delete for `delete.retention.ms` only. Whoever was away for longer, or was restored to an older
+moment, may never see it. But then it has erased the document from the log as well: what is counted and not in the log
+must have been deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streamtopic.errors import StateError
+from streamtopic.state import Changes, Forget, ForgetKind, RemovedDocument, Stale
+from streamtopic.state.keys import BUCKETS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy.typing as npt
+
+    from streamtopic.service.ingest import Ingest
+    from streamtopic.state import StoredDocument
+    from streamtopic.streams import EventLog
+
+__all__ = ["SweepReport", "sweep", "sweep_if_due"]
+
+logger = logging.getLogger(__name__)
+
+_AT_ONCE = 1_000
+_ATTEMPTS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class SweepReport:
+    """What a sweep of a partition did: records read, documents removed because the log no longer holds them."""
+
+    partition: int
+    records: int
+    removed: int
+
+
+def sweep_if_due(
+    ingest: Ingest, log: EventLog, now_ms: int, retention_ms: int, tick: Callable[[], object] = lambda: None
+) -> SweepReport | None:
+    """Sweep where a delete may have been missed; None where none can have been.
+
+    That is so if records wait that came after the newest one counted, and that one is older than half of retention_ms,
+    the log's `delete.retention.ms`. Call it before the first step after a partition was taken over. tick: called now
+    and then.
+    """
+    meta = ingest.state.meta
+    if not ingest.lag or not meta.time_ms or now_ms - meta.time_ms <= retention_ms / 2:
+        return None
+    report = sweep(ingest, log, now_ms, tick)
+    logger.warning(
+        "partition %d: the newest record counted was %d days old; %d documents removed whose deletes had left the log",
+        report.partition,
+        (now_ms - meta.time_ms) // 86_400_000,
+        report.removed,
+    )
+    return report
+
+
+def sweep(ingest: Ingest, log: EventLog, now_ms: int, tick: Callable[[], object] = lambda: None) -> SweepReport:
+    """Remove the live documents that the partition's log does not name any more; 8 bytes of memory for each record.
+
+    A document that the log names is left alone: what its records say was counted, or will be. The removals are
+    deletions like any other, but for the receipt: nobody knows any more who asked for them. May be repeated after any
+    error. Raises TakenOver, ComponentUnreachable, StateError.
+    """
+    known, records = _named(log, ingest.topic, ingest.partition, tick)
+    missing = _missing(ingest, known)
+    removed = 0
+    while some := list(islice(missing, _AT_ONCE)):
+        removed += _remove(ingest, some, now_ms)
+        tick()
+    return SweepReport(ingest.partition, records, removed)
+
+
+def _named(log: EventLog, topic: str, partition: int, tick: Callable[[], object]) -> tuple[npt.NDArray[np.uint64], int]:
+    """Return hashes of all keys in the log, ascending, and how many records it holds."""
+    pages, records = [np.zeros(0, np.uint64)], 0
+    offset, end = log.begin(topic, partition), log.end(topic, partition)
+    while offset < end and (page := log.read(topic, partition, offset)):
+        pages.append(np.unique(np.array([_hash(record.key or b"") for record in page], np.uint64)))
+        records += len(page)
+        offset = page[-1].next_offset
+        tick()
+    return np.unique(np.concatenate(pages)), records
+
+
+def _missing(ingest: Ingest, known: npt.NDArray[np.uint64]) -> Iterator[bytes]:
+    state = ingest.state
+    for bucket in range(BUCKETS):
+        ids = [document for document, _ in state.connection.scan(state.keys.documents(bucket))]
+        found = np.isin(np.array([_hash(document) for document in ids], np.uint64), known)
+        yield from (document for document, there in zip(ids, found.tolist(), strict=True) if not there)
+
+
+def _remove(ingest: Ingest, ids: list[bytes], now_ms: int) -> int:
+    state = ingest.state
+    for _ in range(_ATTEMPTS):
+        stored = state.documents(ids)
+        offset = state.meta.next_offset - 1
+        part = state.forgets.next_part(offset)
+        forgets = [_forget(ingest, *item, part + k, now_ms) for k, item in enumerate(stored.items())]
+        changes = Changes(
+            next_offset=offset + 1,
+            removed=[RemovedDocument(document, have) for document, have in stored.items()],
+            forgets=forgets,
+            totals={"missed": len(stored)},
+        )
+        if not stored or not isinstance(state.commit(state.plan(changes)), Stale):
+            return len(stored)
+        state.reload()
+    raise StateError(f"partition {ingest.partition} keeps changing under its writer: is a second ingest running?")
+
+
+def _forget(ingest: Ingest, document: bytes, have: StoredDocument, part: int, now_ms: int) -> Forget:
+    meta = ingest.state.meta
+    return Forget(
+        offset=meta.next_offset - 1,
+        document=document,
+        kind=ForgetKind.MISSED,
+        request="",
+        length=have.length,
+        document_offset=have.offset,
+        epoch=meta.epoch_of(have.offset),
+        received_ms=now_ms,
+        applied_ms=now_ms,
+        part=part,
+    )
+
+
+def _hash(key: bytes) -> int:
+    return int.from_bytes(blake2b(key, digest_size=8).digest())

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from streamtopic.errors import ComponentUnreachable, StateCorrupt, StateError, StateMismatch, StateMissing, UsageError
 from streamtopic.service.decide import decision_text
-from streamtopic.service.ingest import Ingest
 from streamtopic.service.runner import Service
 from streamtopic.service.worker import IngestWorker, WorkerOptions
 from streamtopic.streams.membership import open_membership
@@ -104,23 +103,10 @@ def run_all(
 def worker_of(service: Service) -> Iterator[IngestWorker]:
     """Open the worker of a service's process; it leaves its group at the end."""
     settings, names = service.settings, service.names
-    fixed = service.state.settings
-
-    def open_ingest(partition: int) -> Ingest:
-        return Ingest.open(
-            service.connection,
-            service.log,
-            names,
-            partition,
-            settings=fixed,
-            clock=service.clock,
-            base_epoch=service.state.base_epoch,
-        )
-
     session_ms = int(settings.session_timeout * 1000)
     membership = open_membership(service.log, names.documents, settings.consumer_group, session_ms)
     options = WorkerOptions(settings.linger, settings.heartbeat)
-    worker = IngestWorker(service.log, names.documents, membership, open_ingest, options, clock=service.clock)
+    worker = IngestWorker(service.log, names.documents, membership, service.open_ingest, options, clock=service.clock)
     try:
         yield worker
     finally:

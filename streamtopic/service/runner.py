@@ -24,6 +24,7 @@ from streamtopic.service.publisher import Publisher
 from streamtopic.service.publishing import PayloadPlan, make_payload
 from streamtopic.service.report import version_fields
 from streamtopic.service.scheduler import Scheduler
+from streamtopic.service.sweep import sweep_if_due
 from streamtopic.streams import FileLog
 
 if TYPE_CHECKING:
@@ -83,18 +84,21 @@ class Service(Parts):
     @cached_property
     def ingests(self) -> list[Ingest]:
         """The writer of each partition."""
-        return [
-            Ingest.open(
-                self.connection,
-                self.log,
-                self.names,
-                partition,
-                settings=self.state.settings,
-                clock=self.clock,
-                base_epoch=self.state.base_epoch,
-            )
-            for partition in range(self.settings.partitions)
-        ]
+        return [self.open_ingest(partition) for partition in range(self.settings.partitions)]
+
+    def open_ingest(self, partition: int) -> Ingest:
+        """Become the writer of a partition, without what the log has forgotten meanwhile. Raises as Ingest.open."""
+        ingest = Ingest.open(
+            self.connection,
+            self.log,
+            self.names,
+            partition,
+            settings=self.state.settings,
+            clock=self.clock,
+            base_epoch=self.state.base_epoch,
+        )
+        sweep_if_due(ingest, self.log, int(self.clock() * 1000), int(self.settings.delete_retention * 1000))
+        return ingest
 
     @cached_property
     def reader(self) -> Reader:

@@ -18,11 +18,14 @@ from streamtopic.text import MAX_PASSAGE, MAX_WORD, passages
 
 __all__ = [
     "HEARTBEAT_KEY",
+    "MAX_KEY",
+    "MAX_VALUE",
     "Add",
     "Delete",
     "Event",
     "Heartbeat",
     "Passages",
+    "check_labels",
     "decode",
     "decode_record",
     "encode_add",
@@ -150,6 +153,18 @@ def encode_rejected(record: Record, error: InvalidEvent) -> Message:
     return Message(record.key, msgpack.packb(value))
 
 
+def check_labels(labels: object) -> Mapping[str, str]:
+    """Return the labels of an add, {} for None. Raises InvalidEvent where they are none."""
+    if labels is None:
+        return {}
+    if not isinstance(labels, dict) or len(labels) > MAX_LABELS:
+        raise InvalidEvent("labels", f"`labels` is no map of at most {MAX_LABELS} tasks to classes")
+    for name in (*labels.keys(), *labels.values()):
+        if not isinstance(name, str) or not 0 < len(name) <= MAX_LABEL or not _encodable(name):
+            raise InvalidEvent("labels", f"a task or class in `labels` is no text of 1 to {MAX_LABEL} characters")
+    return labels
+
+
 def _key(document: str) -> bytes:
     try:
         return document.encode()
@@ -208,7 +223,7 @@ def _add(
     if (text is None) == (counts is None):
         raise InvalidEvent("content", "an add needs either `text` or `counts`")
     parts = _count_passage(counts) if text is None else tuple(tokenized(_text(text)))
-    return Add(document, parts, _labels(fields.get("labels")), _timestamp(fields.get("ts")))
+    return Add(document, parts, check_labels(fields.get("labels")), _timestamp(fields.get("ts")))
 
 
 def _text(text: object) -> str:
@@ -226,26 +241,17 @@ def _count_passage(counts: object) -> Passages:
         raise InvalidEvent("counts-type", f"`counts` is a {type(counts).__name__}, not a map of words to numbers")
     if len(counts) > MAX_DISTINCT:
         raise InvalidEvent("counts-words", f"`counts` has {len(counts)} words; at most {MAX_DISTINCT} are allowed")
-    for word, count in counts.items():
-        if not isinstance(word, str) or not 0 < len(word) <= MAX_WORD or not _encodable(word):
-            raise InvalidEvent("word", f"a word in `counts` is no text of 1 to {MAX_WORD} characters")
-        if type(count) is not int or not 1 <= count <= MAX_COUNT:
-            raise InvalidEvent("count", f"a number in `counts` is not a whole number from 1 to {MAX_COUNT}")
+    # Type by type and number by number would take three times as long.
+    sound = {str}.issuperset(map(type, counts)) and all(0 < size <= MAX_WORD for size in {*map(len, counts)})
+    if not sound or not _encodable("".join(counts)):
+        raise InvalidEvent("word", f"a word in `counts` is no text of 1 to {MAX_WORD} characters")
+    numbers = counts.values()
+    if not {int}.issuperset(map(type, numbers)) or (counts and not 1 <= min(numbers) <= max(numbers) <= MAX_COUNT):
+        raise InvalidEvent("count", f"a number in `counts` is not a whole number from 1 to {MAX_COUNT}")
     length = sum(counts.values())
     if length > MAX_PASSAGE:
         raise InvalidEvent("counts-length", f"`counts` has {length} tokens; at most {MAX_PASSAGE} are allowed")
     return ((length, counts),) if counts else ()
-
-
-def _labels(labels: object) -> Mapping[str, str]:
-    if labels is None:
-        return {}
-    if not isinstance(labels, dict) or len(labels) > MAX_LABELS:
-        raise InvalidEvent("labels", f"`labels` is no map of at most {MAX_LABELS} tasks to classes")
-    for name in (*labels.keys(), *labels.values()):
-        if not isinstance(name, str) or not 0 < len(name) <= MAX_LABEL or not _encodable(name):
-            raise InvalidEvent("labels", f"a task or class in `labels` is no text of 1 to {MAX_LABEL} characters")
-    return labels
 
 
 def _timestamp(value: object) -> int | None:

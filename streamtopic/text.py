@@ -51,21 +51,20 @@ def passages(text: str) -> list[tuple[int, Counter[str]]]:
 
 def _count(words: list[str]) -> Counter[str]:
     counts = Counter(words)
-    for word in [word for word in counts if len(word) > MAX_WORD]:
-        del counts[word]
+    if max(map(len, counts), default=0) > MAX_WORD:
+        for word in [word for word in counts if len(word) > MAX_WORD]:
+            del counts[word]
     return counts
 
 
 def _words(text: str) -> list[str]:
     lowered = text.lower()
     if lowered.isascii():
-        found = ASCII_WORD.findall(lowered)
-    else:
-        lowered = INVISIBLE.sub("", unicodedata.normalize("NFC", lowered))
-        # Character classes that reach past plane 0 are slow in `re`, so they are used only where they are needed.
-        script = _script(ASTRAL.search(lowered) is not None)
-        found = script.words(lowered) if script.special.search(lowered) else ALPHANUMERIC.findall(lowered)
-    return [word for word in found if len(word) > 1]
+        return ASCII_WORD.findall(lowered)
+    lowered = INVISIBLE.sub("", unicodedata.normalize("NFC", lowered))
+    # Character classes that reach past plane 0 are slow in `re`, so they are used only where they are needed.
+    script = _script(ASTRAL.search(lowered) is not None)
+    return script.words(lowered) if script.special.search(lowered) else ALPHANUMERIC.findall(lowered)
 
 
 class _Script:

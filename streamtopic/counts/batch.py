@@ -58,6 +58,29 @@ class DocumentBatch:
             documents=len(documents),
         )
 
+    @classmethod
+    def joined(cls, first: "DocumentBatch", second: "DocumentBatch") -> "DocumentBatch":
+        """Return the documents of both, those of `second` behind."""
+        return cls(
+            indptr=np.concatenate([first.indptr, second.indptr[1:] + first.indptr[-1]]),
+            words=_joined([first.words, second.words]),
+            counts=_joined([first.counts, second.counts]),
+            lengths=np.concatenate([first.lengths, second.lengths]),
+            owners=_joined([first.owners, second.owners + np.int32(first.documents)]),
+            documents=first.documents + second.documents,
+        )
+
+    def take(self, documents: npt.NDArray[np.intp]) -> "DocumentBatch":
+        """Return these documents, ascending positions, in their order."""
+        place = np.full(self.documents, -1, np.int32)
+        place[documents] = np.arange(len(documents))
+        rows = np.flatnonzero(place[self.owners] >= 0)
+        sizes = np.diff(self.indptr)
+        words = np.repeat(place[self.owners] >= 0, sizes)
+        indptr = np.concatenate([[0], np.cumsum(sizes[rows])])
+        owners = place[self.owners[rows]]
+        return DocumentBatch(indptr, self.words[words], self.counts[words], self.lengths[rows], owners, len(documents))
+
 
 def _joined(parts: Sequence[Int32]) -> Int32:
     return np.concatenate(parts).astype(np.int32, copy=False) if parts else np.zeros(0, np.int32)

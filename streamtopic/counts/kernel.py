@@ -25,38 +25,51 @@ for _k in range(64):
     BIT[((int(DE_BRUIJN) << _k) % (1 << 64)) >> 58] = _k
 
 
-def count(batch: DocumentBatch, n_words: int, weighting: Weighting) -> Cooccurrence:
+def count(batch: DocumentBatch, n_words: int, weighting: Weighting, signs: Int64 | None = None) -> Cooccurrence:
     """Count the word pairs of a batch.
 
     A passage with word counts h and L tokens adds w_L h_i h_j to the pair (i, j), i < j, and w_L h_i (h_i - 1) to
     (i, i), with w_L from `weighting`. Document frequency and token counts ride along; a word that occurs in several
     passages of one document counts once.
 
-    batch: documents over word ids 0 ... n_words - 1. Returns the upper triangle as int64 CSR.
+    batch: documents over word ids 0 ... n_words - 1. signs: (documents,) 1 to add a document, -1 to take it away; None
+    adds all. Returns the upper triangle as int64 CSR. The caller keeps sums within 64 bits, as 2**18 documents of 64
+    passages each do whatever they hold.
     Cost: one addition per pair of distinct words in a passage.
     Source: the paper, appendix "Complete Description", times f(L).
     """
-    weights = weighting.weights(batch.lengths)
+    signs = np.ones(batch.documents, np.int64) if signs is None else signs
+    weights = weighting.weights(batch.lengths) * signs[batch.owners]
     indptr, columns, values = _upper_product(batch.indptr, batch.words, batch.counts, weights, n_words)
-    tokens = np.zeros(n_words, np.int64)
-    np.add.at(tokens, batch.words, batch.counts.astype(np.int64))
+    frequency, tokens = _statistics(batch.indptr, batch.words, batch.counts, batch.owners, signs, n_words)
     return Cooccurrence(
         n_words=n_words,
         indptr=indptr,
         columns=columns,
         values=values,
-        frequency=_document_frequency(batch, n_words),
+        frequency=frequency,
         tokens=tokens,
-        documents=batch.documents,
+        documents=int(signs.sum()),
     )
 
 
-def _document_frequency(batch: DocumentBatch, n_words: int) -> Int64:
-    words = batch.words
-    if len(batch.owners) != len(np.unique(batch.owners)):
-        owner = np.repeat(batch.owners.astype(np.int64), np.diff(batch.indptr))
-        words = (np.unique(owner * n_words + words) % n_words).astype(np.int32)
-    return np.bincount(words, minlength=n_words).astype(np.int64)
+@numba.njit(cache=True, nogil=True)
+def _statistics(
+    indptr: Int64, words: Int32, counts: Int32, owners: Int32, signs: Int64, n_words: int
+) -> tuple[Int64, Int64]:
+    """Return document frequency and occurrences of each word."""
+    frequency = np.zeros(n_words, np.int64)
+    tokens = np.zeros(n_words, np.int64)
+    last = np.full(n_words, -1, np.int32)
+    for row in range(len(indptr) - 1):
+        owner = owners[row]
+        for position in range(indptr[row], indptr[row + 1]):
+            word = words[position]
+            tokens[word] += signs[owner] * counts[position]
+            if last[word] != owner:
+                last[word] = owner
+                frequency[word] += signs[owner]
+    return frequency, tokens
 
 
 @numba.njit(cache=True, nogil=True)

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from streamtopic.errors import StateError, StateMismatch
-from streamtopic.service.resolve import OUTCOMES, decode_all, resolve
+from streamtopic.events import HEARTBEAT_KEY
+from streamtopic.service.decoding import decode_all
+from streamtopic.service.resolve import OUTCOMES, resolve
 from streamtopic.state import MAX_FLUSH_DOCUMENTS, MAX_FLUSH_RECORD_BYTES, Applied, PartitionState, Stale, compact
 
 if TYPE_CHECKING:
@@ -89,6 +91,11 @@ class Ingest:
         return cls(state, log, topics, clock, base_epoch)
 
     @property
+    def topic(self) -> str:
+        """The documents topic."""
+        return self._topics.documents
+
+    @property
     def partition(self) -> int:
         """The partition of the documents topic."""
         return self.state.partition
@@ -132,18 +139,20 @@ class Ingest:
         records = self._log.read(self._topics.documents, self.partition, offset, min(max_records, MAX_FLUSH_DOCUMENTS))
         if not records:
             return Progress(0, offset)
-        decoded = decode_all(records, max_bytes=MAX_FLUSH_RECORD_BYTES)
-        stored = self.state.documents(entry.document for entry in decoded if entry.document)
+        whole = decode_all(records, self.state.lexicon, self.state.meta.partitions)
+        decoded, _ = whole.split(max_records, MAX_FLUSH_RECORD_BYTES)
+        stored = self.state.documents(r.key for r in decoded.records if r.key and r.key != HEARTBEAT_KEY)
         base = self.state.meta
         if base.next_offset != offset:
             return None
-        resolution = resolve(decoded, stored, self.state.words_of, base, self.partition, int(self._clock() * 1000))
+        now_ms = int(self._clock() * 1000)
+        resolution = resolve(decoded, stored, self.state.vocabulary.numbers(), base, self.partition, now_ms)
         self._announce(resolution)
         flush = self.state.plan(resolution.changes)
         if isinstance(self.state.commit(flush), Stale):
             self.state.reload()
             return None
-        return Progress(len(decoded), resolution.changes.next_offset, resolution.changes.totals)
+        return Progress(len(decoded.records), resolution.changes.next_offset, resolution.changes.totals)
 
     def _announce(self, resolution: Resolution) -> None:
         """Write rejected and moved records, once for each flush however often its commit is repeated."""

@@ -7,18 +7,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from streamtopic.errors import InvalidEvent
-from streamtopic.events import Add, Delete, Heartbeat, decode_record, encode_rejected
+from streamtopic.events import Delete, Heartbeat, encode_rejected
 from streamtopic.state import AddedDocument, Changes, Forget, ForgetKind, RemovedDocument, StoredDocument
-from streamtopic.streams import Message, partition_of
+from streamtopic.streams import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from streamtopic.events import Event
+    import numpy as np
+    import numpy.typing as npt
+
+    from streamtopic.service.decoding import Decoded, Event
     from streamtopic.state import Meta
     from streamtopic.streams import Record
 
-__all__ = ["OUTCOMES", "Decoded", "Resolution", "decode_all", "resolve"]
+__all__ = ["OUTCOMES", "Resolution", "resolve"]
 
 OUTCOMES = (
     "added",
@@ -37,31 +40,6 @@ added or replaced that have no pair of words; both are counted beside their own 
 
 _ORIGIN = "st-origin"
 _MOVED = "st-moved"
-# What a record takes on average (measured: 1.8 bytes a word), so that a flush can be bounded before it is encoded.
-_BYTES_A_WORD = 2
-_BYTES_A_DOCUMENT = 60
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """A record and the event in it, or why there is none."""
-
-    record: Record
-    event: Event | InvalidEvent
-
-    @property
-    def document(self) -> bytes | None:
-        """Key of the document that the record is about, if it has a usable one."""
-        return None if isinstance(self.event, Heartbeat) else self.record.key
-
-    @property
-    def stored_bytes(self) -> int:
-        """Estimate of what the document takes in the state."""
-        if not isinstance(self.event, Add):
-            return 0
-        labels = sum(len(task) + len(name) for task, name in self.event.labels.items())
-        words = sum(len(words) for _, words in self.event.passages)
-        return _BYTES_A_DOCUMENT + labels + _BYTES_A_WORD * words
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,46 +54,30 @@ class Resolution:
     moved: Sequence[Message]
 
 
-def decode_all(records: Sequence[Record], *, max_bytes: int) -> list[Decoded]:
-    """Decode records up to about max_bytes of document records, at least one."""
-    decoded: list[Decoded] = []
-    size = 0
-    for record in records:
-        try:
-            entry = Decoded(record, decode_record(record))
-        except InvalidEvent as error:
-            entry = Decoded(record, error)
-        size += entry.stored_bytes
-        if decoded and size > max_bytes:
-            break
-        decoded.append(entry)
-    return decoded
-
-
 def resolve(
-    decoded: Sequence[Decoded],
+    decoded: Decoded,
     stored: Mapping[bytes, StoredDocument],
-    words_of: Callable[[StoredDocument], Sequence[tuple[int, Mapping[str, int]]]],
+    numbers: npt.NDArray[np.int32],
     base: Meta,
     partition: int,
     now_ms: int,
 ) -> Resolution:
     """Apply records in order to the documents that are live, and return what is different afterwards.
 
-    stored: the live documents among those that the records are about; words_of: their passages with words;
-    base: the state that they were read from. The result depends on the records only, not on how a log is cut into
-    flushes, except for `applied_ms`.
+    stored: the live documents among those that the records are about; numbers: the id of each entry of the lexicon of
+    `decoded`; base: the state that both were read from. The result depends on the records only, not on how a log is cut
+    into flushes, except for `applied_ms`.
     """
-    run = _Run(stored, words_of, base, partition, now_ms)
-    for entry in decoded:
-        run.take(entry)
-    return run.result(decoded[-1].record.next_offset)
+    run = _Run(stored, numbers, base, partition, now_ms)
+    for record, event, home in zip(decoded.records, decoded.events, decoded.homes, strict=True):
+        run.take(record, event, home)
+    return run.result(decoded.next_offset)
 
 
 @dataclass(slots=True)
 class _Run:
     stored: Mapping[bytes, StoredDocument]
-    words_of: Callable[[StoredDocument], Sequence[tuple[int, Mapping[str, int]]]]
+    numbers: npt.NDArray[np.int32]
     base: Meta
     partition: int
     now_ms: int
@@ -131,19 +93,18 @@ class _Run:
     def __post_init__(self) -> None:
         self.current = dict(self.stored)
 
-    def take(self, entry: Decoded) -> None:
-        record, event = entry.record, entry.event
+    def take(self, record: Record, event: Event, home: int) -> None:
         # A producer's clock may be ahead; records that come after would then look as if they were old.
         self.time_ms = max(self.time_ms, min(record.timestamp_ms, self.now_ms))
         if isinstance(event, InvalidEvent):
             self.reject(record, event)
         elif isinstance(event, Heartbeat) or (isinstance(event, Delete) and event.moved):
             return
-        elif partition_of(record.key, self.base.partitions) != self.partition:
-            self.move(record)
+        elif home != self.partition:
+            self.move(record, home)
         elif self.is_repetition(record):
             self.totals["repeated"] += 1
-        elif isinstance(event, Add):
+        elif isinstance(event, AddedDocument):
             self.add(record, event)
         else:
             self.delete(record, event)
@@ -153,11 +114,10 @@ class _Run:
         self.totals["rejected_live"] += record.key in self.current
         self.rejected.append(encode_rejected(record, error))
 
-    def move(self, record: Record) -> None:
+    def move(self, record: Record, home: int) -> None:
         """Send a record to the partition of its key, where its document's other records are, and erase it here."""
         self.totals["moved"] += 1
         origin = (_ORIGIN, f"{self.partition}/{record.offset}".encode())
-        home = partition_of(record.key, self.base.partitions)
         self.moved.append(Message(record.key, record.value, (*record.headers, origin), home))
         self.moved.append(Message(record.key, None, ((_MOVED, b""),), self.partition))
 
@@ -177,8 +137,8 @@ class _Run:
         self.origins[source] = max(done, place + 1)
         return place < done
 
-    def add(self, record: Record, event: Add) -> None:
-        document = event.document.encode()
+    def add(self, record: Record, event: AddedDocument) -> None:
+        document = event.document
         have = self.current.get(document)
         if have is not None and self.same(have, event):
             self.totals["unchanged"] += 1
@@ -186,16 +146,16 @@ class _Run:
         if have is not None:
             self.forget(record, document, ForgetKind.REPLACED, "")
         self.totals["added" if have is None else "replaced"] += 1
-        self.totals["too_short"] += all(length < 2 for length, _ in event.passages)
+        self.totals["too_short"] += max(event.passages.lengths, default=0) < 2
         self.counted[self.base.epoch_of(record.offset)] += 1
-        self.current[document] = AddedDocument(document, record.offset, event.passages, event.labels)
+        self.current[document] = event
 
-    def same(self, have: StoredDocument | AddedDocument, event: Add) -> bool:
-        if dict(have.labels) != dict(event.labels) or len(have.passages) != len(event.passages):
+    def same(self, have: StoredDocument | AddedDocument, event: AddedDocument) -> bool:
+        if have.length != event.length or dict(have.labels) != dict(event.labels):
             return False
-        passages = self.words_of(have) if isinstance(have, StoredDocument) else have.passages
-        pairs = zip(passages, event.passages, strict=True)
-        return all(a == b and dict(x) == dict(y) for (a, x), (b, y) in pairs)
+        if isinstance(have, StoredDocument):
+            return have.values() == event.passages.values(self.numbers)
+        return have.passages.values() == event.passages.values()
 
     def delete(self, record: Record, event: Delete) -> None:
         document = event.document.encode()
@@ -212,7 +172,7 @@ class _Run:
                 document=document,
                 kind=kind,
                 request=request,
-                length=0 if have is None else _length(have),
+                length=0 if have is None else have.length,
                 document_offset=-1 if have is None else have.offset,
                 epoch=-1 if have is None else self.base.epoch_of(have.offset),
                 received_ms=record.timestamp_ms,
@@ -234,9 +194,3 @@ class _Run:
             time_ms=self.time_ms,
         )
         return Resolution(changes, self.rejected, self.moved)
-
-
-def _length(document: StoredDocument | AddedDocument) -> int:
-    if isinstance(document, StoredDocument):
-        return document.length
-    return sum(length for length, _ in document.passages)

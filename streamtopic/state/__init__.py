@@ -12,12 +12,14 @@ from streamtopic.state.compaction import compact
 from streamtopic.state.connection import Connection
 from streamtopic.state.flush import AddedDocument, Changes, Flush, RemovedDocument
 from streamtopic.state.forgets import Forget, ForgetKind, Forgets
+from streamtopic.state.lexicon import Lexicon
 from streamtopic.state.meta import Meta
 from streamtopic.state.model import Lease, ModelSettings, ModelState, OutboxEntry, OutboxRecord, StoredBase
 from streamtopic.state.outcomes import AlreadyApplied, Applied, Outcome, Stale
 from streamtopic.state.partition import MAX_FLUSH_DOCUMENTS, MAX_FLUSH_RECORD_BYTES, PartitionState, cut
 from streamtopic.state.reader import Delta, Reader, Snapshot, SnapshotExpired
 from streamtopic.state.records import StoredDocument
+from streamtopic.state.rows import Rows, RowSpan
 
 __all__ = [
     "MAX_FLUSH_DOCUMENTS",
@@ -33,6 +35,7 @@ __all__ = [
     "ForgetKind",
     "Forgets",
     "Lease",
+    "Lexicon",
     "Meta",
     "ModelSettings",
     "ModelState",
@@ -42,6 +45,8 @@ __all__ = [
     "PartitionState",
     "Reader",
     "RemovedDocument",
+    "RowSpan",
+    "Rows",
     "Snapshot",
     "SnapshotExpired",
     "Stale",

@@ -7,10 +7,11 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.counts import Cooccurrence, DocumentBatch, Passage, Weighting, count
+from streamtopic.counts import DocumentBatch, Weighting, count
 from streamtopic.state.forgets import Forget
 from streamtopic.state.meta import ManifestEntry, Meta
 from streamtopic.state.records import StoredDocument, encode_records
+from streamtopic.state.rows import Rows, RowSpan, number_rows
 from streamtopic.state.segments import Segment, encode
 from streamtopic.state.vocabulary import Vocabulary
 
@@ -18,18 +19,20 @@ __all__ = ["AddedDocument", "Changes", "Flush", "RemovedDocument", "plan"]
 
 Int64 = npt.NDArray[np.int64]
 
-WordPassage = tuple[int, Mapping[str, int]]
-"""Tokens L, and counts of the words."""
-
 
 @dataclass(frozen=True, slots=True)
 class AddedDocument:
-    """A document to store and count: passages are (L, word counts), each count at least 1, their sum at most L."""
+    """A document to store and count; `PartitionState.document` makes one. passages: words of the writer's lexicon."""
 
     document: bytes
     offset: int
-    passages: Sequence[WordPassage]
+    passages: RowSpan
     labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def length(self) -> int:
+        """Tokens L of all passages."""
+        return sum(self.passages.lengths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,8 @@ class Flush:
     """One commit: `base` is the state that it is made for; committing it to any other answers Stale.
 
     records: document id to record; removed: ids; segments: (manifest entry, Redis strings).
-    born, dead: words that appear and vanish; ids, frequency: difference in document frequency per word id.
+    born, dead: words that appear and vanish, with their ids. ids, frequency: difference in document frequency per
+    word id.
     """
 
     commit_id: str
@@ -76,7 +80,7 @@ class Flush:
     removed: Sequence[bytes]
     segments: Sequence[tuple[ManifestEntry, Sequence[bytes]]]
     born: Mapping[str, int]
-    dead: Sequence[str]
+    dead: Mapping[str, int]
     ids: Int64
     frequency: Int64
     forgets: Sequence[Forget]
@@ -96,9 +100,7 @@ def plan(
     new_id: makes a segment or commit id that nobody else makes.
     """
     added, born = _number(changes.added, vocabulary)
-    records = encode_records(
-        DocumentBatch.build(added), [a.offset for a in changes.added], [a.labels for a in changes.added]
-    )
+    records = encode_records(added, [a.offset for a in changes.added], [a.labels for a in changes.added])
     parts = _segments(changes, added, base, weighting)
     segments = []
     for epoch, segment in parts:
@@ -118,7 +120,7 @@ def plan(
         removed=sorted({r.document for r in changes.removed} - {a.document for a in changes.added}),
         segments=segments,
         born=born,
-        dead=[vocabulary.names[number] for number in gone.tolist()],
+        dead={vocabulary.names[number]: number for number in gone.tolist()},
         ids=ids,
         frequency=frequency,
         forgets=changes.forgets,
@@ -126,52 +128,60 @@ def plan(
     )
 
 
-def _number(added: Sequence[AddedDocument], vocabulary: Vocabulary) -> tuple[list[Sequence[Passage]], dict[str, int]]:
+def _number(added: Sequence[AddedDocument], vocabulary: Vocabulary) -> tuple[DocumentBatch, dict[str, int]]:
     """Give every word its id; words not seen before get the next free ones."""
-    known, born, first = vocabulary.ids, dict[str, int](), vocabulary.next_id
-    documents: list[Sequence[Passage]] = []
+    tables, spans = _spans(added)
+    rows = Rows.joined(tables)
+    sizes = np.array([stop - first for first, stop in spans], np.int64)
+    chosen = np.fromiter(chain.from_iterable(range(*span) for span in spans), np.int64, int(sizes.sum()))
+    indptr, words, counts, born = number_rows(
+        chosen, rows.starts, rows.stops, rows.entries, rows.counts, vocabulary.numbers(), vocabulary.next_id
+    )
+    owners = np.repeat(np.arange(len(added), dtype=np.int32), sizes)
+    names = [vocabulary.lexicon.word(entry).decode("utf-8", "surrogatepass") for entry in born.tolist()]
+    batch = DocumentBatch(indptr, words, counts, rows.lengths[chosen], owners, len(added))
+    return batch, {name: vocabulary.next_id + k for k, name in enumerate(names)}
+
+
+def _spans(added: Sequence[AddedDocument]) -> tuple[list[Rows], list[tuple[int, int]]]:
+    """Return tables of rows, and where in all of them together the rows of each document are."""
+    tables, places, spans = list[Rows](), dict[int, int](), list[tuple[int, int]]()
+    used = 0
     for document in added:
-        passages = []
-        for length, words in document.passages:
-            for word in words:
-                if word not in known and word not in born:
-                    born[word] = first + len(born)
-            ids = np.fromiter((known[w] if w in known else born[w] for w in words), np.int32, len(words))
-            counts = np.fromiter(words.values(), np.int32, len(words))
-            order = np.argsort(ids)
-            passages.append(Passage(length, ids[order], counts[order]))
-        documents.append(passages)
-    return documents, born
+        rows = document.passages.rows
+        place = places.get(id(rows))
+        if place is None:
+            tables.append(rows)
+            place = places[id(rows)] = used
+            used += len(rows.lengths)
+        spans.append((place + document.passages.first, place + document.passages.stop))
+    return tables, spans
 
 
-def _segments(
-    changes: Changes, added: Sequence[Sequence[Passage]], base: Meta, weighting: Weighting
-) -> list[tuple[int, Segment]]:
+def _segments(changes: Changes, added: DocumentBatch, base: Meta, weighting: Weighting) -> list[tuple[int, Segment]]:
     """Return one segment for each epoch that gains or loses a document."""
-    plus: dict[int, list[Sequence[Passage]]] = {}
-    minus: dict[int, list[Sequence[Passage]]] = {}
-    for document, passages in zip(changes.added, added, strict=True):
-        plus.setdefault(base.epoch_of(document.offset), []).append(passages)
-    for gone in changes.removed:
-        minus.setdefault(base.epoch_of(gone.stored.offset), []).append(gone.stored.passages)
-    epochs = sorted({*plus, *minus})
-    return [(epoch, _count(plus.get(epoch, []), minus.get(epoch, []), weighting)) for epoch in epochs]
+    removed = DocumentBatch.build([gone.stored.passages for gone in changes.removed])
+    offsets = [*(document.offset for document in changes.added), *(gone.stored.offset for gone in changes.removed)]
+    epochs = base.folded + np.searchsorted(np.array(base.cuts, np.int64), np.array(offsets, np.int64), side="right")
+    signs = np.repeat(np.array([1, -1], np.int64), [added.documents, removed.documents])
+    both = DocumentBatch.joined(added, removed) if removed.documents else added
+    found = []
+    for epoch in np.unique(epochs).tolist():
+        here = np.flatnonzero(epochs == epoch)
+        some = both if len(here) == both.documents else both.take(here)
+        found.append((epoch, _count(some, signs[here], weighting)))
+    return found
 
 
-def _count(plus: Sequence[Sequence[Passage]], minus: Sequence[Sequence[Passage]], weighting: Weighting) -> Segment:
-    used = [passage.words for document in chain(plus, minus) for passage in document]
-    ids = np.unique(np.concatenate([np.empty(0, np.int32), *used])).astype(np.int64)
-    counts = _count_local(plus, ids, weighting) - _count_local(minus, ids, weighting)
-    return Segment(ids, counts, added=len(plus), removed=len(minus))
-
-
-def _count_local(documents: Sequence[Sequence[Passage]], ids: Int64, weighting: Weighting) -> Cooccurrence:
-    if not documents:
-        return Cooccurrence.zero(len(ids))
-    batch = DocumentBatch.build(documents)
-    local = np.searchsorted(ids, batch.words).astype(np.int32)
-    numbered = DocumentBatch(batch.indptr, local, batch.counts, batch.lengths, batch.owners, batch.documents)
-    return count(numbered, len(ids), weighting)
+def _count(batch: DocumentBatch, signs: Int64, weighting: Weighting) -> Segment:
+    used = np.zeros(int(batch.words.max(initial=-1)) + 1, np.bool_)
+    used[batch.words] = True
+    ids = np.flatnonzero(used)
+    place = np.cumsum(used, dtype=np.int32) - 1
+    local = DocumentBatch(batch.indptr, place[batch.words], batch.counts, batch.lengths, batch.owners, batch.documents)
+    counts = count(local, len(ids), weighting, signs)
+    added = int((signs > 0).sum())
+    return Segment(ids, counts, added=added, removed=batch.documents - added)
 
 
 def _frequency_change(segments: Sequence[Segment]) -> tuple[Int64, Int64]:

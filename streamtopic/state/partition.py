@@ -10,12 +10,14 @@ from streamtopic.counts import Weighting
 from streamtopic.errors import StateCorrupt, StateMismatch, StateMissing, TakenOver
 from streamtopic.state import scripts
 from streamtopic.state.connection import Connection
-from streamtopic.state.flush import Changes, Flush, plan
+from streamtopic.state.flush import AddedDocument, Changes, Flush, plan
 from streamtopic.state.forgets import Forgets
 from streamtopic.state.keys import ModelKeys, PartitionKeys
+from streamtopic.state.lexicon import Lexicon
 from streamtopic.state.meta import SCHEMA, ManifestEntry, Meta
 from streamtopic.state.outcomes import Applied, Outcome, Stale, outcome
 from streamtopic.state.records import StoredDocument, decode_records
+from streamtopic.state.rows import Rows, RowSpan, WordPassage
 from streamtopic.state.segments import SegmentHead, decode_head
 from streamtopic.state.vocabulary import Vocabulary
 
@@ -36,6 +38,7 @@ MAX_FLUSH_RECORD_BYTES = 1_500_000
 """Bytes of document records of one flush."""
 
 _UPLOAD_SECONDS = 600
+_SPARE_WORDS = 1 << 18
 
 
 def _random_id() -> str:
@@ -45,7 +48,8 @@ def _random_id() -> str:
 class PartitionState:
     """The one writer of a partition: it holds the newest fencing token until another writer opens the partition.
 
-    meta: as of `open`, `reload` or the last own commit. vocabulary: words that live documents hold.
+    meta: as of `open`, `reload` or the last own commit. vocabulary: words that live documents hold. lexicon: words that
+    were met, by number, for documents to come.
     """
 
     def __init__(
@@ -64,6 +68,7 @@ class PartitionState:
         self.weighting = weighting
         self.new_id = new_id
         self.forgets = Forgets(connection, keys)
+        self.lexicon = Lexicon(new_id())
         self.meta, self.manifest = read_position(connection, keys)
         self.vocabulary = self._read_vocabulary()
 
@@ -143,6 +148,19 @@ class PartitionState:
             for p in stored.passages
         ]
 
+    def document(
+        self, document: bytes, offset: int, passages: Sequence[WordPassage], labels: Mapping[str, str] | None = None
+    ) -> AddedDocument:
+        """Return a document to add: passages are (L, word counts), each count at least 1, their sum at most L."""
+        rows = Rows.of(passages, self.lexicon)
+        return AddedDocument(document, offset, RowSpan(rows, 0, len(passages)), labels or {})
+
+    def tidy(self) -> None:
+        """Put a new lexicon in place of one that mostly knows words of no live document."""
+        if len(self.lexicon) > 2 * len(self.vocabulary.names) + _SPARE_WORDS:
+            self.lexicon = Lexicon(self.new_id())
+            self.vocabulary.use(self.lexicon)
+
     def plan(self, changes: Changes) -> Flush:
         """Count the changes into a flush. Nothing is written yet."""
         return plan(changes, self.meta, self.vocabulary, self.weighting, self.new_id)
@@ -215,7 +233,7 @@ class PartitionState:
 
     def _read_vocabulary(self) -> Vocabulary:
         ids = {word.decode("utf-8", "surrogatepass"): int(i) for word, i in self.connection.scan(self.keys.words)}
-        return Vocabulary(ids, self.meta.next_word, self._heads())
+        return Vocabulary(ids, self.meta.next_word, self._heads(), self.lexicon)
 
     def _heads(self) -> Iterable[SegmentHead]:
         heads = self.connection.batch(("GET", self.keys.segment(entry.name, 0)) for entry in self.manifest)
@@ -246,7 +264,9 @@ def read_position(connection: Connection, keys: PartitionKeys) -> tuple[Meta, tu
     """
     fields, entries = connection.batch([("HGETALL", keys.meta), ("HGETALL", keys.manifest)], atomic=True)
     if not fields:
-        raise StateMissing(f"there is no state under {keys.tag}: start `streamtopic ingest`, or check model and address")
+        raise StateMissing(
+            f"there is no state under {keys.tag}: start `streamtopic ingest`, or check model and address"
+        )
     manifest = [ManifestEntry.parse(name, value) for name, value in entries.items()]
     return Meta.parse(fields), tuple(sorted(manifest, key=lambda entry: (entry.order, entry.name)))
 

@@ -7,6 +7,7 @@ one follows. All integers are varints. Two equal documents have equal bytes behi
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import msgpack
 import numba
@@ -41,30 +42,26 @@ class StoredDocument:
         """Tokens L of all passages."""
         return sum(passage.length for passage in self.passages)
 
+    def values(self) -> list[tuple[int, bytes, bytes]]:
+        """Return each passage as (L, words, counts): equal for equal passages."""
+        return [(p.length, p.words.tobytes(), p.counts.tobytes()) for p in self.passages]
+
 
 def encode_records(batch: DocumentBatch, offsets: Sequence[int], labels: Sequence[Mapping[str, str]]) -> list[bytes]:
     """Return one record a document of the batch, whose words are partition word ids."""
     firsts = np.searchsorted(batch.owners, np.arange(batch.documents + 1))
-    buffer, ends = _encode(firsts, batch.indptr, batch.words, batch.counts, batch.lengths)
+    packed = [msgpack.packb(dict(sorted(label.items()))) if label else b"" for label in labels]
+    label_ends = np.cumsum([len(label) for label in packed], dtype=np.int64)
+    names = np.frombuffer(bytearray().join(packed), np.uint8)
+    places = np.array(offsets, np.int64)
+    buffer, ends = _encode(firsts, batch.indptr, batch.words, batch.counts, batch.lengths, places, names, label_ends)
     whole = buffer.tobytes()
-    starts = [0, *ends.tolist()]
-    return [
-        _prefix(offset, label) + whole[starts[k] : starts[k + 1]]
-        for k, (offset, label) in enumerate(zip(offsets, labels, strict=True))
-    ]
+    return [whole[start:end] for start, end in pairwise([0, *ends.tolist()])]
 
 
 def decode_records(records: Sequence[bytes]) -> list[StoredDocument]:
     """Undo `encode_records`. Raises StateCorrupt for bytes that are no record."""
     return [_decode_record(record) for record in records]
-
-
-def _prefix(offset: int, labels: Mapping[str, str]) -> bytes:
-    packed = msgpack.packb(dict(sorted(labels.items()))) if labels else b""
-    head = np.empty(1 + 2 * varints.LONGEST, np.uint8)
-    head[0] = _VERSION
-    end = _put_two(head, offset, len(packed))
-    return head[:end].tobytes() + packed
 
 
 def _decode_record(record: bytes) -> StoredDocument:
@@ -105,11 +102,6 @@ def _corrupt() -> StateCorrupt:
 
 
 @numba.njit(cache=True, nogil=True)
-def _put_two(out: Bytes, first: int, second: int) -> int:
-    return varints.put(out, varints.put(out, 1, np.uint64(first)), np.uint64(second))
-
-
-@numba.njit(cache=True, nogil=True)
 def _get_two(data: Bytes) -> tuple[np.uint64, np.uint64, int]:
     first, at = varints.get(data, 1)
     second, at = varints.get(data, at)
@@ -117,12 +109,23 @@ def _get_two(data: Bytes) -> tuple[np.uint64, np.uint64, int]:
 
 
 @numba.njit(cache=True, nogil=True)
-def _encode(firsts: Int64, indptr: Int64, words: Int32, counts: Int32, lengths: Int64) -> tuple[Bytes, Int64]:
+def _encode(
+    firsts: Int64, indptr: Int64, words: Int32, counts: Int32, lengths: Int64, offsets: Int64, names: Bytes,
+    label_ends: Int64,
+) -> tuple[Bytes, Int64]:  # fmt: skip
     documents = len(firsts) - 1
-    out = np.empty(10 * len(words) + 16 * len(lengths) + 8 * documents + 16, np.uint8)
+    out = np.empty(10 * len(words) + 16 * len(lengths) + 32 * documents + len(names) + 16, np.uint8)
     ends = np.empty(documents, np.int64)
     at = 0
+    label = np.int64(0)
     for document in range(documents):
+        out[at] = _VERSION
+        at = varints.put(out, at + 1, np.uint64(offsets[document]))
+        at = varints.put(out, at, np.uint64(label_ends[document] - label))
+        while label < label_ends[document]:
+            out[at] = names[label]
+            label += 1
+            at += 1
         at = varints.put(out, at, np.uint64(firsts[document + 1] - firsts[document]))
         for row in range(firsts[document], firsts[document + 1]):
             at = varints.put(out, at, np.uint64(lengths[row]))

@@ -12,7 +12,7 @@ import pytest
 from streamtopic.counts import Weighting
 from streamtopic.errors import ComponentUnreachable
 from streamtopic.local import LocalRedis, redis
-from streamtopic.state import AddedDocument, Applied, Changes, Connection, PartitionState, Reader
+from streamtopic.state import Applied, Changes, Connection, PartitionState, Reader
 
 HOLD = """
 import sys, time
@@ -63,7 +63,7 @@ def test_acknowledged_flushes_survive_kill_9(tmp_path):
 
     with LocalRedis(tmp_path, persistent=True) as server, Connection(server.url) as connection:
         state = PartitionState.open(connection, "m", 0, partitions=1, weighting=Weighting())
-        documents = [AddedDocument(f"d{k}".encode(), k, ((3, {"x": 2, "y": 1}),)) for k in range(20)]
+        documents = [state.document(f"d{k}".encode(), k, ((3, {"x": 2, "y": 1}),)) for k in range(20)]
         assert state.commit(state.plan(Changes(20, added=documents))) == Applied()
         before = snapshot(server.url)
         time.sleep(1.2)  # appendfsync everysec

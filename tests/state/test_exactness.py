@@ -10,7 +10,6 @@ from state_reference import LiveDocuments, as_words, difference
 
 from streamtopic.counts import Weighting
 from streamtopic.state import (
-    AddedDocument,
     Applied,
     Changes,
     PartitionState,
@@ -54,7 +53,7 @@ class Run:
     def add(self, number, passages):
         document = f"d{number}".encode()
         self.live.documents[document] = (self.state.meta.epoch, passages, {})
-        self.pending[document] = AddedDocument(document, self.offset, passages)
+        self.pending[document] = (document, self.offset, passages)
         self.offset += 1
 
     def delete(self, number):
@@ -67,7 +66,7 @@ class Run:
         stored = self.state.documents(self.pending)
         changes = Changes(
             next_offset=self.offset,
-            added=[added for added in self.pending.values() if added],
+            added=[self.state.document(*added) for added in self.pending.values() if added],
             removed=[RemovedDocument(document, old) for document, old in stored.items()],
         )
         assert self.state.commit(self.state.plan(changes)) == Applied()
@@ -183,13 +182,13 @@ def test_a_word_that_died_comes_back_under_a_new_id(connection, model):
     run = Run(connection, model)
     run.add(0, ((2, {"x": 1, "y": 1}),))
     run.flush()
-    before = run.state.vocabulary.ids["x"]
+    before = max(run.state.vocabulary.names)
     run.delete(0)
     run.flush()
     assert connection.call("HLEN", run.state.keys.words) == 0
     run.add(1, ((2, {"x": 2}),))
     run.flush()
-    assert run.state.vocabulary.ids["x"] > before + 1
+    assert {number > before: word for number, word in run.state.vocabulary.names.items()} == {True: "x"}
     assert Counter(connection.call("HKEYS", run.state.keys.words)) == {b"x": 1}
 
 

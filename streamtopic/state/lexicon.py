@@ -1,0 +1,168 @@
+"""Words of a writer as numbers: a hash table that compiled loops can read and fill without a Python string.
+
+An entry is a word's number in this table, given on first sight. It says nothing about the state: which words live
+documents hold, and under which ids, is the vocabulary's business.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from itertools import accumulate
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Lexicon", "Table", "Whole", "find"]
+
+Bytes = npt.NDArray[np.uint8]
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+UInt64 = npt.NDArray[np.uint64]
+
+Whole = int | np.int64
+
+Table = tuple[UInt64, Int32, UInt64, Int64, Bytes, Int64]
+"""secret (3,); slots (2**k,), -1 where empty; hash of each entry; where each entry's bytes begin, one more than there
+may be entries; bytes; state: entries so far, and 0 or 1 for room enough or not."""
+
+_HALF = np.uint64(32)
+_LOW = np.uint64(0xFFFFFFFF)
+_SMALLEST = 1 << 12
+_BYTES_A_WORD = 12
+
+
+class Lexicon:
+    """Words by number and numbers by word. Not for several threads at once, but for reading entries that are known.
+
+    secret: any text that writers of documents do not know, so that they cannot choose words that all meet in one slot.
+    """
+
+    def __init__(self, secret: str) -> None:
+        digest = np.frombuffer(hashlib.sha256(secret.encode()).digest(), np.uint64)
+        self._secret = digest[:3] | np.uint64(1)
+        self._state = np.zeros(2, np.int64)
+        self._hashes = np.empty(_SMALLEST, np.uint64)
+        self._starts = np.zeros(_SMALLEST + 1, np.int64)
+        self._text = np.empty(_SMALLEST * _BYTES_A_WORD, np.uint8)
+        self._slots = np.full(2 * _SMALLEST, -1, np.int32)
+
+    def __len__(self) -> int:
+        return int(self._state[0])
+
+    @property
+    def room(self) -> int:
+        """Entries that there may be before it has to grow."""
+        return len(self._hashes)
+
+    @property
+    def table(self) -> Table:
+        """The arrays that `find` works on; they are others after `grow`."""
+        return self._secret, self._slots, self._hashes, self._starts, self._text, self._state
+
+    def grow(self, size: int) -> None:
+        """Make room for words of `size` bytes in all, and for twice the entries."""
+        entries, used = len(self), int(self._starts[len(self)])
+        room = max(2 * entries, _SMALLEST, entries + size // 2 + 1)
+        text = np.empty(2 * (used + size) + room, np.uint8)
+        text[:used] = self._text[:used]
+        hashes, starts = np.empty(room, np.uint64), np.zeros(room + 1, np.int64)
+        hashes[:entries], starts[: entries + 1] = self._hashes[:entries], self._starts[: entries + 1]
+        slots = np.full(1 << (2 * room - 1).bit_length(), -1, np.int32)
+        _place(slots, hashes, entries)
+        self._text, self._hashes, self._starts, self._slots = text, hashes, starts, slots
+        self._state[1] = 0
+
+    def number(self, words: Sequence[bytes]) -> Int32:
+        """Return the entry of each word, new ones for words not seen before."""
+        data = np.frombuffer(bytearray().join(words), np.uint8)
+        ends = np.fromiter(accumulate(map(len, words)), np.int64, len(words))
+        entries = np.empty(len(words), np.int32)
+        done = int(_number(data, ends, 0, entries, self.table))
+        while done < len(words):
+            self.grow(len(words[done]))
+            done = int(_number(data, ends, done, entries, self.table))
+        return entries
+
+    def word(self, entry: int) -> bytes:
+        """Return the word of an entry."""
+        return self._text[self._starts[entry] : self._starts[entry + 1]].tobytes()
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _fold(a: np.uint64, b: np.uint64) -> np.uint64:
+    """Return the upper half of the 128-bit product of a and b, xor the lower."""
+    low, high = (a & _LOW) * (b & _LOW), (a >> _HALF) * (b >> _HALF)
+    first, second = (a >> _HALF) * (b & _LOW), (a & _LOW) * (b >> _HALF)
+    middle = (low >> _HALF) + (first & _LOW) + (second & _LOW)
+    return (high + (first >> _HALF) + (second >> _HALF) + (middle >> _HALF)) ^ (a * b)
+
+
+@numba.njit(cache=True, nogil=True)
+def _hash(data: Bytes, start: Whole, stop: Whole, secret: UInt64) -> np.uint64:
+    mixed = secret[0] ^ np.uint64(stop - start)
+    for first in range(start, stop, 8):
+        block = np.uint64(0)
+        for k in range(first, min(first + 8, stop)):
+            block = (block << np.uint64(8)) | np.uint64(data[k])
+        mixed = _fold(mixed ^ secret[1], block ^ secret[2])
+    return _fold(mixed ^ secret[1], secret[2])
+
+
+@numba.njit(cache=True, nogil=True)
+def find(data: Bytes, start: Whole, stop: Whole, table: Table, insert: int) -> Whole:
+    """Return the entry of the word in data[start:stop]; -1 where it is new and not inserted.
+
+    A word that is to be inserted and finds no room gives -1 too, and sets the second number of the table's state.
+    """
+    secret, slots, hashes, starts, text, state = table
+    mixed = _hash(data, start, stop, secret)
+    mask = len(slots) - 1
+    slot = np.int64(mixed >> np.uint64(20)) & mask
+    size = stop - start
+    while slots[slot] >= 0:
+        entry: Whole = slots[slot]
+        at = starts[entry]
+        if hashes[entry] == mixed and starts[entry + 1] - at == size:
+            k = 0
+            while k < size and text[at + k] == data[start + k]:
+                k += 1
+            if k == size:
+                return entry
+        slot = (slot + 1) & mask
+    if not insert:
+        return -1
+    entry = state[0]
+    at = starts[entry]
+    if entry == len(hashes) or at + size > len(text):
+        state[1] = 1
+        return -1
+    for k in range(size):
+        text[at + k] = data[start + k]
+    hashes[entry] = mixed
+    starts[entry + 1] = at + size
+    slots[slot] = entry
+    state[0] = entry + 1
+    return entry
+
+
+@numba.njit(cache=True, nogil=True)
+def _place(slots: Int32, hashes: UInt64, entries: Whole) -> None:
+    mask = len(slots) - 1
+    for entry in range(entries):
+        slot = np.int64(hashes[entry] >> np.uint64(20)) & mask
+        while slots[slot] >= 0:
+            slot = (slot + 1) & mask
+        slots[slot] = entry
+
+
+@numba.njit(cache=True, nogil=True)
+def _number(data: Bytes, ends: Int64, first: Whole, entries: Int32, table: Table) -> Whole:
+    """Fill entries from `first` on; return how many are filled when there is no more room."""
+    start = ends[first - 1] if first else 0
+    for k in range(first, len(ends)):
+        entry = find(data, start, ends[k], table, 1)
+        if entry < 0:
+            return k
+        entries[k] = entry
+        start = ends[k]
+    return len(ends)

@@ -138,8 +138,8 @@ class _Campaign:
             for _ in range(-(-events // _BATCH)):
                 try:
                     log.append_many(self._cluster.names.documents, self._stream.batch(_BATCH))
-                except ComponentUnreachable:
-                    self._say("  (a batch of events was not confirmed)")
+                except ComponentUnreachable as error:
+                    self._say(f"  (a batch of events was not confirmed: {error})")
                 self._report.events += _BATCH
                 time.sleep(seconds * _BATCH / events)
         finally:

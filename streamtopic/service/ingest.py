@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from streamtopic.service.resolve import Resolution
-    from streamtopic.state import Connection, ModelSettings
+    from streamtopic.state import Changes, Connection, ModelSettings
     from streamtopic.streams import EventLog, TopicNames
 
 __all__ = ["OUTCOMES", "Ingest", "Progress"]
@@ -105,16 +105,19 @@ class Ingest:
         """Records that are not yet counted."""
         return self._log.end(self._topics.documents, self.partition) - self.state.meta.next_offset
 
-    def step(self, max_records: int | None = None) -> Progress:
+    def step(
+        self, max_records: int | None = None, amend: Callable[[Changes], Changes | None] = lambda changes: changes
+    ) -> Progress:
         """Read and commit at most one flush of at most max_records; `records` is 0 at the end of the log.
 
-        Segments are not merged, so that a step takes about as long as its records: call `compact_if_due` in between.
+        amend: may add to what is committed; it answers None to have the records read again. Segments are not merged, so
+        that a step takes about as long as its records: call `compact_if_due` in between.
 
         Raises StateMismatch where another process took the partition over or the log lost records that were not read,
         ComponentUnreachable where log or Redis do not answer; calling again later is always safe.
         """
         for _ in range(_ATTEMPTS):
-            progress = self._attempt(MAX_FLUSH_DOCUMENTS if max_records is None else max_records)
+            progress = self._attempt(MAX_FLUSH_DOCUMENTS if max_records is None else max_records, amend)
             if progress is not None:
                 return progress
         raise StateError(f"partition {self.partition} keeps changing under its writer: is a second ingest running?")
@@ -133,7 +136,7 @@ class Ingest:
             self.compact_if_due()
             yield progress
 
-    def _attempt(self, max_records: int) -> Progress | None:
+    def _attempt(self, max_records: int, amend: Callable[[Changes], Changes | None]) -> Progress | None:
         """Return what was committed, or None where the state changed meanwhile and nothing was written."""
         offset = self.state.meta.next_offset
         records = self._log.read(self._topics.documents, self.partition, offset, min(max_records, MAX_FLUSH_DOCUMENTS))
@@ -148,8 +151,8 @@ class Ingest:
         now_ms = int(self._clock() * 1000)
         resolution = resolve(decoded, stored, self.state.vocabulary.numbers(), base, self.partition, now_ms)
         self._announce(resolution)
-        flush = self.state.plan(resolution.changes)
-        if isinstance(self.state.commit(flush), Stale):
+        changes = amend(resolution.changes)
+        if changes is None or isinstance(self.state.commit(self.state.plan(changes)), Stale):
             self.state.reload()
             return None
         return Progress(len(decoded.records), resolution.changes.next_offset, resolution.changes.totals)

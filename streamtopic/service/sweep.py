@@ -8,9 +8,8 @@ must have been deleted.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +19,7 @@ from streamtopic.state import Changes, Forget, ForgetKind, RemovedDocument, Stal
 from streamtopic.state.keys import BUCKETS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     import numpy.typing as npt
 
@@ -50,12 +49,11 @@ def sweep_if_due(
 ) -> SweepReport | None:
     """Sweep where a delete may have been missed; None where none can have been.
 
-    That is so if records wait that came after the newest one counted, and that one is older than half of retention_ms,
-    the log's `delete.retention.ms`. Call it before the first step after a partition was taken over. tick: called now
-    and then.
+    That is so if the newest record counted is older than half of retention_ms, the log's `delete.retention.ms`. Call it
+    before the first step after a partition was taken over. tick: called now and then.
     """
     meta = ingest.state.meta
-    if not ingest.lag or not meta.time_ms or now_ms - meta.time_ms <= retention_ms / 2:
+    if not meta.time_ms or now_ms - meta.time_ms <= retention_ms / 2:
         return None
     report = sweep(ingest, log, now_ms, tick)
     logger.warning(
@@ -75,10 +73,11 @@ def sweep(ingest: Ingest, log: EventLog, now_ms: int, tick: Callable[[], object]
     error. Raises TakenOver, ComponentUnreachable, StateError.
     """
     known, records = _named(log, ingest.topic, ingest.partition, tick)
-    missing = _missing(ingest, known)
+    missing = list(_missing(ingest, known))
     removed = 0
-    while some := list(islice(missing, _AT_ONCE)):
-        removed += _remove(ingest, some, now_ms)
+    for start in range(0, len(missing), _AT_ONCE):
+        some = missing[start : start + _AT_ONCE]
+        removed += _remove(ingest, some, now_ms, last=start + _AT_ONCE >= len(missing))
         tick()
     return SweepReport(ingest.partition, records, removed)
 
@@ -103,38 +102,56 @@ def _missing(ingest: Ingest, known: npt.NDArray[np.uint64]) -> Iterator[bytes]:
         yield from (document for document, there in zip(ids, found.tolist(), strict=True) if not there)
 
 
-def _remove(ingest: Ingest, ids: list[bytes], now_ms: int) -> int:
-    state = ingest.state
+def _remove(ingest: Ingest, ids: list[bytes], now_ms: int, *, last: bool) -> int:
+    """Remove documents together with the next record, so that every version made until then is known to hold them."""
+    count = 0
+
+    def amend(changes: Changes) -> Changes | None:
+        nonlocal count
+        commit = ingest.state.meta.commit
+        stored = ingest.state.documents(ids)
+        if ingest.state.meta.commit != commit:
+            return None
+        # What the record itself is about is as the record says.
+        touched = {added.document for added in changes.added} | {removed.document for removed in changes.removed}
+        gone = {document: have for document, have in stored.items() if document not in touched}
+        count = len(gone)
+        # Until all are gone the state stays as old as it is, so that whoever comes next sweeps again.
+        return _without(ingest, changes if last else replace(changes, time_ms=0), gone, now_ms)
+
     for _ in range(_ATTEMPTS):
-        stored = state.documents(ids)
-        offset = state.meta.next_offset - 1
-        part = state.forgets.next_part(offset)
-        forgets = [_forget(ingest, *item, part + k, now_ms) for k, item in enumerate(stored.items())]
-        changes = Changes(
-            next_offset=offset + 1,
-            removed=[RemovedDocument(document, have) for document, have in stored.items()],
-            forgets=forgets,
-            totals={"missed": len(stored)},
-        )
-        if not stored or not isinstance(state.commit(state.plan(changes)), Stale):
-            return len(stored)
-        state.reload()
+        if ingest.step(1, amend).records:
+            return count
+        changes = amend(Changes(ingest.state.meta.next_offset))
+        if changes is not None and not isinstance(ingest.state.commit(ingest.state.plan(changes)), Stale):
+            return count
+        ingest.state.reload()
     raise StateError(f"partition {ingest.partition} keeps changing under its writer: is a second ingest running?")
 
 
-def _forget(ingest: Ingest, document: bytes, have: StoredDocument, part: int, now_ms: int) -> Forget:
-    meta = ingest.state.meta
-    return Forget(
-        offset=meta.next_offset - 1,
-        document=document,
-        kind=ForgetKind.MISSED,
-        request="",
-        length=have.length,
-        document_offset=have.offset,
-        epoch=meta.epoch_of(have.offset),
-        received_ms=now_ms,
-        applied_ms=now_ms,
-        part=part,
+def _without(ingest: Ingest, changes: Changes, gone: Mapping[bytes, StoredDocument], now_ms: int) -> Changes:
+    offset, meta = changes.next_offset - 1, ingest.state.meta
+    first = ingest.state.forgets.next_part(offset)
+    forgets = [
+        Forget(
+            offset=offset,
+            document=document,
+            kind=ForgetKind.MISSED,
+            request="",
+            length=have.length,
+            document_offset=have.offset,
+            epoch=meta.epoch_of(have.offset),
+            received_ms=now_ms,
+            applied_ms=now_ms,
+            part=part,
+        )
+        for part, (document, have) in enumerate(gone.items(), start=first)
+    ]
+    return replace(
+        changes,
+        removed=[*changes.removed, *(RemovedDocument(document, have) for document, have in gone.items())],
+        forgets=[*changes.forgets, *forgets],
+        totals={**changes.totals, "missed": len(gone)},
     )
 
 

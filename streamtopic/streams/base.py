@@ -72,6 +72,14 @@ class EventLog(Protocol):
         """Number of partitions of a topic; 0 if there is no such topic."""
         ...
 
+    def settings(self, topic: str) -> Mapping[str, str]:
+        """Kafka's topic settings that are in effect; in files, those that the topic was given."""
+        ...
+
+    def configure(self, topic: str, settings: Mapping[str, str]) -> None:
+        """Change these settings of a topic, leaving its others."""
+        ...
+
     def append(
         self, topic: str, key: bytes | None, value: bytes | None, headers: Headers = (), partition: int | None = None
     ) -> tuple[int, int]:
@@ -96,6 +104,13 @@ class EventLog(Protocol):
         """Records at `offset` and after, in order, at least one if there is one; [] at the end, without waiting.
 
         Raises StateMismatch if `offset` has left the log or lies beyond its end.
+        """
+        ...
+
+    def wait(self, topic: str, positions: Mapping[int, int], seconds: float) -> None:
+        """Return as soon as one of these partitions holds a record at or past its position, or after `seconds`.
+
+        It may return early, with nothing there: the read that follows tells.
         """
         ...
 

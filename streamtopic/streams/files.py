@@ -1,6 +1,7 @@
 """The event log in files: what one machine needs, without a broker.
 
     DIR/TOPIC/partitions        number of partitions
+    DIR/TOPIC/settings          Kafka's settings for it, JSON
     DIR/TOPIC/P/lock            held by whoever appends
     DIR/TOPIC/P/OFFSET.log      frames (framing.py), from OFFSET on
 
@@ -8,8 +9,8 @@ Appends are atomic as far as a reader can see: a record is there whole or not at
 (flock), on a local disk.
 """
 
+import json
 import os
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,14 +19,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from streamtopic.errors import ComponentUnreachable, StateMismatch, UsageError
+from streamtopic.errors import ComponentUnreachable, StateCorrupt, StateMismatch, UsageError
 from streamtopic.streams.base import MAX_READ_BYTES, MAX_READ_RECORDS, Headers, Message, Record
+from streamtopic.streams.names import TOPIC
 from streamtopic.streams.partition_files import PartitionFiles
 from streamtopic.streams.partitioner import partition_of
 
 __all__ = ["FileLog"]
 
-TOPIC = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}\Z")
+LOOK_SECONDS = 0.05
 
 
 class FileLog:
@@ -33,6 +35,7 @@ class FileLog:
 
     clock: seconds since 1970, for the records' timestamps. fsync: whether a confirmed record also survives a power
     cut (slower); kill -9 it survives in any case. segment_bytes: size of a file past which the next is begun.
+    monotonic, sleep: seconds that `wait` goes by.
     """
 
     def __init__(
@@ -42,11 +45,14 @@ class FileLog:
         clock: Callable[[], float] = time.time,
         fsync: bool = False,
         segment_bytes: int = 64 << 20,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._directory = Path(directory)
         self._clock = clock
         self._fsync = fsync
         self._segment_bytes = segment_bytes
+        self._monotonic, self._sleep = monotonic, sleep
         self._open: dict[tuple[str, int], PartitionFiles] = {}
         self._mutex = threading.RLock()
 
@@ -58,13 +64,13 @@ class FileLog:
     ) -> None:
         self.close()
 
-    def create(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:  # noqa: ARG002 -- Kafka's settings; here `compact` is called
-        """See EventLog.create."""
+    def create(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
+        """See EventLog.create; settings are kept, but what they ask for is done by calling `compact`."""
         if not TOPIC.match(topic):
             raise UsageError(f"topic name {topic!r} is not usable: 1 to 249 letters, digits, dots, dashes, underscores")
         if partitions < 1:
             raise UsageError(f"topic {topic} needs at least one partition, not {partitions}")
-        existing = self.partitions(topic) or self._claim(topic, partitions)
+        existing = self.partitions(topic) or self._claim(topic, partitions, settings or {})
         if existing != partitions:
             raise StateMismatch(
                 f"topic {topic} has {existing} partitions, not {partitions}: set partitions = {existing}, or rebuild "
@@ -78,6 +84,25 @@ class FileLog:
                 return int((self._directory / topic / "partitions").read_text())
             except FileNotFoundError:
                 return 0
+
+    def settings(self, topic: str) -> Mapping[str, str]:
+        """See EventLog.settings."""
+        self._partitions(topic)
+        with self._guard():
+            try:
+                found: dict[str, str] = json.loads((self._directory / topic / "settings").read_text("utf-8"))
+            except FileNotFoundError:
+                return {}
+            except ValueError as error:
+                raise StateCorrupt(f"{self._directory / topic / 'settings'} is damaged ({error}): remove it") from error
+            return found
+
+    def configure(self, topic: str, settings: Mapping[str, str]) -> None:
+        """See EventLog.configure."""
+        changed = {**self.settings(topic), **settings}
+        with self._guard():
+            path = self._directory / topic / "settings"
+            self._aside(path, json.dumps(changed)).replace(path)
 
     def append(
         self, topic: str, key: bytes | None, value: bytes | None, headers: Headers = (), partition: int | None = None
@@ -129,6 +154,15 @@ class FileLog:
                 records.append(record)
         return records
 
+    def wait(self, topic: str, positions: Mapping[int, int], seconds: float) -> None:
+        """See EventLog.wait; looks every 50 ms."""
+        deadline = self._monotonic() + seconds
+        while all(self.end(topic, partition) <= position for partition, position in positions.items()):
+            remaining = deadline - self._monotonic()
+            if remaining <= 0:
+                return
+            self._sleep(min(remaining, LOOK_SECONDS))
+
     def begin(self, topic: str, partition: int) -> int:
         """See EventLog.begin."""
         self._check(topic, partition, self._partitions(topic))
@@ -156,19 +190,27 @@ class FileLog:
         """See EventLog.close; files are only open within a call."""
         self._open.clear()
 
-    def _claim(self, topic: str, partitions: int) -> int:
+    def _claim(self, topic: str, partitions: int, settings: Mapping[str, str]) -> int:
         """Make the topic's folders; the number of partitions it has then, which another process may have decided."""
         with self._guard():
             for partition in range(partitions):
                 self._files(topic, partition).create()
             path = self._directory / topic / "partitions"
-            written = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
-            written.write_text(str(partitions))
+            written = self._aside(path, str(partitions))
             # A link fails if the name is taken: of several processes that create a topic, one decides.
             with suppress(FileExistsError):
                 path.hardlink_to(written)
             written.unlink()
+            if settings:
+                self._aside(path, json.dumps(dict(settings))).replace(path.with_name("settings"))
         return self.partitions(topic)
+
+    @staticmethod
+    def _aside(path: Path, text: str) -> Path:
+        """A file beside `path`, of this thread only, that can take its place at once."""
+        written = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
+        written.write_text(text, "utf-8")
+        return written
 
     def _files(self, topic: str, partition: int) -> PartitionFiles:
         key = (topic, partition)

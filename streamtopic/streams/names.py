@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from streamtopic.errors import UsageError
 
-__all__ = ["TopicNames"]
+__all__ = ["TOPIC", "TopicNames"]
 
+TOPIC = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}\Z")
 MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z")
 DAY_MS = 24 * 3600 * 1000
 
@@ -50,16 +51,23 @@ class TopicNames:
         rejected_retention_ms: int = 30 * DAY_MS,
         delete_retention_ms: int = 30 * DAY_MS,
     ) -> dict[str, dict[str, str]]:
-        """Kafka settings by topic: a delete must erase its add from the log within `max_compaction_lag_ms`."""
-        compacted = {"cleanup.policy": "compact", "max.message.bytes": str(1 << 20)}
+        """Kafka settings by topic: a delete must erase its add from the log within `max_compaction_lag_ms`.
+
+        Times are the broker's: those of producers may be anything. Documents come from programs of any kind, with any
+        compression; the broker undoes it, so that every consumer can read them and a small record cannot unfold into
+        more than `max.message.bytes`.
+        """
+        stamped = {"message.timestamp.type": "LogAppendTime"}
+        compacted = stamped | {"cleanup.policy": "compact", "max.message.bytes": str(1 << 20)}
         return {
             self.documents: compacted
             | {
                 "max.compaction.lag.ms": str(max_compaction_lag_ms),
                 "delete.retention.ms": str(delete_retention_ms),
                 "max.message.bytes": str(4 << 20),
+                "compression.type": "uncompressed",
             },
             self.releases: compacted,
             self.receipts: compacted,
-            self.rejected: {"cleanup.policy": "delete", "retention.ms": str(rejected_retention_ms)},
+            self.rejected: stamped | {"cleanup.policy": "delete", "retention.ms": str(rejected_retention_ms)},
         }

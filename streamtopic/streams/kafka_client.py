@@ -1,0 +1,109 @@
+"""Kafka's clients, made, repeated and closed in one way; where kafka-python's errors become this package's."""
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from kafka import errors
+from kafka.net.compat import KafkaNetClient
+
+from streamtopic.errors import ComponentUnreachable, SettingsError, StateCorrupt, StateMismatch, StreamtopicError
+from streamtopic.streams.kafka_options import KafkaOptions
+
+__all__ = ["PATIENCE_SECONDS", "REQUEST_MS", "TRANSIENT", "connect", "mapped", "retried"]
+
+T = TypeVar("T")
+# How long a log that does not answer is tried before it counts as unreachable.
+PATIENCE_SECONDS = 30.0
+REQUEST_MS = 10_000
+_BOOTSTRAP_MS = 5_000
+_REFUSED = (
+    errors.AuthorizationError,
+    errors.SaslAuthenticationFailedError,
+    errors.UnsupportedSaslMechanismError,
+    errors.IllegalSaslStateError,
+)
+# What may pass by itself: the broker restarts, a leader moves, a connection breaks.
+TRANSIENT = (
+    errors.RetriableError,
+    errors.BrokerNotAvailableError,
+    errors.InvalidReceiveError,
+    errors.UnknownBrokerIdError,
+    errors.IncompatibleBrokerVersion,
+    OSError,
+)
+
+logger = logging.getLogger("streamtopic.streams")
+
+
+def mapped(error: Exception, servers: str) -> StreamtopicError:
+    """Return this package's error for one of kafka-python's, with the remedy."""
+    text = f"{type(error).__name__}: {error}".rstrip(": ")
+    match error:
+        case StreamtopicError():
+            return error
+        case errors.UnsupportedCodecError():
+            return StateMismatch(
+                f"Kafka at {servers} holds records in a compression that this machine cannot read ({text}): set the "
+                "topic's compression.type to `uncompressed` for those to come (`streamtopic init`), and install the "
+                "codec's package (lz4, python-snappy or zstandard) for those that are there"
+            )
+        case errors.CorruptRecordError():
+            return StateCorrupt(
+                f"Kafka at {servers} gave a damaged record ({text}): check its disks, or read elsewhere"
+            )
+        case errors.OffsetOutOfRangeError() | errors.LogTruncationError():
+            return StateMismatch(
+                f"Kafka at {servers} no longer holds the next record ({text}): its log was shortened; run `streamtopic "
+                "rebuild`"
+            )
+        case _ if isinstance(error, _REFUSED):
+            return SettingsError(f"Kafka at {servers} refuses this user ({text}): check user, password and ACLs")
+        case _:
+            return ComponentUnreachable(
+                f"Kafka at {servers} does not answer ({text}): start it, or correct its address"
+            )
+
+
+def connect(kind: Callable[..., T], options: KafkaOptions, **arguments: Any) -> T:  # noqa: ANN401 - what kafka-python takes
+    """A client of kafka-python (consumer, producer, admin) that is ready; raises kafka-python's own errors.
+
+    One that cannot be made leaves nothing behind: its constructor would leave a thread that tries for ever.
+    """
+    made: list[Any] = []
+
+    def client(**configuration: Any) -> Any:  # noqa: ANN401 - as above
+        made.append(KafkaNetClient(**configuration))
+        return made[-1]
+
+    limits = {"request_timeout_ms": REQUEST_MS, "bootstrap_timeout_ms": _BOOTSTRAP_MS, "reconnect_backoff_max_ms": 1000}
+    try:
+        return kind(kafka_client=client, **options.client(), **limits, **arguments)
+    except BaseException:
+        for network in made:
+            with suppress(Exception):
+                network.close()
+        raise
+
+
+def retried(
+    call: Callable[[], T],
+    servers: str,
+    *,
+    seconds: float = PATIENCE_SECONDS,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> T:
+    """What `call` returns, called again while its errors may pass; raises StreamtopicError, after `seconds` at most."""
+    deadline, pause = clock() + seconds, 0.05
+    while True:
+        try:
+            return call()
+        except (*TRANSIENT, errors.KafkaError, RuntimeError, ValueError) as error:
+            if not isinstance(error, TRANSIENT) or isinstance(error, _REFUSED) or clock() + pause > deadline:
+                raise mapped(error, servers) from error
+            logger.debug("Kafka at %s: %s; trying again", servers, error)
+        sleep(pause)
+        pause = min(2 * pause, 1.0)

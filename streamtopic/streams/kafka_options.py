@@ -1,0 +1,71 @@
+"""How to reach a Kafka cluster."""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from streamtopic.errors import SettingsError
+
+__all__ = ["SERVERS", "KafkaOptions"]
+
+# host:port, one or several; a host may be an IPv6 address in brackets.
+SERVER = r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}"
+SERVERS = re.compile(rf"{SERVER}(?:,{SERVER})*\Z")
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaOptions:
+    """Servers (`host:port[,host:port]`) and credentials of a cluster; the password is never printed.
+
+    security_protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL. sasl_mechanism: PLAIN, SCRAM-SHA-256 or
+    SCRAM-SHA-512. ssl_*: paths of PEM files. client_id: what the brokers' logs and quotas know this program by.
+
+    Raises SettingsError for what cannot work.
+    """
+
+    servers: str
+    security_protocol: str = "PLAINTEXT"
+    sasl_mechanism: str | None = None
+    sasl_username: str | None = None
+    sasl_password: str | None = field(default=None, repr=False)
+    ssl_cafile: str | None = None
+    ssl_certfile: str | None = None
+    ssl_keyfile: str | None = None
+    client_id: str = "streamtopic"
+
+    def __post_init__(self) -> None:
+        if not SERVERS.match(self.servers):
+            raise SettingsError(f"Kafka servers {self.servers!r} are not usable: give host:port, several with commas")
+        if self.security_protocol not in PROTOCOLS:
+            raise SettingsError(f"Kafka security protocol {self.security_protocol!r} is none of {', '.join(PROTOCOLS)}")
+        if not self.security_protocol.startswith("SASL_"):
+            if self.sasl_mechanism or self.sasl_username or self.sasl_password:
+                raise SettingsError(
+                    "a Kafka user or password is sent only with security protocol SASL_SSL or SASL_PLAINTEXT: set one "
+                    "of them, or leave the user out"
+                )
+        elif self.sasl_mechanism not in MECHANISMS or not self.sasl_username or not self.sasl_password:
+            raise SettingsError(
+                f"{self.security_protocol} needs a SASL mechanism ({', '.join(MECHANISMS)}), a user name and a password"
+            )
+
+    def client(self) -> dict[str, Any]:
+        """Arguments that every client of kafka-python takes. Raises SettingsError for a file that is not there."""
+        for path in (self.ssl_cafile, self.ssl_certfile, self.ssl_keyfile):
+            if path is not None and not Path(path).is_file():
+                raise SettingsError(f"there is no file {path}: correct the Kafka setting that names it")
+        arguments = {
+            "bootstrap_servers": self.servers.split(","),
+            "client_id": self.client_id,
+            "security_protocol": self.security_protocol,
+            "sasl_mechanism": self.sasl_mechanism,
+            "sasl_plain_username": self.sasl_username,
+            "sasl_plain_password": self.sasl_password,
+            "ssl_cafile": self.ssl_cafile,
+            "ssl_certfile": self.ssl_certfile,
+            "ssl_keyfile": self.ssl_keyfile,
+        }
+        return {name: value for name, value in arguments.items() if value is not None}

@@ -1,0 +1,255 @@
+"""Reading partitions of a Kafka topic from any offset, in order and at full speed."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition, errors
+
+from streamtopic.errors import StateMismatch
+from streamtopic.streams.base import Record
+from streamtopic.streams.kafka_client import PATIENCE_SECONDS, connect, retried
+from streamtopic.streams.kafka_options import KafkaOptions
+
+__all__ = ["Offsets", "PartitionReader"]
+
+# A broker holds a request for this long where nothing is new; what else is asked on the connection waits behind it.
+_HOLD_MS = 200
+_FETCH_BYTES = 16 << 20
+_PARTITION_BYTES = 4 << 20
+_POLL_RECORDS = 4_000
+# Without a record for so long although the log goes on: perhaps compaction has left nothing there.
+_DOUBT_SECONDS = 1.0
+# read_committed: records of an aborted transaction are no records.
+_CONSUMER = {
+    "group_id": None,
+    "enable_auto_commit": False,
+    "auto_offset_reset": "none",
+    "allow_auto_create_topics": False,
+    "isolation_level": "read_committed",
+    "metrics_enabled": False,
+    # Each answer then speaks of every partition, also of one without news.
+    "enable_incremental_fetch_sessions": False,
+}
+
+
+class Offsets:
+    """Where logs begin and end. Its own connection: on that of a reader an answer would wait behind held requests."""
+
+    def __init__(self, options: KafkaOptions) -> None:
+        self._options = options
+        self._consumer: Any = None
+        self._mutex = threading.Lock()
+
+    def begin(self, topic: str, partition: int) -> int:
+        """The least offset that is still held."""
+        return self._ask("beginning_offsets", TopicPartition(topic, partition))
+
+    def end(self, topic: str, partition: int) -> int:
+        """The offset after the last record whose transaction, if any, is over."""
+        return self._ask("end_offsets", TopicPartition(topic, partition))
+
+    def close(self) -> None:
+        """Give the connection back."""
+        if self._consumer is not None:
+            consumer, self._consumer = self._consumer, None
+            with suppress(Exception):  # what is wrong with it no longer matters
+                consumer.close(autocommit=False, timeout_ms=0)
+
+    def _ask(self, method: str, place: TopicPartition) -> int:
+        def ask() -> int:
+            with self._mutex:
+                if self._consumer is None:
+                    self._consumer = connect(KafkaConsumer, self._options, **_CONSUMER)
+                try:
+                    return int(getattr(self._consumer, method)([place], timeout_ms=5_000)[place])
+                except Exception:
+                    self.close()
+                    raise
+
+        return retried(ask, self._options.servers)
+
+
+class _Buffer:
+    """What has come of one partition: `records` are all that the log holds from `start` up to `position`."""
+
+    __slots__ = ("position", "records", "size", "start")
+
+    def __init__(self, start: int) -> None:
+        self.start = self.position = start
+        self.records: deque[tuple[int, Record]] = deque()
+        self.size = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more should be read ahead."""
+        return len(self.records) >= _POLL_RECORDS or self.size >= _FETCH_BYTES
+
+    def holds(self, offset: int) -> bool:
+        """Whether reading can go on from `offset` without asking anew."""
+        return self.start <= offset <= self.position
+
+    def put(self, found: list[Any]) -> None:
+        """Append consumer records."""
+        for entry in found:
+            # A key is counted as -1 bytes where there is none, as are value and headers.
+            size = max(entry[10], 0) + max(entry[11], 0) + max(entry[12], 0)
+            headers = tuple((name, value or b"") for name, value in entry.headers) if entry.headers else ()
+            record = Record(
+                entry.topic, entry.partition, entry.offset, entry.key, entry.value, headers, entry.timestamp
+            )
+            self.records.append((size, record))
+            self.size += size
+        self.position = found[-1].offset + 1
+
+    def take(self, max_records: int, max_bytes: int) -> list[Record]:
+        """Remove the first records, within the limits but one at least."""
+        taken: list[Record] = []
+        total = 0
+        while self.records and len(taken) < max_records:
+            size, record = self.records[0]
+            total += size
+            if taken and total > max_bytes:
+                break
+            self.records.popleft()
+            self.size -= size
+            taken.append(record)
+        if taken:
+            self.start = taken[-1].next_offset
+        return taken
+
+    def skip_to(self, offset: int) -> None:
+        """Drop what lies before `offset`."""
+        while self.records and self.records[0][1].offset < offset:
+            self.size -= self.records.popleft()[0]
+        self.start = offset
+
+
+class PartitionReader:
+    """Reads partitions for one thread, ahead of what is asked for; each partition may take some 32 MB of memory.
+
+    Raises StateMismatch for an offset that the log does not hold, and kafka-python's own errors; after these it can be
+    used again, from the start.
+    """
+
+    def __init__(self, options: KafkaOptions, offsets: Offsets, *, clock: Callable[[], float]) -> None:
+        self._options, self._offsets, self._clock = options, offsets, clock
+        self._consumer: Any = None
+        self._buffers: dict[TopicPartition, _Buffer] = {}
+
+    def read(self, topic: str, partition: int, offset: int, max_records: int, max_bytes: int) -> list[Record]:
+        """See EventLog.read."""
+        place = TopicPartition(topic, partition)
+        buffer = self._buffers.get(place)
+        if buffer is None or not buffer.holds(offset):
+            self._check(topic, partition, offset)
+            buffer = self._seek(place, offset)
+        buffer.skip_to(offset)
+        if not buffer.records:
+            self._poll(_HOLD_MS / 1000 if self._goes_on(place, buffer) else 0)
+        if not buffer.records:
+            end = self._offsets.end(topic, partition)
+            if offset > end:
+                self._check(topic, partition, offset)
+            self._fill(place, buffer, end)
+        return buffer.take(max_records, max_bytes)
+
+    def wait(self, topic: str, positions: Mapping[int, int], seconds: float) -> None:
+        """Return once a record is there, or after `seconds`, or at the first error: the next read has it too."""
+        deadline = self._clock() + seconds
+        with suppress(errors.KafkaError, OSError):
+            buffers = [self._at(TopicPartition(topic, partition), offset) for partition, offset in positions.items()]
+            while not any(buffer.records for buffer in buffers) and (remaining := deadline - self._clock()) > 0:
+                self._poll(min(remaining, 1.0))
+
+    def close(self) -> None:
+        """Give connection and memory back."""
+        self._buffers.clear()
+        if self._consumer is not None:
+            consumer, self._consumer = self._consumer, None
+            with suppress(Exception):  # what is wrong with it no longer matters
+                consumer.close(autocommit=False, timeout_ms=0)
+
+    def _check(self, topic: str, partition: int, offset: int) -> None:
+        begin, end = self._offsets.begin(topic, partition), self._offsets.end(topic, partition)
+        if not begin <= offset <= end:
+            raise StateMismatch(
+                f"{topic}/{partition} holds offsets {begin} to {end}, so offset {offset} cannot be read: its records "
+                "are gone or this is another log; run `streamtopic rebuild`"
+            )
+
+    def _fill(self, place: TopicPartition, buffer: _Buffer, end: int) -> None:
+        """Wait for records that are known to be there, or for the certainty that compaction left none before `end`."""
+        start, doubted = self._clock(), False
+        while not buffer.records and buffer.position < end:
+            self._poll(_HOLD_MS / 1000)
+            waited = self._clock() - start
+            if waited > PATIENCE_SECONDS:
+                self.close()
+                raise errors.KafkaTimeoutError(f"no records of {place.topic}/{place.partition} in {waited:.0f} s")
+            if doubted and self._consumer.highwater(place) is not None and not buffer.records:
+                buffer.position = max(buffer.position, end)
+            elif not doubted and waited > _DOUBT_SECONDS:
+                # Whatever is answered from here on is an answer to a request from this position.
+                doubted = True
+                self._consumer.assign([other for other in self._consumer.assignment() if other != place])
+                self._place(place, buffer.position)
+
+    def _goes_on(self, place: TopicPartition, buffer: _Buffer) -> bool:
+        """Whether the last answer has told of more; it is on its way, and need not be asked for."""
+        return int(self._consumer.highwater(place) or 0) > buffer.position
+
+    def _at(self, place: TopicPartition, offset: int) -> _Buffer:
+        buffer = self._buffers.get(place)
+        if buffer is None or not buffer.holds(offset):
+            buffer = self._seek(place, offset)
+        buffer.skip_to(offset)
+        return buffer
+
+    def _seek(self, place: TopicPartition, offset: int) -> _Buffer:
+        if self._consumer is None:
+            self._consumer = connect(
+                KafkaConsumer,
+                self._options,
+                **_CONSUMER,
+                fetch_max_wait_ms=_HOLD_MS,
+                fetch_max_bytes=_FETCH_BYTES,
+                max_partition_fetch_bytes=_PARTITION_BYTES,
+                max_poll_records=_POLL_RECORDS,
+            )
+        self._place(place, offset)
+        buffer = self._buffers[place] = _Buffer(offset)
+        return buffer
+
+    def _place(self, place: TopicPartition, offset: int) -> None:
+        assigned = self._consumer.assignment()
+        if place not in assigned:
+            self._consumer.assign([*assigned, place])
+        self._consumer.seek(place, offset)
+
+    def _poll(self, seconds: float) -> None:
+        """Take what has come into the buffers, waiting up to `seconds` for the first of it."""
+        try:
+            self._pause()
+            found = self._consumer.poll(timeout_ms=int(seconds * 1000))
+            for place, buffer in self._buffers.items():
+                if place in found:
+                    buffer.put(found[place])
+                elif not buffer.records:
+                    # Past records that compaction or a transaction took out, the position moves on without any.
+                    buffer.position = max(buffer.position, self._consumer.position(place, timeout_ms=0) or 0)
+        except Exception:
+            # A consumer that failed is not asked again: what it holds is uncertain.
+            self.close()
+            raise
+
+    def _pause(self) -> None:
+        """Read no further ahead of partitions that nobody asks for."""
+        paused = self._consumer.paused()
+        for place, buffer in self._buffers.items():
+            if buffer.full and place not in paused:
+                self._consumer.pause(place)
+            elif not buffer.full and place in paused:
+                self._consumer.resume(place)

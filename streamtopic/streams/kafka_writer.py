@@ -1,0 +1,109 @@
+"""Writing to Kafka: confirmed by all replicas, once, and in order within each partition."""
+
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from kafka import KafkaProducer, errors
+
+from streamtopic.errors import StreamtopicError, UsageError
+from streamtopic.streams.base import Message
+from streamtopic.streams.kafka_client import PATIENCE_SECONDS, connect, mapped, retried
+from streamtopic.streams.kafka_options import KafkaOptions
+
+__all__ = ["Writer"]
+
+# The topics' own limits decide; this one must not be below any of them.
+_MAX_REQUEST = 16 << 20
+_BATCH = 256 << 10
+_OPTIONS = {
+    "acks": "all",
+    "enable_idempotence": True,
+    "linger_ms": 0,
+    "batch_size": _BATCH,
+    "max_request_size": _MAX_REQUEST,
+    "delivery_timeout_ms": int(PATIENCE_SECONDS * 1000),
+    "max_block_ms": int(PATIENCE_SECONDS * 1000),
+    "allow_auto_create_topics": False,
+    "metrics_enabled": False,
+}
+
+
+class Writer:
+    """An idempotent producer that is made anew after an error.
+
+    An idempotent producer that met an error may refuse everything after it; and what it still holds must not arrive
+    later, behind records of the next one.
+    """
+
+    def __init__(self, options: KafkaOptions) -> None:
+        self._options = options
+        self._producer: Any = None
+        self._mutex = threading.Lock()
+
+    def append(self, topic: str, messages: Sequence[Message], partitions: Sequence[int]) -> list[int]:
+        """Offsets of the messages, each written to its partition, once all are confirmed.
+
+        Raises UsageError for a message that the topic does not take, ComponentUnreachable after half a minute.
+        """
+        with self._mutex:
+            if self._producer is None:
+                self._producer = retried(
+                    lambda: connect(KafkaProducer, self._options, **_OPTIONS), self._options.servers
+                )
+            try:
+                return self._send(topic, messages, partitions)
+            except BaseException:
+                self._discard()
+                raise
+
+    def close(self) -> None:
+        """Give the connection back; nothing is pending, since every append waits."""
+        with self._mutex:
+            self._discard()
+
+    def _send(self, topic: str, messages: Sequence[Message], partitions: Sequence[int]) -> list[int]:
+        futures = []
+        for message, partition in zip(messages, partitions, strict=True):
+            try:
+                futures.append(
+                    self._producer.send(
+                        topic, message.value, message.key, headers=list(message.headers), partition=partition
+                    )
+                )
+            except (errors.KafkaError, ValueError, TypeError) as error:
+                raise self._explained(error, topic, message) from error
+        self._producer.flush(PATIENCE_SECONDS + 10)
+        offsets = []
+        for message, future in zip(messages, futures, strict=True):
+            try:
+                offsets.append(int(future.get(timeout=1).offset))
+            except errors.KafkaError as error:
+                raise self._explained(error, topic, message) from error
+        return offsets
+
+    def _explained(self, error: Exception, topic: str, message: Message) -> StreamtopicError:
+        named = repr(message.key[:80]) if message.key else "without a key"
+        match error:
+            case errors.MessageSizeTooLargeError() | errors.RecordListTooLargeError():
+                size = len(message.key or b"") + len(message.value or b"")
+                return UsageError(
+                    f"record {named} of {size} bytes is larger than {topic} takes: split the document, or raise the "
+                    "topic's max.message.bytes"
+                )
+            case errors.InvalidRecordError() | errors.InvalidTimestampError() | ValueError() | TypeError():
+                return UsageError(
+                    f"{topic} does not take record {named} ({error}): a compacted topic needs a key, and records go to "
+                    "partitions that exist"
+                )
+            case _:
+                return mapped(error, self._options.servers)
+
+    def _discard(self) -> None:
+        if self._producer is not None:
+            producer, self._producer = self._producer, None
+            # Nothing that waits may be sent any more: whoever was refused decides what is written next.
+            producer._sender.force_close()  # noqa: SLF001 - its own close waits for what is pending, or fails over it
+            with suppress(Exception):
+                producer.close(timeout=1)

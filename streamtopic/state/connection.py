@@ -16,6 +16,7 @@ __all__ = ["Connection", "mapped"]
 
 T = TypeVar("T")
 _TIMEOUT = 30.0
+_LONG = 1 << 16
 _errors = redis.exceptions
 
 
@@ -31,6 +32,32 @@ def mapped(error: redis.exceptions.RedisError, address: str) -> StreamtopicError
     if isinstance(error, _errors.ReadOnlyError) or text.startswith("READONLY"):
         return ComponentUnreachable(f"Redis at {address} is a read-only replica: use the address of the primary")
     return StateError(f"Redis at {address} refused a command: {text}")
+
+
+class _Packer:
+    """Commands as bytes for the socket: a flush has many arguments, and redis-py's own packer is slow with those."""
+
+    def pack(self, *arguments: str | bytes | float | memoryview) -> list[bytes | memoryview]:
+        """Return what to send, long arguments by themselves so that they are not copied."""
+        # redis-py names some commands by two words.
+        first = arguments[0].split() if isinstance(arguments[0], str | bytes) else [arguments[0]]
+        whole = (*first, *arguments[1:])
+        found: list[bytes | memoryview] = []
+        parts = [b"*%d\r\n" % len(whole)]
+        for argument in whole:
+            value = argument if isinstance(argument, bytes | memoryview) else _bytes(argument)
+            if len(value) > _LONG:
+                parts.append(b"$%d\r\n" % len(value))
+                found += [b"".join(parts), value]
+                parts = [b"\r\n"]
+            else:
+                parts.append(b"$%d\r\n%b\r\n" % (len(value), value))
+        found.append(b"".join(parts))
+        return found
+
+
+def _bytes(value: str | float) -> bytes:
+    return value.encode() if isinstance(value, str) else repr(value).encode()
 
 
 class Connection:
@@ -53,6 +80,7 @@ class Connection:
                 retry_on_error=[],
                 socket_timeout=timeout,
                 socket_connect_timeout=min(timeout, 5.0),
+                command_packer=_Packer(),
             )
         except ValueError as error:
             raise SettingsError(f"Redis address {self.address!r}: {error}") from None

@@ -104,7 +104,7 @@ def plan(
     parts = _segments(changes, added, base, weighting)
     segments = []
     for epoch, segment in parts:
-        strings = encode(segment)
+        strings = encode(segment, packed=False)
         size = sum(map(len, strings))
         segments.append(
             (ManifestEntry(new_id(), base.version, epoch, len(strings), segment.counts.pairs, size), strings)

@@ -98,22 +98,33 @@ def unpack_columns(rows: Int32, sizes: Int64, small: Bytes, large: Bytes, n_word
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def _slot(keys: Int64, value: np.int64) -> np.int64:
-    """Find where `value` is or belongs; 0 marks an empty slot, since no stored value is 0."""
+def _home(value: np.int64, slots: int) -> np.int64:
+    """Return the first of `slots` places, a power of two, to look for `value`."""
     mixed = np.uint64(value) * np.uint64(0x9E3779B97F4A7C15)
-    slot = np.int64(mixed >> np.uint64(48))
+    return np.int64(mixed >> np.uint64(40)) & np.int64(slots - 1)
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _slot(keys: Int64, value: np.int64) -> np.int64:
+    """Find where `value` is or belongs among a power of two of slots; 0 marks an empty one: no stored value is 0."""
+    mask = len(keys) - 1
+    slot = _home(value, len(keys))
     while keys[slot] != 0 and keys[slot] != value:
-        slot = np.int64((slot + 1) & (_SLOTS - 1))
-    return slot
+        slot = (slot + 1) & mask
+    return np.int64(slot)
 
 
 @numba.njit(cache=True, nogil=True)
-def frequent_values(values: Int64) -> tuple[Int64, Int64]:
-    """Return distinct values and how often each occurs. Beyond the first 40,000, new ones are left out."""
+def frequent_values(values: Int64, step: int = 1) -> tuple[Int64, Int64]:
+    """Return distinct values and how often each occurs, by looking at every step-th only.
+
+    Beyond the first 40,000, new ones are left out.
+    """
     keys = np.zeros(_SLOTS, np.int64)
     times = np.zeros(_SLOTS, np.int64)
     distinct = 0
-    for value in values:
+    for k in range(0, len(values), step):
+        value = values[k]
         slot = _slot(keys, value)
         if keys[slot] == 0:
             if distinct == _MOST_DISTINCT:
@@ -128,29 +139,32 @@ def frequent_values(values: Int64) -> tuple[Int64, Int64]:
 @numba.njit(cache=True, nogil=True)
 def pack_values(values: Int64, table: Int64) -> tuple[Bytes, Bytes, Bytes]:
     """Return first bytes, one a pair, second bytes, and literals, for ranks in `table`."""
-    keys = np.zeros(_SLOTS, np.int64)
-    ranks = np.zeros(_SLOTS, np.int32)
+    slots = 64
+    while slots < 8 * len(table):
+        slots *= 2
+    keys = np.zeros(slots, np.int64)
+    codes = np.zeros(slots, np.uint16)
     for rank in range(len(table)):
-        slot = _slot(keys, table[rank])
-        keys[slot] = table[rank]
-        ranks[slot] = rank
+        slot = _home(table[rank], slots)
+        # One look at one place is what makes this quick; a rarer value whose place is taken is written as a literal.
+        if keys[slot] == 0:
+            keys[slot] = table[rank]
+            codes[slot] = rank << 8 if rank < ONE_BYTE else (ONE_BYTE << 8) + rank - ONE_BYTE
     first = np.empty(len(values), np.uint8)
-    second = np.empty(len(values), np.uint8)
+    second = np.empty(len(values) + 1, np.uint8)
     literal = np.empty(varints.LONGEST * len(values) + 1, np.uint8)
     seconds = 0
     at = 0
     for k in range(len(values)):
-        slot = _slot(keys, values[k])
-        rank = ranks[slot]
-        if keys[slot] == 0:
+        slot = _home(values[k], slots)
+        if keys[slot] == values[k]:
+            code = codes[slot]
+            first[k] = code >> 8
+            second[seconds] = code & 255
+            seconds += code >= ONE_BYTE << 8
+        else:
             first[k] = _ESCAPE
             at = varints.put(literal, at, varints.zigzag(values[k]))
-        elif rank < ONE_BYTE:
-            first[k] = rank
-        else:
-            first[k] = ONE_BYTE + ((rank - ONE_BYTE) >> 8)
-            second[seconds] = (rank - ONE_BYTE) & 255
-            seconds += 1
     return first, second[:seconds].copy(), literal[:at].copy()
 
 

@@ -1,13 +1,14 @@
 """Segments: the immutable, signed counts of one flush, as bytes for Redis.
 
-A segment is a head and any number of row chunks, each a Redis string with a version, a checksum and zlib inside.
-The head alone tells word frequencies, so that a reader who wants no pairs reads no pairs.
+A segment is a head and any number of row chunks, each a Redis string with a version, a checksum and streams of small
+bytes. Those of a flush are stored as they are, since packing them would take longer than counting; a merge packs them
+with zlib, which makes them a third smaller (docs/decisions/0010). The head alone tells word frequencies, so that a
+reader who wants no pairs reads no pairs.
 """
 
 import struct
 import zlib
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,9 +26,11 @@ Int64 = npt.NDArray[np.int64]
 CHUNK_PAIRS = 1 << 20
 """Pairs of a row chunk: below 16 MiB even where every gap and value needs its longest form."""
 
-_HEAD = b"STH1"
-_CHUNK = b"STC1"
+_HEAD = b"STH2"
+_CHUNK = b"STC2"
 _LEVEL = 1
+_PLAIN, _PACKED = 0, 1
+_SAMPLE = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,8 +84,8 @@ class Segment:
         return SegmentHead(self.ids, self.counts.frequency, self.counts.tokens, self.added, self.removed)
 
 
-def encode(segment: Segment) -> list[bytes]:
-    """Return the head's bytes, then those of the row chunks."""
+def encode(segment: Segment, *, packed: bool = True) -> list[bytes]:
+    """Return the head's bytes, then those of the row chunks; packed: smaller, but four times as slow."""
     counts = segment.counts
     head = _seal(
         _HEAD,
@@ -92,12 +95,11 @@ def encode(segment: Segment) -> list[bytes]:
             packing.pack_integers(counts.frequency),
             packing.pack_integers(counts.tokens),
         ],
+        packed=packed,
     )
     starts = range(0, counts.pairs, CHUNK_PAIRS)
-    # Packing and zlib leave Python's lock, so threads use all cores.
-    with ThreadPoolExecutor() as threads:
-        chunks = threads.map(lambda start: _encode_chunk(counts, start, min(start + CHUNK_PAIRS, counts.pairs)), starts)
-        return [head, *chunks]
+    stops = [min(start + CHUNK_PAIRS, counts.pairs) for start in starts]
+    return [head, *(_encode_chunk(counts, *place, packed=packed) for place in zip(starts, stops, strict=True))]
 
 
 def decode_head(data: bytes) -> SegmentHead:
@@ -154,13 +156,13 @@ def _gaps(ascending: Int32 | Int64) -> Int64:
     return wide
 
 
-def _encode_chunk(counts: Cooccurrence, start: int, stop: int) -> bytes:
+def _encode_chunk(counts: Cooccurrence, start: int, stop: int, *, packed: bool) -> bytes:
     edges = np.clip(counts.indptr, start, stop)
     sizes = np.diff(edges)
     rows = np.flatnonzero(sizes).astype(np.int32)
     sizes = sizes[rows]
     columns, values = counts.columns[start:stop], counts.values[start:stop]
-    distinct, times = packing.frequent_values(values)
+    distinct, times = packing.frequent_values(values, _SAMPLE if len(values) > CHUNK_PAIRS // 2 else 1)
     repeated = times > 1
     distinct, times = distinct[repeated], times[repeated]
     table = distinct[np.lexsort((distinct, -times))][: packing.TABLE]
@@ -174,14 +176,18 @@ def _encode_chunk(counts: Cooccurrence, start: int, stop: int) -> bytes:
             packing.pack_integers(table),
             *packing.pack_values(values, table),
         ],
+        packed=packed,
     )
 
 
-def _seal(kind: bytes, streams: Sequence[npt.NDArray[np.uint8]]) -> bytes:
-    """Compress each stream by itself, since each has its own statistics, and put a checksum before them all."""
-    packed = [_compress(stream) for stream in streams]
-    body = struct.pack(f"<{len(packed)}I", *map(len, packed)) + b"".join(packed)
-    return kind + struct.pack("<I", zlib.crc32(body)) + body
+def _seal(kind: bytes, streams: Sequence[npt.NDArray[np.uint8]], *, packed: bool) -> bytes:
+    """Put streams, each compressed by itself since each has its own statistics, behind a checksum of them all."""
+    parts = [_compress(stream) if packed else stream.data for stream in streams]
+    head = struct.pack(f"<B{len(parts)}I", _PACKED if packed else _PLAIN, *map(len, parts))
+    checksum = zlib.crc32(head)
+    for part in parts:
+        checksum = zlib.crc32(part, checksum)
+    return b"".join([kind, struct.pack("<I", checksum), head, *parts])
 
 
 def _compress(stream: npt.NDArray[np.uint8]) -> bytes:
@@ -193,14 +199,15 @@ def _compress(stream: npt.NDArray[np.uint8]) -> bytes:
 
 def _open(kind: bytes, data: bytes, count: int) -> list[npt.NDArray[np.uint8]]:
     body = memoryview(data)[8:]
-    if data[:4] != kind or len(data) < 8 + 4 * count or struct.unpack("<I", data[4:8])[0] != zlib.crc32(body):
+    if data[:4] != kind or len(data) < 9 + 4 * count or struct.unpack("<I", data[4:8])[0] != zlib.crc32(body):
         raise _corrupt()
-    sizes = struct.unpack(f"<{count}I", body[: 4 * count])
-    if 4 * count + sum(sizes) != len(body):
+    method, *sizes = struct.unpack(f"<B{count}I", body[: 1 + 4 * count])
+    if 1 + 4 * count + sum(sizes) != len(body) or method not in (_PLAIN, _PACKED):
         raise _corrupt()
-    streams, at = [], 4 * count
+    streams, at = [], 1 + 4 * count
     for size in sizes:
-        streams.append(np.frombuffer(zlib.decompress(body[at : at + size]), np.uint8))
+        part = body[at : at + size]
+        streams.append(np.frombuffer(zlib.decompress(part) if method == _PACKED else part, np.uint8))
         at += size
     return streams
 

@@ -1,0 +1,165 @@
+"""Ingest workers: a share of the partitions each, handed over without loss, whoever dies or is stopped meanwhile."""
+
+import contextlib
+import itertools
+
+import pytest
+
+from streamtopic.errors import StateMismatch
+from streamtopic.events import encode_add, encode_delete
+from streamtopic.service.ingest import Ingest
+from streamtopic.service.worker import IngestWorker, WorkerOptions
+from streamtopic.state import ModelSettings, Reader
+from streamtopic.streams import FileLog, TopicNames
+
+_numbers = itertools.count()
+PARTITIONS = 3
+SETTINGS = ModelSettings(PARTITIONS, 256)
+
+
+class Share:
+    """A membership whose partitions the test decides."""
+
+    def __init__(self, *partitions):
+        self.partitions = frozenset(partitions)
+        self.committed = {}
+        self.left = False
+
+    def poll(self, _seconds):
+        """Return the partitions as the test set them."""
+        return self.partitions
+
+    def commit(self, offsets):
+        """Remember what lag tools would see."""
+        self.committed |= offsets
+
+    def leave(self):
+        """Remember that the group was left."""
+        self.left = True
+
+
+@pytest.fixture
+def model():
+    """A model that no other test uses."""
+    return f"w{next(_numbers)}"
+
+
+@pytest.fixture
+def names(model):
+    """Topics of a fresh model."""
+    return TopicNames(model)
+
+
+@pytest.fixture
+def log(tmp_path, names):
+    """A log with three partitions."""
+    with contextlib.closing(FileLog(tmp_path / "log", clock=lambda: 1000.0)) as log:
+        for topic in names.settings():
+            log.create(topic, PARTITIONS if topic == names.documents else 1)
+        yield log
+
+
+@pytest.fixture
+def work(connection, log, names):
+    """Make a worker with a share of the partitions."""
+
+    def make(share, now=1000.0, ticks=lambda: 0.0, **options):
+        def open_ingest(partition):
+            return Ingest.open(connection, log, names, partition, settings=SETTINGS, clock=lambda: now)
+
+        plain = WorkerOptions(**{"linger": 0.0, "heartbeat": 0.0, **options})
+        return IngestWorker(log, names.documents, share, open_ingest, plain, clock=lambda: now, ticks=ticks)
+
+    return make
+
+
+def settle(*workers):
+    """Let workers take turns until none has anything to do."""
+    while sum([worker.step(0.0).records for worker in workers]):
+        pass
+
+
+def fill(log, names, first, last):
+    """Add documents by number."""
+    log.append_many(names.documents, [encode_add(f"d{k}", text=f"alpha beta w{k % 7}") for k in range(first, last)])
+
+
+def test_two_workers_count_everything_once(work, log, names, connection, model):
+    """Whatever their shares, together they count each document once, and tell the group how far they are."""
+    shares = Share(0, 2), Share(1)
+    one, two = work(shares[0]), work(shares[1])
+    fill(log, names, 0, 60)
+    settle(one, two)
+    reader = Reader(connection, model, PARTITIONS)
+    assert reader.snapshot().documents == 60
+    committed = shares[0].committed | shares[1].committed
+    assert committed == {p: log.end(names.documents, p) for p in range(PARTITIONS)}
+
+
+def test_a_rebalance_hands_partitions_over(work, log, names, connection, model):
+    """Partitions that go to another worker are left by the first and counted on by the second."""
+    first, second = Share(0, 1, 2), Share()
+    one, two = work(first), work(second)
+    fill(log, names, 0, 30)
+    settle(one, two)
+    assert sorted(one.ingests) == [0, 1, 2]
+    first.partitions, second.partitions = frozenset({0}), frozenset({1, 2})
+    fill(log, names, 30, 60)
+    log.append_many(names.documents, [encode_delete("d1", "r"), encode_delete("d40", "r")])
+    settle(one, two)
+    assert (sorted(one.ingests), sorted(two.ingests)) == ([0], [1, 2])
+    assert Reader(connection, model, PARTITIONS).snapshot().documents == 58
+
+
+def test_a_worker_that_did_not_notice_its_loss_writes_nothing(work, log, names, connection, model):
+    """A stopped process that goes on after its partitions were given away is fenced, and waits."""
+    time = [0.0]
+    zombie = work(Share(0, 1, 2), ticks=lambda: time[0])
+    fill(log, names, 0, 30)
+    settle(zombie)
+    other = work(Share(0, 1, 2))
+    fill(log, names, 30, 60)
+    settle(other)
+    fill(log, names, 60, 90)
+    assert zombie.step(0.0).records == 0
+    assert (dict(zombie.ingests), zombie.step(0.0).partitions) == ({}, frozenset())
+    settle(other)
+    assert Reader(connection, model, PARTITIONS).snapshot().documents == 90
+    time[0] = 10.0
+    fill(log, names, 90, 120)
+    settle(zombie)
+    assert Reader(connection, model, PARTITIONS).snapshot().documents == 120
+
+
+def test_idle_partitions_get_a_heartbeat(work, log, names):
+    """One record for each partition that has been silent for so long, none for a busy one or before its time."""
+    fill(log, names, 0, 30)
+    ends = {p: log.end(names.documents, p) for p in range(PARTITIONS)}
+    early = work(Share(0, 1, 2), now=1000.0 + 59, heartbeat=60.0)
+    settle(early)
+    assert {p: log.end(names.documents, p) for p in range(PARTITIONS)} == ends
+    late = work(Share(0, 1), now=1000.0 + 61, heartbeat=60.0)
+    settle(late)
+    late.step(0.0)
+    assert log.end(names.documents, 0) > ends[0]
+    assert log.end(names.documents, 1) > ends[1]
+    assert log.end(names.documents, 2) == ends[2]
+
+
+def test_a_log_that_does_not_fit_stops_the_worker(work, log, names, connection, model):
+    """Counting on after records were lost would be silent damage: it is refused, with the remedy."""
+    fill(log, names, 0, 30)
+    worker = work(Share(0, 1, 2))
+    settle(worker)
+    connection.call("HSET", f"{{st:{model}:1}}:meta", "next", "999")
+    worker.close()
+    with pytest.raises(StateMismatch, match="rebuild"):
+        settle(work(Share(0, 1, 2)))
+
+
+def test_closing_leaves_the_group(work):
+    """Others need not wait for a session to end."""
+    share = Share(0)
+    worker = work(share)
+    worker.close()
+    assert share.left

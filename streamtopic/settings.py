@@ -95,6 +95,11 @@ class Settings(BaseSettings):
     lease: float = Field(
         30.0, ge=1, le=3600, description="Seconds until another scheduler takes over from one that is silent."
     )
+    stalled_after: float = Field(
+        60.0,
+        gt=0,
+        description="Seconds without progress after which `status` calls a partition with waiting records stalled.",
+    )
     linger: float = Field(0.1, ge=0, le=60, description="Seconds that ingest waits for more records to commit at once.")
     heartbeat: float = Field(
         43_200.0,

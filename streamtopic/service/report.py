@@ -74,8 +74,11 @@ def status_of(service: Service) -> dict[str, Any]:
     for meta in positions.values():
         for name, number in meta.totals.items():
             totals[name] = totals.get(name, 0) + number
-    ends = {partition: service.log.end(service.names.documents, partition) for partition in positions}
-    lag = sum(ends[partition] - meta.next_offset for partition, meta in positions.items())
+    topic, now_ms = service.names.documents, service.connection.time_ms()
+    lags = {partition: service.log.end(topic, partition) - meta.next_offset for partition, meta in positions.items()}
+    # A service is alive while it moves: a lag alone only says that there is work.
+    patience = service.settings.stalled_after * 1000
+    stalled = [p for p, meta in positions.items() if lags[p] > 0 and now_ms - meta.moved_ms > patience]
     waiting = sum(len(service.reader.forgets(partition)) for partition in positions)
     return {
         "model": service.settings.model,
@@ -90,10 +93,11 @@ def status_of(service: Service) -> dict[str, Any]:
         "epsilon_budget": service.settings.epsilon_budget,
         "decision": decided[0] if decided else decision_text(service.outlook.decide(standing)),
         "decided": decided[1] if decided else None,
-        "lag": lag,
+        "lag": sum(lags.values()),
+        "stalled_partitions": stalled,
         "receipts_waiting": waiting,
         "outbox": len(service.state.outbox()),
         "outcomes": totals,
         "running": not service.leads,
-        "healthy": lag == 0 or not service.leads,
+        "healthy": not stalled,
     }

@@ -104,6 +104,11 @@ class Connection:
         """Return the server's INFO with `maxmemory_policy` and `aof_enabled` among it."""
         return dict(self._run(self._redis.info))
 
+    def time_ms(self) -> int:
+        """Return milliseconds since 1970 by the server's clock."""
+        seconds, micros = self._run(self._redis.time)
+        return int(seconds) * 1000 + int(micros) // 1000
+
     def call(self, *command: str | bytes | int) -> Any:  # noqa: ANN401 - what Redis answers depends on the command
         """Send one command that may safely be sent twice."""
         return self._run(lambda: self._redis.execute_command(*command))  # type: ignore[no-untyped-call]

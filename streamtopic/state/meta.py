@@ -18,7 +18,8 @@ class Meta:
 
     partitions, cap: settings of the model. next_offset: the first record not yet counted. version: of the manifest.
     commit: id of the last change, by which this very history is known. fence: token of the newest writer.
-    time_ms: newest time of a counted record, 0 before the first. next_word: first id never given.
+    time_ms: newest time of a counted record, 0 before the first; moved_ms: time of the last commit, by Redis's clock.
+    next_word: first id never given.
     live, counted: documents per epoch.
     totals: events by outcome since the state was created. cuts: offsets at which the epochs after `folded` begin.
     origins: partition to the first of its offsets from which no record was moved here yet.
@@ -31,6 +32,7 @@ class Meta:
     commit: str
     fence: int
     time_ms: int
+    moved_ms: int
     folded: int
     cuts: tuple[int, ...]
     next_word: int
@@ -57,6 +59,7 @@ class Meta:
                 commit=text["commit"],
                 fence=int(text["fence"]),
                 time_ms=int(text["time"]),
+                moved_ms=int(text["moved"]),
                 folded=int(text["folded"]),
                 cuts=tuple(int(cut) for cut in text["cuts"].split(",") if cut),
                 next_word=int(text["next_word"]),

@@ -69,7 +69,7 @@ class Publisher:
         forgets: partition to its stream. versions: envelopes in any order; by default those of the releases topic.
         Entries leave the stream only once their receipts are in the log.
         """
-        waiting = {partition: stream for partition, stream in forgets.items() if len(stream)}
+        waiting = {partition: stream for partition, stream in forgets.items() if len(stream) and not stream.incomplete}
         if not waiting:
             return 0
         if versions is None:

@@ -83,14 +83,14 @@ def _again(
             if record.offset in wanted:
                 found[record.offset] = record
     for place, rejection in wanted.items():
-        if place not in found:
+        if place not in found or found[place].key != rejection.document:
             outcomes["gone"] += 1
         elif not _accepted(found[place]):
             outcomes["still_rejected"] += 1
         elif newest[rejection.document] != place:
             outcomes["superseded"] += 1
         else:
-            yield Message(rejection.document, found[place].value, found[place].headers)
+            yield Message(found[place].key, found[place].value, found[place].headers)
 
 
 def _accepted(record: Record) -> bool:

@@ -95,9 +95,15 @@ class Forgets:
     def __init__(self, connection: Connection, keys: PartitionKeys) -> None:
         self._connection = connection
         self._key = keys.forgets
+        self._kept = keys.kept_forgets
 
     def __len__(self) -> int:
         return int(self._connection.call("XLEN", self._key))
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether the counts are being made anew, so that entries may say less than those put aside."""
+        return bool(self._connection.call("EXISTS", self._kept))
 
     def read(self, from_offset: int = 0, count: int = 1000) -> list[Forget]:
         """Return entries of records at or after `from_offset`, oldest first: `count`, and all of the last offset."""

@@ -40,6 +40,11 @@ class PartitionKeys:
         """Stream: one entry a deletion, until its receipt is published."""
         return f"{self.tag}:forgets"
 
+    @property
+    def kept_forgets(self) -> str:
+        """Stream: deletions put aside while the counts are made anew."""
+        return f"{self.tag}:forgets:kept"
+
     def bucket(self, document: bytes) -> int:
         """Return which of the document hashes holds this id."""
         return zlib.crc32(document) % BUCKETS

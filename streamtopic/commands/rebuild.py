@@ -1,0 +1,62 @@
+"""`streamtopic rebuild`: Redis state from the log."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+from streamtopic.commands.options import command, instance_settings
+from streamtopic.console import duration, progress
+from streamtopic.errors import UsageError
+
+if TYPE_CHECKING:
+    from streamtopic.commands.options import Subparsers
+    from streamtopic.service.rebuild import Present
+
+__all__ = ["register", "run"]
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command's arguments."""
+    parser = command(subparsers, "rebuild", run, "make the state in Redis anew from the log, also with more partitions")
+    parser.add_argument(
+        "--yes", action="store_true", help="take away the state that exists, and lead in place of others"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Count the whole log anew; refuses without --yes where that takes something away."""
+    import time
+
+    from streamtopic.service.rebuild import present, rebuild
+    from streamtopic.service.runner import Service
+
+    start = time.perf_counter()
+    with Service(instance_settings(args)) as service:
+        if service.settings.dir is not None and not service.leads:
+            raise UsageError(f"a process runs the instance in {service.settings.dir}: stop it first")
+        found = present(service)
+        if found is not None and not args.yes:
+            raise UsageError(_what_goes(found))
+        with progress("rebuilding", "records", quiet=args.json) as update:
+            made = rebuild(service, update)
+    seconds = time.perf_counter() - start
+    if args.json:
+        print(json.dumps(dataclasses.asdict(made) | {"seconds": round(seconds, 3)}))
+        return 0
+    print(
+        f"{made.documents} documents counted from {made.records} records in {made.partitions} partition(s), "
+        f"{duration(seconds)}; {made.waiting} deletions wait for their receipt"
+    )
+    print("the next version will be a new base model; `streamtopic verify` compares the counts with the log")
+    return 0
+
+
+def _what_goes(found: Present) -> str:
+    leads = f"; a scheduler leads ({found.leader})" if found.leader else ""
+    return (
+        f"Redis holds counts of {found.documents} documents in {found.partitions} partition(s){leads}: stop all "
+        "`ingest`, `schedule` and `run` processes, then repeat with --yes"
+    )

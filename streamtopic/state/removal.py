@@ -1,0 +1,97 @@
+"""Taking a model's counts out of Redis, so that they can be made again from the log."""
+
+from collections.abc import Iterable
+
+import msgpack
+
+from streamtopic.state.connection import Connection
+from streamtopic.state.forgets import Forget
+from streamtopic.state.keys import BUCKETS, ModelKeys
+from streamtopic.state.meta import ManifestEntry
+from streamtopic.state.model import Lease
+
+__all__ = ["counted_documents", "kept_forgets", "lead", "leader", "put_forgets", "remove_model", "remove_partition"]
+
+_AT_ONCE = 500
+
+_LEAD = """
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return redis.call('INCR', KEYS[2])
+"""
+"""Take the lease from whoever has it. KEYS: lease, fence. ARGV: holder, milliseconds."""
+
+_KEEP = """
+if redis.call('EXISTS', KEYS[1]) == 1 and redis.call('EXISTS', KEYS[2]) == 0 then
+  redis.call('RENAME', KEYS[1], KEYS[2])
+end
+redis.call('DEL', KEYS[1])
+return redis.call('DEL', KEYS[3])
+"""
+"""Put deletions aside unless some are already, and take the partition from its writer. KEYS: forgets, kept, meta."""
+
+_PUT = """
+redis.call('DEL', KEYS[1])
+if redis.call('EXISTS', KEYS[3]) == 1 then redis.call('RENAME', KEYS[3], KEYS[1]) end
+redis.call('DEL', KEYS[2])
+return 1
+"""
+"""Put the deletions written aside in the place of those that are there. KEYS: forgets, kept, written."""
+
+
+def leader(connection: Connection, model: str) -> str | None:
+    """Return the name of the scheduler that leads now, None without one."""
+    holder = connection.call("GET", ModelKeys(model).named("lease"))
+    return None if holder is None else str(holder.decode(errors="replace"))
+
+
+def counted_documents(connection: Connection, model: str, partition: int) -> int:
+    """Return how many documents a partition's state counts, whatever its layout; 0 without one."""
+    fields = connection.call("HGETALL", ModelKeys(model).partition(partition).meta)
+    return sum(int(value) for name, value in dict(fields).items() if name.startswith(b"live:"))
+
+
+def lead(connection: Connection, model: str, holder: str, ttl_ms: int) -> Lease:
+    """Take the scheduler's lease from whoever has it: nothing that was begun before can be staged any more."""
+    keys = ModelKeys(model)
+    return Lease(holder, int(connection.script(_LEAD, [keys.named("lease"), keys.named("fence")], [holder, ttl_ms])))
+
+
+def remove_partition(connection: Connection, model: str, partition: int) -> None:
+    """Remove a partition's counts, documents and words. Its writer, if there is one, is Stale from now on.
+
+    Deletions that wait for their receipt are put aside, for `kept_forgets`. May be repeated after any error.
+    """
+    keys = ModelKeys(model).partition(partition)
+    manifest = connection.call("HGETALL", keys.manifest)
+    connection.script(_KEEP, [keys.forgets, keys.kept_forgets, keys.meta], [])
+    entries = [ManifestEntry.parse(name, value) for name, value in dict(manifest).items()]
+    names = [keys.segment(entry.name, k) for entry in entries for k in range(entry.keys)]
+    names += [keys.words, *(keys.documents(bucket) for bucket in range(BUCKETS)), keys.manifest]
+    for start in range(0, len(names), _AT_ONCE):
+        connection.call("UNLINK", *names[start : start + _AT_ONCE])
+
+
+def remove_model(connection: Connection, model: str) -> None:
+    """Remove what was fixed when the model was made, and its base model: what is counted anew begins a new one."""
+    keys = ModelKeys(model)
+    head = connection.call("HGET", keys.named("base"), "head")
+    parts = msgpack.unpackb(head)["parts"] if head else []
+    connection.call("UNLINK", keys.named("settings"), keys.named("base"), *parts)
+
+
+def kept_forgets(connection: Connection, model: str, partition: int) -> list[Forget]:
+    """Return the deletions that `remove_partition` put aside, oldest first."""
+    rows = connection.call("XRANGE", ModelKeys(model).partition(partition).kept_forgets, "-", "+")
+    return [Forget.unpack(entry, fields[b"forget"]) for entry, fields in rows]
+
+
+def put_forgets(connection: Connection, model: str, partition: int, forgets: Iterable[Forget]) -> None:
+    """Make these, ascending, the deletions that wait for their receipt, and forget those put aside."""
+    keys = ModelKeys(model).partition(partition)
+    written = f"{keys.tag}:forgets:written"
+    connection.call("DEL", written)
+    todo = list(forgets)
+    for start in range(0, len(todo), _AT_ONCE):
+        # A repetition after a lost answer fails on its first id, and the whole is done again.
+        connection.batch(("XADD", written, f.entry, "forget", f.pack()) for f in todo[start : start + _AT_ONCE])
+    connection.script(_PUT, [keys.forgets, keys.kept_forgets, written], [])

@@ -1,0 +1,278 @@
+"""What an operator does with an instance, one story after the demo: look, ask, take away, check, make anew."""
+
+import json
+import shutil
+
+import msgpack
+import numpy as np
+import pytest
+
+from streamtopic.cli import main
+from streamtopic.client import DocumentProducer
+from streamtopic.local import LocalRedis
+from streamtopic.state import Connection, Reader
+from streamtopic.state.keys import ModelKeys
+from streamtopic.streams import FileLog, Message
+
+
+@pytest.fixture(scope="module")
+def made(sample_file, tmp_path_factory):
+    """An instance with two versions and three receipts."""
+    folder = tmp_path_factory.mktemp("operator") / "instance"
+    keep = ["--keep", str(folder), "--set", "max_df=1", "--set", "capacity_share=0.05"]
+    assert main(["demo", "--documents", str(sample_file), "--topics", "4", "--delete", "3", "--json", *keep]) == 0
+    return folder
+
+
+@pytest.fixture
+def instance(made, tmp_path):
+    """A copy of it, for one test."""
+    return shutil.copytree(made, tmp_path / "instance")
+
+
+@pytest.fixture
+def on(program, instance):
+    """Run a command on the instance, with JSON output: the object, or the error where a status is expected."""
+
+    def run(command, *arguments, status=0):
+        found, out, err = program(command, *arguments, "--dir", instance, "--json")
+        assert found == status, out + err
+        return json.loads(out) if out else err
+
+    return run
+
+
+def meta_of(instance, change):
+    """Let `change` work on the instance's Redis, given a connection and the keys of its partition."""
+    with LocalRedis(instance / "redis", persistent=True) as redis, Connection(redis.url) as connection:
+        return change(connection, ModelKeys("default").partition(0))
+
+
+def test_init_makes_an_instance_and_changes_nothing_the_second_time(program, tmp_path):
+    """Safe to repeat, and it says what it found."""
+    for action in ("made", "found"):
+        status, out, err = program("init", "--dir", tmp_path / "new", "--json")
+        assert status == 0, err
+        found = json.loads(out)
+        assert found["state"] == {"action": action, "partitions": 1, "cap": 256}
+        assert len(found["topics"]) == 4
+    status, out, _ = program("init", "--dir", tmp_path / "new")
+    assert status == 0
+    assert "found    default.documents, 1 partition\n" in out
+
+
+def test_init_refuses_another_number_of_partitions(on):
+    """A delete would miss its add; the line says what to do."""
+    assert "partitions" in on("init", "--set", "partitions=2", status=1)
+
+
+def test_a_healthy_instance_passes_the_doctor(on, program, instance):
+    """Every line is ok, and it is also readable."""
+    found = on("doctor")
+    assert found["passed"] is True
+    assert {finding["level"] for finding in found["findings"]} == {"ok"}
+    looked_at = {finding["name"] for finding in found["findings"]}
+    assert {"signing_key", "noise_key", "receipt_key", "public_key", "redis", "eviction", "persistence", "clock",
+            "default.documents", "state", "partition 0", "outbox", "receipts"} <= looked_at  # fmt: skip
+    status, out, _ = program("doctor", "--dir", instance)
+    assert status == 0
+    assert all(line.startswith("ok ") for line in out.splitlines())
+
+
+def _unreadable(instance):
+    (instance / "keys" / "noise.key").chmod(0o644)
+
+
+def _other_public(instance):
+    (instance / "keys" / "signing.pub").unlink()
+    shutil.rmtree(instance.parent / "other", ignore_errors=True)
+    assert main(["keys", "new", "--to", str(instance.parent / "other")]) == 0
+    shutil.copy(instance.parent / "other" / "signing.pub", instance / "keys" / "signing.pub")
+
+
+def _ahead(instance):
+    meta_of(instance, lambda connection, keys: connection.call("HINCRBY", keys.meta, "next", 1000))
+
+
+def _other_partitions(instance):
+    settings = instance / "streamtopic.toml"
+    settings.write_text(settings.read_text() + 'learner = "paper"\n')
+
+
+@pytest.mark.parametrize(
+    ("spoil", "name", "remedy"),
+    [
+        (_unreadable, "instance", "chmod 600"),
+        (_other_public, "public_key", "signing.pub"),
+        (_ahead, "partition 0", "rebuild"),
+        (_other_partitions, "state", "rebuild"),
+    ],
+)
+def test_the_doctor_finds_what_is_wrong(on, instance, spoil, name, remedy):
+    """Status 1, and the finding says what to change."""
+    spoil(instance)
+    found = on("doctor", status=1)
+    (failed,) = [finding for finding in found["findings"] if finding["level"] == "fail"]
+    assert failed["name"] == name
+    assert remedy in failed["detail"] + failed["remedy"]
+
+
+def test_a_receipt_is_found_by_request_and_by_id(on, program, instance):
+    """What `delete` printed leads to the receipt, and so does the receipt's own id."""
+    request = on("delete", "doc-9")["requests"][0]
+    found = on("receipt", request)
+    assert found["found"] is True
+    assert on("receipt", found["id"]) == found
+    status, out, _ = program("receipt", request, "--dir", instance)
+    assert status == 0
+    assert found["id"] in out
+    assert "is counted yet" not in on("receipt", "nobody-asked", status=1)
+
+
+def test_a_deletion_that_waits_is_told_from_an_unknown_one(on, instance):
+    """Without a version yet, the receipt does not exist; the line says that it will."""
+    on("delete", "doc-9", "--set", "max_forget_lag=86400")
+    with LocalRedis(instance / "redis", persistent=True) as redis, Connection(redis.url) as connection:
+        ((_, fields),) = connection.call("XRANGE", ModelKeys("default").partition(0).forgets, "-", "+")
+    assert fields
+    waiting = on("receipt", "default/0/603", status=1)
+    assert "counted out" in waiting
+    assert "no receipt" in on("receipt", "default/0/999", status=1)
+
+
+def test_receipts_can_be_checked_elsewhere(on, program, instance, tmp_path):
+    """The exported file verifies offline with the public key alone; a missing or changed line does not."""
+    file, key = tmp_path / "receipts.jsonl", instance / "keys" / "signing.pub"
+    made = on("receipts", "export", "--to", file)
+    assert (made["receipts"], made["last"]) == (3, 3)
+    shutil.rmtree(instance / "log")
+
+    def verify(*arguments):
+        status, out, err = program("receipts", "verify", file, "--public-key", key, *arguments, "--json")
+        return status, json.loads(out) if out else err
+
+    status, found = verify("--head", made["head"])
+    assert (status, found["passed"], found["first"], found["last"]) == (0, True, 1, 3)
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([lines[2], lines[0], lines[0], lines[1]]))
+    assert verify()[0] == 0
+    file.write_text("\n".join(lines[:2]))
+    assert verify()[0] == 0
+    assert verify("--head", made["head"])[0] == 1
+    file.write_text("\n".join([lines[0], lines[2]]))
+    status, found = verify()
+    assert (status, found["problems"]) == (1, [{"line": 0, "problem": "receipts 2 to 2 are missing"}])
+    file.write_text("\n".join([lines[0], lines[1].replace('signed": "h', 'signed": "i'), "{}", "nonsense", "[]"]))
+    assert [problem["line"] for problem in verify()[1]["problems"]] == [2, 3, 4, 5]
+    status, out, err = program("receipts", "verify", file, "--public-key", key)
+    assert (status, err.count("\n")) == (1, 1)
+    assert "FAIL  line 2" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["receipts", "export", "--dir", "."], "--to"),
+        (["receipts", "verify"], "which file"),
+        (["receipts", "verify", "/nowhere", "--public-key", "ab" * 32], "/nowhere"),
+        (["receipts", "verify", "/nowhere"], "--public-key"),
+        (["receipts", "verify", "/nowhere", "--public-key", "/no.pub"], "/no.pub"),
+        (["doctor", "--dir", "/nowhere/at/all"], "/nowhere/at/all"),
+        (["rebuild"], "--dir"),
+    ],
+)
+def test_wrong_usage_is_one_line(program, arguments, named):
+    """Status 2 and the thing that is missing."""
+    status, _, err = program(*arguments)
+    assert (status, err.count("\n")) == (2, 1)
+    assert named in err
+
+
+def test_refused_records_are_listed_and_tried_again(on, program, instance):
+    """The list shows place and reason, never the text; another try repeats only what is accepted and newest by now."""
+    with FileLog(instance / "log") as log:
+        log.append_many(
+            "default.documents",
+            [
+                Message(b"bad-1", b'{"op": "add", "text": 7, "note": "s3cret"}'),
+                Message(b"bad-2", b"not an event"),
+                Message(b"good", b'{"op": "add", "text": "some words"}'),
+                Message(b"good", b'{"op": "add", "text": "newer words"}'),
+            ],
+        )
+        end = log.end("default.documents", 0)
+        # As if an older program had refused what this one takes.
+        for offset in (end - 1, end - 2, 0):
+            pointer = b'{"offset": %d, "partition": 0, "reason": "old", "topic": "default.documents"}' % offset
+            log.append("default.rejected", b"good", msgpack.packb(json.loads(pointer)))
+    assert on("unlearn")["ingested"]["rejected"] == 2
+    found = on("rejected", "list")
+    assert found["rejected"] == 5
+    assert found["reasons"] == {"old": 3, "text-type": 1, "format": 1}
+    assert found["newest"][-1]["document"] == "bad-2"
+    assert "s3cret" not in json.dumps(found)
+    assert on("rejected", "list", "--last", 1)["newest"] == found["newest"][-1:]
+    assert program("rejected", "list", "--dir", instance)[1].count("bad-1") == 1
+    tried = on("rejected", "retry")
+    assert tried == {"retried": 1, "still_rejected": 2, "superseded": 1, "gone": 1}
+    assert on("rejected", "retry")["retried"] == 0
+    assert on("unlearn")["ingested"] == {"unchanged": 1}
+    assert on("verify")["passed"] is True
+
+
+def test_unlearn_and_retrain_act_at_once(on):
+    """Asked by hand, the scheduler of an instance that nobody runs makes a version of that kind."""
+    on("delete", "doc-10", "--set", "max_forget_lag=86400")
+    assert [version["kind"] for version in on("unlearn")["versions"]] == ["unlearn"]
+    assert [version["kind"] for version in on("retrain")["versions"]] == ["retrain"]
+    assert on("verify")["passed"] is True
+
+
+def test_rebuild_makes_the_same_counts_from_the_log(on, instance):
+    """It refuses to take anything away unasked; then counts, receipts and versions go on as if nothing had been."""
+    on("delete", "doc-11", "--set", "max_forget_lag=86400")
+    before = on("status")
+    digest = _digest(instance)
+    assert "--yes" in on("rebuild", status=2)
+    made = on("rebuild", "--yes")
+    assert (made["partitions"], made["documents"], made["waiting"]) == (1, before["documents"], 1)
+    assert _digest(instance) == digest
+    settled = on("retrain")
+    assert [version["kind"] for version in settled["versions"]] == ["retrain"]
+    assert settled["versions"][0]["version"] == before["version"] + 1
+    assert on("verify")["passed"] is True
+    exported = on("receipts", "export", "--to", instance / "all.jsonl")
+    assert exported["receipts"] == 4
+
+
+def test_a_rebuild_after_redis_was_lost_knows_what_has_its_receipt(on, instance):
+    """With nothing left in Redis, every deletion still has one receipt, and numbers of versions go on."""
+    shutil.rmtree(instance / "redis")
+    made = on("rebuild")
+    assert (made["documents"], made["waiting"]) == (597, 0)
+    assert [version["version"] for version in on("retrain")["versions"]] == [3]
+    assert on("receipts", "export", "--to", instance / "all.jsonl")["receipts"] == 3
+    assert on("verify")["passed"] is True
+
+
+def test_what_waits_for_its_receipt_is_kept_by_a_rebuild_of_a_compacted_log(on, instance):
+    """The log no longer tells that there was such a document; its receipt still says so."""
+    with DocumentProducer(instance / "log", model="default") as producer:
+        request = producer.delete("doc-12")
+    on("add", instance / "streamtopic.toml", "--set", "max_forget_lag=86400", status=2)
+    on("delete", "nobody", "--set", "max_forget_lag=86400")
+    with FileLog(instance / "log") as log:
+        log.compact("default.documents")
+    on("rebuild", "--yes")
+    on("retrain")
+    assert on("receipt", request)["found"] is True
+
+
+def _digest(instance):
+    """Digest of all counts in the instance's Redis."""
+
+    def digest(connection, _):
+        snapshot = Reader(connection, "default", 1).snapshot()
+        return snapshot.restrict(np.arange(len(snapshot.words))).digest(snapshot.words)
+
+    return meta_of(instance, digest)

@@ -1,0 +1,146 @@
+"""A group shares the partitions of a topic: each has an owner, whoever comes, goes, dies or is stopped."""
+
+import contextlib
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from streamtopic.streams import FileLog, KafkaLog, KafkaOptions
+from streamtopic.streams.membership import AllPartitions, open_membership
+
+NUMBERS = itertools.count()
+SESSION_MS = 3_000
+MEMBER = """
+import sys
+from streamtopic.streams import KafkaLog, KafkaOptions
+from streamtopic.streams.membership import open_membership
+member = open_membership(KafkaLog(KafkaOptions(sys.argv[1])), sys.argv[2], "group", int(sys.argv[3]))
+while True:
+    print(sorted(member.poll(0.1)), flush=True)
+"""
+
+
+@pytest.fixture
+def log(kafka_server):
+    """A log of the broker."""
+    with KafkaLog(KafkaOptions(kafka_server.servers)) as log:
+        yield log
+
+
+@pytest.fixture
+def topic(log):
+    """A topic of 4 partitions."""
+    name = f"shared-{next(NUMBERS)}"
+    log.create(name, 4)
+    return name
+
+
+@contextlib.contextmanager
+def member(log, topic, group="group"):
+    """A member that leaves at the end."""
+    membership = open_membership(log, topic, group, SESSION_MS)
+    try:
+        yield membership
+    finally:
+        membership.leave()
+
+
+def until(condition, *members, seconds=60):
+    """Let members take part until the condition holds for what they own."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        owned = [member.poll(0.05) for member in members]
+        if condition(*owned):
+            return owned
+    raise AssertionError(f"members own {owned}")
+
+
+def shared(*owned):
+    """Whether each of four partitions has exactly one owner, and the shares are even."""
+    return sorted(itertools.chain(*owned)) == [0, 1, 2, 3] and max(map(len, owned)) - min(map(len, owned)) <= 1
+
+
+def test_files_have_one_member(tmp_path):
+    """In files a process owns all partitions at once."""
+    with contextlib.closing(FileLog(tmp_path)) as log:
+        log.create("t", 3)
+        membership = open_membership(log, "t", "group", SESSION_MS)
+        assert isinstance(membership, AllPartitions)
+        assert membership.poll(60) == {0, 1, 2}
+        membership.commit({0: 5})
+        membership.leave()
+        assert membership.poll(60) == set()
+
+
+def test_members_share_and_keep(log, topic):
+    """A second member gets half, what stays with the first is never taken from it; who leaves gives its share back."""
+    with member(log, topic) as first:
+        until(shared, first)
+        with member(log, topic) as second:
+            seen = []
+            until(lambda *owned: seen.append(owned[0]) or shared(*owned), first, second)
+            assert len(frozenset.intersection(*seen)) == 2
+        until(shared, first)
+
+
+def test_a_poll_ends_when_ownership_changes(log, topic):
+    """A member without partitions does not sleep through being given some."""
+    with member(log, topic) as first:
+        assert first.poll(60) == {0, 1, 2, 3}
+
+
+def test_committed_offsets_are_seen_by_tools(log, topic, kafka_server):
+    """Offsets are kept by the group, also when the member leaves right away; committing without a broker is silent."""
+    from kafka import KafkaAdminClient, TopicPartition
+
+    group = f"lag-{topic}"
+    with member(log, topic, group) as first:
+        first.commit({0: 3})
+        until(shared, first)
+        first.commit({0: 7, 2: 9})
+    admin = KafkaAdminClient(bootstrap_servers=kafka_server.servers)
+    with contextlib.closing(admin):
+        found = admin.list_group_offsets({group: [TopicPartition(topic, 0), TopicPartition(topic, 2)]})[group]
+    assert [found[TopicPartition(topic, partition)].offset for partition in (0, 2)] == [7, 9]
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_the_dead_and_the_stopped_lose_their_share(log, topic, kafka_server, how):
+    """After the session timeout the others own everything; a member that goes on takes part again."""
+    arguments = [sys.executable, "-c", MEMBER, kafka_server.servers, topic, str(SESSION_MS)]
+    lines = []
+    with member(log, topic) as first, subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as other:
+        reader = threading.Thread(target=lambda: lines.extend(map(json.loads, other.stdout)))
+        reader.start()
+        try:
+            until(lambda owned: len(owned) == 2 and bool(lines) and len(lines[-1]) == 2, first)
+            os.kill(other.pid, how)
+            until(shared, first)
+            if how is signal.SIGSTOP:
+                os.kill(other.pid, signal.SIGCONT)
+                until(lambda owned: len(owned) == 2 and len(lines[-1]) == 2 and not owned & {*lines[-1]}, first)
+        finally:
+            other.kill()
+            reader.join()
+
+
+def test_a_restarted_broker_is_no_end(tmp_path):
+    """While the broker is away a member keeps trying; afterwards it owns its partitions again."""
+    from streamtopic.local import LocalKafka
+
+    with LocalKafka(tmp_path) as server, KafkaLog(KafkaOptions(server.servers)) as log:
+        log.create("t", 4)
+        with member(log, "t") as first:
+            until(shared, first)
+            server.kill()
+            for _ in range(20):
+                first.poll(0.05)
+            server.start()
+            until(shared, first)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["register", "run"]
 
+SHOWN = {True: "ok  ", False: "FAIL", None: "-   "}
+
 
 def register(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
@@ -20,7 +22,7 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the checks; status 1 if one failed."""
+    """Print the checks; status 1 if one failed. One that cannot be made says why."""
     from streamtopic.console import progress
     from streamtopic.service.runner import Service
 
@@ -33,5 +35,5 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(found.as_json()))
     else:
         for check in found.checks:
-            print(f"{'ok  ' if check.passed else 'FAIL'}  {check.name}: {check.detail}")
+            print(f"{SHOWN[check.passed]}  {check.name}: {check.detail}")
     return 0 if found.passed else 1

@@ -202,12 +202,15 @@ def _first(forget: Forget, partition: int, versions: Sequence[Envelope], earlier
     """
     current = next((v for v in reversed(versions) if v.cut.get(partition, 0) <= forget.offset), None)
     if current is not None:
-        cut = current.cut.get(partition, 0)
-        if not any(_held(f, cut) and f.offset >= cut for f in earlier) and not _held(forget, cut):
+        cut = current.cut.get(partition)
+        if not any(_held(f, cut) and f.offset >= (cut or 0) for f in earlier) and not _held(forget, cut):
             return current
     return next((version for version in versions if version.cut.get(partition, 0) > forget.offset), None)
 
 
-def _held(forget: Forget, cut: int) -> bool:
-    """Whether a version of this cut holds the document that the deletion removed."""
-    return forget.found and forget.document_offset < cut
+def _held(forget: Forget, cut: int | None) -> bool:
+    """Whether a version of this cut holds the document that the deletion removed.
+
+    None: the partition came later than the version, which may hold the document from where it was before.
+    """
+    return forget.found and (cut is None or forget.document_offset < cut)

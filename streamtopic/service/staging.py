@@ -1,6 +1,7 @@
 """One version, from a learned model to what is staged: envelope, record, ledger entry, signed chunks, withdrawals."""
 
 import io
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -108,7 +109,7 @@ def holding(
         version
         for version, record in records
         if version not in before
-        and any(offset < record["cut"].get(str(partition), 0) for partition, offset in forgotten)
+        and any(offset < record["cut"].get(str(partition), math.inf) for partition, offset in forgotten)
     )
 
 

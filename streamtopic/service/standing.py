@@ -63,11 +63,14 @@ def unserved(reader: Reader, positions: Mapping[int, Meta], last: LastRelease | 
         return []
     waiting = []
     for partition in positions:
-        cut = last.cut.get(partition, 0)
-        at = cut
+        # A partition that came later than the version holds documents that were elsewhere before.
+        cut = last.cut.get(partition)
+        at = cut or 0
         forgets = reader.forgets(partition)
         while page := forgets.read(at):
-            waiting += [(partition, forget) for forget in page if forget.found and forget.document_offset < cut]
+            waiting += [
+                (partition, forget) for forget in page if forget.found and (cut is None or forget.document_offset < cut)
+            ]
             at = page[-1].offset + 1
     return waiting
 

@@ -262,3 +262,12 @@ def test_envelopes_are_those_of_the_releases_topic(publisher, state, log, connec
     sealed = seal_release(payload, envelope(state, 1, {0: 4}, n=2), KEY)
     log.append_many(TopicNames(state.model).releases, to_messages(1, sealed))
     assert publisher.issue_receipts(forgets) == 1
+
+
+def test_a_partition_that_came_later_may_hold_what_a_version_holds(publisher, state, log, connection):
+    """After the number of partitions grew, a version that does not know one is not named as without its documents."""
+    moved = {2: stream(connection, state, 2, forget(3), forget(5, ForgetKind.NOT_FOUND))}
+    first = envelope(state, 1, {0: 20, 1: 20})
+    assert publisher.issue_receipts(moved, [first]) == 1
+    assert publisher.issue_receipts(moved, [first, envelope(state, 2, {0: 20, 1: 20, 2: 9})]) == 1
+    assert [(r.offset, r.version) for r in Receipts(log, model=state.model, public_key=KEY.public)] == [(5, 1), (3, 2)]

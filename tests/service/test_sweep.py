@@ -58,7 +58,7 @@ class World:
     def recounted(self):
         end = self.log.end(self.topics.documents, 0)
         fresh = recount(
-            documents_in_log(self.log, self.topics.documents, {0: end}, lambda *_: None).values(), Weighting()
+            documents_in_log(self.log, self.topics.documents, {0: end}, lambda *_: None).alive.values(), Weighting()
         )
         return fresh.cooccurrence.digest(fresh.words)
 

@@ -2,7 +2,7 @@
 
 Weighting        what one document's word pairs weigh
 DocumentBatch    documents as rows of word counts
-count            a batch to counts
+count            a batch to counts; count_rows: block by block
 Cooccurrence     counts: add, subtract, restrict, digest
 Counts           counts with their words: what learners read
 SymmetricCounts  the working matrix Q as blocks of whole rows
@@ -10,7 +10,7 @@ SymmetricCounts  the working matrix Q as blocks of whole rows
 
 from streamtopic.counts.batch import DocumentBatch, Passage
 from streamtopic.counts.cooccurrence import Cooccurrence
-from streamtopic.counts.kernel import count
+from streamtopic.counts.kernel import PairBlock, count, count_rows, statistics
 from streamtopic.counts.source import Counts, CountSource
 from streamtopic.counts.symmetric import SymmetricCounts
 from streamtopic.counts.weights import MAX_LENGTH, Weighting
@@ -21,8 +21,11 @@ __all__ = [
     "CountSource",
     "Counts",
     "DocumentBatch",
+    "PairBlock",
     "Passage",
     "SymmetricCounts",
     "Weighting",
     "count",
+    "count_rows",
+    "statistics",
 ]

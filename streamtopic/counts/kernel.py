@@ -5,6 +5,9 @@ numba rather than scipy's product, because the upper triangle alone is half the 
 fly, and the accumulator stays in the cache: about four times as fast, and no compiler is needed to install it.
 """
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import numba
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +16,7 @@ from streamtopic.counts.batch import DocumentBatch
 from streamtopic.counts.cooccurrence import Cooccurrence
 from streamtopic.counts.weights import Weighting
 
-__all__ = ["count"]
+__all__ = ["PairBlock", "count", "count_rows", "statistics"]
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
@@ -23,6 +26,16 @@ DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
 BIT = np.zeros(64, np.int64)
 for _k in range(64):
     BIT[((int(DE_BRUIJN) << _k) % (1 << 64)) >> 58] = _k
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairBlock:
+    """Pairs of some whole rows: sizes of rows first ..., and columns and values, valid until the next block is made."""
+
+    first: int
+    sizes: Int64
+    columns: Int32
+    values: Int64
 
 
 def count(batch: DocumentBatch, n_words: int, weighting: Weighting, signs: Int64 | None = None) -> Cooccurrence:
@@ -41,7 +54,7 @@ def count(batch: DocumentBatch, n_words: int, weighting: Weighting, signs: Int64
     signs = np.ones(batch.documents, np.int64) if signs is None else signs
     weights = weighting.weights(batch.lengths) * signs[batch.owners]
     indptr, columns, values = _upper_product(batch.indptr, batch.words, batch.counts, weights, n_words)
-    frequency, tokens = _statistics(batch.indptr, batch.words, batch.counts, batch.owners, signs, n_words)
+    frequency, tokens = statistics(batch, n_words, signs)
     return Cooccurrence(
         n_words=n_words,
         indptr=indptr,
@@ -53,11 +66,36 @@ def count(batch: DocumentBatch, n_words: int, weighting: Weighting, signs: Int64
     )
 
 
+def count_rows(
+    batch: DocumentBatch, n_words: int, weighting: Weighting, signs: Int64, pairs: int
+) -> Iterator[PairBlock]:
+    """Yield what `count` counts in blocks of at most `pairs`, or one row, with buffers that stay in the caches."""
+    weights = weighting.weights(batch.lengths) * signs[batch.owners]
+    starts, positions, rows = _occurrences(batch.indptr, batch.words, n_words)
+    accumulator, touched = np.zeros(n_words, np.int64), np.zeros(n_words // 64 + 1, np.uint64)
+    lengths = np.zeros(n_words + 1, np.int64)
+    size = max(pairs, n_words)
+    columns, values = np.empty(size, np.int32), np.empty(size, np.int64)
+    word = 0
+    while word < n_words:
+        first = word
+        word, used = _fill_rows(
+            batch.indptr, batch.words, batch.counts, weights, starts, positions, rows,
+            accumulator, touched, word, lengths, columns, values,
+        )  # fmt: skip
+        yield PairBlock(first, lengths[first + 1 : word + 1], columns[:used], values[:used])
+
+
+def statistics(batch: DocumentBatch, n_words: int, signs: Int64) -> tuple[Int64, Int64]:
+    """Return document frequency and occurrences of each word, (n_words,) each."""
+    found: tuple[Int64, Int64] = _statistics(batch.indptr, batch.words, batch.counts, batch.owners, signs, n_words)
+    return found
+
+
 @numba.njit(cache=True, nogil=True)
 def _statistics(
     indptr: Int64, words: Int32, counts: Int32, owners: Int32, signs: Int64, n_words: int
 ) -> tuple[Int64, Int64]:
-    """Return document frequency and occurrences of each word."""
     frequency = np.zeros(n_words, np.int64)
     tokens = np.zeros(n_words, np.int64)
     last = np.full(n_words, -1, np.int32)

@@ -13,8 +13,9 @@ from streamtopic.state import scripts
 from streamtopic.state.merge import SignedSegment, merged_pairs
 from streamtopic.state.meta import ManifestEntry, Meta
 from streamtopic.state.outcomes import AlreadyApplied, Applied, Outcome, Stale, outcome
-from streamtopic.state.partition import PartitionState, upload
+from streamtopic.state.partition import PartitionState
 from streamtopic.state.segments import PairChunk, Segment, SegmentHead, decode_chunk, decode_head, encode
+from streamtopic.state.upload import upload
 
 __all__ = ["GRACE_SECONDS", "compact"]
 

@@ -43,15 +43,15 @@ class _Packer:
         first = arguments[0].split() if isinstance(arguments[0], str | bytes) else [arguments[0]]
         whole = (*first, *arguments[1:])
         found: list[bytes | memoryview] = []
-        parts = [b"*%d\r\n" % len(whole)]
+        parts: list[bytes | memoryview] = [b"*%d\r\n" % len(whole)]
         for argument in whole:
             value = argument if isinstance(argument, bytes | memoryview) else _bytes(argument)
+            parts.append(b"$%d\r\n" % len(value))
             if len(value) > _LONG:
-                parts.append(b"$%d\r\n" % len(value))
                 found += [b"".join(parts), value]
                 parts = [b"\r\n"]
             else:
-                parts.append(b"$%d\r\n%b\r\n" % (len(value), value))
+                parts += (value, b"\r\n")
         found.append(b"".join(parts))
         return found
 

@@ -1,23 +1,24 @@
 """From resolved changes to one flush: what is counted, written and removed by one commit."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.counts import DocumentBatch, Weighting, count
+from streamtopic.counts import DocumentBatch, PairBlock, Weighting, count_rows, statistics
 from streamtopic.state.forgets import Forget
 from streamtopic.state.meta import ManifestEntry, Meta
 from streamtopic.state.records import StoredDocument, encode_records
 from streamtopic.state.rows import Rows, RowSpan, number_rows
-from streamtopic.state.segments import Segment, encode
+from streamtopic.state.segments import SegmentHead, encode_chunk, encode_head
 from streamtopic.state.vocabulary import Vocabulary
 
 __all__ = ["AddedDocument", "Changes", "Flush", "RemovedDocument", "plan"]
 
 Int64 = npt.NDArray[np.int64]
+_BLOCK_PAIRS = 1 << 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,23 +94,34 @@ class Flush:
 
 
 def plan(
-    changes: Changes, base: Meta, vocabulary: Vocabulary, weighting: Weighting, new_id: Callable[[], str]
+    changes: Changes,
+    base: Meta,
+    vocabulary: Vocabulary,
+    weighting: Weighting,
+    new_id: Callable[[], str],
+    send: Callable[[str, int, bytes], None],
 ) -> Flush:
     """Count the changes and lay out the commit. Nothing is written, and `vocabulary` stays as it is.
 
-    new_id: makes a segment or commit id that nobody else makes.
+    new_id: makes a segment or commit id that nobody else makes. send: told the name of a segment, and the number and
+    the bytes of each of its chunks, while the next one is being counted.
     """
     added, born = _number(changes.added, vocabulary)
     records = encode_records(added, [a.offset for a in changes.added], [a.labels for a in changes.added])
-    parts = _segments(changes, added, base, weighting)
     segments = []
-    for epoch, segment in parts:
-        strings = encode(segment, packed=False)
-        size = sum(map(len, strings))
-        segments.append(
-            (ManifestEntry(new_id(), base.version, epoch, len(strings), segment.counts.pairs, size), strings)
-        )
-    ids, frequency = _frequency_change([segment for _, segment in parts])
+    heads = []
+    for epoch, batch, signs in _by_epoch(changes, added, base):
+        head, blocks = _count(batch, signs, weighting)
+        heads.append(head)
+        name, strings, pairs = new_id(), [encode_head(head, packed=False)], 0
+        for block in blocks:
+            if len(block.values):
+                strings.append(encode_chunk(block.first, block.sizes, block.columns, block.values, packed=False))
+                pairs += len(block.values)
+                send(name, len(strings) - 1, strings[-1])
+        entry = ManifestEntry(name, base.version, epoch, len(strings), pairs, sum(map(len, strings)))
+        segments.append((entry, strings))
+    ids, frequency = _frequency_change(heads)
     gone = ids[(vocabulary.frequency(ids) + frequency == 0) & (frequency < 0)]
     return Flush(
         commit_id=new_id(),
@@ -158,37 +170,36 @@ def _spans(added: Sequence[AddedDocument]) -> tuple[list[Rows], list[tuple[int, 
     return tables, spans
 
 
-def _segments(changes: Changes, added: DocumentBatch, base: Meta, weighting: Weighting) -> list[tuple[int, Segment]]:
-    """Return one segment for each epoch that gains or loses a document."""
+def _by_epoch(changes: Changes, added: DocumentBatch, base: Meta) -> Iterator[tuple[int, DocumentBatch, Int64]]:
+    """Yield the documents that come and go in each epoch, with 1 for those that come and -1 for those that go."""
     removed = DocumentBatch.build([gone.stored.passages for gone in changes.removed])
     offsets = [*(document.offset for document in changes.added), *(gone.stored.offset for gone in changes.removed)]
     epochs = base.folded + np.searchsorted(np.array(base.cuts, np.int64), np.array(offsets, np.int64), side="right")
     signs = np.repeat(np.array([1, -1], np.int64), [added.documents, removed.documents])
     both = DocumentBatch.joined(added, removed) if removed.documents else added
-    found = []
     for epoch in np.unique(epochs).tolist():
         here = np.flatnonzero(epochs == epoch)
-        some = both if len(here) == both.documents else both.take(here)
-        found.append((epoch, _count(some, signs[here], weighting)))
-    return found
+        yield epoch, both if len(here) == both.documents else both.take(here), signs[here]
 
 
-def _count(batch: DocumentBatch, signs: Int64, weighting: Weighting) -> Segment:
+def _count(batch: DocumentBatch, signs: Int64, weighting: Weighting) -> tuple[SegmentHead, Iterator[PairBlock]]:
+    """Return the head of a segment, and its pairs by position among the head's ids."""
     used = np.zeros(int(batch.words.max(initial=-1)) + 1, np.bool_)
     used[batch.words] = True
     ids = np.flatnonzero(used)
-    place = np.cumsum(used, dtype=np.int32) - 1
+    place = np.cumsum(used, dtype=np.int32) - np.int32(1)
     local = DocumentBatch(batch.indptr, place[batch.words], batch.counts, batch.lengths, batch.owners, batch.documents)
-    counts = count(local, len(ids), weighting, signs)
+    frequency, tokens = statistics(local, len(ids), signs)
     added = int((signs > 0).sum())
-    return Segment(ids, counts, added=added, removed=batch.documents - added)
+    head = SegmentHead(ids, frequency, tokens, added=added, removed=batch.documents - added)
+    return head, count_rows(local, len(ids), weighting, signs, _BLOCK_PAIRS)
 
 
-def _frequency_change(segments: Sequence[Segment]) -> tuple[Int64, Int64]:
-    ids = np.unique(np.concatenate([np.empty(0, np.int64), *(segment.ids for segment in segments)]))
+def _frequency_change(heads: Sequence[SegmentHead]) -> tuple[Int64, Int64]:
+    ids = np.unique(np.concatenate([np.empty(0, np.int64), *(head.ids for head in heads)]))
     frequency = np.zeros(len(ids), np.int64)
-    for segment in segments:
-        frequency[np.searchsorted(ids, segment.ids)] += segment.counts.frequency
+    for head in heads:
+        frequency[np.searchsorted(ids, head.ids)] += head.frequency
     return ids, frequency
 
 

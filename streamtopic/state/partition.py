@@ -19,6 +19,7 @@ from streamtopic.state.outcomes import Applied, Outcome, Stale, outcome
 from streamtopic.state.records import StoredDocument, decode_records
 from streamtopic.state.rows import Rows, RowSpan, WordPassage
 from streamtopic.state.segments import SegmentHead, decode_head
+from streamtopic.state.upload import Uploads
 from streamtopic.state.vocabulary import Vocabulary
 
 __all__ = [
@@ -28,7 +29,6 @@ __all__ = [
     "cut",
     "mismatch",
     "read_position",
-    "upload",
 ]
 
 MAX_FLUSH_DOCUMENTS = 4_000
@@ -37,7 +37,6 @@ MAX_FLUSH_DOCUMENTS = 4_000
 MAX_FLUSH_RECORD_BYTES = 1_500_000
 """Bytes of document records of one flush."""
 
-_UPLOAD_SECONDS = 600
 _SPARE_WORDS = 1 << 18
 
 
@@ -68,6 +67,7 @@ class PartitionState:
         self.weighting = weighting
         self.new_id = new_id
         self.forgets = Forgets(connection, keys)
+        self._uploads = Uploads(connection, keys)
         self.lexicon = Lexicon(new_id())
         self.meta, self.manifest = read_position(connection, keys)
         self.vocabulary = self._read_vocabulary()
@@ -162,8 +162,9 @@ class PartitionState:
             self.vocabulary.use(self.lexicon)
 
     def plan(self, changes: Changes) -> Flush:
-        """Count the changes into a flush. Nothing is written yet."""
-        return plan(changes, self.meta, self.vocabulary, self.weighting, self.new_id)
+        """Count the changes into a flush. Nothing is written yet but segments that will expire."""
+        self._uploads.begin()
+        return plan(changes, self.meta, self.vocabulary, self.weighting, self.new_id, self._uploads.send)
 
     def commit(self, flush: Flush) -> Outcome:
         """Write a flush, all or nothing. May be repeated after any error: at most one repetition is Applied.
@@ -171,7 +172,7 @@ class PartitionState:
         Stale: the offset, the manifest or the writer changed since it was planned; reload and plan anew.
         """
         for entry, strings in flush.segments:
-            upload(self.connection, self.keys, entry.name, strings)
+            self._uploads.finish(entry.name, strings)
         result = outcome(self.connection.script(scripts.COMMIT, *self._commit_arguments(flush)))
         if not isinstance(result, Stale) and self.meta.commit == flush.base.commit:
             self._take_over(flush, took_part=isinstance(result, Applied))
@@ -269,15 +270,6 @@ def read_position(connection: Connection, keys: PartitionKeys) -> tuple[Meta, tu
         )
     manifest = [ManifestEntry.parse(name, value) for name, value in entries.items()]
     return Meta.parse(fields), tuple(sorted(manifest, key=lambda entry: (entry.order, entry.name)))
-
-
-def upload(connection: Connection, keys: PartitionKeys, name: str, strings: Sequence[bytes]) -> None:
-    """Put segment strings under a fresh id, to expire unless a commit keeps them.
-
-    `NX`: a repetition must not touch strings that a commit has kept meanwhile, nor a zombie overwrite any.
-    """
-    for k, string in enumerate(strings):
-        connection.call("SET", keys.segment(name, k), string, "NX", "EX", _UPLOAD_SECONDS)
 
 
 def mismatch(model: str, schema: int, cap: int, partitions: int, want_cap: int, want_partitions: int) -> str:

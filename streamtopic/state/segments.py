@@ -18,7 +18,8 @@ from streamtopic.counts import Cooccurrence
 from streamtopic.errors import StateCorrupt
 from streamtopic.state import packing
 
-__all__ = ["CHUNK_PAIRS", "PairChunk", "Segment", "SegmentHead", "decode", "decode_chunk", "decode_head", "encode"]
+__all__ = ["CHUNK_PAIRS", "PairChunk", "Segment", "SegmentHead", "decode", "decode_chunk", "decode_head", "encode",
+           "encode_chunk", "encode_head"]  # fmt: skip
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
@@ -84,22 +85,54 @@ class Segment:
         return SegmentHead(self.ids, self.counts.frequency, self.counts.tokens, self.added, self.removed)
 
 
-def encode(segment: Segment, *, packed: bool = True) -> list[bytes]:
-    """Return the head's bytes, then those of the row chunks; packed: smaller, but four times as slow."""
+def encode(segment: Segment) -> list[bytes]:
+    """Return the head's bytes, then those of the row chunks, packed."""
     counts = segment.counts
-    head = _seal(
+    chunks = [encode_head(segment.head, packed=True)]
+    for start in range(0, counts.pairs, CHUNK_PAIRS):
+        stop = min(start + CHUNK_PAIRS, counts.pairs)
+        sizes = np.diff(np.clip(counts.indptr, start, stop)).astype(np.int64)
+        chunks.append(encode_chunk(0, sizes, counts.columns[start:stop], counts.values[start:stop], packed=True))
+    return chunks
+
+
+def encode_head(head: SegmentHead, *, packed: bool) -> bytes:
+    """Return the bytes of a head."""
+    return _seal(
         _HEAD,
         [
-            packing.pack_integers(np.array([segment.added, segment.removed, len(segment.ids)], np.int64)),
-            packing.pack_integers(_gaps(segment.ids)),
-            packing.pack_integers(counts.frequency),
-            packing.pack_integers(counts.tokens),
+            packing.pack_integers(np.array([head.added, head.removed, len(head.ids)], np.int64)),
+            packing.pack_integers(_gaps(head.ids)),
+            packing.pack_integers(head.frequency),
+            packing.pack_integers(head.tokens),
         ],
         packed=packed,
     )
-    starts = range(0, counts.pairs, CHUNK_PAIRS)
-    stops = [min(start + CHUNK_PAIRS, counts.pairs) for start in starts]
-    return [head, *(_encode_chunk(counts, *place, packed=packed) for place in zip(starts, stops, strict=True))]
+
+
+def encode_chunk(first: int, sizes: Int64, columns: Int32, values: Int64, *, packed: bool) -> bytes:
+    """Return the bytes of a row chunk: rows first, first + 1, ... with so many pairs each, at most CHUNK_PAIRS in all.
+
+    packed: smaller, but four times as slow.
+    """
+    rows = np.flatnonzero(sizes).astype(np.int32)
+    sizes, rows = sizes[rows], rows + np.int32(first)
+    distinct, times = packing.frequent_values(values, _SAMPLE if len(values) > CHUNK_PAIRS // 8 else 1)
+    repeated = times > 1
+    distinct, times = distinct[repeated], times[repeated]
+    table = distinct[np.lexsort((distinct, -times))][: packing.TABLE]
+    return _seal(
+        _CHUNK,
+        [
+            packing.pack_integers(np.array([len(rows), len(table)], np.int64)),
+            packing.pack_integers(_gaps(rows)),
+            packing.pack_integers(sizes),
+            *packing.pack_columns(rows, sizes, columns),
+            packing.pack_integers(table),
+            *packing.pack_values(values, table),
+        ],
+        packed=packed,
+    )
 
 
 def decode_head(data: bytes) -> SegmentHead:
@@ -154,30 +187,6 @@ def _gaps(ascending: Int32 | Int64) -> Int64:
     wide[1:] -= ascending[:-1]
     wide[:1] += 1
     return wide
-
-
-def _encode_chunk(counts: Cooccurrence, start: int, stop: int, *, packed: bool) -> bytes:
-    edges = np.clip(counts.indptr, start, stop)
-    sizes = np.diff(edges)
-    rows = np.flatnonzero(sizes).astype(np.int32)
-    sizes = sizes[rows]
-    columns, values = counts.columns[start:stop], counts.values[start:stop]
-    distinct, times = packing.frequent_values(values, _SAMPLE if len(values) > CHUNK_PAIRS // 2 else 1)
-    repeated = times > 1
-    distinct, times = distinct[repeated], times[repeated]
-    table = distinct[np.lexsort((distinct, -times))][: packing.TABLE]
-    return _seal(
-        _CHUNK,
-        [
-            packing.pack_integers(np.array([len(rows), len(table)], np.int64)),
-            packing.pack_integers(_gaps(rows)),
-            packing.pack_integers(sizes),
-            *packing.pack_columns(rows, sizes, columns),
-            packing.pack_integers(table),
-            *packing.pack_values(values, table),
-        ],
-        packed=packed,
-    )
 
 
 def _seal(kind: bytes, streams: Sequence[npt.NDArray[np.uint8]], *, packed: bool) -> bytes:

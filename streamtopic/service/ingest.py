@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from streamtopic.errors import StateError, StateMismatch
 from streamtopic.events import HEARTBEAT_KEY
-from streamtopic.service.decoding import decode_all
+from streamtopic.service.reading import ReadAhead
 from streamtopic.service.resolve import OUTCOMES, resolve
 from streamtopic.state import MAX_FLUSH_DOCUMENTS, MAX_FLUSH_RECORD_BYTES, Applied, PartitionState, Stale, compact
 
@@ -36,7 +36,8 @@ class Ingest:
     """Keeps a partition's counts up with its log.
 
     state: the partition, of which this is the writer. clock: seconds since 1970, for receipts. base_epoch: epoch of the
-    base model, or None before the first; epochs that are part of it are folded when segments are merged.
+    base model, or None before the first; epochs that are part of it are folded when segments are merged. ahead: read
+    the next records by a second thread while those before are being counted.
 
     State and offset move in one commit, so being killed anywhere loses nothing and counts nothing twice. Rejected and
     moved records are confirmed by their logs before that; after a crash they may be there twice.
@@ -49,6 +50,8 @@ class Ingest:
         topics: TopicNames,
         clock: Callable[[], float],
         base_epoch: Callable[[], int | None] = lambda: None,
+        *,
+        ahead: bool = True,
     ) -> None:
         self.state = state
         self._log = log
@@ -56,6 +59,7 @@ class Ingest:
         self._clock = clock
         self._base_epoch = base_epoch
         self._announced = 0
+        self._records = ReadAhead(log, topics.documents, state.partition, state.meta.partitions, ahead=ahead)
         self._check_position()
 
     @classmethod
@@ -69,6 +73,7 @@ class Ingest:
         settings: ModelSettings,
         clock: Callable[[], float],
         base_epoch: Callable[[], int | None] = lambda: None,
+        ahead: bool = True,
     ) -> Ingest:
         """Take a partition over, creating its state at the beginning of its log.
 
@@ -88,7 +93,7 @@ class Ingest:
             weighting=settings.weighting,
             first_offset=log.begin(topics.documents, partition),
         )
-        return cls(state, log, topics, clock, base_epoch)
+        return cls(state, log, topics, clock, base_epoch, ahead=ahead)
 
     @property
     def topic(self) -> str:
@@ -117,7 +122,7 @@ class Ingest:
         ComponentUnreachable where log or Redis do not answer; calling again later is always safe.
         """
         for _ in range(_ATTEMPTS):
-            progress = self._attempt(MAX_FLUSH_DOCUMENTS if max_records is None else max_records, amend)
+            progress = self._attempt(min(max_records or MAX_FLUSH_DOCUMENTS, MAX_FLUSH_DOCUMENTS), amend)
             if progress is not None:
                 return progress
         raise StateError(f"partition {self.partition} keeps changing under its writer: is a second ingest running?")
@@ -139,11 +144,10 @@ class Ingest:
     def _attempt(self, max_records: int, amend: Callable[[Changes], Changes | None]) -> Progress | None:
         """Return what was committed, or None where the state changed meanwhile and nothing was written."""
         offset = self.state.meta.next_offset
-        records = self._log.read(self._topics.documents, self.partition, offset, min(max_records, MAX_FLUSH_DOCUMENTS))
-        if not records:
+        whole = self._records.at(offset, self.state.lexicon, max_records)
+        if whole is None:
             return Progress(0, offset)
-        whole = decode_all(records, self.state.lexicon, self.state.meta.partitions)
-        decoded, _ = whole.split(max_records, MAX_FLUSH_RECORD_BYTES)
+        decoded, rest = whole.split(max_records, MAX_FLUSH_RECORD_BYTES)
         stored = self.state.documents(r.key for r in decoded.records if r.key and r.key != HEARTBEAT_KEY)
         base = self.state.meta
         if base.next_offset != offset:
@@ -152,9 +156,15 @@ class Ingest:
         resolution = resolve(decoded, stored, self.state.vocabulary.numbers(), base, self.partition, now_ms)
         self._announce(resolution)
         changes = amend(resolution.changes)
-        if changes is None or isinstance(self.state.commit(self.state.plan(changes)), Stale):
+        if changes is None:
             self.state.reload()
             return None
+        with self._records.beyond(decoded, rest, max_records):
+            result = self.state.commit(self.state.plan(changes))
+        if isinstance(result, Stale):
+            self.state.reload()
+            return None
+        self.state.tidy()
         return Progress(len(decoded.records), resolution.changes.next_offset, resolution.changes.totals)
 
     def _announce(self, resolution: Resolution) -> None:

@@ -18,9 +18,14 @@ __all__ = ["KafkaMembership"]
 # Losing the brokers for less than this is no reason to end a process: whoever starts it again would not do better.
 _PATIENCE_SECONDS = 1800.0
 _PAUSE_SECONDS = 1.0
+# A poll does not end by itself when ownership changes.
+_LOOK_SECONDS = 0.25
 # At most so long do the others of a rebalance wait for a member that is busy; it keeps its partitions meanwhile.
 _REBALANCE_MS = 120_000
 _LEAVE_MS = 2_000
+# How soon a leader notices that a topic has changed.
+_METADATA_MS = 30_000
+_REJOIN_SECONDS = 0.2
 
 logger = logging.getLogger("streamtopic.streams")
 
@@ -55,7 +60,9 @@ class KafkaMembership:
             if self._consumer is None:
                 self._consumer = self._join()
             owned = self._consumer.assignment()
-            deadline = self._clock() + seconds
+            # A poll of no length never gets through a rebalance: each step of it is begun and given up.
+            rejoining = self._consumer._coordinator.need_rejoin()  # noqa: SLF001 - kafka-python says it nowhere else
+            deadline = self._clock() + max(seconds, _REJOIN_SECONDS if rejoining else 0.0)
             while True:
                 self._consumer.poll(timeout_ms=int(max(deadline - self._clock(), 0) * 1000), max_records=1)
                 found = self._consumer.assignment()
@@ -100,7 +107,12 @@ class KafkaMembership:
             auto_offset_reset="latest",
             allow_auto_create_topics=False,
             metrics_enabled=False,
+            metadata_max_age_ms=_METADATA_MS,
         )
+        # Whoever leads the group shares out what it knows of: nothing, if it has not heard of the topic yet.
+        if not consumer.partitions_for_topic(self._topic):
+            consumer.close(autocommit=False, timeout_ms=0)
+            raise errors.UnknownTopicOrPartitionError(self._topic)
         consumer.subscribe([self._topic])
         return consumer
 

@@ -109,8 +109,8 @@ def test_the_parts_work_together_and_leave_when_told(cluster):
             request = producer.delete("doc-7")
             second = newest(subscriber, 89)
         assert second.version > first.version
-        receipts = Receipts(cluster.servers, model=cluster.model, public_key=cluster.public)
-        receipt = until(lambda: receipts.find(request), "the receipt")
+        with Receipts(cluster.servers, model=cluster.model, public_key=cluster.public) as receipts:
+            receipt = until(lambda: receipts.find(request), "the receipt")
         assert (receipt.found, receipt.version) == (True, second.version)
 
     def shared():

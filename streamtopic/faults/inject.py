@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from streamtopic.faults.cluster import LEASE, SESSION
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["Injector"]
 
 _STORM = 4
+_COMES_SECONDS = 5.0
+# Commands are told by the script's call and by keys that only they name.
+_COMMIT = (b"EVALSHA", b":meta", b":forgets")
+_STAGE = (b"EVALSHA", b":releases", b":ledger")
+_COMMANDS = (_COMMIT, _COMMIT, _STAGE, (b"EVALSHA", b":outbox"), (b"EVALSHA",), ())
 _END_SECONDS = 40.0
 
 
@@ -59,10 +65,27 @@ class Injector:
             worker.resume()
 
     def _lose_replies(self, fault: Fault) -> None:
-        # Most often to a script, since those are the commits.
-        for _ in range(1 + int(3 * fault.amount)):
-            self._cluster.proxy.lose_reply(b"EVALSHA" if fault.which % 4 else b"")
+        for turn in range(1 + int(3 * fault.amount)):
+            self._cluster.proxy.lose_reply(*_COMMANDS[(fault.which + turn) % len(_COMMANDS)])
         time.sleep(1 + fault.seconds)
+
+    def _late_commit(self, fault: Fault) -> None:
+        self._late(_COMMIT, self._cluster.ingests, SESSION * (1.3 + 0.5 * fault.seconds))
+
+    def _late_version(self, fault: Fault) -> None:
+        self._late(_STAGE, self._cluster.schedulers, LEASE * (1.3 + fault.seconds))
+
+    def _late(self, command: tuple[bytes, ...], senders: list[Worker], seconds: float) -> None:
+        """Hold a command back, end who may have sent it, and let it arrive when others have taken over."""
+        if not self._cluster.proxy.hold(*command, seconds=seconds).wait(_COMES_SECONDS):
+            return
+        with ExitStack() as locks:
+            for sender in senders:
+                locks.enter_context(sender.lock)
+                sender.kill()
+            for sender in senders:
+                sender.start()
+        time.sleep(seconds)
 
     def _cut_connections(self, fault: Fault) -> None:
         for _ in range(1 + int(5 * fault.amount)):

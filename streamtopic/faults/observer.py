@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Self
 
 from streamtopic.client import ModelSubscriber
-from streamtopic.errors import ComponentUnreachable, StateError
+from streamtopic.errors import ComponentUnreachable, StateError, StreamtopicError
 from streamtopic.faults import checks
 from streamtopic.faults.oracle import Oracle
 from streamtopic.faults.tail import TopicTail
@@ -90,8 +90,12 @@ class Observer:
 
     def check(self) -> list[str]:
         """Make every check; findings."""
+        try:
+            counts = checks.check_counts(self.oracle, self.reader)
+        except StreamtopicError as error:
+            counts = [f"the counts cannot be read: {error}"]
         return [
-            *checks.check_counts(self.oracle, self.reader),
+            *counts,
             *checks.check_documents(self.oracle, self._stored()),
             *checks.check_rejected(self.oracle, self.witness),
             *checks.check_receipts(self.oracle, self.witness),

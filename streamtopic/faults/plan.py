@@ -18,6 +18,8 @@ EVERY_KIND: Mapping[str, float] = {
     "suspend ingest": 3,
     "suspend schedule": 2,
     "suspend publish": 1,
+    "late commit": 2,
+    "late version": 1,
     "lose replies": 6,
     "cut connections": 3,
     "pause redis": 3,
@@ -30,8 +32,9 @@ EVERY_KIND: Mapping[str, float] = {
 }
 """Kinds of faults with their shares.
 
-suspend: SIGSTOP for longer than the others wait, then SIGCONT. lose replies: what was asked was done, unheard. set
-redis back: it starts again from an older copy of its data. redis loses its end: some last bytes of what it wrote.
+suspend: SIGSTOP for longer than the others wait, then SIGCONT. late: a command arrives when its sender is dead and
+replaced. lose replies: what was asked was done, unheard. set redis back: it starts again from an older copy of its
+data. redis loses its end: some last bytes of what it wrote.
 """
 
 

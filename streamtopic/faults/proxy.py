@@ -1,9 +1,14 @@
-"""A TCP proxy in front of Redis that loses replies: the command was done, and nobody hears of it."""
+"""A TCP proxy in front of Redis that loses replies and holds commands back.
+
+After a lost reply a command was done, and nobody hears of it. A command that was held back arrives late: its sender may
+be dead by then, and another may have taken its place.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
@@ -25,7 +30,8 @@ class Proxy:
         self.port = port
         self.lost = 0
         self._target = target
-        self._armed: list[bytes] = []
+        self._armed: list[tuple[bytes, ...]] = []
+        self._holding: list[_Hold] = []
         self._links: set[_Link] = set()
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
@@ -42,26 +48,42 @@ class Proxy:
         self._thread.join()
         self._loop.close()
 
-    def lose_reply(self, to: bytes = b"") -> None:
-        """Cut the next connection that gets a reply to a command holding these bytes: after it was done, unheard."""
-        self._do(lambda: self._armed.append(to))
+    def lose_reply(self, *parts: bytes) -> None:
+        """Cut the next connection that gets a reply to a command with all these parts: after it was done, unheard."""
+        self._do(lambda: self._armed.append(parts))
+
+    def hold(self, *parts: bytes, seconds: float) -> threading.Event:
+        """Hold the next command with all these parts back for some seconds; set once it is held."""
+        hold = _Hold(parts, seconds)
+        self._do(lambda: self._holding.append(hold))
+        return hold.begun
 
     def disarm(self) -> None:
-        """Lose no further reply."""
+        """Lose no further reply, hold no further command."""
         self._do(self._armed.clear)
+        self._do(self._holding.clear)
 
     def sever(self) -> None:
         """Cut every connection at once."""
         self._do(self._cut_all)
 
-    def wants(self, request: bytes) -> bool:
+    def loses(self, request: bytes) -> bool:
         """Whether the reply to this request is to be lost; asked once for each."""
-        for needle in self._armed:
-            if needle in request:
-                self._armed.remove(needle)
+        for parts in self._armed:
+            if all(part in request for part in parts):
+                self._armed.remove(parts)
                 self.lost += 1
                 return True
         return False
+
+    def holds(self, request: bytes) -> float:
+        """Seconds that this request is to be held back; asked once for each."""
+        for hold in self._holding:
+            if all(part in request for part in hold.parts):
+                self._holding.remove(hold)
+                hold.begun.set()
+                return hold.seconds
+        return 0.0
 
     def _cut_all(self) -> None:
         for link in self._links:
@@ -102,6 +124,13 @@ class Proxy:
             self._links.discard(link)
 
 
+@dataclass(frozen=True, slots=True)
+class _Hold:
+    parts: tuple[bytes, ...]
+    seconds: float
+    begun: threading.Event = field(default_factory=threading.Event)
+
+
 class _Link:
     """One client's connection and the one to Redis that belongs to it."""
 
@@ -135,13 +164,15 @@ class _Link:
         while data := await self._here[0].read(_BLOCK):
             # What a command is called stands at its start; the end of one block may belong to the next command.
             self._request = (self._request + data)[: 4 * _BLOCK]
+            if seconds := self._proxy.holds(data):
+                await asyncio.sleep(seconds)
             self._there[1].write(data)
             await self._there[1].drain()
 
     async def _replies(self) -> None:
         while data := await self._there[0].read(_BLOCK):
             request, self._request = self._request, b""
-            if self._proxy.wants(request):
+            if self._proxy.loses(request):
                 return
             self._here[1].write(data)
             await self._here[1].drain()

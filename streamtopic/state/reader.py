@@ -197,8 +197,12 @@ class Reader:
             ids = self._read_words(keys)
             chosen = [entry for entry in manifest if through is None or entry.epoch <= through]
             total = np.zeros(meta.next_word, np.int64)
-            for entry in chosen:
-                total[heads[entry.name].ids] += heads[entry.name].frequency
+            for head in (heads[entry.name] for entry in chosen):
+                if head.ids.max(initial=-1) >= meta.next_word:
+                    raise StateCorrupt(
+                        f"partition {partition} counts a word that it never met: run `streamtopic rebuild`"
+                    )
+                total[head.ids] += head.frequency
             live = np.flatnonzero(total).tolist()
             if all(number in ids for number in live):
                 names = {number: ids[number] for number in live}

@@ -118,6 +118,18 @@ def test_only_replies_to_the_named_command_are_lost(proxy, client, server):
     assert client.eval("return redis.call('INCR', 'n')", 0) == 3
 
 
+def test_a_command_that_is_held_back_arrives_after_its_sender_is_gone(proxy, client, server):
+    """The command is done although the connection that sent it ended long before."""
+    held = proxy.hold(b"INCR", b"late", seconds=0.5)
+    client.incr("other")
+    with redis.Redis(port=proxy.port, protocol=2, retry=None, socket_timeout=0.1) as hasty:
+        with pytest.raises(redis.exceptions.TimeoutError):
+            hasty.incr("late")
+        assert held.is_set()
+    assert server.client.get("late") is None
+    _until(lambda: server.client.get("late") == b"1")
+
+
 def test_large_commands_and_replies_pass_unchanged(client):
     """The proxy cuts, it never garbles."""
     value = os.urandom(3_000_000)

@@ -1,0 +1,33 @@
+#!/bin/sh
+# Make every secret of a deployment, once: keys, and a password for each user of Redis.
+#   sh make-secrets.sh [FOLDER] [REDIS_HOST:PORT]
+# STREAMTOPIC: how to run the program, for instance "docker run --rm -u $(id -u) -v $PWD:/here -w /here streamtopic:local".
+set -eu
+umask 077
+here=$(cd "$(dirname "$0")" && pwd)
+folder=${1:-$here/secrets}
+redis=${2:-redis:6379}
+
+if [ -e "$folder" ]; then
+  echo "make-secrets.sh: $folder is there already: what is signed with its keys must go on being signed with them" >&2
+  exit 2
+fi
+mkdir -p "$folder"
+${STREAMTOPIC:-streamtopic} keys new --to "$folder" >/dev/null
+
+# Redis takes neither comments nor continued lines in a file of users.
+awk '/^#/ || /^$/ { next } /^user/ { if (line) print line; line = $0; next } { sub(/^ +/, " "); line = line $0 }
+     END { print line }' "$here/redis-users.acl" |
+while read -r user name rest; do
+  case $rest in
+    *'#PASSWORD'*)
+      password=$(od -An -N24 -tx1 /dev/urandom | tr -d ' \n')
+      digest=$(printf %s "$password" | sha256sum | cut -d ' ' -f 1)
+      printf 'redis://%s:%s@%s/0' "$name" "$password" "$redis" >"$folder/$name.url"
+      rest=$(printf %s "$rest" | sed "s/#PASSWORD/#$digest/") ;;
+  esac
+  printf '%s %s %s\n' "$user" "$name" "$rest"
+done >"$folder/redis-users.acl"
+# It holds digests of random passwords only, and Redis runs as another user.
+chmod 644 "$folder/signing.pub" "$folder/redis-users.acl"
+echo "secrets are in $folder: keep a copy of signing.pem, noise.key and receipt.key where the service cannot reach it"

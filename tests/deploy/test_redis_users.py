@@ -1,0 +1,168 @@
+"""Redis users: each role can do its job with its own user, and nothing beyond it."""
+
+import os
+import shlex
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from streamtopic.corpus import Document
+from streamtopic.errors import SettingsError, StateError
+from streamtopic.local.redis import find_server
+from streamtopic.service.doctor import Level, examine
+from streamtopic.service.runner import Service
+from streamtopic.settings import load
+from streamtopic.state import Connection
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+PARTITION, MODEL = "{st:default:0}", "{st:default}"
+
+
+@pytest.fixture(scope="module")
+def users(tmp_path_factory):
+    """A Redis with the users of deploy/: role to address."""
+    folder = tmp_path_factory.mktemp("users")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    run = {**os.environ, "STREAMTOPIC": shlex.join([sys.executable, "-m", "streamtopic"])}
+    script = ["sh", str(DEPLOY / "make-secrets.sh"), str(folder / "secrets"), f"127.0.0.1:{port}"]
+    subprocess.run(script, env=run, check=True, capture_output=True)
+    options = {"port": str(port), "bind": "127.0.0.1", "dir": str(folder), "save": "", "appendonly": "yes",
+               "aclfile": str(folder / "secrets" / "redis-users.acl"), "maxmemory-policy": "noeviction"}  # fmt: skip
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    with (folder / "redis.log").open("wb") as log:
+        server = subprocess.Popen([str(find_server()), *words], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+    try:
+        while b"Ready to accept" not in (folder / "redis.log").read_bytes():
+            assert server.poll() is None, (folder / "redis.log").read_text()
+        yield {path.stem: path.read_text() for path in (folder / "secrets").glob("*.url")}
+    finally:
+        server.kill()
+        server.wait()
+
+
+@pytest.fixture(scope="module")
+def service(users, tmp_path_factory):
+    """Open a service whose Redis is reached as the user of a role, and which leaves the other roles' work to others."""
+    folder = tmp_path_factory.mktemp("service")
+    chosen = {"dir": folder, "topics": 2, "min_df": 1, "max_df": 1.0, "max_forget_lag": 0}
+
+    @contextmanager
+    def opened(role):
+        with Service(load({**chosen, "redis_url": users[role]})) as made:
+            made.leads = False
+            yield made
+
+    return opened
+
+
+def _documents():
+    subjects = ["apple banana cherry damson elder", "iron copper silver gold tin"]
+    words = [subject.split() for subject in subjects]
+    return [Document(f"d{n}", " ".join(words[n % 2][(n // 2 + k) % 5] for k in range(4)), {}) for n in range(60)]
+
+
+@pytest.fixture(scope="module")
+def run(service):
+    """Every role has done its job, with a deletion in between; what each found."""
+    with service("operator") as operator:
+        _ = operator.state
+    found = {}
+    for deleted in ([], ["d1", "d2"]):
+        with service("ingest") as ingest:
+            if deleted:
+                ingest.delete(deleted)
+            else:
+                ingest.add(_documents())
+            writer = ingest.open_ingest(0)
+            found["counted"] = sum(progress.records for progress in writer.drain())
+            while writer.compact_if_due():
+                pass
+        with service("scheduler") as scheduler:
+            found["step"] = scheduler.scheduler.step("retrain" if not deleted else "unlearn")
+        with service("publisher") as publisher:
+            found["published"] = publisher.publisher.drain()
+            found["receipts"] = publisher.issue_receipts()
+    return found
+
+
+def test_each_role_can_do_its_job(run, service):
+    """Counted, learned, published, receipts issued, all with the rights of deploy/redis-users.acl."""
+    assert (run["counted"], run["step"].version, run["receipts"]) == (2, 2, 2)
+    assert run["published"] >= 1
+
+
+def test_the_dashboard_sees_where_the_service_stands(run, service):
+    """Status and versions need no right to write."""
+    with service("dashboard") as dashboard:
+        status = dashboard.status()
+        assert (status["documents"], status["version"], status["outbox"]) == (58, 2, 0)
+        assert [version["version"] for version in dashboard.versions()] == [1, 2]
+
+
+def test_the_operator_can_examine_and_rebuild(run, service):
+    """The doctor looks at everything, and a rebuild makes the state anew."""
+    from streamtopic.service.rebuild import rebuild
+    from streamtopic.service.runner import silent
+
+    with service("operator") as operator:
+        levels = {finding.level for finding in examine(operator)}
+        assert Level.FAIL not in levels
+        assert rebuild(operator, silent).documents == 58
+
+
+REFUSED = r"(?i)permission|NOPERM|can't run this command"
+DENIED = [
+    ("ingest", ("HGETALL", f"{MODEL}:ledger")),
+    ("ingest", ("XRANGE", f"{MODEL}:releases", "-", "+")),
+    ("ingest", ("SET", f"{MODEL}:lease", "x")),
+    ("ingest", ("GET", f"{MODEL}:base:abc:0")),
+    ("scheduler", ("HSET", f"{MODEL}:chain", "sequence", "1")),
+    ("scheduler", ("XADD", f"{PARTITION}:forgets:kept", "*", "a", "b")),
+    ("publisher", ("HGETALL", f"{PARTITION}:docs:0")),
+    ("publisher", ("HMGET", f"{PARTITION}:meta", "next")),
+    ("publisher", ("GET", f"{PARTITION}:seg:abc:0")),
+    ("publisher", ("GET", f"{MODEL}:base:abc:0")),
+    ("publisher", ("HSET", f"{MODEL}:ledger", "1", "x")),
+    ("dashboard", ("HGETALL", f"{PARTITION}:docs:0")),
+    ("dashboard", ("HGETALL", f"{PARTITION}:words")),
+    ("dashboard", ("GET", f"{PARTITION}:seg:abc:0")),
+    ("dashboard", ("GET", f"{MODEL}:base:abc:0")),
+    ("dashboard", ("SET", f"{MODEL}:request", "retrain:1")),
+    ("dashboard", ("HSET", f"{PARTITION}:meta", "next", "0")),
+    ("dashboard", ("EVAL", "return redis.call('DEL', KEYS[1])", "1", f"{PARTITION}:meta")),
+    ("operator", ("SET", "somebody-else", "x")),
+    *(
+        (role, command)
+        for role in ("operator", "ingest", "scheduler", "publisher", "dashboard")
+        for command in (
+            ("FLUSHALL",),
+            ("CONFIG", "GET", "*"),
+            ("KEYS", "*"),
+            ("GET", "somebody-else"),
+            ("ACL", "LIST"),
+            ("SHUTDOWN",),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("role", "command"), DENIED, ids=lambda part: part if isinstance(part, str) else " ".join(part)
+)
+def test_no_role_can_do_more(users, role, command):
+    """Other roles' keys, other programs' keys and the server itself are out of reach."""
+    with Connection(users[role]) as connection, pytest.raises((SettingsError, StateError), match=REFUSED):
+        connection.call(*command)
+
+
+def test_nobody_comes_in_without_a_password(users):
+    """The default user is off."""
+    address = users["ingest"].partition("@")[2]
+    with Connection(f"redis://{address}") as connection, pytest.raises(SettingsError):
+        connection.ping()

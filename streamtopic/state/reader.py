@@ -199,9 +199,7 @@ class Reader:
             total = np.zeros(meta.next_word, np.int64)
             for head in (heads[entry.name] for entry in chosen):
                 if head.ids.max(initial=-1) >= meta.next_word:
-                    raise StateCorrupt(
-                        f"partition {partition} counts a word that it never met: run `streamtopic rebuild`"
-                    )
+                    raise StateCorrupt(f"partition {partition} counts a word it never met: run `streamtopic rebuild`")
                 total[head.ids] += head.frequency
             live = np.flatnonzero(total).tolist()
             if all(number in ids for number in live):

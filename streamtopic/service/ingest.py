@@ -9,7 +9,7 @@ from streamtopic.errors import StateError, StateMismatch
 from streamtopic.events import HEARTBEAT_KEY
 from streamtopic.service.reading import ReadAhead
 from streamtopic.service.resolve import OUTCOMES, resolve
-from streamtopic.state import MAX_FLUSH_DOCUMENTS, MAX_FLUSH_RECORD_BYTES, Applied, PartitionState, Stale, compact
+from streamtopic.state import MAX_FLUSH_DOCUMENTS, MAX_FLUSH_RECORD_BYTES, Compactor, PartitionState, Stale
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -59,6 +59,7 @@ class Ingest:
         self._clock = clock
         self._base_epoch = base_epoch
         self._announced = 0
+        self._compactor = Compactor(state)
         self._records = ReadAhead(log, topics.documents, state.partition, state.meta.partitions, ahead=ahead)
         self._check_position()
 
@@ -128,8 +129,11 @@ class Ingest:
         raise StateError(f"partition {self.partition} keeps changing under its writer: is a second ingest running?")
 
     def compact_if_due(self) -> bool:
-        """Do at most one merge of segments; return whether there was one to do. Raises as `step`."""
-        return isinstance(compact(self.state, base_epoch=self._base_epoch()), Applied)
+        """Do at most one small merge of segments, or take over a larger one that a thread has done meanwhile.
+
+        Returns whether the segments have changed. Raises as `step`.
+        """
+        return self._compactor.step(self._base_epoch())
 
     def drain(self) -> Iterator[Progress]:
         """Yield flushes until the log's present end is counted, merging in between."""

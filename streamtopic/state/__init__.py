@@ -4,11 +4,12 @@ Connection      the server; its errors become this package's
 PartitionState  a partition as its one writer sees it: look up, plan, commit
 Reader          snapshots and deltas of the counts, over all partitions
 cut             begin an epoch, before a retraining
-compact         merge a partition's segments
+compact         merge a partition's segments; Compactor: a little at a time, beside ingest
 ModelState      what a model has once: lease, base, releases, outbox, ledger
 """
 
 from streamtopic.state.compaction import compact
+from streamtopic.state.compactor import Compactor
 from streamtopic.state.connection import Connection
 from streamtopic.state.flush import AddedDocument, Changes, Flush, RemovedDocument
 from streamtopic.state.forgets import Forget, ForgetKind, Forgets
@@ -28,6 +29,7 @@ __all__ = [
     "AlreadyApplied",
     "Applied",
     "Changes",
+    "Compactor",
     "Connection",
     "Delta",
     "Flush",

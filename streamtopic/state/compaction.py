@@ -1,29 +1,43 @@
 """Merging a partition's segments, so that readers read less and what cancels out disappears."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 
 import msgpack
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.counts import Cooccurrence
+from streamtopic.counts import PairBlock
 from streamtopic.errors import StateCorrupt
 from streamtopic.state import scripts
-from streamtopic.state.merge import SignedSegment, merged_pairs
+from streamtopic.state.fusion import Source, fused_head, fused_rows
 from streamtopic.state.meta import ManifestEntry, Meta
 from streamtopic.state.outcomes import AlreadyApplied, Applied, Outcome, Stale, outcome
 from streamtopic.state.partition import PartitionState
-from streamtopic.state.segments import PairChunk, Segment, SegmentHead, decode_chunk, decode_head, encode
+from streamtopic.state.segments import CHUNK_PAIRS, PairChunk, SegmentHead, decode_chunk, decode_head, encode_chunk
+from streamtopic.state.segments import encode_head as encoded_head
 from streamtopic.state.upload import upload
 
-__all__ = ["GRACE_SECONDS", "compact"]
+__all__ = ["GRACE_SECONDS", "Group", "Merged", "compact", "due", "fold", "merge", "swap"]
 
 GRACE_SECONDS = 600.0
 """How long replaced segments stay for readers that took their manifest before."""
 
-_TIER = 4
+_TIER = 8
 _SMALLEST_TIER = 1 << 16
+# Packing takes longer than all else in a merge, so only what will not soon be merged again is packed.
+_PACKED_FROM = 1 << 24
+
+Group = Sequence[ManifestEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """A segment that is in Redis, to expire unless it takes the place of `group`."""
+
+    group: Group
+    entry: ManifestEntry
 
 
 def compact(
@@ -31,87 +45,151 @@ def compact(
 ) -> Outcome:
     """Merge segments of a partition; counts stay what they are, bit for bit.
 
-    Size-tiered: four segments of an epoch whose pairs are within a factor of four become one; `everything`: all of an
-    epoch. base_epoch: epochs up to that of the base model are folded into one first, which is final: the base must not
-    go back. Returns AlreadyApplied where there is nothing to merge, Stale where the partition moved on meanwhile
-    (try again later; nothing was written). Raises StateCorrupt, ComponentUnreachable.
+    Size-tiered: eight segments of an epoch whose pairs are within a factor of four become one; `everything`: all of an
+    epoch. base_epoch: as in `fold`. Returns AlreadyApplied where there is nothing to do, Stale where the partition
+    moved on meanwhile (try again later). Raises StateCorrupt, ComponentUnreachable.
     """
-    fold = _fold_to(state.meta, base_epoch)
-    groups = _groups(state.manifest, fold, everything=everything)
-    if not groups and fold == state.meta.folded:
+    result = fold(state, base_epoch)
+    for group in _groups(state.manifest, everything=everything):
+        if isinstance(result, Stale):
+            break
+        merged = merge(state, group)
+        result = merged if isinstance(merged, Stale) else swap(state, merged, grace)
+    return result
+
+
+def fold(state: PartitionState, base_epoch: int | None) -> Outcome:
+    """Make epochs up to that of the base model one, which is final: the base must not go back."""
+    to = _fold_to(state.meta, base_epoch)
+    if to == state.meta.folded:
         return AlreadyApplied()
-    relabelled = [e for e in state.manifest if e.epoch < fold and all(e not in group for group in groups)]
+    put = [ManifestEntry(e.name, e.order, to, e.keys, e.pairs, e.size) for e in state.manifest if e.epoch < to]
+    return _swap(state, [], put, [], to, GRACE_SECONDS)
+
+
+def due(state: PartitionState) -> Group | None:
+    """Return segments that ought to become one, the smallest first, None where there are none."""
+    return min(_groups(state.manifest, everything=False), key=lambda group: sum(e.pairs for e in group), default=None)
+
+
+def merge(state: PartitionState, group: Group, stopped: Callable[[], bool] = lambda: False) -> Merged | Stale:
+    """Add segments up into one, which goes to Redis chunk by chunk; nothing else changes, so any thread may do it.
+
+    Stale where the partition moved on and they are gone, or once `stopped` says so. Raises StateCorrupt,
+    ComponentUnreachable, CountsOverflow.
+    """
     try:
-        merged = [_merge(state, group, max(group[0].epoch, fold)) for group in groups]
+        return _merge(state, group, stopped)
     except StateCorrupt:
         if not state.is_current():
             return Stale("the manifest has changed")
         raise
-    for entry, strings in merged:
-        upload(state.connection, state.keys, entry.name, strings)
-    gone = list(chain.from_iterable(groups))
-    put = [entry for entry, _ in merged]
-    put += [ManifestEntry(e.name, e.order, fold, e.keys, e.pairs, e.size) for e in relabelled]
-    commit_id = state.new_id()
-    arguments = _swap_arguments(state, commit_id, gone, put, merged, fold, grace)
-    result = outcome(state.connection.script(scripts.SWAP, *arguments))
-    if isinstance(result, Stale):
-        return result
-    state.follow(commit_id)
-    return Applied()
+
+
+def swap(state: PartitionState, merged: Merged, grace: float = GRACE_SECONDS) -> Outcome:
+    """Put a merged segment in the place of those it was made of, which stay for `grace` seconds.
+
+    Stale where one of them is no longer there, or the partition has changed since it was read.
+    """
+    here = {entry.name: entry for entry in state.manifest}
+    if any(entry.name not in here for entry in merged.group):
+        return Stale("the manifest has changed")
+    have = merged.entry
+    # Epochs may have been folded meanwhile, but only all of the group's into one.
+    epoch = here[merged.group[0].name].epoch
+    entry = ManifestEntry(have.name, have.order, epoch, have.keys, have.pairs, have.size)
+    return _swap(state, merged.group, [entry], [entry], state.meta.folded, grace)
 
 
 def _fold_to(meta: Meta, base_epoch: int | None) -> int:
     return meta.folded if base_epoch is None else max(meta.folded, min(base_epoch, meta.epoch))
 
 
-def _groups(manifest: Sequence[ManifestEntry], fold: int, *, everything: bool) -> list[list[ManifestEntry]]:
-    """Choose which segments become one. A segment of folded epochs counts for the epoch that they are folded into."""
+def _groups(manifest: Sequence[ManifestEntry], *, everything: bool) -> list[list[ManifestEntry]]:
+    """Choose which segments become one: at most eight at a time, the oldest, but for `everything`."""
     tiers: dict[tuple[int, int], list[ManifestEntry]] = {}
     for entry in manifest:
         tier = 0 if everything else max(entry.pairs, _SMALLEST_TIER).bit_length() // 2
-        tiers.setdefault((max(entry.epoch, fold), tier), []).append(entry)
-    least = 2 if everything else _TIER
-    return [group for group in tiers.values() if len(group) >= least]
+        tiers.setdefault((entry.epoch, tier), []).append(entry)
+    if everything:
+        return [group for group in tiers.values() if len(group) > 1]
+    return [group[:_TIER] for group in tiers.values() if len(group) >= _TIER]
 
 
-def _merge(state: PartitionState, group: Sequence[ManifestEntry], epoch: int) -> tuple[ManifestEntry, list[bytes]]:
+def _merge(state: PartitionState, group: Group, stopped: Callable[[], bool]) -> Merged | Stale:
     heads = [decode_head(_string(state, entry, 0)) for entry in group]
-    ids = np.unique(np.concatenate([head.ids for head in heads]))
-    places = [np.searchsorted(ids, head.ids) for head in heads]
-    signed = [SignedSegment(state.keys, e, h, p, 1) for e, h, p in zip(group, heads, places, strict=True)]
+    head, places = fused_head(heads)
+    kept = _kept(state, group, head, heads, places)
+    name, chunks, pairs, size = state.new_id(), 1, 0, 0
+    packed = sum(entry.pairs for entry in group) >= _PACKED_FROM
+    for block in _final(fused_rows(_sources(state, group, heads, places), len(head.ids)), kept):
+        for string, number in _strings(block, packed=packed):
+            if stopped():
+                return Stale("stopped")
+            upload(state.connection, state.keys, name, [string], first=chunks)
+            chunks, pairs, size = chunks + 1, pairs + number, size + len(string)
+    part = SegmentHead(head.ids[kept], head.frequency[kept], head.tokens[kept], head.added, head.removed)
+    string = encoded_head(part, packed=packed)
+    upload(state.connection, state.keys, name, [string])
+    return Merged(group, ManifestEntry(name, group[0].order, group[0].epoch, chunks, pairs, size + len(string)))
 
-    def chunks(segment: SignedSegment) -> list[PairChunk]:
-        n_words = len(segment.head.ids)
-        return [decode_chunk(_string(state, segment.entry, k), n_words) for k in range(1, segment.entry.keys)]
 
-    pairs = merged_pairs(signed, np.arange(len(ids)), len(ids), chunks)
-    segment = _without_zeros(ids, pairs, heads, places)
-    strings = encode(segment)
-    size = sum(map(len, strings))
-    name = state.new_id()
-    return ManifestEntry(name, group[0].order, epoch, len(strings), segment.counts.pairs, size), strings
-
-
-def _without_zeros(
-    ids: npt.NDArray[np.int64],
-    pairs: Cooccurrence,
+def _sources(
+    state: PartitionState,
+    group: Group,
     heads: Sequence[SegmentHead],
     places: Sequence[npt.NDArray[np.int64]],
-) -> Segment:
-    """Drop words whose counts have all cancelled, as those of documents that came and went do."""
-    frequency, tokens = np.zeros(len(ids), np.int64), np.zeros(len(ids), np.int64)
-    for head, place in zip(heads, places, strict=True):
-        frequency[place] += head.frequency
-        tokens[place] += head.tokens
-    used = (frequency != 0) | (tokens != 0) | (np.diff(pairs.indptr) > 0)
-    used[pairs.columns] = True
-    keep = np.flatnonzero(used)
-    added, removed = sum(head.added for head in heads), sum(head.removed for head in heads)
-    whole = Cooccurrence(
-        len(ids), pairs.indptr, pairs.columns, pairs.values, frequency, tokens, documents=added - removed
-    )
-    return Segment(ids[keep], whole.restrict(keep), added, removed)
+) -> list[Source]:
+    def source(entry: ManifestEntry, n_words: int, place: npt.NDArray[np.int64]) -> Source:
+        def read(chunk: int) -> PairChunk:
+            return decode_chunk(_string(state, entry, chunk + 1), n_words)
+
+        return Source(place, entry.keys - 1, read)
+
+    return [source(e, len(h.ids), p) for e, h, p in zip(group, heads, places, strict=True)]
+
+
+def _kept(
+    state: PartitionState,
+    group: Group,
+    head: SegmentHead,
+    heads: Sequence[SegmentHead],
+    places: Sequence[npt.NDArray[np.int64]],
+) -> npt.NDArray[np.intp]:
+    """Return the words that keep a count or a pair: those of documents that came and went do not.
+
+    Where every word has a count, as without deletions, no pair need be looked at.
+    """
+    used = (head.frequency != 0) | (head.tokens != 0)
+    if not used.all():
+        for block in fused_rows(_sources(state, group, heads, places), len(head.ids)):
+            used[block.columns] = True
+            used[block.first : block.first + len(block.sizes)] |= block.sizes > 0
+    return np.flatnonzero(used)
+
+
+def _final(blocks: Iterator[PairBlock], kept: npt.NDArray[np.intp]) -> Iterator[PairBlock]:
+    """Yield blocks over the words that are kept; what is dropped has no pair."""
+    for block in blocks:
+        stop = block.first + len(block.sizes)
+        first, behind = np.searchsorted(kept, [block.first, stop]).tolist()
+        sizes = block.sizes[kept[first:behind] - block.first]
+        columns = np.searchsorted(kept, block.columns) if len(kept) < _last(kept) + 1 else block.columns
+        yield PairBlock(first, sizes, columns.astype(np.int32, copy=False), block.values)
+
+
+def _last(kept: npt.NDArray[np.intp]) -> int:
+    return int(kept[-1]) if len(kept) else -1
+
+
+def _strings(block: PairBlock, *, packed: bool) -> Iterator[tuple[bytes, int]]:
+    """Yield chunks of a block, and how many pairs each holds."""
+    edges = np.concatenate([[0], np.cumsum(block.sizes)])
+    for start in range(0, len(block.values), CHUNK_PAIRS):
+        stop = min(start + CHUNK_PAIRS, len(block.values))
+        sizes = np.diff(np.clip(edges, start, stop)).astype(np.int64)
+        columns, values = block.columns[start:stop], block.values[start:stop]
+        yield encode_chunk(block.first, sizes, columns, values, packed=packed), stop - start
 
 
 def _string(state: PartitionState, entry: ManifestEntry, chunk: int) -> bytes:
@@ -121,21 +199,15 @@ def _string(state: PartitionState, entry: ManifestEntry, chunk: int) -> bytes:
     return data
 
 
-def _swap_arguments(
-    state: PartitionState,
-    commit_id: str,
-    gone: Sequence[ManifestEntry],
-    put: Sequence[ManifestEntry],
-    merged: Sequence[tuple[ManifestEntry, Sequence[bytes]]],
-    fold: int,
-    grace: float,
-) -> tuple[list[str], list[str | bytes]]:
+def _swap(state: PartitionState, gone: Group, put: Group, new: Group, to: int, grace: float) -> Outcome:
+    """Write the manifest anew: `gone` go, `put` come or change, of which `new` have strings that would expire."""
     keys = [state.keys.meta, state.keys.manifest]
-    keys += [state.keys.segment(e.name, k) for e, strings in merged for k in range(len(strings))]
+    keys += [state.keys.segment(e.name, k) for e in new for k in range(e.keys)]
     old = len(keys) + 1
     keys += [state.keys.segment(e.name, k) for e in gone for k in range(e.keys)]
     names = [e.name for e in gone]
     fields = list(chain.from_iterable((e.name, e.pack()) for e in put))
+    commit_id = state.new_id()
     plan = {
         "commit": commit_id,
         "base": state.meta.commit,
@@ -147,7 +219,11 @@ def _swap_arguments(
         "put": [2 + len(names), 1 + len(names) + len(fields)],
         "grace": int(grace * 1000),
     }
-    if fold > state.meta.folded:
-        plan["folded"] = fold
-        plan["cuts"] = ",".join(map(str, state.meta.cuts[fold - state.meta.folded :]))
-    return keys, [msgpack.packb(plan), *names, *fields]
+    if to > state.meta.folded:
+        plan["folded"] = to
+        plan["cuts"] = ",".join(map(str, state.meta.cuts[to - state.meta.folded :]))
+    result = outcome(state.connection.script(scripts.SWAP, keys, [msgpack.packb(plan), *names, *fields]))
+    if isinstance(result, Stale):
+        return result
+    state.follow(commit_id)
+    return Applied()

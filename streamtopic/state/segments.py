@@ -24,8 +24,8 @@ __all__ = ["CHUNK_PAIRS", "PairChunk", "Segment", "SegmentHead", "decode", "deco
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 
-CHUNK_PAIRS = 1 << 20
-"""Pairs of a row chunk: below 16 MiB even where every gap and value needs its longest form."""
+CHUNK_PAIRS = 1 << 19
+"""Pairs of a row chunk: below 16 MiB even where every gap and value needs its longest form, by far."""
 
 _HEAD = b"STH2"
 _CHUNK = b"STC2"

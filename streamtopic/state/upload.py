@@ -12,9 +12,9 @@ _SECONDS = 600
 _WORTH_A_THREAD = 1 << 16
 
 
-def upload(connection: Connection, keys: PartitionKeys, name: str, strings: Sequence[bytes]) -> None:
-    """Put segment strings under a fresh id, to expire unless a commit keeps them."""
-    for k, string in enumerate(strings):
+def upload(connection: Connection, keys: PartitionKeys, name: str, strings: Sequence[bytes], *, first: int = 0) -> None:
+    """Put strings of a segment, from the one numbered `first` on, under a fresh id, to expire unless they are kept."""
+    for k, string in enumerate(strings, first):
         _put(connection, keys, name, k, string)
 
 

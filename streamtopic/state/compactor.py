@@ -1,0 +1,97 @@
+"""Merging beside ingest: a little at a time, the larger merges by a thread of their own."""
+
+import weakref
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+from streamtopic.state.compaction import Group, Merged, due, fold, merge, swap
+from streamtopic.state.outcomes import Applied, Stale
+from streamtopic.state.partition import PartitionState
+
+if TYPE_CHECKING:
+    from streamtopic.state.meta import ManifestEntry
+
+__all__ = ["Compactor"]
+
+# Pairs that are merged at once, in about a tenth of a second.
+_AT_ONCE = 1 << 21
+# Beyond so many segments, ingest waits for the merge: otherwise Redis would fill up with what is not yet merged.
+_MOST_SEGMENTS = 64
+_LEAST_ROOM = 256 << 20
+_SHORT_GRACE_MS = 10_000
+_JOIN_SECONDS = 3.0
+
+
+class Compactor:
+    """Keeps the segments of a partition few, and what was replaced small, for its one writer."""
+
+    def __init__(self, state: PartitionState) -> None:
+        self._state = state
+        self._stopped = Event()
+        self._threads: list[Thread] = []
+        # A merge in the background ends early with the program, and when the partition is given up.
+        weakref.finalize(self, _stop, self._stopped, self._threads)
+        self._running: Future[Merged | Stale] | None = None
+        self._replaced: deque[ManifestEntry] = deque()
+
+    def step(self, base_epoch: int | None) -> bool:
+        """Fold, merge or take over what was merged, at most one of them; return whether anything was changed.
+
+        base_epoch: epoch of the base model, None before the first; epochs up to it become one. Raises as `merge`.
+        """
+        if isinstance(fold(self._state, base_epoch), Applied):
+            return True
+        merged = self._next()
+        if merged is None or isinstance(merged, Stale) or not isinstance(swap(self._state, merged), Applied):
+            return False
+        self._hasten(merged)
+        return True
+
+    def _next(self) -> Merged | Stale | None:
+        """Return a merge that is done, None where there is none yet."""
+        if self._running is None:
+            group = due(self._state)
+            if group is None:
+                return None
+            if sum(entry.pairs for entry in group) <= _AT_ONCE:
+                return merge(self._state, group)
+            self._running = self._start(group)
+        if not self._running.done() and len(self._state.manifest) < _MOST_SEGMENTS:
+            return None
+        running, self._running = self._running, None
+        return running.result()
+
+    def _start(self, group: Group) -> Future[Merged | Stale]:
+        found = Future[Merged | Stale]()
+        state, stopped = self._state, self._stopped
+        thread = Thread(target=_settle, args=(found, lambda: merge(state, group, stopped.is_set)), daemon=True)
+        self._threads[:] = [thread]
+        thread.start()
+        return found
+
+    def _hasten(self, merged: Merged) -> None:
+        """Let replaced segments go early, the oldest first, where they would take more room than those that count."""
+        self._replaced.extend(merged.group)
+        room = max(_LEAST_ROOM, sum(entry.size for entry in self._state.manifest))
+        size = sum(entry.size for entry in self._replaced)
+        while size > room or len(self._replaced) > 16 * _MOST_SEGMENTS:
+            entry = self._replaced.popleft()
+            size -= entry.size
+            names = [self._state.keys.segment(entry.name, k) for k in range(entry.keys)]
+            self._state.connection.batch(("PEXPIRE", name, _SHORT_GRACE_MS) for name in names)
+
+
+def _settle(found: Future[Merged | Stale], work: Callable[[], Merged | Stale]) -> None:
+    try:
+        found.set_result(work())
+    except BaseException as error:  # noqa: BLE001 -- whoever asks for the result gets it
+        found.set_exception(error)
+
+
+def _stop(stopped: Event, threads: list[Thread]) -> None:
+    stopped.set()
+    for thread in threads:
+        thread.join(_JOIN_SECONDS)

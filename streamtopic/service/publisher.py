@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from streamtopic.errors import InvalidRelease, StateError
@@ -76,7 +77,10 @@ class Publisher:
             if self._log.partitions(self._names.releases):
                 self._versions.refresh()
             versions = self._versions.envelopes
-        ordered = sorted(versions, key=lambda envelope: envelope.version)
+        moved = self._state.moved()
+        # A version from before documents were moved to other partitions may hold any of them.
+        known = (replace(version, cut={}) if version.version <= moved else version for version in versions)
+        ordered = sorted(known, key=lambda envelope: envelope.version)
         issued = 0
         for partition, stream in waiting.items():
             while served := _served(stream, partition, ordered):
@@ -211,6 +215,6 @@ def _first(forget: Forget, partition: int, versions: Sequence[Envelope], earlier
 def _held(forget: Forget, cut: int | None) -> bool:
     """Whether a version of this cut holds the document that the deletion removed.
 
-    None: the partition came later than the version, which may hold the document from where it was before.
+    None: documents have changed their partitions since, so it may.
     """
     return forget.found and (cut is None or forget.document_offset < cut)

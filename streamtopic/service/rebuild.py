@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from streamtopic.errors import StateError, TakenOver, UsageError
 from streamtopic.receipts import ReceiptReader
 from streamtopic.service.lease import LeaseKeeper
+from streamtopic.service.published import Published
 from streamtopic.state import ModelSettings, ModelState
 from streamtopic.state.removal import (
     counted_documents,
@@ -16,7 +17,9 @@ from streamtopic.state.removal import (
     lead,
     leader,
     put_forgets,
-    remove_model,
+    record,
+    recorded,
+    remove_base,
     remove_partition,
 )
 
@@ -55,12 +58,11 @@ class Rebuilt:
 def present(service: Service) -> Present | None:
     """Return what is in Redis now, None for nothing."""
     model = service.settings.model
-    state = ModelState.find(service.connection, model)
-    if state is None:
+    found = recorded(service.connection, model)
+    if found is None:
         return None
-    partitions = state.settings.partitions
-    counted = sum(counted_documents(service.connection, model, partition) for partition in range(partitions))
-    return Present(partitions, counted, leader(service.connection, model))
+    counted = sum(counted_documents(service.connection, model, partition) for partition in range(found.partitions))
+    return Present(found.partitions, counted, leader(service.connection, model))
 
 
 def rebuild(service: Service, update: Callable[[int, int | None], None]) -> Rebuilt:
@@ -72,21 +74,28 @@ def rebuild(service: Service, update: Callable[[int, int | None], None]) -> Rebu
     anywhere, it is repeated from the start. Raises UsageError, StateError, ComponentUnreachable.
     """
     settings, connection = service.settings, service.connection
-    before = ModelState.find(connection, settings.model)
-    old = before.settings.partitions if before else settings.partitions
+    before = recorded(connection, settings.model)
+    old = before.partitions if before else settings.partitions
     have = service.log.partitions(service.names.documents)
     if have != settings.partitions:
         raise UsageError(f"topic {service.names.documents} has {have} partitions: set partitions = {have}")
     if old > have:
         raise UsageError(f"the state was made for {old} partitions, the topic has {have}: it is another topic")
+    fixed = ModelSettings(have, settings.cap)
     with _leading(service):
+        newest = _newest(service)
         for partition in range(old):
             remove_partition(connection, settings.model, partition)
-        remove_model(connection, settings.model)
+        remove_base(connection, settings.model)
+        record(connection, settings.model, fixed, newest if old != have else before.moved if before else 0)
         try:
             ingests = [service.open_ingest(partition) for partition in range(have)]
             records = _count(ingests, update)
-            waiting = _mend(service, ingests, moved=old != have)
+            moved = any(ingest.state.meta.totals.get("moved") for ingest in ingests)
+            if moved:
+                # Their new offsets say nothing about which of the older versions hold them.
+                record(connection, settings.model, fixed, newest)
+            waiting = _mend(service, ingests, moved=moved)
         except TakenOver:
             raise StateError(
                 "an ingest process has taken a partition over: stop `ingest` and `run` everywhere, then run this again"
@@ -108,6 +117,15 @@ def _leading(service: Service) -> Iterator[None]:
             yield
     finally:
         keeper.release()
+
+
+def _newest(service: Service) -> int:
+    """Return the newest version that Redis or the log know of."""
+    state = ModelState(service.connection, service.settings.model, ModelSettings(service.settings.partitions, 0))
+    releases = state.releases(1)
+    published = Published(service.log, service.settings.model, service.public_key)
+    published.refresh()
+    return max(published.newest, *(version for version, _ in releases), 0)
 
 
 def _count(ingests: list[Ingest], update: Callable[[int, int | None], None]) -> int:

@@ -63,7 +63,7 @@ def unserved(reader: Reader, positions: Mapping[int, Meta], last: LastRelease | 
         return []
     waiting = []
     for partition in positions:
-        # A partition that came later than the version holds documents that were elsewhere before.
+        # Without a cut, documents have changed their partitions since, so the version may hold any of them.
         cut = last.cut.get(partition)
         at = cut or 0
         forgets = reader.forgets(partition)

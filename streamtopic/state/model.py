@@ -258,10 +258,19 @@ class ModelState:
         return None if head is None else head.epoch
 
     def releases(self, count: int | None = None) -> list[tuple[int, dict[str, Any]]]:
-        """Return (version, release record), oldest first; the last `count` only, if given."""
+        """Return (version, release record), oldest first; the last `count` only, if given.
+
+        Without a cut where documents were moved to other partitions since: such a version may hold any of them.
+        """
+        moved = self.moved()
         limit = () if count is None else ("COUNT", count)
         rows = self.connection.call("XREVRANGE", self._keys.named("releases"), "+", "-", *limit)
-        return [(int(entry.split(b"-")[0]), msgpack.unpackb(fields[b"release"])) for entry, fields in reversed(rows)]
+        found = [(int(entry.split(b"-")[0]), msgpack.unpackb(fields[b"release"])) for entry, fields in reversed(rows)]
+        return [(version, record | {"cut": {}} if version <= moved else record) for version, record in found]
+
+    def moved(self) -> int:
+        """Return the last version that was made before documents were moved to other partitions, 0 without one."""
+        return int(self.connection.call("HGET", self._keys.named("settings"), "moved") or 0)
 
     def ledger(self) -> dict[int, dict[str, Any]]:
         """Return the ledger: version to what was spent on it."""
@@ -290,6 +299,7 @@ def _base_head(base: StoredBase | None, parts: Sequence[str]) -> bytes:
 
 
 def pack_record(record: OutboxRecord) -> bytes:
+    """Return a record as the outbox keeps it."""
     return bytes(msgpack.packb([record.topic, record.key, record.value, [list(header) for header in record.headers]]))
 
 

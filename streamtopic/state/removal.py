@@ -1,16 +1,28 @@
 """Taking a model's counts out of Redis, so that they can be made again from the log."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import msgpack
 
 from streamtopic.state.connection import Connection
 from streamtopic.state.forgets import Forget
 from streamtopic.state.keys import BUCKETS, ModelKeys
-from streamtopic.state.meta import ManifestEntry
-from streamtopic.state.model import Lease
+from streamtopic.state.meta import SCHEMA, ManifestEntry
+from streamtopic.state.model import Lease, ModelSettings
 
-__all__ = ["counted_documents", "kept_forgets", "lead", "leader", "put_forgets", "remove_model", "remove_partition"]
+__all__ = [
+    "Recorded",
+    "counted_documents",
+    "kept_forgets",
+    "lead",
+    "leader",
+    "put_forgets",
+    "record",
+    "recorded",
+    "remove_base",
+    "remove_partition",
+]
 
 _AT_ONCE = 500
 
@@ -44,6 +56,26 @@ def leader(connection: Connection, model: str) -> str | None:
     return None if holder is None else str(holder.decode(errors="replace"))
 
 
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What was fixed when a model was made: partitions, and up to which version documents lay in other ones."""
+
+    partitions: int
+    moved: int
+
+
+def recorded(connection: Connection, model: str) -> Recorded | None:
+    """Return what is recorded of a model, whatever the layout of its state; None without one."""
+    partitions, moved = connection.call("HMGET", ModelKeys(model).named("settings"), "partitions", "moved")
+    return None if partitions is None else Recorded(int(partitions), int(moved or 0))
+
+
+def record(connection: Connection, model: str, settings: ModelSettings, moved: int) -> None:
+    """Fix a model's settings anew. moved: the last version made before documents were moved to other partitions."""
+    fields = ("schema", SCHEMA, "cap", settings.cap, "partitions", settings.partitions, "moved", moved)
+    connection.call("HSET", ModelKeys(model).named("settings"), *fields)
+
+
 def counted_documents(connection: Connection, model: str, partition: int) -> int:
     """Return how many documents a partition's state counts, whatever its layout; 0 without one."""
     fields = connection.call("HGETALL", ModelKeys(model).partition(partition).meta)
@@ -71,12 +103,12 @@ def remove_partition(connection: Connection, model: str, partition: int) -> None
         connection.call("UNLINK", *names[start : start + _AT_ONCE])
 
 
-def remove_model(connection: Connection, model: str) -> None:
-    """Remove what was fixed when the model was made, and its base model: what is counted anew begins a new one."""
+def remove_base(connection: Connection, model: str) -> None:
+    """Remove the base model: what is counted anew begins a new one."""
     keys = ModelKeys(model)
     head = connection.call("HGET", keys.named("base"), "head")
     parts = msgpack.unpackb(head)["parts"] if head else []
-    connection.call("UNLINK", keys.named("settings"), keys.named("base"), *parts)
+    connection.call("UNLINK", keys.named("base"), *parts)
 
 
 def kept_forgets(connection: Connection, model: str, partition: int) -> list[Forget]:

@@ -12,8 +12,6 @@ import struct
 import subprocess
 import tempfile
 import time
-import uuid
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -261,7 +259,8 @@ def _format(folder: Path, command: list[str]) -> None:
         return
     # Half a preparation, left by a process that was killed, would not be repaired.
     shutil.rmtree(folder / "data", ignore_errors=True)
-    cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    # A name that begins with a dash would be taken for an option.
+    cluster = "st" + secrets.token_urlsafe(16)[:20]
     arguments = ["format", "-t", cluster, "-c", str(folder / "server.properties")]
     done = subprocess.run(  # noqa: S603 - as the broker itself
         [*command, "kafka.tools.StorageTool", *arguments],

@@ -59,13 +59,13 @@ class KafkaMembership:
         try:
             if self._consumer is None:
                 self._consumer = self._join()
-            owned = self._consumer.assignment()
+            owned = frozenset(self._consumer.assignment())
             # A poll of no length never gets through a rebalance: each step of it is begun and given up.
             rejoining = self._consumer._coordinator.need_rejoin()  # noqa: SLF001 - kafka-python says it nowhere else
             deadline = self._clock() + max(seconds, _REJOIN_SECONDS if rejoining else 0.0)
             while True:
                 self._consumer.poll(timeout_ms=int(max(deadline - self._clock(), 0) * 1000), max_records=1)
-                found = self._consumer.assignment()
+                found = frozenset(self._consumer.assignment())
                 self._consumer.pause(*(found - self._consumer.paused()))
                 if found != owned or self._clock() >= deadline:
                     break

@@ -14,6 +14,7 @@ from streamtopic.counts.kernel import PairBlock, count, count_rows, statistics
 from streamtopic.counts.source import Counts, CountSource
 from streamtopic.counts.symmetric import SymmetricCounts
 from streamtopic.counts.weights import MAX_LENGTH, Weighting
+from streamtopic.counts.wordsets import WordSets
 
 __all__ = [
     "MAX_LENGTH",
@@ -25,6 +26,7 @@ __all__ = [
     "Passage",
     "SymmetricCounts",
     "Weighting",
+    "WordSets",
     "count",
     "count_rows",
     "statistics",

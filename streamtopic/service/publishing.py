@@ -1,12 +1,11 @@
 """From a learned model to the bytes of a version: noise once, then everything else from what was noised."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.counts import CountSource
+from streamtopic.counts import CountSource, WordSets
 from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.privacy.noise import NoisePlan, release_matrix
 from streamtopic.release import Payload
@@ -42,7 +41,7 @@ class PayloadPlan:
 def make_payload(
     fit: TopicFit,
     source: CountSource,
-    sample: Sequence[npt.NDArray[np.int64]] | None,
+    sample: WordSets | None,
     guarded: Guarded,
     key: NoiseKey,
     model: str,
@@ -50,8 +49,8 @@ def make_payload(
 ) -> PayloadPlan:
     """Return the payload of a version: a function of the retained documents, the settings and the noise key.
 
-    source: the counts that `fit` was made from; sample: word positions (in `fit.words`) of sampled documents, for NPMI,
-    or None to leave it out. A crash, a retry or a restored state draws the same bytes again, because the noise is
+    source: the counts that `fit` was made from; sample: words (positions in `fit.words`) of sampled documents, for
+    NPMI, or None to leave it out. A crash, a retry or a restored state draws the same bytes again, because the noise is
     keyed by the digest of the retained counts.
     """
     frequency = _frequencies(fit, source)
@@ -79,8 +78,8 @@ def _frequencies(fit: TopicFit, source: CountSource) -> npt.NDArray[np.int64]:
     return np.array([source.frequency[place[word]] for word in fit.words], np.int64)
 
 
-def _quality(order: npt.NDArray[np.intp], sample: Sequence[npt.NDArray[np.int64]] | None) -> dict[str, float]:
+def _quality(order: npt.NDArray[np.intp], sample: WordSets | None) -> dict[str, float]:
     quality = {"diversity": diversity(order)}
-    if sample:
+    if sample is not None and len(sample):
         quality["npmi"] = npmi(order, sample)
     return quality

@@ -18,12 +18,12 @@ from streamtopic.counts import DocumentBatch, Passage
 from streamtopic.errors import StateCorrupt
 from streamtopic.state import varints
 
-__all__ = ["StoredDocument", "decode_records", "encode_records"]
+__all__ = ["RECORD_VERSION", "StoredDocument", "decode_records", "encode_records"]
 
 Bytes = npt.NDArray[np.uint8]
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
-_VERSION = 1
+RECORD_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +66,7 @@ def decode_records(records: Sequence[bytes]) -> list[StoredDocument]:
 
 def _decode_record(record: bytes) -> StoredDocument:
     data = np.frombuffer(record, np.uint8)
-    if not record or record[0] != _VERSION:
+    if not record or record[0] != RECORD_VERSION:
         raise _corrupt()
     first, second, at = _get_two(data)
     offset, size = int(first), int(second)
@@ -119,7 +119,7 @@ def _encode(
     at = 0
     label = np.int64(0)
     for document in range(documents):
-        out[at] = _VERSION
+        out[at] = RECORD_VERSION
         at = varints.put(out, at + 1, np.uint64(offsets[document]))
         at = varints.put(out, at, np.uint64(label_ends[document] - label))
         while label < label_ends[document]:

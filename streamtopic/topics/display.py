@@ -1,10 +1,12 @@
 """Topics as people read them, and how good they are."""
 
-from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
+
+from streamtopic.counts import WordSets
 
 __all__ = ["diversity", "npmi", "top_words"]
 
@@ -23,19 +25,22 @@ def top_words(A: Float, frequency: npt.NDArray[np.int64], documents: int, top: i
     return np.argsort(-(A * weight[:, None]).T, axis=1, kind="stable")[:, :top]
 
 
-def npmi(top: npt.NDArray[np.intp], documents: Sequence[npt.NDArray[np.integer]]) -> float:
+def npmi(top: npt.NDArray[np.intp], documents: WordSets) -> float:
     """Return the mean normalised pointwise mutual information of each topic's pairs of top words.
 
-    top: (r, k) word positions; documents: the distinct word positions of each document of a sample. -1 for a pair that
-    never meets, +1 for one that is in every document.
+    top: (r, k) word positions; documents: the words that each document of a sample holds. -1 for a pair that never
+    meets, +1 for one that is in every document.
     """
     wanted = np.unique(top)
-    presence = np.zeros((len(documents), len(wanted)), np.float32)
-    for row, words in enumerate(documents):
-        known = words[np.isin(words, wanted)]
-        presence[row, np.searchsorted(wanted, known)] = 1
+    place = np.full(max(int(documents.words.max(initial=-1)), int(wanted.max(initial=-1))) + 1, -1, np.intp)
+    place[wanted] = np.arange(len(wanted))
+    columns = place[documents.words]
     total = len(documents)
-    together = presence.T @ presence
+    rows = np.repeat(np.arange(total), np.diff(documents.indptr))[columns >= 0]
+    shape = (total, len(wanted))
+    presence = sparse.csr_array((np.ones(len(rows), np.int64), (rows, columns[columns >= 0])), shape=shape)
+    presence.data[:] = 1  # a word of several passages is one word of its document
+    together = (presence.T @ presence).toarray()
     single = together.diagonal()
     scores = [
         _npmi(together[a, b], single[a], single[b], total)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from streamtopic.counts import WordSets
 from streamtopic.topics.display import diversity, npmi, top_words
 
 
@@ -13,14 +14,20 @@ def test_display_order_prefers_words_that_are_rare_elsewhere():
     assert top_words(A, np.array([100] * 4), 100, 2).tolist() == [[0, 1]]
 
 
+def sets(*documents):
+    """Word sets of documents."""
+    return WordSets.joined([WordSets(np.array([0, len(words)]), np.array(words, np.int64)) for words in documents])
+
+
 def test_npmi_of_known_cases():
     """Always together 1, never together -1, independent 0."""
-    both = [np.array([0, 1])] * 3 + [np.array([2])]
+    both = sets([0, 1], [1, 0, 1], [0, 1], [2, 3])
     assert npmi(np.array([[0, 1]]), both) == pytest.approx(1)
     assert npmi(np.array([[0, 2]]), both) == -1
-    independent = [np.array([0, 1]), np.array([0]), np.array([1]), np.array([], int)]
+    independent = sets([0, 1], [0], [1], [])
     assert npmi(np.array([[0, 1]]), independent) == pytest.approx(0)
-    assert npmi(np.array([[0, 1]]), [np.array([0, 1])] * 2) == 1
+    assert npmi(np.array([[0, 1]]), sets([0, 1], [0, 1])) == 1
+    assert npmi(np.empty((0, 0), int), WordSets.joined([])) == 0
 
 
 def test_diversity_counts_distinct_words():

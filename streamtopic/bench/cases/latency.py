@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,7 @@ DOCUMENTS = 10_000
 WORDS = 5_000
 TOPICS = 20
 TOKENS = 100
-DELETIONS = 40
+DELETIONS = 12
 PATIENCE = 120.0
 
 
@@ -54,6 +55,7 @@ def deletions() -> list[Figure]:
             producer.delete(str(k))
             kinds.append(_await(subscriber, DOCUMENTS - k - 1).envelope.kind)
             waits.append(time.perf_counter() - begin)
+        stages = _stages(folder / "schedule.log")
     waits.sort()
     return [
         Figure("first version of all documents", first, "s"),
@@ -62,7 +64,19 @@ def deletions() -> list[Figure]:
         Figure("by retrain", kinds.count("retrain"), "versions"),
         Figure("p50", waits[len(waits) // 2], "s"),
         Figure("p99", waits[-1 - len(waits) // 100], "s"),
+        *(Figure(f"of it {name}, p50", seconds, "s") for name, seconds in stages.items()),
     ]
+
+
+def _stages(log: Path) -> dict[str, float]:
+    """Return the median seconds of each stage of the scheduler's versions."""
+    found: dict[str, list[float]] = {}
+    for line in log.read_text("utf-8").splitlines():
+        for name, seconds in (
+            json.loads(line).get("seconds", {}).items() if line.startswith('{"event": "staged"') else ()
+        ):
+            found.setdefault(name, []).append(seconds)
+    return {name: sorted(times)[len(times) // 2] for name, times in found.items()}
 
 
 def _configure(folder: Path, servers: str, redis: str) -> Path:
@@ -91,12 +105,13 @@ KEYS = {"signing_key": "signing.pem", "noise_key": "noise.key", "receipt_key": "
 def _process(part: str, config: Path) -> Iterator[None]:
     """Run one part of the service; SIGTERM ends it."""
     command = [sys.executable, "-m", "streamtopic", part, "--config", str(config), "--json"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603  this program
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.wait()
+    with config.with_name(f"{part}.log").open("w") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.DEVNULL)  # noqa: S603  this program
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait()
 
 
 def _documents() -> Iterator[tuple[str, str]]:

@@ -23,7 +23,7 @@ THEIRS = COMPOSE["services"].keys() - OURS.keys()
 
 
 @pytest.fixture(scope="module")
-def secrets(tmp_path_factory):
+def made(tmp_path_factory):
     """What make-secrets.sh makes."""
     folder = tmp_path_factory.mktemp("deploy") / "secrets"
     run = {**os.environ, "STREAMTOPIC": shlex.join([sys.executable, "-m", "streamtopic"])}
@@ -35,7 +35,7 @@ def secrets(tmp_path_factory):
     return folder
 
 
-def test_every_part_of_the_service_runs(secrets):
+def test_every_part_of_the_service_runs():
     """Kafka, Redis, init and the three parts; two of those that can share or stand by."""
     assert set(OURS) == {"init", "ingest", "schedule", "publish", "operator"}
     assert sorted(THEIRS) == ["kafka", "redis"]
@@ -52,7 +52,7 @@ def test_command_lines_are_those_of_the_program(name):
     assert {"streamtopic.toml", "signing.pub"} == set(OURS[name]["configs"])
 
 
-def test_redis_keeps_what_it_is_told(secrets):
+def test_redis_keeps_what_it_is_told():
     """It appends to its file, evicts nothing, and knows its users from a secret."""
     words = COMPOSE["services"]["redis"]["command"]
     options = dict(zip(words[1::2], words[2::2], strict=True))
@@ -87,18 +87,18 @@ def test_each_part_gets_the_keys_that_it_needs_and_no_other(name, needed):
     assert needed <= sources
 
 
-def test_secrets_are_made_where_compose_looks_for_them(secrets):
+def test_secrets_are_made_where_compose_looks_for_them(made):
     """Every file that is mounted exists, only its owner can read what is secret, and the keys load."""
     files = [Path(secret["file"]) for secret in COMPOSE["secrets"].values()] + [Path("secrets/signing.pub")]
-    assert {file.name for file in files} <= {path.name for path in secrets.iterdir()}
-    for path in secrets.iterdir():
+    assert {file.name for file in files} <= {path.name for path in made.iterdir()}
+    for path in made.iterdir():
         public = path.name in {"signing.pub", "redis-users.acl"}
         assert bool(path.stat().st_mode & 0o077) == public, path.name
-    assert SigningKey.load(secrets / "signing.pem").public == PublicKey.load(secrets / "signing.pub")
-    assert load_secret(secrets / "noise.key") != load_secret(secrets / "receipt.key")
-    urls = {path.stem: path.read_text() for path in secrets.glob("*.url")}
+    assert SigningKey.load(made / "signing.pem").public == PublicKey.load(made / "signing.pub")
+    assert load_secret(made / "noise.key") != load_secret(made / "receipt.key")
+    urls = {path.stem: path.read_text() for path in made.glob("*.url")}
     assert all(re.fullmatch(rf"redis://{name}:[0-9a-f]{{48}}@redis:6379/0", url) for name, url in urls.items())
-    listed = (secrets / "redis-users.acl").read_text()
+    listed = (made / "redis-users.acl").read_text()
     assert not any(url.split(":")[2].split("@")[0] in listed for url in urls.values())
 
 

@@ -1,49 +1,17 @@
 """Redis users: each role can do its job with its own user, and nothing beyond it."""
 
-import os
-import shlex
-import socket
-import subprocess
-import sys
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from streamtopic.corpus import Document
 from streamtopic.errors import SettingsError, StateError
-from streamtopic.local.redis import find_server
 from streamtopic.service.doctor import Level, examine
 from streamtopic.service.runner import Service
 from streamtopic.settings import load
 from streamtopic.state import Connection
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
 PARTITION, MODEL = "{st:default:0}", "{st:default}"
-
-
-@pytest.fixture(scope="module")
-def users(tmp_path_factory):
-    """A Redis with the users of deploy/: role to address."""
-    folder = tmp_path_factory.mktemp("users")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    run = {**os.environ, "STREAMTOPIC": shlex.join([sys.executable, "-m", "streamtopic"])}
-    script = ["sh", str(DEPLOY / "make-secrets.sh"), str(folder / "secrets"), f"127.0.0.1:{port}"]
-    subprocess.run(script, env=run, check=True, capture_output=True)
-    options = {"port": str(port), "bind": "127.0.0.1", "dir": str(folder), "save": "", "appendonly": "yes",
-               "aclfile": str(folder / "secrets" / "redis-users.acl"), "maxmemory-policy": "noeviction"}  # fmt: skip
-    words = [word for name, value in options.items() for word in (f"--{name}", value)]
-    with (folder / "redis.log").open("wb") as log:
-        server = subprocess.Popen([str(find_server()), *words], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-    try:
-        while b"Ready to accept" not in (folder / "redis.log").read_bytes():
-            assert server.poll() is None, (folder / "redis.log").read_text()
-        yield {path.stem: path.read_text() for path in (folder / "secrets").glob("*.url")}
-    finally:
-        server.kill()
-        server.wait()
 
 
 @pytest.fixture(scope="module")

@@ -124,7 +124,7 @@ class ModelSubscriber:
                 match self._assembler.take(record):
                     case Assembled(version, data):
                         self._accept(version, data)
-                    case Removed(version):
+                    case Removed(version, retired=False):
                         self._withdrawn.add(version)
 
     def _accept(self, version: int, data: bytes) -> None:

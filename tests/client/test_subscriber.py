@@ -139,6 +139,18 @@ def test_tombstoned_versions_are_withdrawn(subscribe, publish, log):
     assert versions(subscribe()) == [2]
 
 
+def test_retired_versions_still_serve(subscribe, publish, log):
+    """A version that was erased because of its age was not withdrawn: who holds it may go on using it."""
+    messages = publish(1)
+    subscriber = subscribe()
+    first = subscriber.poll()
+    publish(2)
+    log.append_many(TOPIC, tombstones(1, len(messages), retired=True))
+    assert versions(subscriber) == [2]
+    assert subscriber.withdrawn == frozenset()
+    assert first.topics(top=1)
+
+
 def test_a_restart_goes_on_where_it_stopped(subscribe, publish, tmp_path):
     """What was dealt with does not come again; what was only given out does."""
     options = {"progress": tmp_path / "progress.json"}

@@ -114,3 +114,17 @@ def test_versions_that_hold_forgotten_documents_go_even_where_no_model_can_follo
     assert service.state.withdrawn() == {1}
     assert list(service.subscriber()) == []
     assert service.versions()[0]["withdrawn"]
+
+
+def test_old_versions_are_retired_and_not_withdrawn(service):
+    """The log keeps as many versions as settings say; erasing the others does not call them withdrawn."""
+    settings = service.settings.model_copy(update={"keep_versions": 2})
+    service.settings = settings
+    service.__dict__.pop("scheduler", None)
+    for _ in range(3):
+        service.state.request("retrain")
+        service.settle()
+    service.log.compact(service.names.releases)
+    assert [release.version for release in service.subscriber()] == [3, 4]
+    assert service.state.withdrawn() == set()
+    assert [v["version"] for v in service.versions()] == [1, 2, 3, 4]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from streamtopic.counts import PairBlock
 from streamtopic.errors import StateCorrupt
 from streamtopic.state import scripts
-from streamtopic.state.fusion import Source, fused_head, fused_rows
+from streamtopic.state.fusion import MOST, Source, fused_head, fused_rows
 from streamtopic.state.meta import ManifestEntry, Meta
 from streamtopic.state.outcomes import AlreadyApplied, Applied, Outcome, Stale, outcome
 from streamtopic.state.partition import PartitionState
@@ -24,10 +24,10 @@ __all__ = ["GRACE_SECONDS", "Group", "Merged", "compact", "due", "fold", "merge"
 GRACE_SECONDS = 600.0
 """How long replaced segments stay for readers that took their manifest before."""
 
-_TIER = 8
+_TIER = MOST
 _SMALLEST_TIER = 1 << 16
 # Packing takes longer than all else in a merge, so only what will not soon be merged again is packed.
-_PACKED_FROM = 1 << 24
+_PACKED_FROM = 1 << 27
 
 Group = Sequence[ManifestEntry]
 
@@ -50,10 +50,8 @@ def compact(
     moved on meanwhile (try again later). Raises StateCorrupt, ComponentUnreachable.
     """
     result = fold(state, base_epoch)
-    for group in _groups(state.manifest, everything=everything):
-        if isinstance(result, Stale):
-            break
-        merged = merge(state, group)
+    while not isinstance(result, Stale) and (groups := _groups(state.manifest, everything=everything)):
+        merged = merge(state, groups[0])
         result = merged if isinstance(merged, Stale) else swap(state, merged, grace)
     return result
 
@@ -106,14 +104,13 @@ def _fold_to(meta: Meta, base_epoch: int | None) -> int:
 
 
 def _groups(manifest: Sequence[ManifestEntry], *, everything: bool) -> list[list[ManifestEntry]]:
-    """Choose which segments become one: at most eight at a time, the oldest, but for `everything`."""
+    """Choose which segments become one: at most eight at a time, the oldest."""
     tiers: dict[tuple[int, int], list[ManifestEntry]] = {}
     for entry in manifest:
         tier = 0 if everything else max(entry.pairs, _SMALLEST_TIER).bit_length() // 2
         tiers.setdefault((entry.epoch, tier), []).append(entry)
-    if everything:
-        return [group for group in tiers.values() if len(group) > 1]
-    return [group[:_TIER] for group in tiers.values() if len(group) >= _TIER]
+    least = 2 if everything else _TIER
+    return [group[:_TIER] for group in tiers.values() if len(group) >= least]
 
 
 def _merge(state: PartitionState, group: Group, stopped: Callable[[], bool]) -> Merged | Stale:

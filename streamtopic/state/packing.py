@@ -1,6 +1,6 @@
 """Compiled loops of the segment codec: pairs of a chunk to streams of small bytes, and back.
 
-Columns become gaps, one byte each with 255 as the escape. The pairs of a flush take few distinct values, since most
+Columns become gaps, half a byte each with 15 as the escape. The pairs of a flush take few distinct values, since most
 lie in one document and are w_L h_i h_j, so values become ranks in a table of the frequent ones: one byte for the
 first 192, two for the next 16,128, and a literal for the rest.
 """
@@ -21,6 +21,7 @@ Int64 = npt.NDArray[np.int64]
 ONE_BYTE = 192
 TABLE = ONE_BYTE + (255 - ONE_BYTE) * 256
 _ESCAPE = 255
+_LARGE_GAP = 15
 _SLOTS = 1 << 16
 _MOST_DISTINCT = 40_000
 
@@ -52,11 +53,11 @@ def unpack_integers(data: Bytes, count: int) -> tuple[Int64, bool]:
 
 @numba.njit(cache=True, nogil=True)
 def pack_columns(rows: Int32, sizes: Int64, columns: Int32) -> tuple[Bytes, Bytes]:
-    """Return gap bytes, one a pair, and the gaps that were too large for one.
+    """Return gaps, two to a byte, and the gaps that were too large for half a byte.
 
     rows, sizes: the rows and how many of `columns` each holds; columns ascend in a row and none is left of it.
     """
-    small = np.empty(len(columns), np.uint8)
+    small = np.zeros((len(columns) + 1) // 2, np.uint8)
     large = np.empty(5 * len(columns) + varints.LONGEST, np.uint8)
     k = 0
     at = 0
@@ -64,11 +65,10 @@ def pack_columns(rows: Int32, sizes: Int64, columns: Int32) -> tuple[Bytes, Byte
         previous = rows[r] - 1
         for _ in range(sizes[r]):
             gap = columns[k] - previous - 1
-            if gap < _ESCAPE:
-                small[k] = gap
-            else:
-                small[k] = _ESCAPE
-                at = varints.put(large, at, np.uint64(gap - _ESCAPE))
+            if gap >= _LARGE_GAP:
+                at = varints.put(large, at, np.uint64(gap - _LARGE_GAP))
+                gap = _LARGE_GAP
+            small[k >> 1] |= np.uint8(gap << ((k & 1) << 2))
             previous = columns[k]
             k += 1
     return small, large[:at].copy()
@@ -77,14 +77,19 @@ def pack_columns(rows: Int32, sizes: Int64, columns: Int32) -> tuple[Bytes, Byte
 @numba.njit(cache=True, nogil=True)
 def unpack_columns(rows: Int32, sizes: Int64, small: Bytes, large: Bytes, n_words: int) -> tuple[Int32, bool]:
     """Undo `pack_columns`; the flag says whether all columns are below n_words and the bytes were used up."""
-    columns = np.empty(len(small), np.int32)
+    pairs = np.int64(0)
+    for size in sizes:
+        pairs += size
+    if len(small) != (pairs + 1) // 2:
+        return np.empty(0, np.int32), False
+    columns = np.empty(pairs, np.int32)
     k = 0
     at = 0
     for r in range(len(rows)):
         previous = np.int64(rows[r]) - 1
         for _ in range(sizes[r]):
-            gap = np.int64(small[k])
-            if gap == _ESCAPE:
+            gap = np.int64((small[k >> 1] >> ((k & 1) << 2)) & 15)
+            if gap == _LARGE_GAP:
                 more, at = varints.get(large, at)
                 if at < 0 or more > np.uint64(n_words):
                     return columns, False
@@ -94,7 +99,7 @@ def unpack_columns(rows: Int32, sizes: Int64, small: Bytes, large: Bytes, n_word
                 return columns, False
             columns[k] = previous
             k += 1
-    return columns, k == len(small) and at == len(large)
+    return columns, at == len(large)
 
 
 @numba.njit(cache=True, nogil=True, inline="always")

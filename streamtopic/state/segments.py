@@ -30,8 +30,8 @@ CHUNK_PAIRS = 1 << 19
 _HEAD = b"STH2"
 _CHUNK = b"STC2"
 _LEVEL = 1
-_PLAIN, _PACKED = 0, 1
-_SAMPLE = 8
+_HEAD_PACKED, _CHUNK_PACKED = 0b1111, 0b000111111
+_SAMPLE = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,7 +106,7 @@ def encode_head(head: SegmentHead, *, packed: bool) -> bytes:
             packing.pack_integers(head.frequency),
             packing.pack_integers(head.tokens),
         ],
-        packed=packed,
+        _HEAD_PACKED if packed else 0,
     )
 
 
@@ -117,7 +117,7 @@ def encode_chunk(first: int, sizes: Int64, columns: Int32, values: Int64, *, pac
     """
     rows = np.flatnonzero(sizes).astype(np.int32)
     sizes, rows = sizes[rows], rows + np.int32(first)
-    distinct, times = packing.frequent_values(values, _SAMPLE if len(values) > CHUNK_PAIRS // 8 else 1)
+    distinct, times = packing.frequent_values(values, 1 if packed or len(values) < CHUNK_PAIRS // 8 else _SAMPLE)
     repeated = times > 1
     distinct, times = distinct[repeated], times[repeated]
     table = distinct[np.lexsort((distinct, -times))][: packing.TABLE]
@@ -131,7 +131,7 @@ def encode_chunk(first: int, sizes: Int64, columns: Int32, values: Int64, *, pac
             packing.pack_integers(table),
             *packing.pack_values(values, table),
         ],
-        packed=packed,
+        _CHUNK_PACKED if packed else 0,
     )
 
 
@@ -154,7 +154,7 @@ def decode_chunk(data: bytes, n_words: int) -> PairChunk:
     n_rows, n_table = _integers(numbers, 2).tolist()
     row = (np.cumsum(_integers(rows, n_rows)) - 1).astype(np.int32)
     size = _integers(sizes, n_rows)
-    if size.min(initial=0) < 0 or size.sum() != len(small) or len(small) != len(first):
+    if size.min(initial=0) < 0 or size.sum() != len(first):
         raise _corrupt()
     columns, sound = packing.unpack_columns(row, size, small, large, n_words)
     values, readable = packing.unpack_values(first, second, literal, _integers(table, n_table))
@@ -189,10 +189,10 @@ def _gaps(ascending: Int32 | Int64) -> Int64:
     return wide
 
 
-def _seal(kind: bytes, streams: Sequence[npt.NDArray[np.uint8]], *, packed: bool) -> bytes:
-    """Put streams, each compressed by itself since each has its own statistics, behind a checksum of them all."""
-    parts = [_compress(stream) if packed else stream.data for stream in streams]
-    head = struct.pack(f"<B{len(parts)}I", _PACKED if packed else _PLAIN, *map(len, parts))
+def _seal(kind: bytes, streams: Sequence[npt.NDArray[np.uint8]], packed: int) -> bytes:
+    """Put streams behind a checksum of them all, those whose bit in `packed` is set compressed, each by itself."""
+    parts = [_compress(stream) if packed >> k & 1 else stream.data for k, stream in enumerate(streams)]
+    head = struct.pack(f"<H{len(parts)}I", packed, *map(len, parts))
     checksum = zlib.crc32(head)
     for part in parts:
         checksum = zlib.crc32(part, checksum)
@@ -208,15 +208,15 @@ def _compress(stream: npt.NDArray[np.uint8]) -> bytes:
 
 def _open(kind: bytes, data: bytes, count: int) -> list[npt.NDArray[np.uint8]]:
     body = memoryview(data)[8:]
-    if data[:4] != kind or len(data) < 9 + 4 * count or struct.unpack("<I", data[4:8])[0] != zlib.crc32(body):
+    if data[:4] != kind or len(data) < 10 + 4 * count or struct.unpack("<I", data[4:8])[0] != zlib.crc32(body):
         raise _corrupt()
-    method, *sizes = struct.unpack(f"<B{count}I", body[: 1 + 4 * count])
-    if 1 + 4 * count + sum(sizes) != len(body) or method not in (_PLAIN, _PACKED):
+    packed, *sizes = struct.unpack(f"<H{count}I", body[: 2 + 4 * count])
+    if 2 + 4 * count + sum(sizes) != len(body):
         raise _corrupt()
-    streams, at = [], 1 + 4 * count
-    for size in sizes:
+    streams, at = [], 2 + 4 * count
+    for k, size in enumerate(sizes):
         part = body[at : at + size]
-        streams.append(np.frombuffer(zlib.decompress(part) if method == _PACKED else part, np.uint8))
+        streams.append(np.frombuffer(zlib.decompress(part) if packed >> k & 1 else part, np.uint8))
         at += size
     return streams
 

@@ -58,10 +58,12 @@ class OutboxRecord:
 
 @dataclass(frozen=True, slots=True)
 class OutboxEntry:
-    """A record that waits in the outbox; id: for `confirm`."""
+    """A record that waits in the outbox; id, key, name: where, for `confirm`."""
 
     id: str
     record: OutboxRecord
+    key: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,23 +216,25 @@ class ModelState:
 
     def outbox(self, count: int = 100) -> list[OutboxEntry]:
         """Return the oldest records that wait to be published. Raises StateCorrupt."""
-        rows = self.connection.call("XRANGE", self._keys.named("outbox"), "-", "+", "COUNT", count)
+        outbox = self._keys.named("outbox")
+        rows = self.connection.call("XRANGE", outbox, "-", "+", "COUNT", count)
+        found = self.connection.batch([("GET", fields[b"key"]) for _, fields in rows])
         entries = []
-        for entry, fields in rows:
-            data = self.connection.call("GET", fields[b"key"].decode())
-            if data is None:
+        for (entry, fields), data in zip(rows, found, strict=True):
+            if data is not None:
+                record = _unpack_record(data)
+                entries.append(OutboxEntry(entry.decode(), record, fields[b"key"].decode(), fields[b"name"].decode()))
+            elif self.connection.call("XRANGE", outbox, entry, entry):  # else another publisher was faster
                 raise StateCorrupt(f"outbox entry {entry.decode()} of {self.model} has lost its bytes: retrain")
-            entries.append(OutboxEntry(entry.decode(), _unpack_record(data)))
         return entries
 
     def confirm(self, entries: Iterable[OutboxEntry]) -> None:
-        """Remove published records from the outbox."""
+        """Remove published records from the outbox. May be repeated."""
+        outbox, staged = self._keys.named("outbox"), self._keys.named("staged")
+        commands = []
         for entry in entries:
-            keys = [self._keys.named("outbox"), self._keys.named("staged")]
-            row = self.connection.call("XRANGE", keys[0], entry.id, entry.id)
-            if row:
-                keys.append(row[0][1][b"key"].decode())
-                self.connection.script(model_scripts.CONFIRM, keys, [entry.id, row[0][1][b"name"]])
+            commands += [("XDEL", outbox, entry.id), ("HDEL", staged, entry.name), ("DEL", entry.key)]
+        self.connection.batch(commands, atomic=True)
 
     def base(self) -> StoredBase | None:
         """Return the current base model, or None before the first. Raises StateCorrupt."""

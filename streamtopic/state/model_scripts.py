@@ -1,6 +1,6 @@
 """Lua scripts: every write of a model's global keys. As in `scripts`: check all, then write, and know a repetition."""
 
-__all__ = ["ACQUIRE", "ADOPT", "CONFIRM", "CREATE", "ENQUEUE", "FULFIL", "RELEASE", "STAGE", "WITHDRAW"]
+__all__ = ["ACQUIRE", "ADOPT", "CREATE", "ENQUEUE", "FULFIL", "RELEASE", "STAGE", "WITHDRAW"]
 
 CREATE = """
 if redis.call('EXISTS', KEYS[1]) == 0 then
@@ -94,7 +94,7 @@ end
 return {'applied'}
 """
 )
-"""Withdraw versions. KEYS: fence, withdrawn, outbox, lease, records. ARGV: token, holder, number of records, versions."""
+"""Withdraw versions. KEYS: fence, withdrawn, outbox, lease, records. ARGV: token, holder, record count, versions."""
 
 FULFIL = """
 if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
@@ -119,11 +119,3 @@ end
 return {added and 'applied' or 'already'}
 """
 """Put records into the outbox once. KEYS: outbox, staged, uploaded records. ARGV: their names."""
-
-CONFIRM = """
-redis.call('XDEL', KEYS[1], ARGV[1])
-if ARGV[2] ~= '' then redis.call('HDEL', KEYS[2], ARGV[2]) end
-redis.call('DEL', KEYS[3])
-return 1
-"""
-"""Remove a published record. KEYS: outbox, staged, record. ARGV: entry id, name."""

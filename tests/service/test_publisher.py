@@ -271,3 +271,19 @@ def test_a_partition_that_came_later_may_hold_what_a_version_holds(publisher, st
     assert publisher.issue_receipts(moved, [first]) == 1
     assert publisher.issue_receipts(moved, [first, envelope(state, 2, {0: 20, 1: 20, 2: 9})]) == 1
     assert [(r.offset, r.version) for r in Receipts(log, model=state.model, public_key=KEY.public)] == [(5, 1), (3, 2)]
+
+
+def test_a_faster_publisher_is_no_fault(publisher, state, log, connection, monkeypatch):
+    """What another publisher confirms while this one reads the outbox is left to it."""
+    topic = TopicNames(state.model).releases
+    state.enqueue(outbox_records(topic, to_messages(1, b"content")))
+    entries, batch = state.outbox(), connection.batch
+
+    def overtaken(commands, **more):
+        monkeypatch.undo()
+        state.confirm(entries)
+        return batch(commands, **more)
+
+    monkeypatch.setattr(connection, "batch", overtaken)
+    assert publisher.drain() == 0
+    assert state.outbox() == []

@@ -29,6 +29,8 @@ def mapped(error: redis.exceptions.RedisError, address: str) -> StreamtopicError
         return StateError(f"Redis at {address} is out of memory: raise maxmemory, or compact; nothing was written")
     if isinstance(error, _errors.ConnectionError | _errors.TimeoutError):
         return ComponentUnreachable(f"Redis at {address} does not answer ({text}): start it, or correct its address")
+    if isinstance(error, _errors.ClusterDownError | _errors.TryAgainError | _errors.MasterDownError):
+        return ComponentUnreachable(f"Redis at {address} cannot serve now ({text}): check its nodes and replicas")
     if isinstance(error, _errors.ReadOnlyError) or text.startswith("READONLY"):
         return ComponentUnreachable(f"Redis at {address} is a read-only replica: use the address of the primary")
     return StateError(f"Redis at {address} refused a command: {text}")
@@ -155,8 +157,9 @@ class Connection:
             except (_errors.ConnectionError, _errors.TimeoutError) as error:
                 if isinstance(error, _errors.AuthenticationError | _errors.BusyLoadingError):
                     raise
+                # Those that lie idle are as dead as this one; those in use belong to other threads.
                 with contextlib.suppress(_errors.RedisError):
-                    self._redis.connection_pool.disconnect()
+                    self._redis.connection_pool.disconnect(inuse_connections=False)
                 return send()
         except _errors.RedisError as error:
             raise mapped(error, self.address) from error

@@ -16,22 +16,33 @@ def _raise(error: InvalidRelease) -> None:
     raise error
 
 
+def _ignore(*_: object) -> None:
+    """Take no notice."""
+
+
 class ReceiptReader:
     """Follows a model's receipts topic; each record is read once.
 
     refuse: told of a record that is no receipt of this model signed with `key`; it is passed over if this returns.
+    note: told of every other one, with its offset.
     chain: what is known of the chain. rivals: ids of receipts that a later stray of the same deletion would erase from
     a compacted log, until the publisher has repeated them.
     """
 
     def __init__(
-        self, log: EventLog, model: str, key: PublicKey, refuse: Callable[[InvalidRelease], None] = _raise
+        self,
+        log: EventLog,
+        model: str,
+        key: PublicKey,
+        refuse: Callable[[InvalidRelease], None] = _raise,
+        note: Callable[[Receipt, int], None] = _ignore,
     ) -> None:
         self._log = log
         self._model = model
         self._topic = TopicNames(model).receipts
         self._key = key
         self._refuse = refuse
+        self._note = note
         self._offset: int | None = None
         self.chain = Chain()
         self.rivals: set[bytes] = set()
@@ -47,6 +58,14 @@ class ReceiptReader:
                 yield from self._take(record)
                 self._offset = record.next_offset
         yield from self.chain.settle()
+
+    def at(self, offset: int) -> Receipt | None:
+        """Return the chain's receipt at an offset that was noted, None where compaction has erased it there."""
+        records = self._log.read(self._topic, 0, offset, 1)
+        if not records or records[0].offset != offset:
+            return None
+        receipt = self._open(records[0])
+        return receipt if receipt and self.chain.holds(receipt, digest_of(records[0].value or b"")) else None
 
     def records(self, ids: AbstractSet[bytes] | None = None) -> Iterator[tuple[Receipt, Record]]:
         """Yield the chain's receipts with their records, each once, from the start of the log, as far as `read` went.
@@ -69,6 +88,7 @@ class ReceiptReader:
         receipt = self._open(record)
         if receipt is None:
             return []
+        self._note(receipt, record.offset)
         taken, accepted = self.chain.take(receipt, digest_of(record.value or b""))
         if taken is Taken.RIVAL:
             self.rivals.add(receipt.id.encode())

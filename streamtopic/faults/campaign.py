@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Options", "Report", "run"]
 
 _BATCH = 20
+_PATIENCE = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +163,11 @@ class _Campaign:
             self._watch()
             unrest = self._observer.unrest()
             calm = 0 if unrest else calm + 1
-            if time.monotonic() - start > self._options.rest_seconds:
-                self._report.findings += [f"no rest: {what}" for what in unrest]
-                self._report.findings += [
-                    f"{worker.name} last wrote:\n{worker.tail(5)}" for worker in self._cluster.staff
-                ]
+            # After a finding it need not be waited for to the end.
+            patience = _PATIENCE if self._report.findings else self._options.rest_seconds
+            if time.monotonic() - start > patience:
+                wrote = [f"{worker.name} last wrote:\n{worker.tail(5)}" for worker in self._cluster.staff]
+                self._report.findings += [*(f"no rest: {what}" for what in unrest), *wrote]
                 break
             time.sleep(0.2)
         self._report.rest.append(time.monotonic() - start)

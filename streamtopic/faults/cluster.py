@@ -133,7 +133,7 @@ class Cluster:
         found = []
         for worker in self.workers:
             worker.check()
-            found += [f"{worker.name} ended with status {status}:\n{worker.tail()}" for status in worker.deaths]
+            found += [f"{worker.name} ended with status {status}:\n{worker.tail(8)}" for status in worker.deaths]
             worker.deaths.clear()
         return found
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import redis
 
 from streamtopic.errors import ComponentUnreachable
-from streamtopic.local.redis import find_server
+from streamtopic.local.redis import find_server, write_anew
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,11 +87,15 @@ class RedisServer:
         self.start()
 
     def lose(self, size: int) -> None:
-        """Start again without the last `size` bytes of what was written, wherever that cuts."""
+        """Start again without the last `size` bytes of what was written, wherever that cuts.
+
+        The file is then written anew, as docs/faults.md asks of an operator.
+        """
         self.kill()
         newest = max(self._folder.rglob("*.aof"), key=lambda file: file.stat().st_mtime_ns)
         os.truncate(newest, max(0, newest.stat().st_size - size))
         self.start()
+        write_anew(self.client)
 
     def _options(self) -> list[str]:
         options = {

@@ -18,11 +18,12 @@ import redis
 
 from streamtopic.errors import ComponentUnreachable
 
-__all__ = ["LocalRedis", "find_server"]
+__all__ = ["LocalRedis", "find_server", "write_anew"]
 
 _SOCKET_PATH_LIMIT = 100
 # Closing its standard input, which the kernel does even when this process is killed, ends the server and its folder.
 _WATCHDOG = 'read _; kill -TERM "$0" 2>/dev/null; sleep 1; rm -rf "$1"'
+_CUT_SHORT = b"Truncating the AOF"
 _HOW_TO_GET_IT = (
     "install it with `pip install 'streamtopic[demo]'` (Linux x86_64, Python up to 3.12) or with your system's package "
     "manager (`apt-get install redis-server`, `brew install redis`), or point --redis at a running server"
@@ -148,6 +149,7 @@ class LocalRedis:
         private = folder if self._directory is None else _private_folder()
         socket = private / "redis.sock"
         log = folder / "redis.log"
+        said = log.stat().st_size if log.exists() else 0
         # The server inherits the lock, so the folder stays taken until it has really ended.
         with log.open("ab") as output:
             self._server = subprocess.Popen(  # noqa: S603 - a path found by find_server, arguments made here
@@ -169,6 +171,9 @@ class LocalRedis:
         atexit.register(self.stop)
         try:
             self._await_ready(socket, log)
+            if _CUT_SHORT in log.read_bytes()[said:]:
+                with contextlib.closing(_client(socket)) as client:
+                    write_anew(client)
         except BaseException:
             self.stop()
             raise
@@ -204,6 +209,17 @@ class LocalRedis:
             else:
                 client.close()
                 return
+
+
+def write_anew(client: redis.Redis) -> None:
+    """Write the append-only file anew from memory, and wait until that is done.
+
+    Needed once a server has loaded a file that was cut short, as after a power failure: it leaves half of the last
+    script in the file, and would apply that half at its next start (Redis, and Valkey before August 2026).
+    """
+    client.execute_command("BGREWRITEAOF")  # type: ignore[no-untyped-call]
+    while any(int(client.info("persistence")[f"aof_rewrite_{state}"]) for state in ("in_progress", "scheduled")):
+        time.sleep(0.02)
 
 
 def _client(socket: Path) -> redis.Redis:

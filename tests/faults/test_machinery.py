@@ -79,11 +79,15 @@ def test_redis_is_set_back_to_a_copy(server, tmp_path):
 
 
 def test_redis_loses_the_last_it_wrote_but_never_half_a_script(server):
-    """A cut inside what a script wrote takes all of it back."""
+    """A cut inside what a script wrote takes all of it back, also when the server starts once more."""
     server.client.set("before", 1)
     server.client.eval("redis.call('SET', 'x', 1) redis.call('SET', 'y', 1)", 0)
-    server.lose(10)
+    server.lose(60)
     assert server.client.mget("before", "x", "y") == [b"1", None, None]
+    server.client.set("after", 1)
+    server.kill()
+    server.start()
+    assert server.client.mget("before", "x", "y", "after") == [b"1", None, None, b"1"]
 
 
 def test_paused_redis_answers_later(server):

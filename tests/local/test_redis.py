@@ -129,3 +129,23 @@ def test_a_persistent_server_needs_a_folder():
     """There is nothing to persist to otherwise."""
     with pytest.raises(ValueError, match="directory"):
         LocalRedis(persistent=True)
+
+
+def test_half_a_script_never_comes_back(tmp_path):
+    """A file that was cut within a script, as by a power failure, holds none of it, at the next start and after."""
+
+    def values(server):
+        with Connection(server.url) as connection:
+            return connection.call("MGET", "before", "x", "y", "after")
+
+    with LocalRedis(tmp_path, persistent=True) as server, Connection(server.url) as connection:
+        connection.call("SET", "before", 1)
+        connection.script("redis.call('SET', 'x', 1) redis.call('SET', 'y', 1)", [], [])
+    written = tmp_path / "appendonly.aof"
+    os.truncate(written, written.stat().st_size - 60)
+    with LocalRedis(tmp_path, persistent=True) as server:
+        assert values(server) == [b"1", None, None, None]
+        with Connection(server.url) as connection:
+            connection.call("SET", "after", 1)
+    with LocalRedis(tmp_path, persistent=True) as server:
+        assert values(server) == [b"1", None, None, b"1"]

@@ -30,7 +30,7 @@ for _k in range(64):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairBlock:
-    """Pairs of some whole rows: sizes of rows first ..., and columns and values, valid until the next block is made."""
+    """Pairs of whole rows: sizes of rows first ..., and columns and values, valid until the next block but one."""
 
     first: int
     sizes: Int64
@@ -75,10 +75,13 @@ def count_rows(
     accumulator, touched = np.zeros(n_words, np.int64), np.zeros(n_words // 64 + 1, np.uint64)
     lengths = np.zeros(n_words + 1, np.int64)
     size = max(pairs, n_words)
-    columns, values = np.empty(size, np.int32), np.empty(size, np.int64)
+    # Two buffers, so that one can be written out while the other is filled.
+    buffers = [(np.empty(size, np.int32), np.empty(size, np.int64)) for _ in range(2)]
     word = 0
     while word < n_words:
         first = word
+        buffers.reverse()
+        columns, values = buffers[0]
         word, used = _fill_rows(
             batch.indptr, batch.words, batch.counts, weights, starts, positions, rows,
             accumulator, touched, word, lengths, columns, values,

@@ -1,7 +1,9 @@
 """From resolved changes to one flush: what is counted, written and removed by one commit."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -99,12 +101,12 @@ def plan(
     vocabulary: Vocabulary,
     weighting: Weighting,
     new_id: Callable[[], str],
-    send: Callable[[str, int, bytes], None],
+    send: Callable[[str, int, int, Callable[[], bytes]], Future[bytes]],
 ) -> Flush:
     """Count the changes and lay out the commit. Nothing is written, and `vocabulary` stays as it is.
 
-    new_id: makes a segment or commit id that nobody else makes. send: told the name of a segment, and the number and
-    the bytes of each of its chunks, while the next one is being counted.
+    new_id: makes a segment or commit id that nobody else makes. send: given the name of a segment, the number of a
+    chunk, how many pairs it has and what makes its bytes, it does that, perhaps while the next chunk is being counted.
     """
     added, born = _number(changes.added, vocabulary)
     records = encode_records(added, [a.offset for a in changes.added], [a.labels for a in changes.added])
@@ -113,12 +115,15 @@ def plan(
     for epoch, batch, signs in _by_epoch(changes, added, base):
         head, blocks = _count(batch, signs, weighting)
         heads.append(head)
-        name, strings, pairs = new_id(), [encode_head(head, packed=False)], 0
+        name, pairs, chunks = new_id(), 0, list[Future[bytes]]()
         for block in blocks:
             if len(block.values):
-                strings.append(encode_chunk(block.first, block.sizes, block.columns, block.values, packed=False))
                 pairs += len(block.values)
-                send(name, len(strings) - 1, strings[-1])
+                chunks.append(send(name, len(chunks) + 1, len(block.values), partial(_chunk, block)))
+            if len(chunks) > 1:
+                # The next block takes the buffer of the one before this.
+                chunks[-2].result()
+        strings = [encode_head(head, packed=False), *(chunk.result() for chunk in chunks)]
         entry = ManifestEntry(name, base.version, epoch, len(strings), pairs, sum(map(len, strings)))
         segments.append((entry, strings))
     ids, frequency = _frequency_change(heads)
@@ -193,6 +198,10 @@ def _count(batch: DocumentBatch, signs: Int64, weighting: Weighting) -> tuple[Se
     added = int((signs > 0).sum())
     head = SegmentHead(ids, frequency, tokens, added=added, removed=batch.documents - added)
     return head, count_rows(local, len(ids), weighting, signs, _BLOCK_PAIRS)
+
+
+def _chunk(block: PairBlock) -> bytes:
+    return encode_chunk(block.first, block.sizes, block.columns, block.values, packed=False)
 
 
 def _frequency_change(heads: Sequence[SegmentHead]) -> tuple[Int64, Int64]:

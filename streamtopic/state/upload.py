@@ -1,6 +1,6 @@
 """Segment strings on their way to Redis, ahead of the commit that makes them count."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from streamtopic.state.connection import Connection
@@ -24,7 +24,7 @@ def _put(connection: Connection, keys: PartitionKeys, name: str, k: int, string:
 
 
 class Uploads:
-    """Sends long strings of a flush by a thread of its own while the rest of the flush is being counted."""
+    """Encodes and sends the chunks of a large flush by a thread of its own, while the rest is being counted."""
 
     def __init__(self, connection: Connection, keys: PartitionKeys) -> None:
         self._connection = connection
@@ -36,13 +36,17 @@ class Uploads:
         """Forget what was sent for flushes before."""
         self._sent.clear()
 
-    def send(self, name: str, k: int, string: bytes) -> None:
-        """Begin to send one string of a segment, if it is long."""
-        if len(string) < _WORTH_A_THREAD:
-            return
+    def send(self, name: str, k: int, pairs: int, make: Callable[[], bytes]) -> Future[bytes]:
+        """Begin to make and to send one string of a segment; one of few pairs is made at once and sent later."""
         if self._thread is None:
+            if pairs < _WORTH_A_THREAD:
+                made = Future[bytes]()
+                made.set_result(make())
+                return made
             self._thread = ThreadPoolExecutor(1, "upload")
-        self._sent[name, k] = self._thread.submit(_put, self._connection, self._keys, name, k, string)
+        string = self._thread.submit(make)
+        self._sent[name, k] = self._thread.submit(lambda: _put(self._connection, self._keys, name, k, string.result()))
+        return string
 
     def finish(self, name: str, strings: Sequence[bytes]) -> None:
         """Return once all strings of a segment are there; a second time, all are sent again."""

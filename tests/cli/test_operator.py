@@ -117,6 +117,13 @@ def test_the_doctor_finds_what_is_wrong(on, instance, spoil, name, remedy):
     assert remedy in failed["detail"] + failed["remedy"]
 
 
+def test_the_doctor_goes_on_where_a_component_is_away(on, tmp_path):
+    """Redis that does not answer is a finding, and everything else is looked at."""
+    away = f"redis_url=unix://{tmp_path / 'nobody.sock'}"
+    levels = {finding["name"]: finding["level"] for finding in on("doctor", "--set", away, status=1)["findings"]}
+    assert (levels["redis"], levels["default.documents"], levels["state"]) == ("fail", "ok", "warn")
+
+
 def test_a_receipt_is_found_by_request_and_by_id(on, program, instance):
     """What `delete` printed leads to the receipt, and so does the receipt's own id."""
     request = on("delete", "doc-9")["requests"][0]
@@ -266,6 +273,20 @@ def test_what_waits_for_its_receipt_is_kept_by_a_rebuild_of_a_compacted_log(on, 
     on("rebuild", "--yes")
     on("retrain")
     assert on("receipt", request)["found"] is True
+
+
+def test_verify_says_what_a_compacted_log_cannot_tell(on, instance):
+    """Counts are compared all the same; models learned from documents that are gone are not, and that is no failure."""
+    with FileLog(instance / "log") as log:
+        assert log.compact("default.documents") > 0
+    found = on("verify")
+    assert found["passed"] is True
+    checks = {check["name"]: check for check in found["checks"]}
+    assert checks["counts"]["passed"] is True
+    assert checks["base model"]["passed"] is None
+    assert "597 of 600 documents" in checks["base model"]["detail"]
+    on("retrain")
+    assert all(check["passed"] for check in on("verify")["checks"])
 
 
 def _digest(instance):

@@ -15,7 +15,7 @@ from streamtopic.service.doctor.server import examine_redis
 from streamtopic.service.doctor.state import examine_state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from streamtopic.service.parts import Parts
 
@@ -25,21 +25,24 @@ __all__ = ["examine"]
 def examine(parts: Parts) -> Iterator[Finding]:
     """Yield findings as they are made. Nothing is changed."""
     yield from _program(parts)
-    for name, look in (
-        ("keys", examine_keys),
-        ("redis", examine_redis),
-        ("log", examine_log),
-        ("state", examine_state),
-    ):
-        yield from _guarded(name, look, parts)
+    yield from _guarded("keys", examine_keys, parts)
+    redis = yield from _guarded("redis", examine_redis, parts)
+    log = yield from _guarded("log", examine_log, parts)
+    if redis and log:
+        yield from _guarded("state", examine_state, parts)
+    else:
+        yield warn("state", "not looked at", "make Redis and the log answer first")
 
 
-def _guarded(name: str, look: Callable[[Parts], Iterator[Finding]], parts: Parts) -> Iterator[Finding]:
+def _guarded(name: str, look: Callable[[Parts], Iterator[Finding]], parts: Parts) -> Generator[Finding, None, bool]:
+    """Yield what is found; whether it could be looked at."""
     try:
         yield from look(parts)
     except StreamtopicError as error:
         detail, _, remedy = str(error).rpartition(": ")
         yield fail(name, detail or str(error), remedy if detail else "see the message")
+        return False
+    return True
 
 
 def _program(parts: Parts) -> Iterator[Finding]:

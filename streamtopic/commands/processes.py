@@ -65,7 +65,8 @@ def _publish(args: argparse.Namespace) -> int:
 def saying(*, as_json: bool) -> Callable[[dict[str, Any]], None]:
     """Return what prints an event of the service, one a line; warnings go to standard error."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", stream=sys.stderr)
-    logging.getLogger("kafka").setLevel(logging.ERROR)
+    # Its own lines, several a second while a broker is away, say less than the one line of what is waited for.
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
 
     def say(event: dict[str, Any]) -> None:
         if as_json:

@@ -1,0 +1,103 @@
+"""Rebuilding: whatever interrupts it, the counts are those of the log and no deletion loses what is known of it."""
+
+import numpy as np
+import pytest
+
+from streamtopic.corpus import Document
+from streamtopic.errors import StateError
+from streamtopic.service import rebuild as module
+from streamtopic.service.rebuild import present, rebuild
+from streamtopic.service.runner import Service, silent
+from streamtopic.settings import load
+from streamtopic.state import ForgetKind
+from streamtopic.state.removal import leader
+
+
+@pytest.fixture
+def service(tmp_path, redis_server):
+    """An instance with 40 documents, a version, and three deletions that wait for their receipt, in a compacted log."""
+    number = abs(hash(tmp_path))
+    given = {"dir": tmp_path, "redis_url": redis_server.url, "model": f"rebuild{number}"}
+    settings = load({**given, "topics": 2, "min_df": 1, "max_df": 1.0, "max_forget_lag": 86400, "capacity_share": 0.5})
+    words = [["apple", "banana", "cherry", "damson"], ["iron", "copper", "silver", "gold"]]
+    texts = [" ".join(words[n % 2][(n // 2 + k) % 4] for k in range(3)) for n in range(40)]
+    with Service(settings) as made:
+        made.add([Document(f"d{n}", text, {}) for n, text in enumerate(texts)])
+        made.settle()
+        made.delete(["d1", "d2", "unknown", "d3"])
+        made.settle()
+        made.log.compact(made.names.documents)
+        yield made
+
+
+def digest(service):
+    """Digest of all counts in Redis."""
+    snapshot = service.reader.snapshot()
+    return snapshot.restrict(np.arange(len(snapshot.words))).digest(snapshot.words)
+
+
+def waiting(service):
+    """What is known of each deletion that waits for its receipt."""
+    return [(f.document, f.kind, f.length, f.document_offset) for f in service.reader.forgets(0).read()]
+
+
+def test_counts_and_deletions_are_as_before(service):
+    """Bit for bit; and a deletion still says that there was a document, which the log does not tell any more."""
+    before, known = digest(service), waiting(service)
+    assert {kind for _, kind, *_ in known} == {ForgetKind.DELETED}
+    found = rebuild(service, silent)
+    assert (found.documents, found.waiting) == (37, 3)
+    assert digest(service) == before
+    assert waiting(service) == known
+    assert leader(service.connection, service.settings.model) is None
+    assert present(service).documents == 37
+
+
+@pytest.mark.parametrize("where", ["remove_partition", "remove_base", "record", "_count", "_mend", "put_forgets"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_it_can_be_killed_anywhere_and_repeated(service, monkeypatch, where, when):
+    """The second run ends as if there had been no first one; meanwhile no receipt is issued from half of the facts."""
+    before, known = digest(service), waiting(service)
+    act = getattr(module, where)
+
+    def killed(*arguments, **more):
+        if when == "after":
+            act(*arguments, **more)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, where, killed)
+        with pytest.raises(KeyboardInterrupt):
+            rebuild(service, silent)
+    if (where, when) != ("put_forgets", "after"):
+        assert service.publisher.issue_receipts({0: service.reader.forgets(0)}) == 0
+    rebuild(service, silent)
+    assert (digest(service), waiting(service)) == (before, known)
+
+
+def test_an_ingest_that_still_runs_is_noticed(service, monkeypatch):
+    """It takes the partition over; the rebuild fails and says what to stop."""
+    count = module._count
+
+    def disturbed(ingests, update):
+        service.open_ingest(0)
+        return count(ingests, update)
+
+    monkeypatch.setattr(module, "_count", disturbed)
+    with pytest.raises(StateError, match="stop `ingest`"):
+        rebuild(service, silent)
+
+
+def test_what_was_begun_before_cannot_be_staged_any_more(service, monkeypatch):
+    """A scheduler that learned from the old counts finds that it does not lead."""
+    staged = service.state.acquire(service.holder, 60_000)
+    found, act = [], module._count
+
+    def count(ingests, update):
+        found.append(leader(service.connection, service.settings.model))
+        return act(ingests, update)
+
+    monkeypatch.setattr(module, "_count", count)
+    rebuild(service, silent)
+    assert found == [module.HOLDER]
+    assert service.state.acquire(service.holder, 60_000).token > staged.token

@@ -1,0 +1,65 @@
+"""Kafka really erases deletes in time; who missed them finds out from what the log still holds."""
+
+import time
+
+import numpy as np
+
+from streamtopic.counts import Weighting
+from streamtopic.events import encode_add, encode_delete, encode_heartbeat
+from streamtopic.service.ingest import Ingest
+from streamtopic.service.recount import recount
+from streamtopic.service.sweep import sweep_if_due
+from streamtopic.service.verify import documents_in_log
+from streamtopic.state import ModelSettings, Reader
+from streamtopic.streams import TopicNames, open_log
+
+DEADLINE = 180.0
+DAY_MS = 86_400_000
+HASTY = {
+    "cleanup.policy": "compact",
+    "max.compaction.lag.ms": "1",
+    "min.cleanable.dirty.ratio": "0.001",
+    "delete.retention.ms": "1",
+    "segment.ms": "200",
+}
+
+
+def test_deletes_that_kafka_has_erased_are_made_up_for(kafka_server, connection):
+    """Counts end as those of a log from which documents and their deletes have vanished."""
+    names = TopicNames("sweepkafka")
+    log, _ = open_log(kafka_server.servers)
+    with log:
+        log.create(names.documents, 1, HASTY)
+        log.create(names.rejected, 1)
+        ingest = Ingest.open(connection, log, names, 0, settings=ModelSettings(1, 256), clock=time.time)
+        log.append_many(names.documents, [encode_add(f"d{n}", counts={"x": 2, f"w{n}": 1}) for n in range(50)])
+        list(ingest.drain())
+        log.append_many(names.documents, [encode_delete(f"d{n}", "r") for n in range(20)])
+        _await_erased(log, names.documents)
+        report = sweep_if_due(ingest, log, int(time.time() * 1000) + 20 * DAY_MS, 30 * DAY_MS)
+        assert report.removed == 20
+        list(ingest.drain())
+        end = ingest.state.meta.next_offset
+        found = documents_in_log(log, names.documents, {0: end}, lambda *_: None)
+    assert len(found.alive) == 30
+    assert not found.whole
+    fresh = recount(found.alive.values(), Weighting())
+    snapshot = Reader(connection, names.model, 1).snapshot()
+    counted = snapshot.restrict(np.arange(len(snapshot.words)))
+    assert counted.digest(snapshot.words) == fresh.cooccurrence.digest(fresh.words)
+
+
+def _await_erased(log, topic):
+    """Wait until no record of the first 20 documents is left; new records close the files that the broker cleans."""
+    deadline = time.monotonic() + DEADLINE
+    gone = {b"d%d" % n for n in range(20)}
+    while True:
+        log.append_many(topic, [encode_heartbeat(0)])
+        held, offset = set(), log.begin(topic, 0)
+        while page := log.read(topic, 0, offset):
+            held |= {record.key for record in page}
+            offset = page[-1].next_offset
+        if not held & gone:
+            return
+        assert time.monotonic() < deadline, "the broker has not erased the deletes"
+        time.sleep(0.5)

@@ -87,13 +87,14 @@ class RedisServer:
         self.start()
 
     def lose(self, size: int) -> None:
-        """Start again without the last `size` bytes of what was written, wherever that cuts.
+        """Start again without the last `size` bytes of what was written since the last start, wherever that cuts.
 
         The file is then written anew, as docs/faults.md asks of an operator.
         """
+        known = int(self.client.info("persistence")["aof_base_size"])  # type: ignore[index]
         self.kill()
         newest = max(self._folder.rglob("*.aof"), key=lambda file: file.stat().st_mtime_ns)
-        os.truncate(newest, max(0, newest.stat().st_size - size))
+        os.truncate(newest, max(known, newest.stat().st_size - size))
         self.start()
         write_anew(self.client)
 

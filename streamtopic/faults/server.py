@@ -91,7 +91,7 @@ class RedisServer:
 
         The file is then written anew, as docs/faults.md asks of an operator.
         """
-        known = int(self.client.info("persistence")["aof_base_size"])  # type: ignore[index]
+        known = int(self.client.info("persistence")["aof_base_size"])
         self.kill()
         newest = max(self._folder.rglob("*.aof"), key=lambda file: file.stat().st_mtime_ns)
         os.truncate(newest, max(known, newest.stat().st_size - size))

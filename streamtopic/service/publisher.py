@@ -200,21 +200,12 @@ def _served(stream: Forgets, partition: int, versions: Sequence[Envelope]) -> li
 def _first(forget: Forget, partition: int, versions: Sequence[Envelope], earlier: Sequence[Forget]) -> Envelope | None:
     """Return the version that a receipt can name as the first without the document, None while there is none.
 
-    That is the version that was current at the deletion, if it never held the document: because there was none, or it
-    came later than the version, and no earlier deletion of the same id, which that version still held, was waiting.
-    Otherwise it is the first version that reflects the deletion. Later versions change neither.
+    That is the first version that reflects the deletion. Cuts only grow, so later ones reflect it too; the version
+    before it says nothing, although it may never have held the document: one that is being made meanwhile may.
+    Where there was no document, nor one whose deletion still waits, it is the version current at the deletion.
     """
-    current = next((v for v in reversed(versions) if v.cut.get(partition, 0) <= forget.offset), None)
-    if current is not None:
-        cut = current.cut.get(partition)
-        if not any(_held(f, cut) and f.offset >= (cut or 0) for f in earlier) and not _held(forget, cut):
+    if not forget.found and not any(before.found for before in earlier):
+        current = next((v for v in reversed(versions) if v.cut.get(partition, 0) <= forget.offset), None)
+        if current is not None:
             return current
     return next((version for version in versions if version.cut.get(partition, 0) > forget.offset), None)
-
-
-def _held(forget: Forget, cut: int | None) -> bool:
-    """Whether a version of this cut holds the document that the deletion removed.
-
-    None: documents have changed their partitions since, so it may.
-    """
-    return forget.found and (cut is None or forget.document_offset < cut)

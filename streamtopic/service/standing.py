@@ -58,19 +58,18 @@ def base_forget_set(positions: Mapping[int, Meta], base_documents: int, base_epo
 
 
 def unserved(reader: Reader, positions: Mapping[int, Meta], last: LastRelease | None) -> list[tuple[int, Forget]]:
-    """Return (partition, deletion) for deletions of documents that a version holds and none has been made without."""
+    """Return (partition, deletion) for deletions of documents that no version has been made without.
+
+    Also those of documents that came after the last version: their receipts wait for one that was made later.
+    """
     if last is None:
         return []
     waiting = []
     for partition in positions:
-        # Without a cut, documents have changed their partitions since, so the version may hold any of them.
-        cut = last.cut.get(partition)
-        at = cut or 0
+        at = last.cut.get(partition, 0)
         forgets = reader.forgets(partition)
         while page := forgets.read(at):
-            waiting += [
-                (partition, forget) for forget in page if forget.found and (cut is None or forget.document_offset < cut)
-            ]
+            waiting += [(partition, forget) for forget in page if forget.found]
             at = page[-1].offset + 1
     return waiting
 

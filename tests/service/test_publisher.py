@@ -122,25 +122,25 @@ def test_receipts_name_the_first_version_without_the_document(publisher, state, 
     assert publisher.issue_receipts(forgets, versions) == 0
 
 
-def test_deletions_that_no_version_needs_get_their_receipt_at_once(publisher, state, log, connection):
-    """Unknown ids, and documents that came after the last version, do not wait for another version."""
+def test_deletions_of_unknown_documents_get_their_receipt_at_once(publisher, state, log, connection):
+    """No version can hold what was not there, so nothing has to be waited for."""
+    stream_0 = stream(connection, state, 0, forget(21, ForgetKind.NOT_FOUND))
+    assert publisher.issue_receipts({0: stream_0}, [envelope(state, 1, {0: 20})]) == 1
+    (receipt,) = Receipts(log, model=state.model, public_key=KEY.public)
+    assert (receipt.offset, receipt.version, receipt.found) == (21, 1, False)
+
+
+def test_a_document_that_came_after_the_last_version_waits_for_one_that_was_made_after_its_deletion(
+    publisher, state, log, connection
+):
+    """A version that is being made while it is deleted may hold it, though none that is published does."""
     came_late = dataclasses.replace(forget(30), document_offset=25)
-    stream_0 = stream(connection, state, 0, forget(21, ForgetKind.NOT_FOUND), came_late)
-    assert publisher.issue_receipts({0: stream_0}, [envelope(state, 1, {0: 20})]) == 2
-    receipts = list(Receipts(log, model=state.model, public_key=KEY.public))
-    assert {(r.offset, r.version, r.found) for r in receipts} == {(21, 1, False), (30, 1, True)}
-
-
-def test_a_replaced_document_waits_although_its_last_text_was_never_published(publisher, state, log, connection):
-    """A version that holds the text before the replacement is not named as one without the document."""
-    replaced = dataclasses.replace(forget(21, ForgetKind.REPLACED), document=b"doc-30")
-    deleted = dataclasses.replace(forget(30), document_offset=21)
     again = dataclasses.replace(forget(31, ForgetKind.NOT_FOUND), document=b"doc-30")
-    waiting = {0: stream(connection, state, 0, replaced, deleted, again)}
-    first = envelope(state, 1, {0: 20})
-    assert publisher.issue_receipts(waiting, [first]) == 0
-    assert publisher.issue_receipts(waiting, [first, envelope(state, 2, {0: 40})]) == 2
-    assert {r.version for r in Receipts(log, model=state.model, public_key=KEY.public)} == {2}
+    waiting = {0: stream(connection, state, 0, came_late, again)}
+    versions = [envelope(state, 1, {0: 20}), envelope(state, 2, {0: 28})]
+    assert publisher.issue_receipts(waiting, versions) == 0
+    assert publisher.issue_receipts(waiting, [*versions, envelope(state, 3, {0: 40})]) == 2
+    assert {r.version for r in Receipts(log, model=state.model, public_key=KEY.public)} == {3}
 
 
 def ids(log, state):

@@ -57,20 +57,27 @@ def pack_columns(rows: Int32, sizes: Int64, columns: Int32) -> tuple[Bytes, Byte
 
     rows, sizes: the rows and how many of `columns` each holds; columns ascend in a row and none is left of it.
     """
-    small = np.zeros((len(columns) + 1) // 2, np.uint8)
+    small = np.empty((len(columns) + 1) // 2, np.uint8)
     large = np.empty(5 * len(columns) + varints.LONGEST, np.uint8)
-    k = 0
+    start = 0
     at = 0
+    half = np.int64(0)
     for r in range(len(rows)):
-        previous = rows[r] - 1
-        for _ in range(sizes[r]):
-            gap = columns[k] - previous - 1
-            if gap >= _LARGE_GAP:
-                at = varints.put(large, at, np.uint64(gap - _LARGE_GAP))
-                gap = _LARGE_GAP
-            small[k >> 1] |= np.uint8(gap << ((k & 1) << 2))
-            previous = columns[k]
-            k += 1
+        previous = np.int64(rows[r]) - 1
+        for k in range(start, start + sizes[r]):
+            column = np.int64(columns[k])
+            gap = column - previous - 1
+            previous = column
+            # Written whether it counts or not: what gaps are large cannot be foreseen, and a wrong guess costs more.
+            rest = gap - _LARGE_GAP
+            large[at] = rest & 127
+            at += rest >= 0
+            if rest > 127:
+                at = varints.put(large, at - 1, np.uint64(rest))
+            half |= min(gap, _LARGE_GAP) << ((k & 1) << 2)
+            small[k >> 1] = half
+            half *= 1 - (k & 1)
+        start += sizes[r]
     return small, large[:at].copy()
 
 

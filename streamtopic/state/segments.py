@@ -31,7 +31,7 @@ _HEAD = b"STH2"
 _CHUNK = b"STC2"
 _LEVEL = 1
 _HEAD_PACKED, _CHUNK_PACKED = 0b1111, 0b000111111
-_SAMPLE = 4
+_SAMPLE = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,15 +1,16 @@
 """A place in a Kafka consumer group."""
 
 import logging
+import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition, errors
+from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition, errors
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
-from streamtopic.errors import SettingsError
+from streamtopic.errors import SettingsError, StreamtopicError
 from streamtopic.streams.kafka_client import TRANSIENT, connect, mapped
 from streamtopic.streams.kafka_options import KafkaOptions
 
@@ -18,23 +19,24 @@ __all__ = ["KafkaMembership"]
 # Losing the brokers for less than this is no reason to end a process: whoever starts it again would not do better.
 _PATIENCE_SECONDS = 1800.0
 _PAUSE_SECONDS = 1.0
-# A poll does not end by itself when ownership changes.
-_LOOK_SECONDS = 0.25
-# At most so long do the others of a rebalance wait for a member that is busy; it keeps its partitions meanwhile.
+# Whoever has not asked for so long does not work any more: others may have its partitions.
+_BUSY_SECONDS = 300.0
+_LOOK_MS = 250
 _REBALANCE_MS = 120_000
-_LEAVE_MS = 2_000
+_LEAVE_SECONDS = 2.0
 # How soon a leader notices that a topic has changed.
 _METADATA_MS = 30_000
-_REJOIN_SECONDS = 0.2
 
 logger = logging.getLogger("streamtopic.streams")
 
 
 class KafkaMembership:
-    """A consumer that takes part in a group and reads nothing: all its partitions are paused.
+    """A consumer that takes part in a group and reads nothing: all its partitions are paused. See Membership.
 
-    Partitions move one by one (cooperative rebalancing): a member keeps working on those that stay with it. See
-    Membership. clock: monotonic seconds.
+    Partitions move one by one (cooperative rebalancing): a member keeps working on those that stay with it. It takes
+    part in a thread of its own: kafka-python 3.0.12 gets on with a rebalance only within `poll`, and begins it anew if
+    an answer comes between two of them, so that two busy members could go on rebalancing for ever.
+    clock: monotonic seconds.
     """
 
     def __init__(
@@ -45,56 +47,103 @@ class KafkaMembership:
         session_timeout_ms: int,
         *,
         clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._options, self._topic, self._group = options, topic, group
         self._session_ms = session_timeout_ms
-        self._clock, self._sleep = clock, sleep
-        self._consumer: Any = None
-        self._failing_since: float | None = None
-        self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._left = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._owned = self._seen = frozenset[int]()
+        self._offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._fault: StreamtopicError | None = None
+        self._asked = clock()
 
     def poll(self, seconds: float) -> frozenset[int]:
-        """See Membership.poll."""
-        try:
-            if self._consumer is None:
-                self._consumer = self._join()
-            owned = frozenset(self._consumer.assignment())
-            # A poll of no length never gets through a rebalance: each step of it is begun and given up.
-            rejoining = self._consumer._coordinator.need_rejoin()  # noqa: SLF001 - kafka-python says it nowhere else
-            deadline = self._clock() + max(seconds, _REJOIN_SECONDS if rejoining else 0.0)
-            while True:
-                self._consumer.poll(timeout_ms=int(max(deadline - self._clock(), 0) * 1000), max_records=1)
-                found = frozenset(self._consumer.assignment())
-                self._consumer.pause(*(found - self._consumer.paused()))
-                if found != owned or self._clock() >= deadline:
-                    break
-        except (errors.KafkaError, OSError, RuntimeError, ValueError) as error:
-            self._failed(error)
-            self._sleep(min(seconds, _PAUSE_SECONDS))
-            return frozenset()
-        self._failing_since = None
-        return frozenset(place.partition for place in found)
+        """See Membership.poll; returns at once where ownership has changed since the last call."""
+        with self._changed:
+            self._asked = self._clock()
+            if self._thread is None and not self._left.is_set():
+                self._thread = threading.Thread(target=self._run, name=f"member of {self._group}", daemon=True)
+                self._thread.start()
+            self._changed.wait_for(lambda: self._owned != self._seen or self._fault is not None, seconds)
+            self._asked = self._clock()
+            if self._fault is not None:
+                fault, self._fault, self._thread = self._fault, None, None
+                raise fault
+            self._seen = self._owned
+            return self._owned
 
     def commit(self, offsets: Mapping[int, int]) -> None:
-        """See Membership.commit; does not wait for the answer."""
-        self._committed = {
-            TopicPartition(self._topic, partition): OffsetAndMetadata(offset, "", -1)
-            for partition, offset in offsets.items()
-        }
-        if self._consumer is not None and offsets:
-            with suppress(errors.KafkaError, OSError, RuntimeError):
-                self._consumer.commit_async(self._committed)
+        """See Membership.commit; is done within a second, or when leaving."""
+        with self._changed:
+            for partition, offset in offsets.items():
+                self._offsets[TopicPartition(self._topic, partition)] = OffsetAndMetadata(offset, "", -1)
 
     def leave(self) -> None:
-        """See Membership.leave; takes two seconds at most."""
-        if self._consumer is not None:
-            if self._committed:
-                with suppress(errors.KafkaError, OSError, RuntimeError):
-                    self._consumer.commit(self._committed, timeout_ms=_LEAVE_MS // 2)
-            self._discard()
+        """See Membership.leave; takes two seconds or so at most."""
+        self._left.set()
+        if self._thread is not None:
+            self._thread.join(_LEAVE_SECONDS)
+            self._thread = None
+        self._own(frozenset())
 
-    def _join(self) -> Any:  # noqa: ANN401 - kafka-python is untyped
+    def _run(self) -> None:
+        """Take part until the end, as a new member after each error."""
+        failing_since: float | None = None
+        while not self._left.is_set():
+            try:
+                with _closing(self._join()) as consumer:
+                    failing_since = None
+                    self._take_part(consumer)
+            except (errors.KafkaError, OSError, RuntimeError, ValueError) as error:
+                fault = mapped(error, self._options.servers)
+                if failing_since is None:
+                    logger.warning("left the group %s: %s", self._group, fault)
+                    failing_since = self._clock()
+                refused = isinstance(fault, SettingsError)
+                passing = isinstance(error, (*TRANSIENT, errors.BrokerResponseError)) and not refused
+                if not passing or self._clock() - failing_since > _PATIENCE_SECONDS:
+                    with self._changed:
+                        self._fault = fault
+                        self._owned = frozenset()
+                        self._changed.notify_all()
+                    return
+            self._own(frozenset())
+            self._left.wait(_PAUSE_SECONDS)
+
+    def _take_part(self, consumer: Any) -> None:  # noqa: ANN401 - kafka-python is untyped
+        """Take part until told to leave, or while somebody still asks what is owned."""
+        committed: dict[TopicPartition, OffsetAndMetadata] = {}
+        while not self._left.is_set() and self._clock() - self._asked < _BUSY_SECONDS:
+            consumer.poll(timeout_ms=4 * _LOOK_MS if _rejoining(consumer) else _LOOK_MS, max_records=1)
+            self._take(consumer)
+            offsets = self._news(committed)
+            if offsets:
+                consumer.commit_async(offsets)
+                committed |= offsets
+        offsets = self._news({})
+        if offsets:
+            # Nothing waits for the answers to those before, and they may not have been sent.
+            with suppress(errors.KafkaError):
+                consumer.commit(offsets, timeout_ms=int(_LEAVE_SECONDS * 500))
+
+    def _take(self, consumer: Any) -> None:  # noqa: ANN401 - as above
+        assigned = frozenset(consumer.assignment())
+        consumer.pause(*(assigned - consumer.paused()))
+        self._own(frozenset(place.partition for place in assigned))
+
+    def _news(self, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, OffsetAndMetadata]:
+        with self._changed:
+            return {place: offset for place, offset in self._offsets.items() if committed.get(place) != offset}
+
+    def _own(self, partitions: frozenset[int]) -> None:
+        with self._changed:
+            if partitions != self._owned:
+                self._owned = partitions
+                self._changed.notify_all()
+
+    def _join(self) -> Any:  # noqa: ANN401 - as above
         consumer = connect(
             KafkaConsumer,
             self._options,
@@ -109,27 +158,42 @@ class KafkaMembership:
             metrics_enabled=False,
             metadata_max_age_ms=_METADATA_MS,
         )
+        consumer.subscribe([self._topic], listener=_Listener(lambda: self._take(consumer)))
         # Whoever leads the group shares out what it knows of: nothing, if it has not heard of the topic yet.
         if not consumer.partitions_for_topic(self._topic):
-            consumer.close(autocommit=False, timeout_ms=0)
-            raise errors.UnknownTopicOrPartitionError(self._topic)
-        consumer.subscribe([self._topic])
+            with _closing(consumer):
+                raise errors.UnknownTopicOrPartitionError(self._topic)
         return consumer
 
-    def _failed(self, error: Exception) -> None:
-        """Start over at the next poll, as a new member; raise what will not pass."""
-        self._discard()
-        fault = mapped(error, self._options.servers)
-        now = self._clock()
-        if self._failing_since is None:
-            logger.warning("left the group %s: %s", self._group, fault)
-            self._failing_since = now
-        lasting = isinstance(fault, SettingsError) or not isinstance(error, (*TRANSIENT, errors.BrokerResponseError))
-        if lasting or now - self._failing_since > _PATIENCE_SECONDS:
-            raise fault from error
 
-    def _discard(self) -> None:
-        consumer, self._consumer = self._consumer, None
-        if consumer is not None:
-            with suppress(Exception):  # what is wrong with it no longer matters
-                consumer.close(autocommit=False, timeout_ms=_LEAVE_MS // 2)
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python is untyped
+    """Tells at once that ownership has changed, where `poll` would go on waiting for records."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+
+    def on_partitions_revoked(self, revoked: object) -> None:  # noqa: ARG002 - kafka-python's signature
+        self._changed()
+
+    def on_partitions_assigned(self, assigned: object) -> None:  # noqa: ARG002 - as above
+        self._changed()
+
+
+def _rejoining(consumer: Any) -> bool:  # noqa: ANN401 - as above
+    """Whether a rebalance is going on."""
+    coordinator = consumer._coordinator  # noqa: SLF001 - kafka-python says it nowhere else
+    if coordinator.rejoining:
+        # A rebalance for changed metadata is forgotten if a poll ends before it does: the member would send no more
+        # heartbeats, be put out of the group, and never know (kafka-python 3.0.12).
+        coordinator.request_rejoin()
+    return bool(coordinator.need_rejoin())
+
+
+@contextmanager
+def _closing(consumer: Any) -> Iterator[Any]:  # noqa: ANN401 - as above
+    """Leave the group at the end; what is wrong with the consumer then no longer matters."""
+    try:
+        yield consumer
+    finally:
+        with suppress(Exception):
+            consumer.close(autocommit=False, timeout_ms=int(_LEAVE_SECONDS * 500))

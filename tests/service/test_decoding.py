@@ -1,0 +1,201 @@
+"""Batches of records: compiled code gives what `events.decode` gives, of any bytes."""
+
+import random
+
+import msgpack
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamtopic.errors import InvalidEvent
+from streamtopic.events import MAX_VALUE, Add, decode_record
+from streamtopic.service.decoding import decode_all
+from streamtopic.service.scan import TAKEN
+from streamtopic.state import AddedDocument, Lexicon
+from streamtopic.streams import Record, partition_of
+
+KEYS = [b"k", b"document-7", "é".encode(), b"st:heartbeat", b"", None, b"\xff", b"x" * 513]
+
+
+def record(value, key=b"k", offset=0):
+    """Return a record of the documents topic."""
+    return Record("t", 0, offset, key, value, (), 0)
+
+
+def expected(one):
+    """Return what `events` says of a record, as comparable values."""
+    try:
+        event = decode_record(one)
+    except InvalidEvent as error:
+        return error.reason
+    if isinstance(event, Add):
+        return event.document, [(length, dict(words)) for length, words in event.passages], dict(event.labels)
+    return event
+
+
+def found(event, lexicon):
+    """Return what the batch says of a record, in the same form."""
+    if isinstance(event, InvalidEvent):
+        return event.reason
+    if not isinstance(event, AddedDocument):
+        return event
+    rows, passages = event.passages.rows, []
+    for row in range(event.passages.first, event.passages.stop):
+        place = slice(rows.starts[row], rows.stops[row])
+        words = [lexicon.word(entry).decode() for entry in rows.entries[place]]
+        passages.append((int(rows.lengths[row]), dict(zip(words, rows.counts[place].tolist(), strict=True))))
+        assert len(set(words)) == len(words)
+    return event.document.decode(), passages, dict(event.labels)
+
+
+def check(values, keys=None, lexicon=None):
+    """Compare all records of a batch."""
+    keys = keys or [b"k"] * len(values)
+    records = [record(value, key, k) for k, (value, key) in enumerate(zip(values, keys, strict=True))]
+    lexicon = Lexicon("test") if lexicon is None else lexicon
+    decoded = decode_all(records, lexicon, 5)
+    assert [found(event, lexicon) for event in decoded.events] == [expected(one) for one in records]
+    assert [event.offset for event in decoded.events if isinstance(event, AddedDocument)] == [
+        k for k, event in enumerate(decoded.events) if isinstance(event, AddedDocument)
+    ]
+    return decoded
+
+
+word = st.one_of(
+    st.sampled_from(["a", "B2", "héllo", "x" * 64, "y" * 65, "", "Hi_There", "日本", "12"]), st.text(max_size=5)
+)
+fields = st.fixed_dictionaries(
+    {},
+    optional={
+        "op": st.sampled_from(["add", "add", "add", "delete", "x", 1]),
+        "text": st.one_of(
+            st.lists(word, max_size=8).map(" ".join), st.none(), st.just("-A1 b\0zz"), st.integers(-9, 9)
+        ),
+        "counts": st.one_of(
+            st.dictionaries(word, st.sampled_from([1, 2, 127, 128, 256, 8192, 8193, 0, -1, True, 1.0]), max_size=5),
+            st.none(),
+        ),
+        "labels": st.sampled_from([{"t": "c"}, {}, {"": "c"}, {"t": 1}, [], None, {"t": "é"}, {"x" * 257: "a"}]),
+        "ts": st.sampled_from([0, 1, 255, 1 << 53, (1 << 53) + 1, 1 << 60, -1, 1.5, True, None]),
+        "meta": st.just([1]),
+        "more": st.just("x"),
+    },
+)
+mutation = st.lists(st.tuples(st.integers(0, 200), st.sampled_from(["set", "insert", "delete"]), st.integers(0, 255)))
+
+
+def mutated(data, changes):
+    """Change single bytes."""
+    data = bytearray(data)
+    for place, how, byte in changes:
+        at = place % (len(data) + 1)
+        if how == "insert":
+            data.insert(at, byte)
+        elif at < len(data):
+            data[at : at + 1] = [byte] if how == "set" else []
+    return bytes(data)
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    values=st.lists(st.one_of(st.none(), st.tuples(fields, mutation)), min_size=1, max_size=6),
+    keys=st.lists(st.sampled_from(KEYS), min_size=6, max_size=6),
+)
+def test_any_bytes_are_what_events_says_they_are(values, keys):
+    """Adds of any form, bytes changed at random, deletes, heartbeats, bad keys: the same event or the same reason."""
+    packed = [None if value is None else mutated(msgpack.packb(value[0]), value[1]) for value in values]
+    check(packed, keys[: len(packed)])
+    check(packed)
+
+
+def test_plain_adds_do_not_come_to_the_slow_path(monkeypatch):
+    """ASCII texts, counts, labels and times, with words new and known, are read without `events`."""
+    monkeypatch.setattr("streamtopic.service.decoding.decode_record", None)
+    values = [
+        {"op": "add", "text": "One two, two THREE"},
+        {"op": "add", "counts": {"two": 3, "new": 300}, "labels": {"task": "class"}, "ts": 1_700_000_000_000},
+        {"op": "add", "text": ""},
+    ]
+    decoded = decode_all([record(msgpack.packb(value)) for value in values], Lexicon("test"), 1)
+    assert [sum(event.passages.lengths) for event in decoded.events] == [4, 303, 0]
+    assert decoded.events[1].labels == {"task": "class"}
+
+
+def test_words_beyond_ascii_are_taken_once_they_are_known():
+    """The first record teaches the lexicon, and the second is read by compiled code, with the same result."""
+    lexicon, value = Lexicon("test"), msgpack.packb({"op": "add", "counts": {"größe": 2, "日本": 1}})
+    check([value], lexicon=lexicon)
+    from streamtopic.service.decoding import _scan
+
+    assert _scan([record(value)], lexicon)[1].tolist() == [TAKEN]
+    check([value, value], lexicon=lexicon)
+
+
+@pytest.mark.parametrize("number", [8191, 8192, 8193, 20000])
+def test_texts_at_the_length_of_a_passage(number):
+    """A text that needs several passages is cut as `text` cuts it, and the records beside it are what they were."""
+    long = msgpack.packb({"op": "add", "text": "alpha beta " * (number // 2) + "gamma " * (number % 2)})
+    near = msgpack.packb({"op": "add", "text": "alpha alpha beta"})
+    check([near, long, near])
+
+
+def test_a_word_twice_in_counts_is_left_to_the_codec():
+    """Msgpack allows it, and the last one counts; the words of the record before are not mixed up with it."""
+    twice = bytes([0x82, 0xA2]) + b"op" + msgpack.packb("add") + msgpack.packb("counts") + bytes([0x82])
+    twice += msgpack.packb("x") + bytes([1]) + msgpack.packb("x") + bytes([5])
+    plain = msgpack.packb({"op": "add", "counts": {"x": 2}})
+    check([plain, twice, plain])
+
+
+def test_many_words_make_the_lexicon_grow_without_a_trace():
+    """Growing in the middle of a record counts no word twice."""
+    rng = random.Random(3)
+    values = []
+    for _ in range(40):
+        words = [f"w{rng.randrange(40_000)}" for _ in range(1000)]
+        values.append(msgpack.packb({"op": "add", "text": " ".join(words + words[:100])}))
+    lexicon = Lexicon("test")
+    check(values, lexicon=lexicon)
+    assert len(lexicon) > 4096
+
+
+def test_a_value_that_is_too_long_is_named():
+    """It is not read by compiled code either."""
+    value = msgpack.packb({"op": "add", "labels": {str(k): "x" * 250 for k in range(MAX_VALUE // 250)}, "text": "a"})
+    assert len(value) > MAX_VALUE
+    (event,) = check([value]).events
+    assert event.reason == "value-size"
+
+
+@settings(max_examples=100, deadline=None)
+@given(keys=st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=20), partitions=st.integers(1, 100))
+def test_homes_are_the_partitions_of_the_keys(keys, partitions):
+    """The compiled hash is the one that producers use."""
+    decoded = decode_all([record(None, key) for key in keys], Lexicon("test"), partitions)
+    assert list(decoded.homes) == [partition_of(key, partitions) for key in keys]
+
+
+def test_a_batch_is_split_by_records_and_by_bytes():
+    """The parts are the whole, in order, each within the bounds or of one record."""
+    values = [msgpack.packb({"op": "add", "counts": {f"w{j}": 1 for j in range(1 + k % 300)}}) for k in range(100)]
+    rest, sizes, offsets = check(values), [], []
+    while rest is not None:
+        part, rest = rest.split(30, 2_000)
+        sizes.append((len(part.records), int(part.sizes.sum())))
+        offsets += [one.offset for one in part.records]
+        assert part.next_offset == offsets[-1] + 1
+    assert offsets == list(range(100))
+    assert all(number <= 30 and (size <= 2_000 or number == 1) for number, size in sizes)
+
+
+def test_an_entry_is_the_same_word_for_ever():
+    """Numbers are given once, whatever is asked in between and however often the table grows."""
+    lexicon, rng = Lexicon("test"), random.Random(1)
+    words = [f"{rng.randrange(10**6)}".encode() + b"x" * rng.randrange(20) for _ in range(20_000)]
+    first = lexicon.number(words)
+    again = lexicon.number(list(reversed(words)))[::-1]
+    assert np.array_equal(first, again)
+    assert len(lexicon) == len(set(words)) == len(set(first.tolist()))
+    assert [lexicon.word(entry) for entry in first.tolist()] == words
+    assert lexicon.number([]).tolist() == []

@@ -335,3 +335,61 @@ def test_merging_while_ingesting_keeps_the_manifest_short(world):
         world.drain()
     assert len(world.ingests[0].state.manifest) < 8
     assert world.digest() == recount([[(3, {"x": 1, f"w{k}": 2})] for k in range(40)])
+
+
+def long_stream(world, documents=40):
+    """Send documents, replacements and deletes that make several reads of ten records."""
+    live = {}
+    for k in range(documents):
+        world.send(add(f"d{k % 30}", {"x": 1 + k % 3, f"w{k}": 2}))
+        live[k % 30] = [(3 + k % 3, {"x": 1 + k % 3, f"w{k}": 2})]
+        if k % 7 == 0:
+            world.send(encode_delete(f"d{k % 30}", "r"))
+            live.pop(k % 30)
+    return live
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_reading_ahead_changes_nothing(connection, tmp_path, ahead):
+    """With a second thread or without one, in steps of any size, the same records are counted once each."""
+    world = World(connection, tmp_path)
+    ingest = Ingest.open(
+        connection, world.log, world.topics, 0, settings=world.settings, clock=lambda: NOW + 1, ahead=ahead
+    )
+    live, sizes = long_stream(world), []
+    while records := ingest.step(max_records=10 if len(sizes) != 2 else 3).records:
+        sizes.append(records)
+    assert sum(sizes) == world.log.end(world.topics.documents, 0)
+    assert max(sizes) <= 10
+    assert world.digest() == recount(list(live.values()))
+
+
+def test_a_log_that_fails_while_reading_ahead_fails_in_its_turn(world, monkeypatch):
+    """What was read before is committed; the next step raises, and the one after that goes on."""
+    live, read, calls = long_stream(world), world.log.read, []
+
+    def fail_twice(*arguments):
+        calls.append(arguments)
+        if len(calls) in (2, 3):
+            raise ComponentUnreachable("the log is away")
+        return read(*arguments)
+
+    monkeypatch.setattr(world.log, "read", fail_twice)
+    ingest = world.ingests[0]
+    assert ingest.step(max_records=10).records == 10
+    assert ingest.state.meta.next_offset == 10
+    with pytest.raises(ComponentUnreachable):
+        ingest.step(max_records=10)
+    world.drain()
+    assert world.digest() == recount(list(live.values()))
+
+
+def test_words_read_ahead_into_a_lexicon_that_was_replaced_are_read_again(connection, tmp_path, monkeypatch):
+    """A new lexicon numbers words anew, so records decoded with the old one are decoded once more."""
+    monkeypatch.setattr("streamtopic.state.partition._SPARE_WORDS", -1000)
+    world = World(connection, tmp_path)
+    live, ingest, lexicons = long_stream(world), world.ingests[0], set()
+    while ingest.step(max_records=10).records:
+        lexicons.add(id(ingest.state.lexicon))
+    assert len(lexicons) > 1
+    assert world.digest() == recount(list(live.values()))

@@ -12,8 +12,10 @@ from streamtopic.state import (
     ModelSettings,
     ModelState,
     OutboxRecord,
+    PartitionState,
     Stale,
     StoredBase,
+    cut,
 )
 
 SETTINGS = ModelSettings(2, 256)
@@ -59,6 +61,20 @@ def test_a_lease_runs_out(state):
     first = state.acquire("one", 20)
     time.sleep(0.05)
     assert state.acquire("two", 1000).token > first.token
+
+
+def test_a_leader_that_redis_has_forgotten_stands_in_nobodys_way(connection, model, state):
+    """What it still begins after Redis was set back can be followed by whoever leads then."""
+    PartitionState.open(connection, model, 0, partitions=2, weighting=SETTINGS.weighting)
+    before = connection.call("DUMP", f"{{st:{model}}}:settings")
+    for holder in ("one", "two", "three"):
+        forgotten = state.acquire(holder, 60_000)
+        state.release(forgotten)
+    connection.call("DEL", *connection.call("KEYS", f"{{st:{model}}}:*"))
+    connection.call("RESTORE", f"{{st:{model}}}:settings", 0, before)
+    assert cut(connection, model, 0, epoch=1, leader=forgotten.token) == Applied()
+    present = state.acquire("four", 60_000)
+    assert cut(connection, model, 0, epoch=2, leader=present.token) == Applied()
 
 
 def test_a_version_is_staged_whole_and_once(state):

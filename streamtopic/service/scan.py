@@ -52,7 +52,7 @@ def scan(
             length, used = _counts(data, at, table, marks, entries, counts, used)
         else:
             length = np.int64(-1)
-        if table[5][1]:
+        if table[4][1]:
             return k
         if length >= 0:
             kinds[k], lengths[k] = TAKEN, length

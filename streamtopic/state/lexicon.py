@@ -21,9 +21,9 @@ UInt64 = npt.NDArray[np.uint64]
 
 Whole = int | np.int64
 
-Table = tuple[UInt64, Int32, UInt64, Int64, Bytes, Int64]
-"""secret (3,); slots (2**k,), -1 where empty; hash of each entry; where each entry's bytes begin, one more than there
-may be entries; bytes; state: entries so far, and 0 or 1 for room enough or not."""
+Table = tuple[UInt64, UInt64, Int64, Bytes, Int64]
+"""secret (2,); slots (2**k, 2): what words are compared by, and entry + 1 and size, zeros where empty; where each
+entry's bytes begin, one more than there may be entries; bytes; state: entries so far, and 0 or 1 for room or not."""
 
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
@@ -39,12 +39,11 @@ class Lexicon:
 
     def __init__(self, secret: str) -> None:
         digest = np.frombuffer(hashlib.sha256(secret.encode()).digest(), np.uint64)
-        self._secret = digest[:3] | np.uint64(1)
+        self._secret = digest[:2] | np.uint64(1)
         self._state = np.zeros(2, np.int64)
-        self._hashes = np.empty(_SMALLEST, np.uint64)
         self._starts = np.zeros(_SMALLEST + 1, np.int64)
         self._text = np.empty(_SMALLEST * _BYTES_A_WORD, np.uint8)
-        self._slots = np.full(2 * _SMALLEST, -1, np.int32)
+        self._slots = np.zeros((2 * _SMALLEST, 2), np.uint64)
 
     def __len__(self) -> int:
         return int(self._state[0])
@@ -52,12 +51,12 @@ class Lexicon:
     @property
     def room(self) -> int:
         """Entries that there may be before it has to grow."""
-        return len(self._hashes)
+        return len(self._starts) - 1
 
     @property
     def table(self) -> Table:
         """The arrays that `find` works on; they are others after `grow`."""
-        return self._secret, self._slots, self._hashes, self._starts, self._text, self._state
+        return self._secret, self._slots, self._starts, self._text, self._state
 
     def grow(self, size: int) -> None:
         """Make room for words of `size` bytes in all, and for twice the entries."""
@@ -65,11 +64,11 @@ class Lexicon:
         room = max(2 * entries, _SMALLEST, entries + size // 2 + 1)
         text = np.empty(2 * (used + size) + room, np.uint8)
         text[:used] = self._text[:used]
-        hashes, starts = np.empty(room, np.uint64), np.zeros(room + 1, np.int64)
-        hashes[:entries], starts[: entries + 1] = self._hashes[:entries], self._starts[: entries + 1]
-        slots = np.full(1 << (2 * room - 1).bit_length(), -1, np.int32)
-        _place(slots, hashes, entries)
-        self._text, self._hashes, self._starts, self._slots = text, hashes, starts, slots
+        starts = np.zeros(room + 1, np.int64)
+        starts[: entries + 1] = self._starts[: entries + 1]
+        slots = np.zeros((1 << (2 * room - 1).bit_length(), 2), np.uint64)
+        _place(slots, starts, text, entries, self._secret)
+        self._text, self._starts, self._slots = text, starts, slots
         self._state[1] = 0
 
     def number(self, words: Sequence[bytes]) -> Int32:
@@ -97,15 +96,25 @@ def _fold(a: np.uint64, b: np.uint64) -> np.uint64:
     return (high + (first >> _HALF) + (second >> _HALF) + (middle >> _HALF)) ^ (a * b)
 
 
-@numba.njit(cache=True, nogil=True)
-def _hash(data: Bytes, start: Whole, stop: Whole, secret: UInt64) -> np.uint64:
-    mixed = secret[0] ^ np.uint64(stop - start)
+@numba.njit(cache=True, nogil=True, inline="always")
+def _block(data: Bytes, start: Whole, stop: Whole) -> np.uint64:
+    block = np.uint64(0)
+    for k in range(start, stop):
+        block = (block << np.uint64(8)) | np.uint64(data[k])
+    return block
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _key(data: Bytes, start: Whole, stop: Whole, secret: UInt64) -> tuple[np.uint64, np.uint64]:
+    """Return what a word is compared by, which for up to eight bytes is the word itself, and its hash."""
+    size = np.uint64(stop - start)
+    if stop - start <= 8:
+        block = _block(data, start, stop)
+        return block, _fold(block ^ secret[0], secret[1] ^ size)
+    mixed = secret[0] ^ size
     for first in range(start, stop, 8):
-        block = np.uint64(0)
-        for k in range(first, min(first + 8, stop)):
-            block = (block << np.uint64(8)) | np.uint64(data[k])
-        mixed = _fold(mixed ^ secret[1], block ^ secret[2])
-    return _fold(mixed ^ secret[1], secret[2])
+        mixed = _fold(mixed ^ secret[1], _block(data, first, min(first + 8, stop)) ^ secret[0])
+    return mixed, _fold(mixed, secret[1])
 
 
 @numba.njit(cache=True, nogil=True)
@@ -114,45 +123,48 @@ def find(data: Bytes, start: Whole, stop: Whole, table: Table, insert: int) -> W
 
     A word that is to be inserted and finds no room gives -1 too, and sets the second number of the table's state.
     """
-    secret, slots, hashes, starts, text, state = table
-    mixed = _hash(data, start, stop, secret)
+    secret, slots, starts, text, state = table
+    key, mixed = _key(data, start, stop, secret)
+    size = stop - start
     mask = len(slots) - 1
     slot = np.int64(mixed >> np.uint64(20)) & mask
-    size = stop - start
-    while slots[slot] >= 0:
-        entry: Whole = slots[slot]
-        at = starts[entry]
-        if hashes[entry] == mixed and starts[entry + 1] - at == size:
-            k = 0
-            while k < size and text[at + k] == data[start + k]:
-                k += 1
-            if k == size:
+    while slots[slot, 1] != 0:
+        if slots[slot, 0] == key and np.int64(slots[slot, 1] & _LOW) == size:
+            entry: Whole = np.int64(slots[slot, 1] >> _HALF) - 1
+            same = True
+            if size > 8:
+                for k in range(size):
+                    same &= text[starts[entry] + k] == data[start + k]
+            if same:
                 return entry
         slot = (slot + 1) & mask
     if not insert:
         return -1
     entry = state[0]
     at = starts[entry]
-    if entry == len(hashes) or at + size > len(text):
+    if entry == len(starts) - 1 or at + size > len(text):
         state[1] = 1
         return -1
     for k in range(size):
         text[at + k] = data[start + k]
-    hashes[entry] = mixed
     starts[entry + 1] = at + size
-    slots[slot] = entry
+    slots[slot, 0] = key
+    slots[slot, 1] = (np.uint64(entry + 1) << _HALF) | np.uint64(size)
     state[0] = entry + 1
     return entry
 
 
 @numba.njit(cache=True, nogil=True)
-def _place(slots: Int32, hashes: UInt64, entries: Whole) -> None:
+def _place(slots: UInt64, starts: Int64, text: Bytes, entries: int, secret: UInt64) -> None:
     mask = len(slots) - 1
     for entry in range(entries):
-        slot = np.int64(hashes[entry] >> np.uint64(20)) & mask
-        while slots[slot] >= 0:
+        size = starts[entry + 1] - starts[entry]
+        key, mixed = _key(text, starts[entry], starts[entry + 1], secret)
+        slot = np.int64(mixed >> np.uint64(20)) & mask
+        while slots[slot, 1] != 0:
             slot = (slot + 1) & mask
-        slots[slot] = entry
+        slots[slot, 0] = key
+        slots[slot, 1] = (np.uint64(entry + 1) << _HALF) | np.uint64(size)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -17,13 +17,13 @@ redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 local last = tonumber(redis.call('GET', KEYS[2]) or '0')
 if holder then return last end
 local now = redis.call('TIME')
-local token = math.max(last + 1, now[1] * 1000 + math.floor(now[2] / 1000))
+local token = math.max(last + 1, now[1] * 1000000 + now[2])
 redis.call('SET', KEYS[2], string.format('%.0f', token))
 return token
 """
 """Take or renew the lease. KEYS: lease, fence. ARGV: holder, milliseconds. Answers the fencing token, 0 for none.
 
-A token is a time in milliseconds: after Redis was set back, those of leaders that it has forgotten are still smaller.
+A token is a time in microseconds: after Redis was set back, those of leaders that it has forgotten are still smaller.
 """
 
 RELEASE = """

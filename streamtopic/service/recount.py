@@ -10,12 +10,14 @@ import numpy as np
 from streamtopic.counts import Cooccurrence, Counts, DocumentBatch, Passage, Weighting, count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Sequence
+
+    import numpy.typing as npt
 
     from streamtopic.events import Passages
     from streamtopic.topics.fit import TopicFit
 
-__all__ = ["Difference", "compare", "recount"]
+__all__ = ["Difference", "Numbering", "compare", "recount"]
 
 BATCH = 4_000
 
@@ -33,20 +35,48 @@ def recount(documents: Iterable[Passages], weighting: Weighting) -> Counts:
 
     documents: passages (L, word counts) of each document; L counts every token.
     """
-    kept = list(documents)
-    words = sorted({word for passages in kept for _, counts in passages for word in counts})
-    ids = {word: k for k, word in enumerate(words)}
-    parts = []
-    for start in range(0, len(kept), BATCH):
-        rows = [[_numbered(length, counts, ids) for length, counts in p] for p in kept[start : start + BATCH]]
-        parts.append(count(DocumentBatch.build(rows), len(words), weighting))
-    return Counts(words, Cooccurrence.sum(parts, len(words)))
+    numbering = Numbering()
+    return numbering.count([numbering.number(passages) for passages in documents], weighting)
 
 
-def _numbered(length: int, counts: Mapping[str, int], ids: Mapping[str, int]) -> Passage:
-    found = sorted((ids[word], number) for word, number in counts.items())
-    table = np.array(found, np.int32).reshape(-1, 2)
-    return Passage(length, table[:, 0].copy(), table[:, 1].copy())
+class Numbering:
+    """Gives words numbers as they come, so that documents can be held in a tenth of the memory of their words."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, int] = {}
+
+    def number(self, passages: Passages) -> tuple[Passage, ...]:
+        """Return a document over numbers, for `count`."""
+        ids = self._ids
+        return tuple(
+            Passage(
+                length,
+                np.array([ids.setdefault(word, len(ids)) for word in counts], np.int32),
+                np.array(list(counts.values()), np.int32),
+            )
+            for length, counts in passages
+        )
+
+    def count(self, documents: Sequence[Sequence[Passage]], weighting: Weighting) -> Counts:
+        """Count documents that were numbered here, over the words that they hold, in the order of words."""
+        used = np.zeros(len(self._ids), np.bool_)
+        for passages in documents:
+            for passage in passages:
+                used[passage.words] = True
+        words = sorted(word for word, number in self._ids.items() if used[number])
+        place = np.full(len(self._ids), -1, np.int32)
+        place[[self._ids[word] for word in words]] = np.arange(len(words), dtype=np.int32)
+        parts = []
+        for start in range(0, len(documents), BATCH):
+            rows = [[_placed(passage, place) for passage in p] for p in documents[start : start + BATCH]]
+            parts.append(count(DocumentBatch.build(rows), len(words), weighting))
+        return Counts(words, Cooccurrence.sum(parts, len(words)))
+
+
+def _placed(passage: Passage, place: npt.NDArray[np.int32]) -> Passage:
+    words = place[passage.words]
+    order = np.argsort(words)
+    return Passage(passage.length, words[order], passage.counts[order])
 
 
 def compare(one: TopicFit, other: TopicFit) -> Difference:

@@ -11,14 +11,13 @@ import numpy as np
 from streamtopic.errors import CannotLearn, InvalidEvent, SettingsError
 from streamtopic.events import Add, Delete, decode_record
 from streamtopic.service.assembly import learner_options
-from streamtopic.service.recount import recount
+from streamtopic.service.recount import Numbering
 from streamtopic.topics.learner import learn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from streamtopic.counts import Counts
-    from streamtopic.events import Passages
+    from streamtopic.counts import Counts, Passage, Weighting
     from streamtopic.service.runner import Service
     from streamtopic.state import Snapshot
     from streamtopic.streams import EventLog, Record
@@ -58,13 +57,18 @@ class Verification:
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """The documents that a log leaves alive before some offsets, by partition and id.
+    """The documents that a log leaves alive before some offsets, by partition and id, over numbers of words.
 
     whole: whether the log still holds every record before them, so that nothing was erased.
     """
 
-    alive: Mapping[tuple[int, str], Passages]
+    alive: Mapping[tuple[int, str], Sequence[Passage]]
+    numbering: Numbering
     whole: bool
+
+    def recount(self, weighting: Weighting) -> Counts:
+        """Count them from scratch."""
+        return self.numbering.count(list(self.alive.values()), weighting)
 
 
 def documents_in_log(
@@ -75,20 +79,21 @@ def documents_in_log(
     Reads with the events' own codec, but with none of the code that keeps the counts.
     """
     total, done = sum(offsets.values()), 0
-    alive: dict[tuple[int, str], Passages] = {}
+    alive: dict[tuple[int, str], Sequence[Passage]] = {}
+    numbering = Numbering()
     whole = True
     for partition, end in offsets.items():
         expected = 0
         for record in _records(log, topic, partition, end):
             whole &= record.offset == expected
             expected = record.next_offset
-            _apply(record, alive)
+            _apply(record, alive, numbering)
             if expected % STRIDE == 0:
                 progress(done + expected, total)
         whole &= expected == end
         done += end
         progress(done, total)
-    return Retained(alive, whole)
+    return Retained(alive, numbering, whole)
 
 
 def _records(log: EventLog, topic: str, partition: int, end: int) -> Iterator[Record]:
@@ -98,13 +103,13 @@ def _records(log: EventLog, topic: str, partition: int, end: int) -> Iterator[Re
         offset = page[-1].next_offset
 
 
-def _apply(record: Record, alive: dict[tuple[int, str], Passages]) -> None:
+def _apply(record: Record, alive: dict[tuple[int, str], Sequence[Passage]], numbering: Numbering) -> None:
     try:
         event = decode_record(record)
     except InvalidEvent:
         return
     if isinstance(event, Add):
-        alive[record.partition, event.document] = event.passages
+        alive[record.partition, event.document] = numbering.number(event.passages)
     elif isinstance(event, Delete):
         alive.pop((record.partition, event.document), None)
 
@@ -138,7 +143,7 @@ class _Recounts:
         if key not in self._made:
             service = self._service
             found = documents_in_log(service.log, service.names.documents, cut, self._update)
-            self._made[key] = _Recount(recount(found.alive.values(), self.options.weighting), found.whole)
+            self._made[key] = _Recount(found.recount(self.options.weighting), found.whole)
         return self._made[key]
 
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from streamtopic.counts import Weighting
 from streamtopic.events import encode_add, encode_delete, encode_heartbeat
 from streamtopic.service.ingest import Ingest
-from streamtopic.service.recount import recount
 from streamtopic.service.sweep import sweep, sweep_if_due
 from streamtopic.service.verify import documents_in_log
 from streamtopic.state import ForgetKind, ModelSettings, Reader
@@ -57,9 +56,7 @@ class World:
 
     def recounted(self):
         end = self.log.end(self.topics.documents, 0)
-        fresh = recount(
-            documents_in_log(self.log, self.topics.documents, {0: end}, lambda *_: None).alive.values(), Weighting()
-        )
+        fresh = documents_in_log(self.log, self.topics.documents, {0: end}, lambda *_: None).recount(Weighting())
         return fresh.cooccurrence.digest(fresh.words)
 
 

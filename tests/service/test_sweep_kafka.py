@@ -7,7 +7,6 @@ import numpy as np
 from streamtopic.counts import Weighting
 from streamtopic.events import encode_add, encode_delete, encode_heartbeat
 from streamtopic.service.ingest import Ingest
-from streamtopic.service.recount import recount
 from streamtopic.service.sweep import sweep_if_due
 from streamtopic.service.verify import documents_in_log
 from streamtopic.state import ModelSettings, Reader
@@ -43,7 +42,7 @@ def test_deletes_that_kafka_has_erased_are_made_up_for(kafka_server, connection)
         found = documents_in_log(log, names.documents, {0: end}, lambda *_: None)
     assert len(found.alive) == 30
     assert not found.whole
-    fresh = recount(found.alive.values(), Weighting())
+    fresh = found.recount(Weighting())
     snapshot = Reader(connection, names.model, 1).snapshot()
     counted = snapshot.restrict(np.arange(len(snapshot.words)))
     assert counted.digest(snapshot.words) == fresh.cooccurrence.digest(fresh.words)

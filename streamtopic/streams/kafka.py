@@ -30,7 +30,7 @@ class KafkaLog:
     """An EventLog in a Kafka cluster. Safe with several threads: each has a consumer of its own.
 
     clock: monotonic seconds. Nothing is sent before the first call.
-    Calls are repeated for half a minute while a broker does not answer; then ComponentUnreachable is raised.
+    Calls are repeated for `options.patience` while a broker does not answer; then ComponentUnreachable is raised.
     Beside the protocol's errors: SettingsError where the cluster refuses the user.
     """
 
@@ -114,7 +114,7 @@ class KafkaLog:
 
         self._check(topic, partition, self._count(topic))
         reader = self._reader
-        return retried(lambda: reader.read(topic, partition, offset, max_records, max_bytes), self.options.servers)
+        return retried(lambda: reader.read(topic, partition, offset, max_records, max_bytes), self.options)
 
     def wait(self, topic: str, positions: Mapping[int, int], seconds: float) -> None:
         """See EventLog.wait."""

@@ -91,7 +91,7 @@ class Admin:
                     self._discard()
                     raise
 
-        return retried(ask, self._options.servers)
+        return retried(ask, self._options)
 
     def _discard(self) -> None:
         if self._client is not None:

@@ -12,12 +12,10 @@ from kafka.net.compat import KafkaNetClient
 from streamtopic.errors import ComponentUnreachable, SettingsError, StateCorrupt, StateMismatch, StreamtopicError
 from streamtopic.streams.kafka_options import KafkaOptions
 
-__all__ = ["PATIENCE_SECONDS", "REQUEST_MS", "TRANSIENT", "connect", "mapped", "retried"]
+__all__ = ["TRANSIENT", "connect", "mapped", "retried"]
 
 T = TypeVar("T")
-# How long a log that does not answer is tried before it counts as unreachable.
-PATIENCE_SECONDS = 30.0
-REQUEST_MS = 10_000
+_REQUEST_MS = 10_000
 _BOOTSTRAP_MS = 5_000
 _REFUSED = (
     errors.AuthorizationError,
@@ -78,7 +76,12 @@ def connect(kind: Callable[..., T], options: KafkaOptions, **arguments: Any) -> 
         made.append(KafkaNetClient(**configuration))
         return made[-1]
 
-    limits = {"request_timeout_ms": REQUEST_MS, "bootstrap_timeout_ms": _BOOTSTRAP_MS, "reconnect_backoff_max_ms": 1000}
+    patience_ms = int(options.patience * 1000)
+    limits = {
+        "request_timeout_ms": min(_REQUEST_MS, patience_ms),
+        "bootstrap_timeout_ms": min(_BOOTSTRAP_MS, patience_ms),
+        "reconnect_backoff_max_ms": 1000,
+    }
     try:
         return kind(kafka_client=client, **options.client(), **limits, **arguments)
     except BaseException:
@@ -90,20 +93,19 @@ def connect(kind: Callable[..., T], options: KafkaOptions, **arguments: Any) -> 
 
 def retried(
     call: Callable[[], T],
-    servers: str,
+    options: KafkaOptions,
     *,
-    seconds: float = PATIENCE_SECONDS,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> T:
-    """What `call` returns, called again while its errors may pass; raises StreamtopicError, after `seconds` at most."""
-    deadline, pause = clock() + seconds, 0.05
+    """What `call` returns, called again while its errors may pass; raises StreamtopicError."""
+    deadline, pause = clock() + options.patience, 0.05
     while True:
         try:
             return call()
         except (*TRANSIENT, errors.KafkaError, RuntimeError, ValueError) as error:
             if not isinstance(error, TRANSIENT) or isinstance(error, _REFUSED) or clock() + pause > deadline:
-                raise mapped(error, servers) from error
-            logger.debug("Kafka at %s: %s; trying again", servers, error)
+                raise mapped(error, options.servers) from error
+            logger.debug("Kafka at %s: %s; trying again", options.servers, error)
         sleep(pause)
         pause = min(2 * pause, 1.0)

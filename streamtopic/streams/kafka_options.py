@@ -22,6 +22,7 @@ class KafkaOptions:
 
     security_protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL. sasl_mechanism: PLAIN, SCRAM-SHA-256 or
     SCRAM-SHA-512. ssl_*: paths of PEM files. client_id: what the brokers' logs and quotas know this program by.
+    patience: seconds for which a call is repeated while no broker answers.
 
     Raises SettingsError for what cannot work.
     """
@@ -35,6 +36,7 @@ class KafkaOptions:
     ssl_certfile: str | None = None
     ssl_keyfile: str | None = None
     client_id: str = "streamtopic"
+    patience: float = 30.0
 
     def __post_init__(self) -> None:
         if not SERVERS.match(self.servers):

@@ -10,7 +10,7 @@ from kafka import KafkaConsumer, TopicPartition, errors
 
 from streamtopic.errors import StateMismatch
 from streamtopic.streams.base import Record
-from streamtopic.streams.kafka_client import PATIENCE_SECONDS, connect, retried
+from streamtopic.streams.kafka_client import connect, retried
 from streamtopic.streams.kafka_options import KafkaOptions
 
 __all__ = ["Offsets", "PartitionReader"]
@@ -69,7 +69,7 @@ class Offsets:
                     self.close()
                     raise
 
-        return retried(ask, self._options.servers)
+        return retried(ask, self._options)
 
 
 class _Buffer:
@@ -186,7 +186,7 @@ class PartitionReader:
         while not buffer.records and buffer.position < end:
             self._poll(_HOLD_MS / 1000)
             waited = self._clock() - start
-            if waited > PATIENCE_SECONDS:
+            if waited > self._options.patience:
                 self.close()
                 raise errors.KafkaTimeoutError(f"no records of {place.topic}/{place.partition} in {waited:.0f} s")
             if doubted and self._consumer.highwater(place) is not None and not buffer.records:

@@ -9,7 +9,7 @@ from kafka import KafkaProducer, errors
 
 from streamtopic.errors import StreamtopicError, UsageError
 from streamtopic.streams.base import Message
-from streamtopic.streams.kafka_client import PATIENCE_SECONDS, connect, mapped, retried
+from streamtopic.streams.kafka_client import connect, mapped, retried
 from streamtopic.streams.kafka_options import KafkaOptions
 
 __all__ = ["Writer"]
@@ -23,11 +23,11 @@ _OPTIONS = {
     "linger_ms": 0,
     "batch_size": _BATCH,
     "max_request_size": _MAX_REQUEST,
-    "delivery_timeout_ms": int(PATIENCE_SECONDS * 1000),
-    "max_block_ms": int(PATIENCE_SECONDS * 1000),
     "allow_auto_create_topics": False,
     "metrics_enabled": False,
 }
+_TOO_LARGE = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError)
+_REFUSED = (*_TOO_LARGE, errors.InvalidRecordError, errors.InvalidTimestampError)
 
 
 class Writer:
@@ -45,13 +45,12 @@ class Writer:
     def append(self, topic: str, messages: Sequence[Message], partitions: Sequence[int]) -> list[int]:
         """Offsets of the messages, each written to its partition, once all are confirmed.
 
-        Raises UsageError for a message that the topic does not take, ComponentUnreachable after half a minute.
+        Raises UsageError for a message that the topic does not take, ComponentUnreachable after
+        the options' patience.
         """
         with self._mutex:
             if self._producer is None:
-                self._producer = retried(
-                    lambda: connect(KafkaProducer, self._options, **_OPTIONS), self._options.servers
-                )
+                self._producer = retried(self._connect, self._options)
             try:
                 return self._send(topic, messages, partitions)
             except BaseException:
@@ -62,6 +61,12 @@ class Writer:
         """Give the connection back; nothing is pending, since every append waits."""
         with self._mutex:
             self._discard()
+
+    def _connect(self) -> Any:  # noqa: ANN401 - kafka-python is untyped
+        patience_ms = int(self._options.patience * 1000)
+        return connect(
+            KafkaProducer, self._options, **_OPTIONS, delivery_timeout_ms=patience_ms, max_block_ms=patience_ms
+        )
 
     def _send(self, topic: str, messages: Sequence[Message], partitions: Sequence[int]) -> list[int]:
         futures = []
@@ -74,25 +79,28 @@ class Writer:
                 )
             except (errors.KafkaError, ValueError, TypeError) as error:
                 raise self._explained(error, topic, message) from error
-        self._producer.flush(PATIENCE_SECONDS + 10)
-        offsets = []
-        for message, future in zip(messages, futures, strict=True):
-            try:
-                offsets.append(int(future.get(timeout=1).offset))
-            except errors.KafkaError as error:
-                raise self._explained(error, topic, message) from error
-        return offsets
+        self._producer.flush(self._options.patience + 10)
+        failed = [
+            (future.exception, message)
+            for message, future in zip(messages, futures, strict=True)
+            if not future.succeeded()
+        ]
+        if failed:
+            # One bad record fails all of its batch; only its own error says what is wrong.
+            cause, message = next((entry for entry in failed if isinstance(entry[0], _REFUSED)), failed[0])
+            raise self._explained(cause or errors.KafkaTimeoutError("not confirmed"), topic, message) from cause
+        return [int(future.value.offset) for future in futures]
 
     def _explained(self, error: Exception, topic: str, message: Message) -> StreamtopicError:
         named = repr(message.key[:80]) if message.key else "without a key"
         match error:
-            case errors.MessageSizeTooLargeError() | errors.RecordListTooLargeError():
+            case _ if isinstance(error, _TOO_LARGE):
                 size = len(message.key or b"") + len(message.value or b"")
                 return UsageError(
                     f"record {named} of {size} bytes is larger than {topic} takes: split the document, or raise the "
                     "topic's max.message.bytes"
                 )
-            case errors.InvalidRecordError() | errors.InvalidTimestampError() | ValueError() | TypeError():
+            case _ if isinstance(error, (*_REFUSED, ValueError, TypeError)):
                 return UsageError(
                     f"{topic} does not take record {named} ({error}): a compacted topic needs a key, and records go to "
                     "partitions that exist"

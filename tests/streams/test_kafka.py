@@ -1,0 +1,208 @@
+"""What only a Kafka log meets: brokers that go away, records that are refused, gaps, transactions, other producers."""
+
+import contextlib
+import itertools
+import threading
+import time
+
+import pytest
+from kafka import KafkaProducer
+
+from streamtopic.errors import ComponentUnreachable, SettingsError, StateMismatch, UsageError
+from streamtopic.local import LocalKafka
+from streamtopic.streams import KafkaLog, KafkaOptions, Message, open_log
+
+NUMBERS = itertools.count()
+
+
+@pytest.fixture
+def log(kafka_server):
+    """A log of the broker."""
+    with KafkaLog(KafkaOptions(kafka_server.servers)) as log:
+        yield log
+
+
+@pytest.fixture
+def topic(log):
+    """A compacted topic of one partition whose records are compacted within seconds, once they are in a closed file."""
+    name = f"kafka-{next(NUMBERS)}"
+    log.create(
+        name,
+        1,
+        {
+            "cleanup.policy": "compact",
+            "min.cleanable.dirty.ratio": "0.01",
+            "segment.bytes": "1048576",
+            "segment.ms": "1000",
+            "delete.retention.ms": "100",
+            "max.message.bytes": "200000",
+        },
+    )
+    return name
+
+
+def everything(log, topic, offset=0):
+    """All records of the only partition."""
+    records = []
+    while batch := log.read(topic, 0, offset):
+        records += batch
+        offset = batch[-1].next_offset
+    return records
+
+
+def test_servers_open_kafka(kafka_server):
+    """`host:port` and options mean Kafka; the caller closes what was opened for it."""
+    for where in (kafka_server.servers, KafkaOptions(kafka_server.servers)):
+        log, opened = open_log(where)
+        with contextlib.closing(log):
+            assert isinstance(log, KafkaLog)
+            assert opened
+            assert log.partitions("none") == 0
+
+
+@pytest.mark.parametrize("bad", ["record of 300 kB", "without a key"])
+def test_a_refused_record_is_named_and_the_next_is_taken(log, topic, bad):
+    """What the broker does not take is a usage error; the producer goes on with good records, none of them twice."""
+    log.append(topic, b"a", b"first")
+    message = Message(b"big", b"x" * 300_000) if bad.startswith("record") else Message(None, b"x")
+    before, after = ([Message(b"k", b"%s-%d" % (name, number)) for number in range(30)] for name in (b"b", b"a"))
+    with pytest.raises(UsageError, match=r"b'big' of 300003 bytes|record without a key"):
+        log.append_many(topic, [*before, message, *after])
+    for number in range(5):
+        log.append(topic, b"after", b"%d" % number)
+    values = [record.value for record in everything(log, topic)]
+    assert values[0] == b"first"
+    assert values[-5:] == [b"0", b"1", b"2", b"3", b"4"]
+    assert len(values) == len(set(values))
+
+
+def test_a_compacted_log_is_read_past_its_gaps(log, topic):
+    """Records that compaction took out are skipped, at the start, in the middle and at the end, without waiting."""
+    for number in range(200):
+        log.append_many(topic, [Message(b"same", b"%d" % number), Message(b"key-%d" % (number % 10), b"x" * 9_000)])
+    last = [(record.key, record.offset) for record in everything(log, topic)]
+    deadline = time.monotonic() + 60
+    while len(found := everything(log, topic)) > 300:
+        assert time.monotonic() < deadline, "compaction did not come"
+        time.sleep(1)
+        log.append(topic, b"same", b"again")  # only a closed file is compacted, and only a record closes it
+    by_key = dict(last)
+    assert {record.key for record in found} == by_key.keys()
+    assert found[0].offset > 0
+    assert log.begin(topic, 0) == 0
+    # More may have gone meanwhile.
+    assert log.read(topic, 0, found[0].offset - 1, max_records=1)[0].offset >= found[0].offset
+
+
+def test_a_gap_at_the_end_is_an_end(log):
+    """Where retention or compaction left nothing before the end, a read says so instead of waiting for ever."""
+    name = f"markers-{next(NUMBERS)}"
+    log.create(name, 1)
+    producer = KafkaProducer(bootstrap_servers=log.options.servers, transactional_id=name)
+    with contextlib.closing(producer):
+        producer.init_transactions()
+        log.append(name, b"k", b"before")
+        for end in (producer.commit_transaction, producer.abort_transaction):
+            producer.begin_transaction()
+            producer.send(name, b"in", b"k", partition=0)
+            producer.flush()
+            assert [record.value for record in everything(log, name)][-1] != b"open"
+            end()
+    deadline = time.monotonic() + 30
+    while log.end(name, 0) < 5 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert [record.value for record in everything(log, name)] == [b"before", b"in"]
+    assert log.end(name, 0) == 5
+    for offset in (2, 3, 4, 5):
+        assert log.read(name, 0, offset) == []
+    log.wait(name, {0: 2}, 0.1)
+    log.append(name, b"k", b"after")
+    assert [record.value for record in log.read(name, 0, 2)] == [b"after"]
+
+
+def test_a_log_that_was_cut_is_reported(log, topic):
+    """Where records have left the log, reading them is an error, for a reader in the middle as for a new one."""
+    from kafka import KafkaAdminClient, TopicPartition
+
+    log.configure(topic, {"cleanup.policy": "compact,delete"})
+    log.append_many(topic, [Message(b"%d" % number, b"v") for number in range(10)])
+    assert len(log.read(topic, 0, 0, max_records=3)) == 3
+    admin = KafkaAdminClient(bootstrap_servers=log.options.servers)
+    with contextlib.closing(admin):
+        admin.delete_records({TopicPartition(topic, 0): 8})
+    assert log.begin(topic, 0) == 8
+    with KafkaLog(log.options) as other:
+        for offset in (0, 7, 11):
+            with pytest.raises(StateMismatch, match="8 to 10"):
+                other.read(topic, 0, offset)
+        assert len(other.read(topic, 0, 8)) == 2
+
+
+def test_a_restart_of_the_broker_is_waited_out(tmp_path):
+    """Appends, reads, waits and lookups begun while the broker is down end well once it is back; nothing is doubled."""
+    with LocalKafka(tmp_path) as server, KafkaLog(KafkaOptions(server.servers)) as log:
+        log.create("t", 1)
+        log.append("t", b"k", b"0")
+        assert len(log.read("t", 0, 0)) == 1
+        for number, stop in ((1, server.kill), (2, server.stop)):
+            stop()
+            timer = threading.Timer(1, server.start)
+            timer.start()
+            log.wait("t", {0: number}, 0.2)
+            log.append("t", b"k", b"%d" % number)
+            timer.join()
+            assert log.end("t", 0) == number + 1
+            assert [record.value for record in log.read("t", 0, number)] == [b"%d" % number]
+        assert [record.value for record in everything(log, "t")] == [b"0", b"1", b"2"]
+
+
+def test_a_log_that_stays_away_is_unreachable():
+    """Nothing listens there: every call ends within its patience, with the address and the remedy; closing is quick."""
+    with KafkaLog(KafkaOptions("127.0.0.1:9", patience=0.5)) as log:
+        for call in (
+            lambda: log.partitions("t"),
+            lambda: log.create("t", 1),
+            lambda: log.append("t", b"k", b"v"),
+            lambda: log.read("t", 0, 0),
+        ):
+            with pytest.raises(ComponentUnreachable, match=r"127\.0\.0\.1:9 does not answer"):
+                call()
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"servers": "nowhere"}, "host:port"),
+        ({"servers": "a:1,b"}, "host:port"),
+        ({"servers": "a:1", "security_protocol": "TLS"}, "PLAINTEXT"),
+        ({"servers": "a:1", "security_protocol": "SASL_SSL"}, "user name and a password"),
+        ({"servers": "a:1", "sasl_username": "me", "sasl_password": "p"}, "SASL_SSL"),
+    ],
+)
+def test_options_that_cannot_work_are_refused(options, match):
+    """A setting that is wrong is reported before anything is sent."""
+    with pytest.raises(SettingsError, match=match):
+        KafkaOptions(**options)
+
+
+def test_options_reach_the_clients_and_hide_the_password(tmp_path):
+    """Credentials become kafka-python's arguments; the password is in no text; a missing file is named."""
+    options = KafkaOptions("a:1,[::1]:2", "SASL_SSL", "SCRAM-SHA-512", "me", "hunter2", ssl_cafile=str(tmp_path / "ca"))
+    assert "hunter2" not in repr(options)
+    with pytest.raises(SettingsError, match="there is no file"):
+        options.client()
+    (tmp_path / "ca").touch()
+    client = options.client()
+    assert client["bootstrap_servers"] == ["a:1", "[::1]:2"]
+    assert (client["sasl_plain_password"], client["sasl_mechanism"]) == ("hunter2", "SCRAM-SHA-512")
+    assert "ssl_keyfile" not in client
+
+
+def test_records_of_other_producers_are_read(log, topic):
+    """Compressed records, headers without a value, records of all kinds of clients come as records."""
+    producer = KafkaProducer(bootstrap_servers=log.options.servers, compression_type="gzip", linger_ms=100)
+    with contextlib.closing(producer):
+        for number in range(50):
+            producer.send(topic, b"x" * 1000, b"%d" % number, headers=[("h", b"v")])
+        producer.flush()
+    assert [record.key for record in everything(log, topic)] == [b"%d" % number for number in range(50)]

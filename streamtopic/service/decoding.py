@@ -35,7 +35,8 @@ _BYTES_A_DOCUMENT = 60
 class Decoded:
     """Records, the event in each or why there is none, and the partition that each key belongs to.
 
-    sizes: about what each takes in the state, in bytes. lexicon: where the words of added documents are.
+    sizes: about what each takes in the state, in bytes. lexicon: where the words of added documents are. tables: the
+    rows of these documents, with the record that each row is of. start: where a part begins in what was decoded.
     """
 
     records: Sequence[Record]
@@ -43,6 +44,8 @@ class Decoded:
     homes: Sequence[int]
     sizes: npt.NDArray[np.int64]
     lexicon: Lexicon
+    tables: Sequence[tuple[Rows, npt.NDArray[np.int64]]]
+    start: int = 0
 
     @property
     def bytes(self) -> int:
@@ -54,15 +57,35 @@ class Decoded:
         """Where reading goes on after these records."""
         return self.records[-1].next_offset
 
-    def split(self, max_records: int, max_bytes: int) -> tuple[Decoded, Decoded | None]:
-        """Return the first records within these bounds, at least one, and the rest."""
-        fit = int(np.searchsorted(np.cumsum(self.sizes), max_bytes, side="right"))
-        at = max(1, min(max_records, fit))
+    def split(
+        self, numbers: npt.NDArray[np.int32], max_records: int, max_bytes: int, max_writes: int
+    ) -> tuple[Decoded, Decoded | None]:
+        """Return the first records within these bounds, at least one, and the rest.
+
+        numbers: the id of each entry of the lexicon, -1 for words that the state does not have. max_writes: documents
+        and words to write or remove, a deletion with its entry for the receipt being two.
+        """
+        writes = self._writes(numbers)
+        fits = [np.searchsorted(np.cumsum(self.sizes), max_bytes, side="right"),
+                np.searchsorted(np.cumsum(writes), max_writes, side="right")]  # fmt: skip
+        at = max(1, min(max_records, *map(int, fits)))
         return self._part(0, at), self._part(at, len(self.records)) if at < len(self.records) else None
+
+    def _writes(self, numbers: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+        whole = np.zeros(self.start + len(self.records), np.int64)
+        for rows, owners in self.tables:
+            new = np.flatnonzero(numbers[rows.entries] < 0)
+            _, first = np.unique(rows.entries[new], return_index=True)
+            of = owners[np.searchsorted(rows.stops, new[first], side="right")]
+            np.add.at(whole, of[of < len(whole)], 1)
+        return whole[self.start :] + np.where(self.sizes > 0, 1, 2)
 
     def _part(self, start: int, stop: int) -> Decoded:
         here = slice(start, stop)
-        return Decoded(self.records[here], self.events[here], self.homes[here], self.sizes[here], self.lexicon)
+        begin = self.start + start
+        return Decoded(
+            self.records[here], self.events[here], self.homes[here], self.sizes[here], self.lexicon, self.tables, begin
+        )
 
 
 def decode_all(records: Sequence[Record], lexicon: Lexicon, partitions: int) -> Decoded:
@@ -76,9 +99,9 @@ def decode_all(records: Sequence[Record], lexicon: Lexicon, partitions: int) -> 
     sizes = np.where(taken == TAKEN, _BYTES_A_DOCUMENT + _BYTES_A_WORD * words, 0)
     for k, (start, stop) in labels.items():
         sizes[k] += stop - start
-    _lay_out(events, records, sizes, lexicon)
+    tables = [(rows, np.arange(len(records))), _lay_out(events, records, sizes, lexicon)]
     # Adds have been replaced by then.
-    return Decoded(records, cast("list[Event]", events), _homes(records, partitions), sizes, lexicon)
+    return Decoded(records, cast("list[Event]", events), _homes(records, partitions), sizes, lexicon, tables)
 
 
 def _scan(
@@ -139,8 +162,8 @@ def _event(record: Record) -> Add | Delete | Heartbeat | InvalidEvent:
 
 def _lay_out(
     events: list[Event | Add], records: Sequence[Record], sizes: npt.NDArray[np.int64], lexicon: Lexicon
-) -> None:
-    """Put documents with rows in place of adds."""
+) -> tuple[Rows, npt.NDArray[np.int64]]:
+    """Put documents with rows in place of adds; return the rows, and the record that each is of."""
     adds = [(k, event) for k, event in enumerate(events) if isinstance(event, Add)]
     rows = Rows.of([passage for _, event in adds for passage in event.passages], lexicon)
     row = 0
@@ -150,6 +173,7 @@ def _lay_out(
         names = sum(len(task) + len(name) for task, name in event.labels.items())
         sizes[k] = _BYTES_A_DOCUMENT + names + _BYTES_A_WORD * words
         events[k] = AddedDocument(event.document.encode(), records[k].offset, RowSpan(rows, first, row), event.labels)
+    return rows, np.repeat(np.array([k for k, _ in adds], np.int64), [len(event.passages) for _, event in adds])
 
 
 def _homes(records: Sequence[Record], partitions: int) -> list[int]:

@@ -9,7 +9,14 @@ from streamtopic.errors import StateError, StateMismatch
 from streamtopic.events import HEARTBEAT_KEY
 from streamtopic.service.reading import ReadAhead
 from streamtopic.service.resolve import OUTCOMES, resolve
-from streamtopic.state import MAX_FLUSH_DOCUMENTS, MAX_FLUSH_RECORD_BYTES, Compactor, PartitionState, Stale
+from streamtopic.state import (
+    MAX_FLUSH_DOCUMENTS,
+    MAX_FLUSH_RECORD_BYTES,
+    MAX_FLUSH_WRITES,
+    Compactor,
+    PartitionState,
+    Stale,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -151,7 +158,8 @@ class Ingest:
         whole = self._records.at(offset, self.state.lexicon, max_records)
         if whole is None:
             return Progress(0, offset)
-        decoded, rest = whole.split(max_records, MAX_FLUSH_RECORD_BYTES)
+        numbers = self.state.vocabulary.numbers()
+        decoded, rest = whole.split(numbers, max_records, MAX_FLUSH_RECORD_BYTES, MAX_FLUSH_WRITES)
         stored = self.state.documents(r.key for r in decoded.records if r.key and r.key != HEARTBEAT_KEY)
         base = self.state.meta
         if base.next_offset != offset:

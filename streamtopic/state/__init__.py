@@ -17,7 +17,13 @@ from streamtopic.state.lexicon import Lexicon
 from streamtopic.state.meta import Meta
 from streamtopic.state.model import Lease, ModelSettings, ModelState, OutboxEntry, OutboxRecord, StoredBase
 from streamtopic.state.outcomes import AlreadyApplied, Applied, Outcome, Stale
-from streamtopic.state.partition import MAX_FLUSH_DOCUMENTS, MAX_FLUSH_RECORD_BYTES, PartitionState, cut
+from streamtopic.state.partition import (
+    MAX_FLUSH_DOCUMENTS,
+    MAX_FLUSH_RECORD_BYTES,
+    MAX_FLUSH_WRITES,
+    PartitionState,
+    cut,
+)
 from streamtopic.state.reader import Delta, Reader, Snapshot, SnapshotExpired
 from streamtopic.state.records import StoredDocument
 from streamtopic.state.rows import Rows, RowSpan
@@ -25,6 +31,7 @@ from streamtopic.state.rows import Rows, RowSpan
 __all__ = [
     "MAX_FLUSH_DOCUMENTS",
     "MAX_FLUSH_RECORD_BYTES",
+    "MAX_FLUSH_WRITES",
     "AddedDocument",
     "AlreadyApplied",
     "Applied",

@@ -25,14 +25,18 @@ from streamtopic.state.vocabulary import Vocabulary
 __all__ = [
     "MAX_FLUSH_DOCUMENTS",
     "MAX_FLUSH_RECORD_BYTES",
+    "MAX_FLUSH_WRITES",
     "PartitionState",
     "cut",
     "mismatch",
     "read_position",
 ]
 
-MAX_FLUSH_DOCUMENTS = 4_000
+MAX_FLUSH_DOCUMENTS = 3_000
 """Documents of one flush: more would keep Redis busy for longer than a few milliseconds."""
+
+MAX_FLUSH_WRITES = 4_000
+"""Documents, new words and deletions of one flush together, for the same reason."""
 
 MAX_FLUSH_RECORD_BYTES = 1_500_000
 """Bytes of document records of one flush."""

@@ -181,12 +181,30 @@ def test_a_batch_is_split_by_records_and_by_bytes():
     values = [msgpack.packb({"op": "add", "counts": {f"w{j}": 1 for j in range(1 + k % 300)}}) for k in range(100)]
     rest, sizes, offsets = check(values), [], []
     while rest is not None:
-        part, rest = rest.split(30, 2_000)
+        numbers = np.zeros(len(rest.lexicon), np.int32)
+        part, rest = rest.split(numbers, 30, 2_000, 1_000)
         sizes.append((len(part.records), int(part.sizes.sum())))
         offsets += [one.offset for one in part.records]
         assert part.next_offset == offsets[-1] + 1
     assert offsets == list(range(100))
     assert all(number <= 30 and (size <= 2_000 or number == 1) for number, size in sizes)
+
+
+def test_a_batch_is_split_by_what_has_to_be_written():
+    """A document is one write, a word that the state does not have one more, once; a delete is two."""
+    texts = ["a1 b1", "a1 c1", "größe a1", "d1 e1 f1 g1", "größe"]
+    values = [msgpack.packb({"op": "add", "text": text}) for text in texts] + [None, None]
+    lexicon = Lexicon("test")
+    lexicon.number([b"a1"])
+    rest, writes = check(values, lexicon=lexicon), []
+    while rest is not None:
+        numbers = np.where(np.arange(len(lexicon)) == 0, 0, -1).astype(np.int32)
+        part, rest = rest.split(numbers, 1, 10**6, 10**6)
+        writes.append(int(part._writes(numbers)[0]))
+    assert writes == [2, 2, 2, 5, 1, 2, 2]
+    whole = check(values, lexicon=lexicon)
+    numbers = np.full(len(lexicon), 5, np.int32)
+    assert [len(part.records) for part in whole.split(numbers, 9, 10**6, 3) if part] == [3, 4]
 
 
 def test_an_entry_is_the_same_word_for_ever():

@@ -52,6 +52,7 @@ class Publisher:
         self._staged = ReceiptChain(state.connection, state.model)
         self._issued = ReceiptReader(log, state.model, key.public, _report)
         self._versions = Published(log, state.model, key.public)
+        self._looked_at: dict[int, object] = {}
 
     def drain(self) -> int:
         """Publish all that waits in the outbox, oldest first; how many records."""
@@ -70,7 +71,8 @@ class Publisher:
         forgets: partition to its stream. versions: envelopes in any order; by default those of the releases topic.
         Entries leave the stream only once their receipts are in the log.
         """
-        waiting = {partition: stream for partition, stream in forgets.items() if len(stream) and not stream.incomplete}
+        marks = {partition: stream.mark() for partition, stream in forgets.items()}
+        waiting = {p: stream for p, stream in forgets.items() if marks[p][0] and not stream.incomplete}
         if not waiting:
             return 0
         if versions is None:
@@ -81,11 +83,16 @@ class Publisher:
         # A version from before documents were moved to other partitions may hold any of them.
         known = (replace(version, cut={}) if version.version <= moved else version for version in versions)
         ordered = sorted(known, key=lambda envelope: envelope.version)
-        issued = 0
+        issued, latest = 0, (len(ordered), moved)
         for partition, stream in waiting.items():
+            # However many wait for the next version, they are looked at once until something changes.
+            if self._looked_at.get(partition) == (marks[partition], latest):
+                continue
             while served := _served(stream, partition, ordered):
                 issued += self._issue(partition, served)
                 stream.drop([forget for forget, _ in served])
+                marks[partition] = stream.mark()
+            self._looked_at[partition] = (marks[partition], latest)
         return issued
 
     def _issue(self, partition: int, served: Sequence[tuple[Forget, Envelope]]) -> int:

@@ -113,13 +113,17 @@ class Forgets:
             rows += self._connection.call("XRANGE", self._key, f"{first}-{int(part) + 1}", first)
         return [Forget.unpack(entry, fields[b"forget"]) for entry, fields in rows]
 
-    def next_part(self, offset: int) -> int:
-        """Return the `part` that an entry of `offset` needs to come after all there ever were."""
+    def mark(self) -> tuple[int, str]:
+        """Return how many entries there are, and the id of the newest there ever was: whether anything has changed."""
         if not self._connection.call("EXISTS", self._key):
-            return 1
+            return 0, "0-0"
         fields = self._connection.call("XINFO", "STREAM", self._key)
         facts = fields if isinstance(fields, dict) else dict(zip(fields[::2], fields[1::2], strict=True))
-        first, part = (int(number) for number in facts[b"last-generated-id"].split(b"-"))
+        return int(facts[b"length"]), facts[b"last-generated-id"].decode()
+
+    def next_part(self, offset: int) -> int:
+        """Return the `part` that an entry of `offset` needs to come after all there ever were."""
+        first, part = (int(number) for number in self.mark()[1].split("-"))
         return part + 1 if first == offset + 1 else 1
 
     def oldest_unserved(self, served_offset: int = 0) -> Forget | None:

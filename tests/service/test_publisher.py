@@ -287,3 +287,17 @@ def test_a_faster_publisher_is_no_fault(publisher, state, log, connection, monke
     monkeypatch.setattr(connection, "batch", overtaken)
     assert publisher.drain() == 0
     assert state.outbox() == []
+
+
+def test_what_waits_is_looked_at_once(publisher, state, log, connection, monkeypatch):
+    """While nothing changes a backlog costs nothing; a new deletion or version is noticed at once."""
+    waiting = {0: stream(connection, state, 0, *(forget(offset) for offset in range(5, 9)))}
+    versions, pages = [envelope(state, 1, {0: 4})], []
+    read = Forgets.read
+    monkeypatch.setattr(Forgets, "read", lambda *arguments: pages.append(1) or read(*arguments))
+    for _ in range(5):
+        assert publisher.issue_receipts(waiting, versions) == 0
+    assert 0 < len(pages) < 3
+    stream(connection, state, 0, forget(9, ForgetKind.NOT_FOUND))
+    assert publisher.issue_receipts(waiting, versions) == 1
+    assert publisher.issue_receipts(waiting, [*versions, envelope(state, 2, {0: 20})]) == 4

@@ -1,7 +1,8 @@
 """Topic models over streams of documents that can forget.
 
-`AnchorTopics` is the library alone, a scikit-learn estimator. `streamtopic.client` is what other services import.
-`streamtopic.cli` is the program. Importing this package loads none of them.
+`AnchorTopics` is the library alone, a scikit-learn estimator; `SyntheticTopics` draws corpora whose topics are known.
+`streamtopic.client` is what other services import, `streamtopic.cli` the program. Importing this package loads none of
+them.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from streamtopic.synthetic import SyntheticTopics
     from streamtopic.topics.estimator import AnchorTopics
 
-__all__ = ["AnchorTopics", "__version__"]  # both lazy, see __getattr__
+__all__ = ["AnchorTopics", "SyntheticTopics", "__version__"]  # all lazy, see __getattr__
 
 
 def __getattr__(name: str) -> object:
@@ -20,6 +22,10 @@ def __getattr__(name: str) -> object:
         from streamtopic.topics.estimator import AnchorTopics
 
         return AnchorTopics
+    if name == "SyntheticTopics":
+        from streamtopic.synthetic import SyntheticTopics
+
+        return SyntheticTopics
     if name == "__version__":
         from importlib.metadata import version
 

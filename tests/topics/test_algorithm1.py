@@ -1,0 +1,245 @@
+"""Algorithm 1 to the letter, against dense arithmetic, the published learner and the planted truth."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamtopic.counts import Counts, Weighting, count
+from streamtopic.errors import CannotLearn, NegativeCounts, UsageError
+from streamtopic.privacy import project_columns
+from streamtopic.synthetic import SyntheticTopics
+from streamtopic.topics.algorithm1 import (
+    covariance,
+    newton_rows,
+    project_psd,
+    project_topics,
+    remaining,
+    retrain_rows,
+    unlearn_base,
+)
+from streamtopic.topics.learner import learn
+from streamtopic.topics.options import LearnerOptions
+
+N, R, M, L = 60, 4, 1500, 20
+
+
+def options(**more):
+    """The published learner, every word kept."""
+    return LearnerOptions(
+        **{"n_topics": R, "learner": "paper", "min_df": 1, "max_df": 1.0, "anchor_min_df": 0.0, **more}
+    )
+
+
+class Corpus:
+    """Documents of a planted model and counts of any part of them."""
+
+    def __init__(self, m=M, seed=0):
+        self.planted = SyntheticTopics.planted(N, R, separability=0.1, imbalance=2, seed=seed)
+        self.documents = self.planted.documents(m, L, seed=seed + 1)
+
+    def counts(self, which, cap=1):
+        part = self.documents.take(np.asarray(which, np.intp))
+        return Counts(self.planted.words, count(part, N, Weighting(cap)))
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    """One corpus for all tests that leave it alone."""
+    return Corpus()
+
+
+@pytest.fixture(scope="module")
+def fit(corpus):
+    """The model of the whole corpus."""
+    return learn(corpus.counts(range(M)), options())
+
+
+def dense(documents):
+    """Q as the paper's appendix A writes it, (n, n): mean of H H^T - diag(H) over L (L - 1)."""
+    Q = np.zeros((N, N))
+    for k in range(documents.documents):
+        row = slice(documents.indptr[k], documents.indptr[k + 1])
+        H = np.zeros(N)
+        H[documents.words[row]] = documents.counts[row]
+        Q += (np.outer(H, H) - np.diag(H)) / (L * (L - 1))
+    return Q / documents.documents
+
+
+@pytest.mark.parametrize("forgotten", [0, 1, 40])
+def test_it_is_the_algorithm_of_the_paper(corpus, fit, forgotten):
+    """Counts less the forget set, step, projection, columns and R are those of dense arithmetic on what remains."""
+    left = remaining(fit, corpus.counts(range(forgotten)) if forgotten else None)
+    found = unlearn_base(left)
+    Q = dense(corpus.documents.take(np.arange(forgotten, M)))
+    p = Q.sum(axis=1)
+    rows = Q / p[:, None]
+    anchors = rows[[corpus.planted.words.index(word) for word in fit.anchors]]
+    unconstrained = np.linalg.lstsq(anchors.T, rows.T)[0].T
+    C = project_columns(unconstrained.T).T
+    A = p[:, None] * C / (p @ C)
+    pseudoinverse = np.linalg.pinv(A)
+    assert left.documents == M - forgotten
+    assert found.words == corpus.planted.words
+    assert np.abs(found.C - C).max() < 1e-7  # the integer weights are rounded to 2^-36 of a document
+    assert np.abs(found.A - A).max() < 1e-8
+    assert np.abs(found.R - pseudoinverse @ Q @ pseudoinverse.T).max() < 1e-6
+    assert left.sigma_min == pytest.approx(np.linalg.svd(anchors, compute_uv=False)[-1], rel=1e-3)
+
+
+@given(st.integers(0, 10**6), st.floats(0.01, 100))
+@settings(max_examples=25, deadline=None)
+def test_one_newton_step_lands_on_the_optimum_wherever_it_starts(seed, far):
+    """From any C the step ends at B G^-1, to rounding: the loss is quadratic."""
+    rng = np.random.default_rng(seed)
+    X = rng.dirichlet(np.ones(12), 5)
+    rows = rng.dirichlet(np.ones(12), 9)
+    B, G = rows @ X.T, X @ X.T
+    start = far * rng.standard_normal((9, 5))
+    landed = newton_rows(start, B, G)
+    optimum = np.linalg.lstsq(X.T, rows.T)[0].T
+    assert np.abs(landed - optimum).max() < 1e-12 * max(1, far) * np.linalg.cond(G)
+    loss = ((rows - landed @ X) ** 2).sum(axis=1)
+    for _ in range(5):
+        elsewhere = landed + 1e-3 * rng.standard_normal(landed.shape)
+        assert (((rows - elsewhere @ X) ** 2).sum(axis=1) >= loss).all()
+
+
+def test_the_learner_it_compares_with_is_a_retraining(corpus, fit):
+    """A^F from the remaining counts is, to 1e-12, the model learned on the documents that remain."""
+    retrained = learn(corpus.counts(range(40, M)), options())
+    found = retrain_rows(remaining(fit, corpus.counts(range(40))))
+    assert retrained.anchors == fit.anchors
+    assert found.words == retrained.words
+    assert np.abs(found.A - retrained.A).max() < 1e-12
+
+
+def test_the_learned_model_stays_as_it_was(corpus, fit):
+    """Unlearning is a function: the fit that it starts from keeps every bit, so it can be asked again."""
+    arrays = [fit.q.values, fit.C, fit.rounds[0].product, fit.mass]
+    before = [array.tobytes() for array in arrays]
+    first, second = (unlearn_base(remaining(fit, corpus.counts(range(25)))) for _ in range(2))
+    assert [array.tobytes() for array in arrays] == before
+    assert first.A.tobytes() == second.A.tobytes()
+
+
+@pytest.mark.parametrize("forgotten", [1, 10, 100])
+def test_the_projected_step_keeps_its_distance_from_a_retraining(corpus, fit, forgotten):
+    """||Abar - A^F|| is that of an empty forget set, however few or many documents go: no noise can shrink with m_U."""
+
+    def distance(forget):
+        left = remaining(fit, forget)
+        return np.linalg.norm(unlearn_base(left).A - retrain_rows(left).A)
+
+    nothing = distance(None)
+    assert nothing > 1e-3
+    assert nothing / 2 < distance(corpus.counts(range(forgotten))) < 2 * nothing
+
+
+def test_words_that_nobody_holds_any_more_leave(corpus):
+    """A word whose last document is forgotten is not in the unlearned model; the others are as retrained."""
+    small = Corpus(m=300, seed=3)
+    source = small.counts(range(300))
+    rarest = int(np.argmin(source.frequency))
+    documents = small.documents
+    holders = {
+        int(documents.owners[k])
+        for k in range(300)
+        if rarest in documents.words[documents.indptr[k] : documents.indptr[k + 1]]
+    }
+    fit = learn(source, options())
+    assert 0 < len(holders) < 60
+    assert fit.names[rarest] not in fit.anchors
+    found = unlearn_base(remaining(fit, small.counts(sorted(holders))))
+    assert small.planted.words[rarest] not in found.words
+    assert np.isfinite(found.A).all()
+    assert found.A.sum(axis=0) == pytest.approx(np.ones(R))
+
+
+def test_words_outside_the_vocabulary_are_no_matter(corpus):
+    """A forget set may name words that the model does not know; what it knows is taken out."""
+    kept = np.setdiff1d(np.arange(N), corpus.planted.anchors[:1])
+    names = [corpus.planted.words[k] for k in kept]
+
+    def known(which):
+        return Counts(names, corpus.counts(which).restrict(kept))
+
+    fit, retrained = (learn(known(range(start, M)), options()) for start in (0, 30))
+    found = retrain_rows(remaining(fit, corpus.counts(range(30))))
+    assert found.words == retrained.words == tuple(names)
+    assert retrained.anchors == fit.anchors
+    assert np.abs(found.A - retrained.A).max() < 1e-12
+
+
+def test_what_was_not_learned_cannot_be_forgotten(corpus, fit):
+    """Documents from elsewhere, and the whole corpus twice over, are refused and leave the model alone."""
+    before = fit.q.values.tobytes()
+    stranger = Corpus(seed=17)
+    for forget in (
+        stranger.counts(range(M)),
+        corpus.counts([*range(M)]).cooccurrence + corpus.counts([0]).cooccurrence,
+    ):
+        source = forget if isinstance(forget, Counts) else Counts(corpus.planted.words, forget)
+        with pytest.raises(NegativeCounts, match="no part"):
+            remaining(fit, source)
+    assert fit.q.values.tobytes() == before
+
+
+def test_a_lost_anchor_and_dependent_rows_end_in_a_reason(corpus, fit):
+    """Forgetting every document of an anchor, anchors that coincide and equal topics raise CannotLearn, never NaN."""
+    documents = corpus.documents
+    anchor = corpus.planted.words.index(fit.anchors[0])
+    row = np.repeat(np.arange(M), np.diff(documents.indptr))
+    with pytest.raises(CannotLearn) as error:
+        remaining(fit, corpus.counts(np.unique(row[documents.words == anchor])))
+    assert error.value.reason == "anchor mass"
+    with pytest.raises(CannotLearn) as error:
+        newton_rows(np.eye(2), np.eye(2), np.ones((2, 2)))
+    assert error.value.reason == "rank"
+    left = remaining(fit)
+    with pytest.raises(CannotLearn) as error:
+        covariance(left.q, left.rows, np.repeat(fit.A[:, :1], 2, axis=1))
+    assert error.value.reason == "rank"
+
+
+def test_only_the_published_learner_starts_it(corpus):
+    """A fit of the default learner is refused, with what to learn instead."""
+    default = learn(corpus.counts(range(M), 256), options(learner="default"))
+    with pytest.raises(UsageError, match="paper"):
+        remaining(default)
+
+
+def test_projections_are_the_nearest_points():
+    """Columns go to the simplex as they do in a release; R keeps its non-negative part and nothing else."""
+    rng = np.random.default_rng(2)
+    V = rng.standard_normal((30, 5))
+    assert np.abs(project_topics(V) - project_columns(V)).max() < 1e-15
+    S = rng.standard_normal((6, 6))
+    S = S + S.T
+    projected = project_psd(S)
+    assert np.linalg.eigvalsh(projected)[0] > -1e-12
+    assert np.abs(project_psd(projected) - projected).max() < 1e-12
+    # Moreau: what was taken off is orthogonal to what is left and nowhere positive.
+    assert abs(((S - projected) * projected).sum()) < 1e-10
+    assert np.linalg.eigvalsh(S - projected)[-1] < 1e-12
+
+
+def errors(m, seed):
+    """Entry errors of Abar, Rbar, A^F, R^F after one document in a hundred was forgotten."""
+    planted = SyntheticTopics.planted(N, R, separability=0.1, imbalance=2, seed=seed)
+    documents = planted.documents(m, L, seed=seed + 1)
+    whole, gone = (
+        Counts(planted.words, count(part, N, Weighting(1))) for part in (documents, documents.take(np.arange(m // 100)))
+    )
+    left = remaining(learn(whole, options()), gone)
+    recoveries = [planted.recovery(model.words, model.A, model.R) for model in (unlearn_base(left), retrain_rows(left))]
+    return [error for recovery in recoveries for error in (recovery.A, recovery.R)]
+
+
+def test_the_unlearned_model_approaches_the_truth():
+    """With more documents Abar, Rbar, A^F and R^F come nearer to A* and R*, at about the rate m^-1/2."""
+    sizes = [1_000, 8_000, 64_000]
+    found = np.array([np.median([errors(m, seed) for seed in range(5)], axis=0) for m in sizes])
+    assert (np.diff(found, axis=0) < 0).all()
+    rates = np.polyfit(np.log(sizes), np.log(found), 1)[0]
+    assert np.abs(rates + 0.5).max() < 0.2

@@ -1,15 +1,19 @@
-"""An ingest process of a benchmark: `python -m streamtopic.bench.ingest_child SERVERS REDIS MODEL PARTITION...`.
+"""An ingest process of a benchmark: `python -m streamtopic.bench.ingest_child SERVERS REDIS MODEL CORE PARTITION...`.
 
-Counts what is there, says so, waits for a line, counts what is there then, and says so again.
+Keeps to one core (-1: to none), counts what is there, says so, waits for a line, counts what is there then, and says
+so again.
 """
 
+import os
 import sys
 
 from streamtopic.bench.feed import feed
 
 
-def main(servers: str, redis_url: str, model: str, *partitions: str) -> None:
+def main(servers: str, redis_url: str, model: str, core: str, *partitions: str) -> None:
     """Count twice, the second time when told to."""
+    if core != "-1" and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[int(core)]})
     with feed(servers, redis_url, model, 2) as found:
         ingests = [found.ingest(int(partition)) for partition in partitions]
         for answer in ("ready", "done"):

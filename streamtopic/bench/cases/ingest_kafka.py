@@ -71,35 +71,43 @@ def short() -> list[Figure]:
 
 
 def processes() -> list[Figure]:
-    """Two partitions by one process, and by two; how much of the machine each way took."""
-    from streamtopic.bench.feed import corpus, feed
+    """Two partitions by one process and by two, each kept to one core; and by one that may use every core."""
+    from streamtopic.bench.feed import corpus
     from streamtopic.local import LocalKafka, LocalRedis
 
     batch = corpus(24_000, LONG)
-    speed, busy = {}, {}
+    ways = {"one process, one core": [(0, [0, 1])], "two processes, a core each": [(0, [0]), (1, [1])],
+            "one process, all cores": [(-1, [0, 1])]}  # fmt: skip
+    speed, figures = {}, []
     with LocalKafka() as kafka, LocalRedis() as redis:
-        for number in (1, 2):
-            with feed(kafka.servers, redis.url, f"bench{number}", 2) as found:
-                found.send(corpus(1_000, LONG, seed=1), "warm")
-                shares = [[0, 1]] if number == 1 else [[0], [1]]
-                children = [_child(found, share) for share in shares]
-                for child in children:
-                    _line(child)
-                found.send(batch)
-                pids = [*(child.pid for child in children), kafka.pid, redis.pid]
-                used = _processor_seconds(pids)
-                seconds, _ = timed(lambda: _run(children))  # noqa: B023 -- called at once
-                busy[number] = (_processor_seconds(pids) - used) / seconds
-                speed[number] = batch.documents / seconds
-                for child in children:
-                    child.communicate()
-    return [
-        Figure("one process", speed[1], "documents/s"),
-        Figure("two processes", speed[2], "documents/s"),
-        Figure("two over one", speed[2] / speed[1], "x", "at least 1.6"),
-        Figure("one process: cores busy", busy[1], "cores, with Kafka and Redis"),
-        Figure("two processes: cores busy", busy[2], "cores, with Kafka and Redis"),
-    ]
+        for number, (name, shares) in enumerate(ways.items()):
+            servers = kafka.servers, redis.url, f"bench{number}"
+            speed[name], busy = _share(servers, shares, batch, [kafka.pid, redis.pid])
+            figures.append(Figure(name, speed[name], "documents/s"))
+            figures.append(Figure(f"{name}: busy", busy, "cores, with Kafka and Redis"))
+    one, two, _ = speed.values()
+    return [*figures, Figure("two over one", two / one, "x", "at least 1.6")]
+
+
+def _share(
+    servers: tuple[str, str, str], shares: list[tuple[int, list[int]]], batch: DocumentBatch, others: list[int | None]
+) -> tuple[float, float]:
+    """Return documents a second of processes with these cores and partitions, and how many cores were busy."""
+    from streamtopic.bench.feed import corpus, feed
+
+    with feed(*servers, 2) as found:
+        found.send(corpus(1_000, LONG, seed=1), "warm")
+        children = [_child(found, core, partitions) for core, partitions in shares]
+        for child in children:
+            _line(child)
+        found.send(batch)
+        pids = [*(child.pid for child in children), *others]
+        used = _processor_seconds(pids)
+        seconds, _ = timed(lambda: _run(children))
+        busy = (_processor_seconds(pids) - used) / seconds
+        for child in children:
+            child.communicate()
+    return batch.documents / seconds, busy
 
 
 def _kernel(batch: DocumentBatch) -> float:
@@ -144,10 +152,10 @@ def _bare_consumer(feed: Feed) -> int:
     return number
 
 
-def _child(feed: Feed, partitions: list[int]) -> subprocess.Popen[str]:
+def _child(feed: Feed, core: int, partitions: list[int]) -> subprocess.Popen[str]:
     program = [sys.executable, "-m", "streamtopic.bench.ingest_child", feed.servers, feed.redis_url, feed.names.model]
     return subprocess.Popen(  # noqa: S603 -- this very program
-        [*program, *map(str, partitions)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [*program, str(core), *map(str, partitions)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
 
 

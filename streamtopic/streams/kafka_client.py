@@ -36,6 +36,12 @@ TRANSIENT = (
 logger = logging.getLogger("streamtopic.streams")
 
 
+class _Network(KafkaNetClient):  # type: ignore[misc]  # kafka-python is untyped
+    def connection_delay(self, node_id: object) -> float:
+        """Milliseconds, which a producer takes this for; kafka-python 3.0.12 gives seconds, and then never sleeps."""
+        return 1000.0 * float(super().connection_delay(node_id))
+
+
 def mapped(error: Exception, servers: str) -> StreamtopicError:
     """Return this package's error for one of kafka-python's, with the remedy."""
     text = f"{type(error).__name__}: {error}".rstrip(": ")
@@ -73,7 +79,7 @@ def connect(kind: Callable[..., T], options: KafkaOptions, **arguments: Any) -> 
     made: list[Any] = []
 
     def client(**configuration: Any) -> Any:  # noqa: ANN401 - as above
-        made.append(KafkaNetClient(**configuration))
+        made.append(_Network(**configuration))
         return made[-1]
 
     patience_ms = int(options.patience * 1000)

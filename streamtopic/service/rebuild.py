@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from streamtopic.service.ingest import Ingest
     from streamtopic.service.runner import Service
     from streamtopic.state import Forget
+    from streamtopic.state.removal import Recorded
 
 __all__ = ["Present", "Rebuilt", "present", "rebuild"]
 
@@ -75,33 +76,41 @@ def rebuild(service: Service, update: Callable[[int, int | None], None]) -> Rebu
     """
     settings, connection = service.settings, service.connection
     before = recorded(connection, settings.model)
-    old = before.partitions if before else settings.partitions
-    have = service.log.partitions(service.names.documents)
-    if have != settings.partitions:
-        raise UsageError(f"topic {service.names.documents} has {have} partitions: set partitions = {have}")
-    if old > have:
-        raise UsageError(f"the state was made for {old} partitions, the topic has {have}: it is another topic")
-    fixed = ModelSettings(have, settings.cap)
+    partitions = _agreed(service, before)
+    fixed = ModelSettings(partitions, settings.cap)
     with _leading(service):
         newest = _newest(service)
-        for partition in range(old):
+        for partition in range(before.partitions if before else partitions):
             remove_partition(connection, settings.model, partition)
         remove_base(connection, settings.model)
-        record(connection, settings.model, fixed, newest if old != have else before.moved if before else 0)
+        # Where documents lay when the older versions were made is known only if nothing has changed since.
+        same = before is not None and before.partitions == partitions
+        record(connection, settings.model, fixed, before.moved if before and same else newest)
         try:
-            ingests = [service.open_ingest(partition) for partition in range(have)]
+            ingests = [service.open_ingest(partition) for partition in range(partitions)]
             records = _count(ingests, update)
             moved = any(ingest.state.meta.totals.get("moved") for ingest in ingests)
             if moved:
-                # Their new offsets say nothing about which of the older versions hold them.
                 record(connection, settings.model, fixed, newest)
             waiting = _mend(service, ingests, moved=moved)
         except TakenOver:
             raise StateError(
                 "an ingest process has taken a partition over: stop `ingest` and `run` everywhere, then run this again"
             ) from None
-    documents = sum(ingest.state.meta.documents for ingest in ingests)
-    return Rebuilt(have, documents, records, waiting)
+    return Rebuilt(partitions, sum(ingest.state.meta.documents for ingest in ingests), records, waiting)
+
+
+def _agreed(service: Service, before: Recorded | None) -> int:
+    """Return the number of partitions that topic and settings agree on."""
+    topic, wanted = service.names.documents, service.settings.partitions
+    have = service.log.partitions(topic)
+    if have != wanted:
+        raise UsageError(f"topic {topic} has {have} partitions: set partitions = {have}")
+    if before is not None and before.partitions > have:
+        raise UsageError(
+            f"the state was made for {before.partitions} partitions, {topic} has {have}: is it the right one?"
+        )
+    return have
 
 
 @contextmanager

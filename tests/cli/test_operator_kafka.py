@@ -112,6 +112,7 @@ def test_the_service_can_be_checked_from_the_log_up(site, tmp_path):
     checked = site.on("receipts", "verify", tmp_path / "receipts.jsonl", "--head", made["head"])
     assert (checked["passed"], checked["receipts"]) == (True, 2)
     assert site.on("unlearn")["running"] is True
+    assert "schedule" in site.on("unlearn", "--wait", 0.3, status=1)
     assert site.work()[0].version == 3
 
 

@@ -31,7 +31,7 @@ class Standing:
     new_documents: added since the last version; capacity: deletions the base model bears; next_epsilon: cumulative
     epsilon if one more version is released on this base; failed: why the last attempt on these very documents made no
     model; requested: what an operator asked for; behind: why counts are not yet where the last version was; lost: why
-    the base model is not the last version's.
+    the base model is not the last version's; doubled: versions that stand in the log with two contents.
     """
 
     documents: int
@@ -48,6 +48,7 @@ class Standing:
     requested: str | None = None
     behind: str | None = None
     lost: str | None = None
+    doubled: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,8 @@ def _cause(standing: Standing, policy: Policy, now_ms: int) -> str | None:
     """Return why something must happen now, or None."""
     if standing.requested == "unlearn":
         return "asked for by hand"
+    if standing.doubled:
+        return f"version {standing.doubled[0]} was published with two contents: it needs a successor"
     if standing.forget_set > standing.capacity and standing.unserved:
         return "capacity exceeded"
     if standing.unserved:

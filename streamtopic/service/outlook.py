@@ -1,9 +1,11 @@
 """What the scheduler sees: where the model stands, and what that calls for. Reads only, so `status` uses it as well."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from streamtopic.privacy.accounting import Composition
 from streamtopic.privacy.gaussian import gaussian_scale
+from streamtopic.release import Envelope
 from streamtopic.service.decide import Decision, Standing, decide
 from streamtopic.service.options import SchedulerOptions
 from streamtopic.service.standing import Base, LastRelease, read_standing
@@ -13,21 +15,27 @@ __all__ = ["Outlook"]
 
 
 class Outlook:
-    """The present state of a model in Redis. clock: seconds since 1970."""
+    """The present state of a model in Redis. clock: seconds since 1970. rivals: see Published."""
 
     def __init__(
-        self, reader: Reader, state: ModelState, options: SchedulerOptions, clock: Callable[[], float]
+        self,
+        reader: Reader,
+        state: ModelState,
+        options: SchedulerOptions,
+        clock: Callable[[], float],
+        rivals: Sequence[Envelope] = (),
     ) -> None:
         self._reader = reader
         self._state = state
         self._options = options
         self._clock = clock
+        self._rivals = rivals
 
     def standing(self, requested: str | None = None, failed: str | None = None) -> Standing:
         """Return where the model stands now. failed: why no model can be made of the present documents."""
         base = self.base()
         scale = gaussian_scale(self._options.epsilon, self._options.delta)
-        return read_standing(
+        standing = read_standing(
             self._reader,
             self.last(),
             base,
@@ -35,6 +43,12 @@ class Outlook:
             failed=failed,
             requested=requested,
         )
+        return replace(standing, doubled=self.doubled())
+
+    def doubled(self) -> tuple[int, ...]:
+        """Return versions that stand in the log with two contents and are not withdrawn yet."""
+        versions = {envelope.version for envelope in self._rivals}
+        return tuple(sorted(versions - self._state.withdrawn())) if versions else ()
 
     def decide(self, standing: Standing) -> Decision:
         """Return what a standing calls for now."""
@@ -42,7 +56,7 @@ class Outlook:
 
     def spent(self, base_version: int | None) -> Composition:
         """Return the composition of all versions of a base model so far."""
-        entries = self._state.ledger().values() if base_version else []
+        entries = self._state.spent() if base_version else []
         return Composition.of((e["scale"], e["slack"]) for e in entries if e["base"] == base_version)
 
     def last(self) -> LastRelease | None:

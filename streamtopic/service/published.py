@@ -25,6 +25,8 @@ class Published:
     """The versions in the releases topic, verified; each is read once.
 
     Versions that were withdrawn or retired are here as long as the log has their chunks, and stay once they were read.
+    rivals: releases under the number of an earlier, different one. A publisher writes one if Redis is set back while it
+    holds a staged version in its hands, and goes on later; subscribers refuse them.
     """
 
     def __init__(self, log: EventLog, model: str, public_key: PublicKey) -> None:
@@ -35,6 +37,7 @@ class Published:
         self._assembler = Assembler()
         self._offset: int | None = None
         self._versions: dict[int, PublishedVersion] = {}
+        self.rivals: list[Envelope] = []
 
     @property
     def versions(self) -> list[PublishedVersion]:
@@ -70,4 +73,6 @@ class Published:
             return
         # The first release of a number is the one that subscribers hold.
         if (envelope.model, envelope.version) == (self._model, whole.version):
-            self._versions.setdefault(whole.version, PublishedVersion(envelope, chunks))
+            first = self._versions.setdefault(whole.version, PublishedVersion(envelope, chunks))
+            if envelope not in (first.envelope, *self.rivals):
+                self.rivals.append(envelope)

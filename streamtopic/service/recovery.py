@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
+from streamtopic.release import Envelope
 from streamtopic.service.published import PublishedVersion
 from streamtopic.service.staging import ledger_entry, release_record
 from streamtopic.state import Lease, ModelState, Stale
 
-__all__ = ["adopt"]
+__all__ = ["account", "adopt"]
 
 
 def adopt(state: ModelState, lease: Lease, published: Sequence[PublishedVersion]) -> list[int]:
@@ -27,3 +28,9 @@ def adopt(state: ModelState, lease: Lease, published: Sequence[PublishedVersion]
             break
         adopted.append(envelope.version)
     return adopted
+
+
+def account(state: ModelState, rivals: Sequence[Envelope]) -> None:
+    """Write what was spent on releases that stand in the log under another one's number: they were seen as well."""
+    for envelope in rivals:
+        state.account(envelope.version, str(envelope.created), ledger_entry(envelope, ""))

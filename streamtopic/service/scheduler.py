@@ -14,7 +14,7 @@ from streamtopic.service.options import SchedulerOptions
 from streamtopic.service.outlook import Outlook
 from streamtopic.service.published import Published
 from streamtopic.service.publishing import PayloadPlan, make_payload
-from streamtopic.service.recovery import adopt
+from streamtopic.service.recovery import account, adopt
 from streamtopic.service.staging import (
     describe,
     erasures,
@@ -72,7 +72,7 @@ class Scheduler:
         self._signing_key = signing_key
         self._published = published
         self._lease = lease
-        self._outlook = Outlook(self.reader, state, options, clock)
+        self._outlook = Outlook(self.reader, state, options, clock, published.rivals)
         self._noted = ""
         self._failed: tuple[dict[int, int], str] | None = None
 
@@ -97,12 +97,14 @@ class Scheduler:
     def _step(self, lease: Lease, requested: str | None) -> Step:
         waiting = self.state.requested()
         requested = requested or (waiting or "").partition(":")[0] or None
+        self._published.refresh()
         standing = self._outlook.standing(requested, self._failure())
         decision = self._outlook.decide(standing)
         if isinstance(decision, Wait):
             return self._withdraw(lease, decision, standing)
         with self._lease.kept(lease):
             self._published.refresh()
+            account(self.state, self._published.rivals)
             if adopt(self.state, lease, self._published.versions):
                 decision = self.decide(requested)
             step = Step(decision) if isinstance(decision, Wait) else self._act(lease, decision)
@@ -206,7 +208,7 @@ class Scheduler:
             slack=plan.noise.slack,
             capacity_rule=self.options.capacity.rule,
             cumulative_epsilon=spent.epsilon(self.options.delta),
-            withdrawn=self._holding(modelled.snapshot),
+            withdrawn=tuple(sorted({*self._holding(modelled.snapshot), *self._outlook.doubled()})),
         )
 
     def _erased(self, envelope: Envelope) -> list[OutboxRecord]:

@@ -279,7 +279,18 @@ class ModelState:
     def ledger(self) -> dict[int, dict[str, Any]]:
         """Return the ledger: version to what was spent on it."""
         rows = self.connection.call("HGETALL", self._keys.named("ledger"))
-        return {version: msgpack.unpackb(entry) for version, entry in sorted((int(v), e) for v, e in rows.items())}
+        versions = sorted((int(name), entry) for name, entry in rows.items() if name.isdigit())
+        return {version: msgpack.unpackb(entry) for version, entry in versions}
+
+    def spent(self) -> list[dict[str, Any]]:
+        """Return what was spent on all releases, also on those of `account`."""
+        return [
+            msgpack.unpackb(entry) for entry in self.connection.call("HGETALL", self._keys.named("ledger")).values()
+        ]
+
+    def account(self, version: int, name: str, ledger: Mapping[str, Any]) -> None:
+        """Note what was spent on a release that has no record here, since its number is another's. May be repeated."""
+        self.connection.call("HSET", self._keys.named("ledger"), f"{version}:{name}", msgpack.packb(dict(ledger)))
 
     def _upload(self, name: str, data: bytes) -> str:
         key = self._keys.named(name)

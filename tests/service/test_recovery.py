@@ -6,6 +6,7 @@ from streamtopic.corpus import Document
 from streamtopic.service.decide import Policy, Standing, Wait, decide
 from streamtopic.service.runner import Service
 from streamtopic.settings import Settings
+from streamtopic.streams import Message
 
 TOPICS = (
     ["rose", "tulip", "soil", "seed", "bloom", "compost", "spade", "hedge"],
@@ -128,3 +129,25 @@ def test_old_versions_are_retired_and_not_withdrawn(service):
     assert [release.version for release in service.subscriber()] == [3, 4]
     assert service.state.withdrawn() == set()
     assert [v["version"] for v in service.versions()] == [1, 2, 3, 4]
+
+
+def test_a_version_that_was_published_late_under_a_number_given_again_is_replaced_and_paid_for(service):
+    """A publisher that sleeps while Redis is set back appends a version whose number is another's by then."""
+    held = moment(service)
+    service.delete(["doc-001"])
+    for ingest in service.ingests:
+        list(ingest.drain())
+    assert service.scheduler.step().version == 2
+    in_hand = [entry.record for entry in service.state.outbox()]
+    set_back(service, held)
+    service.delete(["doc-002"])
+    service.settle()
+    service.log.append_many(service.names.releases, [Message(r.key, r.value, r.headers, 0) for r in in_hand])
+    before = dict(versions(service))
+    settled = service.settle()
+    assert [version["version"] for version in settled.versions] == [3]
+    found = dict(versions(service))
+    assert found[2] == before[2]
+    assert 2 in found[3].withdrawn
+    assert (len(service.state.ledger()), len(service.state.spent())) == (3, 4)
+    assert service.settle().versions == []

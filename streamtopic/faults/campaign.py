@@ -52,7 +52,8 @@ class Options:
 class Report:
     """What a campaign came to; findings: [] where the service did all that it promises.
 
-    faults: by kind. rest: seconds that each round took to come to rest after its last fault was undone.
+    faults: by kind. rest: seconds that each round took to come to rest after its last fault was undone. strays, rivals:
+    receipts and releases that a publisher wrote late, when their place was another's.
     """
 
     seed: int
@@ -64,6 +65,7 @@ class Report:
     documents: int = 0
     lost_replies: int = 0
     strays: int = 0
+    rivals: int = 0
     seconds: float = 0.0
     findings: list[str] = field(default_factory=list)
 
@@ -181,6 +183,7 @@ class _Campaign:
         report.versions = len(witness.versions)
         report.documents = sum(len(book.live) for book in self._observer.oracle.books)
         report.lost_replies, report.strays = self._cluster.proxy.lost, witness.strays
+        report.rivals = witness.rivals
         self._say(
             f"round {report.rounds}: {report.faults.total()} faults, {report.events} events, {report.documents} "
             f"documents, {report.versions} versions, {report.deletions} receipts, "

@@ -38,7 +38,7 @@ def digest(release: Release) -> str:
 class Witness:
     """Follows the topics that the service writes, with kafka-python itself.
 
-    versions: number to what was published under it, by digest (more than one is a finding). receipts: place of a delete
+    versions: number to what was published under it, by digest, the first in the log first. receipts: place of a delete
     to its receipt in the chain; strays: receipts that competed for a place in it. rejected: places that were reported.
     """
 
@@ -54,6 +54,11 @@ class Witness:
     _assembler: Assembler = field(default_factory=Assembler)
     _head: tuple[int, str] = (0, "")
     _known: set[str] = field(default_factory=set)
+
+    @property
+    def rivals(self) -> int:
+        """Releases under a number that another one had before."""
+        return sum(len(contents) - 1 for contents in self.versions.values())
 
     def read(self) -> None:
         """Take in what came since. Raises ComponentUnreachable."""
@@ -107,11 +112,13 @@ class Witness:
 class Subscriber:
     """A client of the releases topic that is started again now and then.
 
-    seen: version to digest, in the order in which they came. progress: file that its restarts go on from.
+    seen: version to digest, in the order in which they came; refused: releases that it did not take. progress: file
+    that its restarts go on from.
     """
 
     def __init__(self, open_one: Callable[[Path], ModelSubscriber], progress: Path) -> None:
         self.seen: dict[int, str] = {}
+        self.refused = 0
         self.findings: list[str] = []
         self._open = open_one
         self._progress = progress
@@ -126,9 +133,8 @@ class Subscriber:
                 self._take(release)
         except ComponentUnreachable:
             return
-        if self._subscriber.refused:
-            self.findings.append(f"a subscriber refused {self._subscriber.refused} releases")
-            self._subscriber.refused = 0
+        self.refused += self._subscriber.refused
+        self._subscriber.refused = 0
 
     def restart(self) -> None:
         """End it properly; the next poll starts another that goes on where this one stopped."""

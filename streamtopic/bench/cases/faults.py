@@ -56,7 +56,8 @@ def _figures(report: Report) -> list[Figure]:
         Figure("events", report.events, ""),
         Figure("versions", report.versions, ""),
         Figure("receipts", report.deletions, ""),
-        Figure("receipts that competed", report.strays, ""),
+        Figure("receipts written late", report.strays, ""),
+        Figure("releases written late", report.rivals, ""),
         Figure("whole campaign", report.seconds, "s"),
     ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections import Counter, deque
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -28,25 +29,27 @@ def register(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the newest rejections with the number of each reason, or what became of another try."""
     from streamtopic.service.parts import Parts
-    from streamtopic.service.rejections import by_reason, rejections, retry
+    from streamtopic.service.rejections import Rejection, rejections, retry
 
     with Parts(instance_settings(args)) as parts:
         if args.action == "retry":
             return _print_retried(dict(retry(parts.log, parts.names)), as_json=args.json)
-        found = list(rejections(parts.log, parts.names))
-    reasons = by_reason(found)
-    newest = [_fields(rejection) for rejection in found[len(found) - min(args.last, len(found)) :]]
+        counted, last = Counter[str](), deque[Rejection](maxlen=max(args.last, 0))
+        for rejection in rejections(parts.log, parts.names):
+            counted[rejection.reason] += 1
+            last.append(rejection)
+    reasons, newest = dict(counted.most_common()), [_fields(rejection) for rejection in last]
     if args.json:
-        print(json.dumps({"rejected": len(found), "reasons": reasons, "newest": newest}))
+        print(json.dumps({"rejected": counted.total(), "reasons": reasons, "newest": newest}))
         return 0
     from streamtopic.console import table
 
-    if not found:
+    if not counted:
         print("no record was refused")
         return 0
-    rows = [[r["document"], r["reason"], f"{r['partition']}/{r['offset']}", r["time"]] for r in newest]
+    rows = [[_plain(r["document"]), r["reason"], f"{r['partition']}/{r['offset']}", r["time"]] for r in newest]
     print(table(["document", "reason", "partition/offset", "time"], rows))
-    print(f"\n{len(found)} refused: " + ", ".join(f"{number} {reason}" for reason, number in reasons.items()))
+    print(f"\n{counted.total()} refused: " + ", ".join(f"{number} {reason}" for reason, number in reasons.items()))
     return 0
 
 
@@ -67,3 +70,8 @@ def _fields(rejection: Rejection) -> dict[str, Any]:
         "offset": rejection.offset,
         "time": datetime.fromtimestamp(rejection.time_ms / 1000, UTC).isoformat(timespec="seconds"),
     }
+
+
+def _plain(document: str | None) -> str:
+    """Write an id, which may be anybody's, so that a terminal takes nothing in it for a command."""
+    return "-" if document is None else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in document)

@@ -13,11 +13,11 @@ from streamtopic.events import decode_record
 from streamtopic.streams import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from streamtopic.streams import EventLog, Record, TopicNames
 
-__all__ = ["RETRIED", "Rejection", "by_reason", "rejections", "retry"]
+__all__ = ["RETRIED", "Rejection", "rejections", "retry"]
 
 RETRIED = ("retried", "still_rejected", "superseded", "gone")
 """What can become of a rejection that is tried again. `superseded`: a later record of the same id counts instead;
@@ -110,8 +110,3 @@ def _parse(record: Record) -> Rejection | None:
     if partition < 0 or offset < 0:
         return None
     return Rejection(record.key, partition, offset, reason, record.timestamp_ms)
-
-
-def by_reason(found: Sequence[Rejection]) -> dict[str, int]:
-    """Return how many rejections there are of each reason, the commonest first."""
-    return dict(Counter(rejection.reason for rejection in found).most_common())

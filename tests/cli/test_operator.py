@@ -203,6 +203,7 @@ def test_refused_records_are_listed_and_tried_again(on, program, instance):
             [
                 Message(b"bad-1", b'{"op": "add", "text": 7, "note": "s3cret"}'),
                 Message(b"bad-2", b"not an event"),
+                Message(b"bad\x1b[31m", b"not an event"),
                 Message(b"good", b'{"op": "add", "text": "some words"}'),
                 Message(b"good", b'{"op": "add", "text": "newer words"}'),
             ],
@@ -212,16 +213,18 @@ def test_refused_records_are_listed_and_tried_again(on, program, instance):
         for offset in (end - 1, end - 2, 0):
             pointer = b'{"offset": %d, "partition": 0, "reason": "old", "topic": "default.documents"}' % offset
             log.append("default.rejected", b"good", msgpack.packb(json.loads(pointer)))
-    assert on("unlearn")["ingested"]["rejected"] == 2
+    assert on("unlearn")["ingested"]["rejected"] == 3
     found = on("rejected", "list")
-    assert found["rejected"] == 5
-    assert found["reasons"] == {"old": 3, "text-type": 1, "format": 1}
-    assert found["newest"][-1]["document"] == "bad-2"
+    assert found["rejected"] == 6
+    assert found["reasons"] == {"old": 3, "format": 2, "text-type": 1}
+    assert [newest["document"] for newest in found["newest"][-2:]] == ["bad-2", "bad\x1b[31m"]
     assert "s3cret" not in json.dumps(found)
     assert on("rejected", "list", "--last", 1)["newest"] == found["newest"][-1:]
-    assert program("rejected", "list", "--dir", instance)[1].count("bad-1") == 1
+    shown = program("rejected", "list", "--dir", instance)[1]
+    assert shown.count("bad-1") == 1
+    assert "\x1b" not in shown
     tried = on("rejected", "retry")
-    assert tried == {"retried": 1, "still_rejected": 2, "superseded": 1, "gone": 1}
+    assert tried == {"retried": 1, "still_rejected": 3, "superseded": 1, "gone": 1}
     assert on("rejected", "retry")["retried"] == 0
     assert on("unlearn")["ingested"] == {"unchanged": 1}
     assert on("verify")["passed"] is True

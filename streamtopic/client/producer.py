@@ -7,19 +7,28 @@ from types import TracebackType
 from typing import Self
 
 from streamtopic.events import encode_add, encode_delete
-from streamtopic.streams import EventLog, Message, TopicNames, open_log
+from streamtopic.streams import EventLog, KafkaOptions, Message, TopicNames, open_log
 
 __all__ = ["DocumentProducer"]
 
 
 class DocumentProducer:
-    """Writes to a model's documents topic; returns once the log has confirmed.
+    """Writes to a model's documents topic; returns once the log has confirmed. Safe with several threads.
 
-    log: an EventLog or the folder of one in files. new_id: makes request ids.
+    log: Kafka's servers (`host:port[,host:port]`), KafkaOptions with credentials, an EventLog, or the folder of one in
+    files. new_id: makes request ids.
+
+    Every method raises InvalidEvent for what the service would refuse, UsageError where the topics are missing
+    (`streamtopic init` makes them), ComponentUnreachable where the log does not answer. Part of what was to be sent may
+    have arrived then: sending it again changes nothing, but give a delete a request id of your own to know it by.
     """
 
     def __init__(
-        self, log: str | Path | EventLog, *, model: str, new_id: Callable[[], str] = lambda: secrets.token_hex(12)
+        self,
+        log: str | Path | KafkaOptions | EventLog,
+        *,
+        model: str,
+        new_id: Callable[[], str] = lambda: secrets.token_hex(12),
     ) -> None:
         self._topic = TopicNames(model).documents
         self._log, self._owned = open_log(log)
@@ -44,7 +53,8 @@ class DocumentProducer:
     ) -> tuple[int, int]:
         """Add a document, or replace the one with this id; (partition, offset) of its record.
 
-        Either text, or counts of words; labels: task to class. Raises InvalidEvent for what the service would refuse.
+        Either text, or counts of words; labels: task to class. A replacement takes out what the id held before, which
+        counts as a deletion where the model was trained on it; the same content again changes nothing.
         """
         message = encode_add(document, text=text, counts=counts, labels=labels, timestamp_ms=timestamp_ms)
         return self._log.append_many(self._topic, [message])[0]

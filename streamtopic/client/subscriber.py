@@ -13,28 +13,35 @@ from typing import Self
 from streamtopic.errors import InvalidRelease, UsageError
 from streamtopic.release import Assembled, Assembler, Release, Removed, open_release
 from streamtopic.signing import PublicKey
-from streamtopic.streams import EventLog, TopicNames, open_log
+from streamtopic.streams import EventLog, KafkaOptions, TopicNames, open_log
 
 __all__ = ["ModelSubscriber"]
+
+# A log wakes a waiting subscriber; now and then it looks all the same.
+_WAIT_SECONDS = 10.0
 
 logger = logging.getLogger("streamtopic.client")
 
 
 class ModelSubscriber:
-    """Iterates over a model's releases in version order, waiting for new ones.
+    """Iterates over a model's releases in version order; a new one is given out as soon as it is published.
 
     Forged, damaged and half releases are never given out: they are logged, and counted in `refused`. A version that a
     later one withdraws is left out, unless `include_withdrawn`; one that was given out before refuses to serve.
 
-    log: an EventLog or the folder of one in files. public_key: as `PublicKey.load` takes it. progress: a file that
+    log: Kafka's servers (`host:port[,host:port]`), KafkaOptions with credentials, an EventLog, or the folder of one in
+    files. public_key: as `PublicKey.load` takes it. progress: a file that
     remembers the last version that was dealt with, so that a restart goes on after it: a release counts as dealt with
     when the next is asked for, or at `close`. match_topics: number topics like those of the version given out before.
-    idle_seconds: iteration ends after so long without a release (None: never). poll_seconds: between looks at the log.
+    idle_seconds: iteration ends after so long without a release (None: never). poll_seconds: between looks for a topic
+    that is not there yet. clock, sleep: seconds that waiting goes by.
+
+    Iterating and polling raise ComponentUnreachable where the log does not answer; the next call goes on.
     """
 
     def __init__(
         self,
-        log: str | Path | EventLog,
+        log: str | Path | KafkaOptions | EventLog,
         *,
         model: str,
         public_key: PublicKey | str | bytes | Path,
@@ -43,6 +50,7 @@ class ModelSubscriber:
         match_topics: bool = False,
         idle_seconds: float | None = None,
         poll_seconds: float = 0.5,
+        clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._model = model
@@ -52,7 +60,8 @@ class ModelSubscriber:
         self._progress = None if progress is None else Path(progress)
         self._include_withdrawn = include_withdrawn
         self._match_topics = match_topics
-        self._idle_seconds, self._poll_seconds, self._sleep = idle_seconds, poll_seconds, sleep
+        self._idle_seconds, self._poll_seconds = idle_seconds, poll_seconds
+        self._clock, self._sleep = clock, sleep
         self._assembler = Assembler()
         self._offset: int | None = None
         self._waiting: dict[int, Release] = {}
@@ -73,17 +82,17 @@ class ModelSubscriber:
 
     def __iter__(self) -> Iterator[Release]:
         """Releases as they come."""
-        idle = 0.0
+        since = self._clock()
         while True:
             release = self.poll()
             if release is not None:
-                idle = 0.0
                 yield release
-            elif self._idle_seconds is not None and idle >= self._idle_seconds:
+                since = self._clock()
+                continue
+            left = _WAIT_SECONDS if self._idle_seconds is None else since + self._idle_seconds - self._clock()
+            if left <= 0:
                 return
-            else:
-                self._sleep(self._poll_seconds)
-                idle += self._poll_seconds
+            self._wait(min(left, _WAIT_SECONDS))
 
     @property
     def withdrawn(self) -> frozenset[int]:
@@ -111,6 +120,12 @@ class ModelSubscriber:
             self._save(self._given)
         if self._owned:
             self._log.close()
+
+    def _wait(self, seconds: float) -> None:
+        if self._offset is None:
+            self._sleep(min(seconds, self._poll_seconds))
+        else:
+            self._log.wait(self._topic, {0: self._offset}, seconds)
 
     def _read(self) -> None:
         """Take in the log up to its end: a withdrawal must be known before what it withdraws is given out."""

@@ -188,20 +188,38 @@ def test_progress_of_another_model_is_refused(subscribe, tmp_path):
             subscribe(progress=tmp_path / "p")
 
 
-def test_iteration_waits_for_releases(log, publish, key):
-    """A subscriber sleeps between looks, sees what comes meanwhile, and ends after idle_seconds without any."""
-    naps = []
+def test_iteration_waits_for_releases(tmp_path, publish, key):
+    """A subscriber waits at the log, sees what comes meanwhile, and ends after idle_seconds without any."""
+    now, naps = [0.0], []
 
     def sleep(seconds):
+        now[0] += seconds
         naps.append(seconds)
         if len(naps) == 3:
             publish(1)
 
+    log = FileLog(tmp_path / "log", monotonic=lambda: now[0], sleep=sleep)
     subscriber = ModelSubscriber(
-        log, model="news", public_key=key.public, idle_seconds=2, poll_seconds=0.5, sleep=sleep
+        log, model="news", public_key=key.public, idle_seconds=2, clock=lambda: now[0], sleep=sleep
     )
     assert versions(subscriber) == [1]
-    assert naps == [0.5] * 7
+    assert now[0] == pytest.approx(sum(naps[:3]) + 2)
+    assert max(naps) <= 0.5
+
+
+def test_a_topic_that_comes_later_is_waited_for(tmp_path, publish, key, log):
+    """A subscriber that starts first looks now and then for the topic, by its own clock."""
+    now, naps = [0.0], []
+
+    def sleep(seconds):
+        now[0] += seconds
+        naps.append(seconds)
+
+    late = ModelSubscriber(
+        tmp_path / "none", model="news", public_key=key.public, idle_seconds=1.2, clock=lambda: now[0], sleep=sleep
+    )
+    assert versions(late) == []
+    assert naps == pytest.approx([0.5, 0.5, 0.2])
 
 
 def test_a_topic_that_is_not_there_yet_is_empty(tmp_path, key):

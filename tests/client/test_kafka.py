@@ -1,0 +1,109 @@
+"""The client over a real Kafka broker: what other services use."""
+
+import itertools
+import threading
+import time
+
+import pytest
+
+from streamtopic.client import DocumentProducer, ModelSubscriber, Receipts
+from streamtopic.errors import InvalidEvent, UsageError
+from streamtopic.events import Add, Delete, decode_record
+from streamtopic.release import seal_release, to_messages, tombstones
+from streamtopic.streams import KafkaLog, KafkaOptions, TopicNames, partition_of
+
+NUMBERS = itertools.count()
+
+
+@pytest.fixture
+def log(kafka_server):
+    """A log of the broker."""
+    with KafkaLog(KafkaOptions(kafka_server.servers)) as log:
+        yield log
+
+
+@pytest.fixture
+def model(log):
+    """A model of its own for each test, its topics made as `streamtopic init` makes them."""
+    names = TopicNames(f"client{next(NUMBERS)}")
+    for topic, settings in names.settings().items():
+        log.create(topic, 3 if topic == names.documents else 1, settings)
+    return names.model
+
+
+@pytest.fixture
+def publish(log, make, key, model):
+    """Publish a version as the service does; its records."""
+
+    def send(version, **changes):
+        messages = to_messages(version, seal_release(*make(version=version, model=model, **changes), key))
+        log.append_many(f"{model}.releases", messages)
+        return messages
+
+    return send
+
+
+def test_what_is_sent_is_what_the_service_reads(log, model, kafka_server):
+    """Adds, replacements and deletes arrive in the partition of their key, in order."""
+    with DocumentProducer(kafka_server.servers, model=model) as producer:
+        partition, offset = producer.add("doc-1", text="one fish", labels={"task": "x"})
+        producer.add("doc-1", counts={"two": 2})
+        request = producer.delete("doc-1")
+        assert producer.add_many((f"d{number}", "some text") for number in range(2_500)) == 2_500
+    assert (partition, offset) == (partition_of(b"doc-1", 3), 0)
+    found = [decode_record(record) for record in log.read(f"{model}.documents", partition, 0, max_records=3)]
+    assert found == [
+        Add("doc-1", ((2, {"one": 1, "fish": 1}),), {"task": "x"}),
+        Add("doc-1", ((2, {"two": 2}),)),
+        Delete("doc-1", request),
+    ]
+    assert sum(log.end(f"{model}.documents", number) for number in range(3)) == 2_503
+
+
+def test_refusals_name_the_remedy(model, kafka_server):
+    """A bad document is refused before it is sent, and topics that are missing are named."""
+    with DocumentProducer(kafka_server.servers, model=model) as producer, pytest.raises(InvalidEvent):
+        producer.add("", text="t")
+    with (
+        DocumentProducer(kafka_server.servers, model="missing") as producer,
+        pytest.raises(UsageError, match="streamtopic init"),
+    ):
+        producer.add("d", text="t")
+
+
+def test_a_release_wakes_the_subscriber(model, kafka_server, key, publish):
+    """A release that is published while a subscriber waits is given out long before its next look at the topic."""
+    publish(1)
+    subscriber = ModelSubscriber(kafka_server.servers, model=model, public_key=key.public, idle_seconds=60)
+    with subscriber:
+        releases = iter(subscriber)
+        assert next(releases).version == 1
+        times = []
+        timer = threading.Timer(0.5, lambda: (publish(2, n=20_000, r=20), times.append(time.monotonic())))
+        timer.start()
+        assert next(releases).version == 2
+        timer.join()
+        assert time.monotonic() - times[0] < 5
+
+
+def test_a_restarted_subscriber_goes_on(model, kafka_server, key, publish, tmp_path, log):
+    """Progress, withdrawal and tombstones work over a broker as over files."""
+    options = {"model": model, "public_key": key.public, "progress": tmp_path / "progress", "idle_seconds": 0}
+    first = publish(1)
+    with ModelSubscriber(kafka_server.servers, **options) as subscriber:
+        (release,) = subscriber
+        publish(2, withdrawn=(1,), kind="unlearn")
+        log.append_many(f"{model}.releases", tombstones(1, len(first)))
+        assert [found.version for found in subscriber] == [2]
+        assert release.withdrawn
+    publish(3)
+    with ModelSubscriber(kafka_server.servers, **options) as subscriber:
+        assert [found.version for found in subscriber] == [3]
+        assert subscriber.refused == 0
+
+
+def test_receipts_are_looked_up(model, kafka_server, key):
+    """Without a receipt there is none, and nothing waits for it."""
+    with Receipts(kafka_server.servers, model=model, public_key=key.public) as receipts:
+        assert list(receipts) == []
+        assert receipts.find("r-1") is None

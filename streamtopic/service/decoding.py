@@ -29,6 +29,7 @@ Event = AddedDocument | Delete | Heartbeat | InvalidEvent
 # What a record takes on average (measured: 1.8 bytes a word), so that a flush can be bounded before it is encoded.
 _BYTES_A_WORD = 2
 _BYTES_A_DOCUMENT = 60
+_LIKELY = 0.97
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,6 +72,11 @@ class Decoded:
         at = max(1, min(max_records, *map(int, fits)))
         return self._part(0, at), self._part(at, len(self.records)) if at < len(self.records) else None
 
+    def fitting(self, numbers: npt.NDArray[np.int32], max_bytes: int, max_writes: int) -> int:
+        """Return how many records like these on average are likely within these bounds."""
+        bytes_each, writes_each = float(self.sizes.mean()), float(self._writes(numbers).mean())
+        return max(1, int(_LIKELY * min(max_bytes / max(bytes_each, 1.0), max_writes / writes_each)))
+
     def _writes(self, numbers: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
         whole = np.zeros(self.start + len(self.records), np.int64)
         for rows, owners in self.tables:
@@ -90,7 +96,8 @@ class Decoded:
 
 def decode_all(records: Sequence[Record], lexicon: Lexicon, partitions: int) -> Decoded:
     """Decode records of a topic of so many partitions: each as `events.decode` does, plain adds by compiled code."""
-    rows, taken, labels = _scan(records, lexicon)
+    with lexicon.lock:
+        rows, taken, labels = _scan(records, lexicon)
     events: list[Event | Add] = []
     for k, (record, kind) in enumerate(zip(records, taken.tolist(), strict=True)):
         event = _plain(record, rows, k, labels.get(k)) if kind == TAKEN else None

@@ -66,6 +66,7 @@ class Ingest:
         self._clock = clock
         self._base_epoch = base_epoch
         self._announced = 0
+        self._fitting = MAX_FLUSH_DOCUMENTS
         self._compactor = Compactor(state)
         self._records = ReadAhead(log, topics.documents, state.partition, state.meta.partitions, ahead=ahead)
         self._check_position()
@@ -155,11 +156,14 @@ class Ingest:
     def _attempt(self, max_records: int, amend: Callable[[Changes], Changes | None]) -> Progress | None:
         """Return what was committed, or None where the state changed meanwhile and nothing was written."""
         offset = self.state.meta.next_offset
+        max_records = min(max_records, self._fitting)
         whole = self._records.at(offset, self.state.lexicon, max_records)
         if whole is None:
             return Progress(0, offset)
         numbers = self.state.vocabulary.numbers()
         decoded, rest = whole.split(numbers, max_records, MAX_FLUSH_RECORD_BYTES, MAX_FLUSH_WRITES)
+        # As many as fit into a flush are read at a time: otherwise every other flush would be a small rest.
+        self._fitting = whole.fitting(numbers, MAX_FLUSH_RECORD_BYTES, MAX_FLUSH_WRITES)
         stored = self.state.documents(r.key for r in decoded.records if r.key and r.key != HEARTBEAT_KEY)
         base = self.state.meta
         if base.next_offset != offset:
@@ -171,7 +175,7 @@ class Ingest:
         if changes is None:
             self.state.reload()
             return None
-        with self._records.beyond(decoded, rest, max_records):
+        with self._records.beyond(decoded, rest, min(max_records, self._fitting)):
             result = self.state.commit(self.state.plan(changes))
         if isinstance(result, Stale):
             self.state.reload()

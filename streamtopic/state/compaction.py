@@ -24,6 +24,9 @@ __all__ = ["GRACE_SECONDS", "Group", "Merged", "compact", "due", "fold", "merge"
 GRACE_SECONDS = 600.0
 """How long replaced segments stay for readers that took their manifest before."""
 
+SHORT_GRACE_SECONDS = 10.0
+"""The same where they take more room than the segments that count."""
+
 _TIER = MOST
 _SMALLEST_TIER = 1 << 16
 # Packing takes longer than all else in a merge, so only what will not soon be merged again is packed.
@@ -84,10 +87,11 @@ def merge(state: PartitionState, group: Group, stopped: Callable[[], bool] = lam
         raise
 
 
-def swap(state: PartitionState, merged: Merged, grace: float = GRACE_SECONDS) -> Outcome:
+def swap(state: PartitionState, merged: Merged, grace: float = GRACE_SECONDS, early: Group = ()) -> Outcome:
     """Put a merged segment in the place of those it was made of, which stay for `grace` seconds.
 
-    Stale where one of them is no longer there, or the partition has changed since it was read.
+    early: segments replaced before, which are to go in a few seconds. Stale where one of the group is no longer there,
+    or the partition has changed since it was read.
     """
     here = {entry.name: entry for entry in state.manifest}
     if any(entry.name not in here for entry in merged.group):
@@ -96,7 +100,7 @@ def swap(state: PartitionState, merged: Merged, grace: float = GRACE_SECONDS) ->
     # Epochs may have been folded meanwhile, but only all of the group's into one.
     epoch = here[merged.group[0].name].epoch
     entry = ManifestEntry(have.name, have.order, epoch, have.keys, have.pairs, have.size)
-    return _swap(state, merged.group, [entry], [entry], state.meta.folded, grace)
+    return _swap(state, merged.group, [entry], [entry], state.meta.folded, grace, early)
 
 
 def _fold_to(meta: Meta, base_epoch: int | None) -> int:
@@ -196,12 +200,16 @@ def _string(state: PartitionState, entry: ManifestEntry, chunk: int) -> bytes:
     return data
 
 
-def _swap(state: PartitionState, gone: Group, put: Group, new: Group, to: int, grace: float) -> Outcome:
+def _swap(
+    state: PartitionState, gone: Group, put: Group, new: Group, to: int, grace: float, early: Group = ()
+) -> Outcome:
     """Write the manifest anew: `gone` go, `put` come or change, of which `new` have strings that would expire."""
     keys = [state.keys.meta, state.keys.manifest]
     keys += [state.keys.segment(e.name, k) for e in new for k in range(e.keys)]
     old = len(keys) + 1
     keys += [state.keys.segment(e.name, k) for e in gone for k in range(e.keys)]
+    older = len(keys) + 1
+    keys += [state.keys.segment(e.name, k) for e in early for k in range(e.keys)]
     names = [e.name for e in gone]
     fields = list(chain.from_iterable((e.name, e.pack()) for e in put))
     commit_id = state.new_id()
@@ -212,9 +220,11 @@ def _swap(state: PartitionState, gone: Group, put: Group, new: Group, to: int, g
         "fence": str(state.fence),
         "chunks": 3,
         "old": old,
+        "early": older,
         "gone": [2, 1 + len(names)],
         "put": [2 + len(names), 1 + len(names) + len(fields)],
         "grace": int(grace * 1000),
+        "short": int(SHORT_GRACE_SECONDS * 1000),
     }
     if to > state.meta.folded:
         plan["folded"] = to

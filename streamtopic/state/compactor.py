@@ -5,14 +5,11 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from threading import Event, Thread
-from typing import TYPE_CHECKING
 
 from streamtopic.state.compaction import Group, Merged, due, fold, merge, swap
+from streamtopic.state.meta import ManifestEntry
 from streamtopic.state.outcomes import Applied, Stale
 from streamtopic.state.partition import PartitionState
-
-if TYPE_CHECKING:
-    from streamtopic.state.meta import ManifestEntry
 
 __all__ = ["Compactor"]
 
@@ -21,7 +18,6 @@ _AT_ONCE = 1 << 21
 # Beyond so many segments, ingest waits for the merge: otherwise Redis would fill up with what is not yet merged.
 _MOST_SEGMENTS = 64
 _LEAST_ROOM = 256 << 20
-_SHORT_GRACE_MS = 10_000
 _JOIN_SECONDS = 3.0
 
 
@@ -45,9 +41,11 @@ class Compactor:
         if isinstance(fold(self._state, base_epoch), Applied):
             return True
         merged = self._next()
-        if merged is None or isinstance(merged, Stale) or not isinstance(swap(self._state, merged), Applied):
+        if merged is None or isinstance(merged, Stale):
             return False
-        self._hasten(merged)
+        if not isinstance(swap(self._state, merged, early=self._early(merged)), Applied):
+            return False
+        self._replaced.extend(merged.group)
         return True
 
     def _next(self) -> Merged | Stale | None:
@@ -72,16 +70,19 @@ class Compactor:
         thread.start()
         return found
 
-    def _hasten(self, merged: Merged) -> None:
-        """Let replaced segments go early, the oldest first, where they would take more room than those that count."""
-        self._replaced.extend(merged.group)
+    def _early(self, merged: Merged) -> list[ManifestEntry]:
+        """Return replaced segments, the oldest, that take room which those that count would not."""
+        here = {entry.name for entry in self._state.manifest}
         room = max(_LEAST_ROOM, sum(entry.size for entry in self._state.manifest))
-        size = sum(entry.size for entry in self._replaced)
-        while size > room or len(self._replaced) > 16 * _MOST_SEGMENTS:
+        size = sum(entry.size for entry in (*self._replaced, *merged.group))
+        early = []
+        while self._replaced and (size > room or len(self._replaced) > 16 * _MOST_SEGMENTS):
             entry = self._replaced.popleft()
             size -= entry.size
-            names = [self._state.keys.segment(entry.name, k) for k in range(entry.keys)]
-            self._state.connection.batch(("PEXPIRE", name, _SHORT_GRACE_MS) for name in names)
+            # One that was replaced counts again where Redis was set back to before.
+            if entry.name not in here:
+                early.append(entry)
+        return early
 
 
 def _settle(found: Future[Merged | Stale], work: Callable[[], Merged | Stale]) -> None:

@@ -7,6 +7,7 @@ documents hold, and under which ids, is the vocabulary's business.
 import hashlib
 from collections.abc import Sequence
 from itertools import accumulate
+from threading import Lock
 
 import numba
 import numpy as np
@@ -32,13 +33,14 @@ _BYTES_A_WORD = 12
 
 
 class Lexicon:
-    """Words by number and numbers by word. Not for several threads at once, but for reading entries that are known.
+    """Words by number and numbers by word. Known entries may be read while another thread, holding `lock`, adds some.
 
     secret: any text that writers of documents do not know, so that they cannot choose words that all meet in one slot.
     """
 
     def __init__(self, secret: str) -> None:
         digest = np.frombuffer(hashlib.sha256(secret.encode()).digest(), np.uint64)
+        self.lock = Lock()
         self._secret = digest[:2] | np.uint64(1)
         self._state = np.zeros(2, np.int64)
         self._starts = np.zeros(_SMALLEST + 1, np.int64)
@@ -59,7 +61,7 @@ class Lexicon:
         return self._secret, self._slots, self._starts, self._text, self._state
 
     def grow(self, size: int) -> None:
-        """Make room for words of `size` bytes in all, and for twice the entries."""
+        """Make room for words of `size` bytes in all, and for twice the entries; for who holds `lock`."""
         entries, used = len(self), int(self._starts[len(self)])
         room = max(2 * entries, _SMALLEST, entries + size // 2 + 1)
         text = np.empty(2 * (used + size) + room, np.uint8)
@@ -76,10 +78,11 @@ class Lexicon:
         data = np.frombuffer(bytearray().join(words), np.uint8)
         ends = np.fromiter(accumulate(map(len, words)), np.int64, len(words))
         entries = np.empty(len(words), np.int32)
-        done = int(_number(data, ends, 0, entries, self.table))
-        while done < len(words):
-            self.grow(len(words[done]))
-            done = int(_number(data, ends, done, entries, self.table))
+        with self.lock:
+            done = int(_number(data, ends, 0, entries, self.table))
+            while done < len(words):
+                self.grow(len(words[done]))
+                done = int(_number(data, ends, done, entries, self.table))
         return entries
 
     def word(self, entry: int) -> bytes:

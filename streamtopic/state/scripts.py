@@ -102,7 +102,8 @@ if not uploaded(plan.chunks, plan.old - 1) then return {'stale', 'a segment expi
 keep(plan.chunks, plan.old - 1)
 each('HDEL', manifest, plan.gone[1], plan.gone[2])
 each('HSET', manifest, plan.put[1], plan.put[2])
-for i = plan.old, #KEYS do redis.call('PEXPIRE', KEYS[i], plan.grace) end
+for i = plan.old, plan.early - 1 do redis.call('PEXPIRE', KEYS[i], plan.grace) end
+for i = plan.early, #KEYS do redis.call('PEXPIRE', KEYS[i], plan.short) end
 if plan.folded then
   redis.call('HSET', meta, 'folded', plan.folded, 'cuts', plan.cuts)
   for _, name in ipairs({'live:', 'counted:'}) do
@@ -119,4 +120,5 @@ redis.call('HSET', meta, 'commit', plan.commit)
 return {'applied'}
 """
 )
-"""Put merged segments in place of others. KEYS: meta, manifest, the new strings, from plan.old on the old strings."""
+"""Put merged segments in place of others. KEYS: meta, manifest, the new strings, from plan.old on the old strings, and
+from plan.early on strings that were replaced before and are to go sooner."""

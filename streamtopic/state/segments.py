@@ -1,8 +1,8 @@
 """Segments: the immutable, signed counts of one flush, as bytes for Redis.
 
 A segment is a head and any number of row chunks, each a Redis string with a version, a checksum and streams of small
-bytes. Those of a flush are stored as they are, since packing them would take longer than counting; a merge packs them
-with zlib, which makes them a third smaller (docs/decisions/0013). The head alone tells word frequencies, so that a
+bytes. Those of a flush are stored as they are, since packing them would take longer than counting; a large merge packs
+its own with zlib, since they stay (docs/decisions/0013). The head alone tells word frequencies, so that a
 reader who wants no pairs reads no pairs.
 """
 

@@ -270,13 +270,23 @@ def test_a_writer_that_was_replaced_stops(world):
 
 
 def test_a_flush_is_bounded(world):
-    """Redis is never asked to take more than a flush's worth of records at once."""
+    """Redis is never asked to take more than a flush's worth at once: records by their bytes, words that are new."""
     world.send(*(add(f"d{k}", {f"w{j}": 1 for j in range(400)}) for k in range(2500)))
     sizes = [progress.records for progress in world.ingests[0].drain()]
     assert sum(sizes) == 2500
     assert len(sizes) > 1
     records = sum(world.connection.call("HLEN", world.ingests[0].state.keys.documents(b)) for b in range(64))
     assert records == 2500
+    world.send(*(add(f"n{k}", {f"n{k}-{j}": 1 for j in range(100)}) for k in range(100)))
+    assert max(progress.records for progress in world.ingests[0].drain()) <= 4_000 // 101
+
+
+def test_flushes_of_large_documents_are_of_one_size(world):
+    """What is read at a time is what fits into a flush, so that no flush is a small rest of the one before."""
+    world.send(*(add(f"d{k}", {f"w{j}": 1 for j in range(350)}) for k in range(9_000)))
+    sizes = [progress.records for progress in world.ingests[0].drain()]
+    assert sum(sizes) == 9_000
+    assert min(sizes[2:-1]) > 0.9 * max(sizes)
 
 
 def test_long_texts_are_counted_as_passages_and_forgotten_whole(world):

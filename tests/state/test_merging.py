@@ -143,15 +143,41 @@ def test_an_error_in_a_background_merge_is_raised_by_a_step(connection, model, m
     assert worker.step(None)
 
 
+def names_of(run):
+    """Return the keys of all strings in the manifest."""
+    return [run.state.keys.segment(entry.name, k) for entry in run.state.manifest for k in range(entry.keys)]
+
+
 def test_replaced_segments_make_room_early_where_they_are_large(connection, model, monkeypatch):
     """Beyond the room for them, the oldest go after seconds rather than minutes; readers take a new snapshot."""
-    run = filled(Run(connection, model), 8)
-    names = [run.state.keys.segment(entry.name, k) for entry in run.state.manifest for k in range(entry.keys)]
     monkeypatch.setattr(compactor, "_LEAST_ROOM", 0)
-    assert Compactor(run.state).step(None)
-    lives = [connection.call("PTTL", name) for name in names]
-    assert all(0 < life <= compaction.GRACE_SECONDS * 1000 for life in lives)
-    assert min(lives) <= 10_000
+    run = filled(Run(connection, model), 8)
+    worker, first = Compactor(run.state), names_of(run)
+    assert worker.step(None)
+    assert all(10_000 < connection.call("PTTL", name) <= compaction.GRACE_SECONDS * 1000 for name in first)
+    filled(run, 8)
+    assert worker.step(None)
+    assert all(0 < connection.call("PTTL", name) <= 10_000 for name in first)
+    assert all(connection.call("PTTL", name) == -1 for name in names_of(run))
+
+
+def test_segments_that_count_again_are_kept(connection, model, monkeypatch):
+    """After Redis was set back to before a merge, what that merge had replaced must not be made to go."""
+    monkeypatch.setattr(compactor, "_LEAST_ROOM", 0)
+    run = filled(Run(connection, model), 8)
+    worker = Compactor(run.state)
+    keys = sorted(connection.call("KEYS", run.state.keys.tag + "*"))
+    saved = {key: connection.call("DUMP", key) for key in keys}
+    assert worker.step(None)
+    connection.call("DEL", *connection.call("KEYS", run.state.keys.tag + "*"))
+    for key, value in saved.items():
+        connection.call("RESTORE", key, 0, value)
+    run.state.reload()
+    for _ in range(3):
+        filled(run, 8)
+        worker.step(None)
+    assert all(connection.call("PTTL", name) == -1 for name in names_of(run))
+    assert as_words(Reader(connection, model, 1).snapshot()) == run.live.recount()
 
 
 def test_a_word_that_cancels_out_goes_but_one_with_pairs_stays(connection, model):

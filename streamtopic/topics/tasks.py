@@ -32,7 +32,7 @@ class HeadTask:
     """
 
     topics: tuple[str, ...] = ()
-    ridge: float = 1e-6
+    ridge: float = 1e-7
     tolerance: float = 1e-6
     tau: float = 0.0
 

@@ -1,0 +1,229 @@
+"""What a head may reveal, and how many deletions it bears."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+
+from streamtopic.errors import CannotLearn, UsageError
+from streamtopic.privacy import NoiseKey, gaussian_scale
+from streamtopic.privacy.capacity import ModelConstants, base_capacity, head_capacity, theorem_sensitivity
+from streamtopic.privacy.head_capacity import head_capacity_terms, task_mass, theorem_head_sensitivity
+from streamtopic.privacy.heads import head_constants, head_sensitivity, newton_step_error, release_task_weights
+from streamtopic.topics.heads import fit_head, newton_step, unlearn_head
+from streamtopic.topics.logistic import gradient, hessian
+from streamtopic.topics.tasks import HeadTask, LabelledDocuments, TopicMatrix
+
+SEED = NoiseKey(bytes(range(32))).seed("news", 1, "digest", "sport")
+N, R = 40, 4
+WORDS = tuple(f"w{k:02d}" for k in range(N))
+ANCHORS = WORDS[:R]
+
+
+def made(seed, documents=80, classes=3):
+    """A topic matrix and documents of its topics with labels."""
+    rng = np.random.default_rng(seed)
+    A = rng.dirichlet(np.full(N, 0.2), R).T
+    theta = rng.dirichlet(np.full(R, 0.3), documents)
+    counts = np.array([rng.multinomial(30, A @ t) for t in theta])
+    label = np.argmax(theta, axis=1) % classes
+    label[:classes] = np.arange(classes)
+    labels = tuple(f"c{k}" for k in label)
+    return TopicMatrix(A, WORDS, ANCHORS), LabelledDocuments(WORDS, csr_array(counts), labels)
+
+
+def nudged(model, size, rng, toward=None):
+    """The model with an A at Frobenius distance `size`, anywhere or along a direction."""
+    change = rng.normal(size=model.A.shape) if toward is None else toward
+    return TopicMatrix(model.A + change * (size / np.linalg.norm(change)), model.words, model.anchors)
+
+
+@given(st.integers(0, 500), st.sampled_from([1e-4, 1e-3, 1e-2]), st.sampled_from([1e-6, 1e-4]), st.floats(0, 1e-4))
+@settings(max_examples=25, deadline=None)
+def test_no_two_runs_differ_by_more_than_the_sensitivity(seed, ridge, base_error, tau):
+    """Whatever errors A and w have within their bounds, directions chosen against the bound included."""
+    rng = np.random.default_rng(seed)
+    model, data = made(seed)
+    task = HeadTask(ridge=ridge, tolerance=1e-7, tau=tau)
+    exact = HeadTask(ridge=ridge, tolerance=1e-7)
+    best = fit_head(model, data, exact)
+    steep = np.outer(data.frequencies(WORDS).mean(axis=0), best.w.sum(axis=1))
+    runs = []
+    for toward in (None, None, steep, -steep):
+        near = nudged(model, base_error, rng, toward)
+        constants = head_constants(near, data, task, base_error)
+        bound = head_sensitivity(constants, task)
+        w = fit_head(near, data, exact).w
+        error = rng.normal(size=w.shape)
+        error *= math.sqrt(2 * tau / ridge) / np.linalg.norm(error)
+        runs.append((near.A @ (w + error), bound))
+    worst = max(np.linalg.norm(a - b) for a, _ in runs for b, _ in runs)
+    assert worst <= min(bound for _, bound in runs)
+
+
+@given(st.integers(0, 500), st.sampled_from([1e-5, 1e-3, 1.0]))
+@settings(max_examples=25, deadline=None)
+def test_constants_bound_what_they_name(seed, ridge):
+    """Norm of the weights, and the rates at which gradient and curvature move, at A and near it."""
+    rng = np.random.default_rng(seed)
+    model, data = made(seed)
+    task = HeadTask(ridge=ridge)
+    constants = head_constants(model, data, task, 1e-3)
+    head = fit_head(model, data, task)
+    assert np.linalg.norm(head.w) <= constants.weights
+    assert np.linalg.norm(model.A, 2) <= constants.spectral
+    X = data.frequencies(WORDS)
+    near = nudged(model, 1e-3, rng)
+
+    def slope(A):
+        members = data.membership.T
+        return np.array([gradient(X @ A, y, ridge, head.w[:, c]) for c, y in enumerate(members)])
+
+    assert np.linalg.norm(slope(near.A) - slope(model.A)) <= constants.lipschitz * 1e-3
+    step = rng.normal(size=R)
+    first, second = hessian(X @ model.A, ridge, head.w[:, 0]), hessian(X @ model.A, ridge, head.w[:, 0] + step)
+    assert np.linalg.norm(first - second, 2) <= constants.hessian_lipschitz * np.linalg.norm(step)
+    assert np.linalg.eigvalsh(first)[0] >= ridge * (1 - 1e-9)
+
+
+def test_both_runs_have_the_same_noise():
+    """Constants of two runs within the base model's error are the same numbers, so sigma gives nothing away."""
+    model, data = made(3)
+    task = HeadTask(ridge=1e-4, topics=ANCHORS[:3])
+    rng = np.random.default_rng(0)
+    seen = {head_constants(nudged(model, 1e-9, rng), data, task, 1e-9) for _ in range(20)}
+    assert len(seen) == 1
+    assert seen.pop().settled
+
+
+def test_a_constant_at_an_edge_is_not_settled():
+    """Where the other run could have rounded otherwise, no noise is drawn until a cold start has decided."""
+    model, data = made(3)
+    task = HeadTask(ridge=1e-4)
+    size = np.linalg.norm(model.A, 2)
+    edge = 2.0 ** (math.ceil(8 * math.log2(size)) / 8)
+    at = TopicMatrix(model.A * (edge / size) * (1 - 1e-10), WORDS, ANCHORS)
+    constants = head_constants(at, data, task, 1e-9)
+    assert not constants.settled
+    B = fit_head(at, data, task).task_weights(at)
+    with pytest.raises(CannotLearn, match="retrain"):
+        release_task_weights(B, constants, task, epsilon=1, delta=1e-6, seed=SEED)
+    cold = head_constants(at, data, task, 1e-9, cold=True)
+    assert release_task_weights(B, cold, task, epsilon=1, delta=1e-6, seed=SEED).plan.sensitivity > 0
+
+
+def test_noise_is_calibrated_to_the_sensitivity():
+    """Sigma is s(epsilon, delta) times the sensitivity, joint over classes, and the draw has that size."""
+    model, data = made(5)
+    task = HeadTask(ridge=1e-3, tolerance=1e-8)
+    constants = head_constants(model, data, task, 1e-9)
+    B = fit_head(model, data, task).task_weights(model)
+    released = release_task_weights(B, constants, task, epsilon=1, delta=1e-6, seed=SEED)
+    sigma = gaussian_scale(1, 1e-6) * head_sensitivity(constants, task)
+    assert released.plan.sigma == pytest.approx(sigma, rel=1e-2)
+    assert (released.matrix - B).std() == pytest.approx(sigma, rel=0.25)
+    again = release_task_weights(B, constants, task, epsilon=1, delta=1e-6, seed=SEED)
+    assert again.matrix.tobytes() == released.matrix.tobytes()
+
+
+def test_sensitivity_is_the_sum_of_its_terms():
+    """The three terms by hand, and tau adds 2 sqrt(2 tau / lambda) times what a weight's error costs."""
+    model, data = made(7)
+    exact, loose = HeadTask(ridge=0.01, tolerance=1e-5), HeadTask(ridge=0.01, tolerance=1e-5, tau=1e-6)
+    c = head_constants(model, data, exact, 1e-6)
+    L = c.mean_x * math.sqrt(3) + c.weights * c.mean_x_phi / 4
+    by_hand = c.spectral * 1e-5 + 1e-6 * (c.weights + 1e-5) + (c.spectral + 1e-6) * L * 1e-6 / 0.01
+    assert head_sensitivity(c, exact) == pytest.approx(2 * by_hand)
+    more = head_sensitivity(c, loose) - head_sensitivity(c, exact)
+    assert more == pytest.approx(2 * math.sqrt(2e-6 / 0.01) * (c.spectral + 1e-6))
+
+
+@pytest.mark.parametrize("tau", [0.0, 1e-7])
+def test_one_newton_step_is_as_close_as_the_lemma_says(tau):
+    """The paper's single step from w^S lands within its bound of the new optimum, for every class together."""
+    rng = np.random.default_rng(2)
+    model, data = made(11)
+    task = HeadTask(ridge=0.01, tolerance=1e-9)
+    head = fit_head(model, data, HeadTask(ridge=0.01, tolerance=1e-9, tau=tau))
+    after = nudged(model, 0.05, rng)
+    constants = head_constants(after, data, task, 0.0)
+    start = fit_head(model, data, task)
+    best = unlearn_head(start, after, data, task)
+    moved = np.linalg.norm(start.w - best.w)
+    bound = newton_step_error(constants, float(moved), tau)
+    assert 0 < np.linalg.norm(newton_step(head, after, data, task) - best.w) <= bound * math.sqrt(3)
+    with pytest.raises(UsageError):
+        newton_step_error(constants, 1.0, -1.0)
+
+
+@given(
+    st.integers(10, 10**8), st.integers(100, 10**5), st.floats(0.1, 5), st.floats(1e-9, 1e-3),
+    st.lists(st.floats(0.01, 1), min_size=3, max_size=30),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_a_task_on_common_topics_bears_more(m, n, epsilon, delta, weights):
+    """Where the noise term binds, capacity grows by q against 1/(a r); the smaller term is the one named."""
+    z = np.array(weights) / np.sum(weights)
+    r = len(z)
+    common = [int(np.argmax(z))]
+    every, some = (head_capacity_terms(2.0, m, n, epsilon, delta, z, which) for which in ((), common))
+    assert some.formula == pytest.approx(head_capacity(2.0, m, n, r, epsilon, delta, z.max()))
+    assert some.formula == min(some.noise, some.utility)
+    assert some.binds == ("noise" if some.noise < some.utility else "utility")
+    assert some.ratio == pytest.approx(z.max() * r * z.max() / z.min())
+    assert every.ratio >= 1 - 1e-12
+    assert some.formula >= every.formula >= every.every_topic * (1 - 1e-12)
+    if some.binds == "noise":
+        assert some.gain == pytest.approx(some.ratio)
+
+
+def test_with_equal_topics_the_head_bears_what_the_base_bears():
+    """At q = 1/(a r) and a = 1 theorem 3 is theorem 1."""
+    terms = head_capacity_terms(1.0, 10**8, 5_000, 1.0, 1e-6, np.full(20, 1 / 20))
+    assert terms.formula == pytest.approx(base_capacity(1, 10**8, 5_000, 20, 1, 1e-6))
+    assert terms.binds == "noise"
+    assert terms.gain == pytest.approx(1)
+    assert head_capacity_terms(1.0, 10**8, 10, 1.0, 1e-6, np.full(2, 0.5)).binds == "utility"
+    with pytest.raises(UsageError, match="no share"):
+        head_capacity_terms(1.0, 100, 10, 1.0, 1e-6, np.array([1.0, 0.0]))
+    with pytest.raises(UsageError, match="topics"):
+        task_mass(np.array([0.5, 0.5]), [2])
+    for epsilon, delta in ((0.0, 1e-6), (1.0, 0.0), (1.0, 1.0), (-1.0, 0.5)):
+        with pytest.raises(UsageError):
+            head_capacity_terms(1.0, 100, 10, epsilon, delta, np.full(2, 0.5))
+
+
+def test_the_papers_sensitivity_by_hand():
+    """The formula of the general q with its tau terms; tau past 1/r is refused, as the proof asks."""
+    constants = ModelConstants(a=2.0, p_sep=0.1, gamma=0.5, eps0=0.01)
+    D = theorem_sensitivity(1, 10**6, 100, 4, 10, constants) / math.sqrt(400)
+    moved = D / 8
+    expected = 3 / 0.1 * (2 * D + 7 * 20 * moved / 0.25 + 20 * D**2 + math.sqrt(4 * 0.01) + 2 * 0.01)
+    value = theorem_head_sensitivity(3, 10**6, 100, 4, 10, constants, q=0.25, weights=7, tau=0.01)
+    assert value == pytest.approx(expected)
+    with pytest.raises(UsageError, match="1/r"):
+        theorem_head_sensitivity(1, 10**6, 100, 4, 10, constants, q=0.25, weights=7, tau=0.26)
+    with pytest.raises(UsageError, match="share"):
+        theorem_head_sensitivity(1, 10**6, 100, 4, 10, constants, q=0.0, weights=7)
+
+
+def test_bad_input_is_named():
+    """A guarantee, a bound or a matrix that makes no sense is refused before any noise is drawn."""
+    model, data = made(1)
+    task = HeadTask(ridge=0.01)
+    constants = head_constants(model, data, task, 1e-9)
+    B = fit_head(model, data, task).task_weights(model)
+    for epsilon, delta in ((0.0, 1e-6), (-1.0, 1e-6), (1.0, 0.0), (1.0, 1.0)):
+        with pytest.raises(UsageError):
+            release_task_weights(B, constants, task, epsilon=epsilon, delta=delta, seed=SEED)
+    for wrong in (B[:, :1], B * np.nan):
+        with pytest.raises(UsageError, match="fit the head again"):
+            release_task_weights(wrong, constants, task, epsilon=1, delta=1e-6, seed=SEED)
+    for error in (-1e-9, np.nan, np.inf):
+        with pytest.raises(UsageError, match="certificate"):
+            head_constants(model, data, task, error)
+    with pytest.raises(CannotLearn, match="gone"):
+        head_constants(model, data, HeadTask(topics=("nowhere",)), 1e-9)

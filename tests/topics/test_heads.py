@@ -1,0 +1,245 @@
+"""Heads of downstream tasks: exact to a certificate, and forgetting is never having seen."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+
+from streamtopic.counts import Cooccurrence, Counts, DocumentBatch, Passage
+from streamtopic.errors import CannotLearn, UsageError
+from streamtopic.topics.heads import fit_head, newton_step, unlearn_head
+from streamtopic.topics.learner import learn
+from streamtopic.topics.literal_head import component_outside, literal_head
+from streamtopic.topics.logistic import gradient, hessian, loss, minimise
+from streamtopic.topics.tasks import HeadTask, LabelledDocuments, TopicMatrix
+from streamtopic.topics.update import Updated, update
+
+TASK = HeadTask(ridge=1e-5, tolerance=1e-7)
+
+
+def labelled(planted, which=None, classes=3, seed=1):
+    """Documents of a planted corpus, labelled by their strongest topic, one label in ten at random."""
+    which = np.arange(len(planted.documents)) if which is None else which
+    batch = DocumentBatch.build(planted.documents)
+    amounts = LabelledDocuments.of(batch, planted.words, [""] * batch.documents).counts
+    rng = np.random.default_rng(seed)
+    labels = np.argmax(amounts @ (planted.A / planted.A.sum(axis=1, keepdims=True)), axis=1) % classes
+    flipped = rng.random(len(labels)) < 0.1
+    labels[flipped] = rng.integers(0, classes, flipped.sum())
+    everything = LabelledDocuments.of(batch, planted.words, [f"class {k}" for k in labels])
+    return everything.take(np.asarray(which))
+
+
+def matrix(fit):
+    """The task's view of a fit."""
+    return TopicMatrix(fit.A, fit.words, fit.anchors)
+
+
+@pytest.fixture(scope="module")
+def fitted(planted):
+    """A fit of the whole planted corpus."""
+    return learn(planted.counts(planted.options()), planted.options())
+
+
+def forgotten(planted, fit, gone):
+    """The model without some documents: updated where that can be, else retrained."""
+    options = fit.options
+    everything, part = planted.counts(options), planted.counts(options, gone)
+    now = Counts(everything.words, everything.cooccurrence - part.cooccurrence)
+    delta = Counts(everything.words, Cooccurrence.zero(len(now.words)) - part.cooccurrence)
+    outcome = update(fit, now, delta)
+    return outcome.fit if isinstance(outcome, Updated) else learn(now, options)
+
+
+@given(st.integers(0, 1000), st.floats(1e-8, 10))
+@settings(max_examples=20, deadline=None)
+def test_derivatives_are_those_of_the_loss(seed, ridge):
+    """Gradient and second derivative agree with finite differences of the loss and of the gradient."""
+    rng = np.random.default_rng(seed)
+    phi, member, w = rng.normal(size=(40, 5)), rng.random(40) < 0.4, rng.normal(size=5)
+    steps = 1e-6 * np.eye(5)
+    slope = [(loss(phi, member, ridge, w + h) - loss(phi, member, ridge, w - h)) / 2e-6 for h in steps]
+    assert gradient(phi, member, ridge, w) == pytest.approx(slope, abs=1e-7)
+    curve = [(gradient(phi, member, ridge, w + h) - gradient(phi, member, ridge, w - h)) / 2e-6 for h in steps]
+    assert hessian(phi, ridge, w) == pytest.approx(np.array(curve), abs=1e-7)
+
+
+@given(st.integers(0, 1000), st.sampled_from([1e-9, 1e-5, 1.0]), st.floats(0, 1e4))
+@settings(max_examples=30, deadline=None)
+def test_newton_arrives_from_anywhere(seed, ridge, far):
+    """From any start the minimum is reached and the certificate bounds the distance to it, separable data included."""
+    rng = np.random.default_rng(seed)
+    phi = rng.dirichlet(np.full(4, 0.3), 60) * 0.01
+    member = phi[:, 0] > np.median(phi[:, 0])
+    found = minimise(phi, member, ridge, rng.normal(size=4) * far, ridge * 1e-6)
+    best = minimise(phi, member, ridge, np.zeros(4), ridge * 1e-9)
+    assert found.gradient <= ridge * 1e-6
+    assert np.linalg.norm(found.w - best.w) <= (found.gradient + best.gradient) / ridge
+    near = [loss(phi, member, ridge, found.w + s) for s in rng.normal(size=(20, 4)) * 0.1]
+    assert loss(phi, member, ridge, found.w) <= min(near)
+
+
+def test_a_head_is_the_minimum_scikit_learn_finds(planted, fitted):
+    """One class against the others is logistic regression with C = 1 / (m lambda) and no intercept."""
+    from sklearn.linear_model import LogisticRegression
+
+    data, task = labelled(planted), HeadTask(ridge=1e-3, tolerance=1e-9)
+    head = fit_head(matrix(fitted), data, task)
+    phi = data.frequencies(fitted.words) @ fitted.A
+    other = LogisticRegression(C=1 / (len(data) * task.ridge), fit_intercept=False, tol=1e-12, max_iter=10_000)
+    for c, member in enumerate(data.membership.T):
+        assert other.fit(phi, member).coef_[0] == pytest.approx(head.w[:, c], abs=1e-4)
+    assert head.distance <= task.tolerance
+    assert head.gap <= task.tolerance**2 * task.ridge / 2
+
+
+def test_a_head_tells_classes_apart(planted, fitted):
+    """The released product alone classifies documents it has not seen, nine labels in ten being right."""
+    data = labelled(planted)
+    head = fit_head(matrix(fitted), data.take(np.arange(450)), TASK)
+    unseen = data.take(np.arange(450, 600))
+    scores = unseen.frequencies(fitted.words) @ head.task_weights(matrix(fitted))
+    right = [head.classes[k] == label for k, label in zip(np.argmax(scores, axis=1), unseen.labels, strict=True)]
+    assert np.mean(right) > 0.75
+
+
+@pytest.mark.parametrize("count", [1, 6, 40])
+@pytest.mark.parametrize("tau", [0.0, 1e-9])
+def test_twin_of_a_head(planted, count, tau):
+    """A head carried over to the model without the forget set is one fitted there, to both certificates."""
+    task = HeadTask(ridge=1e-5, tolerance=1e-7, tau=tau)
+    data = labelled(planted)
+    fit = learn(planted.counts(planted.options()), planted.options())
+    head = fit_head(matrix(fit), data, task)
+    gone = np.random.default_rng(count).choice(600, count, replace=False)
+    model = matrix(forgotten(planted, fit, gone))
+    unlearned = unlearn_head(head, model, data.without(gone), task)
+    twin = fit_head(model, labelled(planted, np.setdiff1d(np.arange(600), gone)), task)
+    assert np.linalg.norm(unlearned.w - twin.w) <= unlearned.distance + twin.distance <= 2 * task.distance
+    assert unlearned.steps <= 4
+    assert np.linalg.norm(head.w - twin.w) > task.distance or tau > 0
+
+
+def test_one_newton_step_is_where_unlearning_begins(planted, fitted):
+    """The paper's single step lands closer by its square; iterating to the certificate ends at the optimum."""
+    data = labelled(planted)
+    head, kept = fit_head(matrix(fitted), data, TASK), data.without(np.arange(6))
+    best = fit_head(matrix(fitted), kept, HeadTask(ridge=1e-5, tolerance=1e-8)).w
+    before = np.linalg.norm(head.w - best)
+    after = np.linalg.norm(newton_step(head, matrix(fitted), kept, TASK) - best)
+    assert after < before / 20
+    assert np.linalg.norm(unlearn_head(head, matrix(fitted), kept, TASK).w - best) <= TASK.tolerance + 1e-8
+
+
+def test_a_head_on_a_released_model_is_post_processing(planted, fitted):
+    """Fitted from zero it is the same bits for whoever holds the released A and the documents that are left."""
+    released = TopicMatrix(np.asarray(np.float32(fitted.A), np.float64), fitted.words, fitted.anchors)
+    gone = np.array([3, 99, 200])
+    first = fit_head(released, labelled(planted).without(gone), TASK)
+    second = fit_head(released, labelled(planted, np.setdiff1d(np.arange(600), gone)), TASK)
+    assert first.w.tobytes() == second.w.tobytes()
+
+
+def test_a_task_uses_the_topics_it_declares(planted, fitted):
+    """Other topics get no weight: B stays the same whatever becomes of their columns."""
+    chosen = (fitted.anchors[2], fitted.anchors[0])
+    task = HeadTask(topics=chosen, ridge=1e-5, tolerance=1e-7)
+    head = fit_head(matrix(fitted), labelled(planted), task)
+    assert head.topics == chosen
+    assert head.w.shape == (2, 3)
+    A = fitted.A.copy()
+    A[:, [1, 3]] = A[:, [3, 1]]
+    again = fit_head(TopicMatrix(A, fitted.words, fitted.anchors), labelled(planted), task)
+    assert again.task_weights(TopicMatrix(A, fitted.words, fitted.anchors)).tobytes() == (
+        head.task_weights(matrix(fitted)).tobytes()
+    )
+
+
+def test_topics_are_found_again_by_anchor_word(planted, fitted):
+    """A retrain that puts the topics in another order changes neither weights nor B."""
+    order = [3, 1, 0, 2]
+    turned = TopicMatrix(fitted.A[:, order], fitted.words, tuple(fitted.anchors[k] for k in order))
+    task = HeadTask(topics=fitted.anchors[:3], ridge=1e-5, tolerance=1e-7)
+    head = fit_head(matrix(fitted), labelled(planted), task)
+    assert unlearn_head(head, turned, labelled(planted), task).steps == 0
+    assert head.task_weights(turned) == pytest.approx(head.task_weights(matrix(fitted)), abs=1e-12)
+
+
+def test_a_class_that_is_gone_leaves_no_trace(planted, fitted):
+    """Once the last document of a class is deleted, neither its name nor a column of it remains."""
+    data = labelled(planted)
+    gone = np.flatnonzero(np.array(data.labels) == "class 1")
+    head = unlearn_head(fit_head(matrix(fitted), data, TASK), matrix(fitted), data.without(gone), TASK)
+    assert head.classes == ("class 0", "class 2")
+    twin = fit_head(matrix(fitted), data.without(gone), TASK)
+    assert np.linalg.norm(head.w - twin.w) <= head.distance + twin.distance
+
+
+def test_a_vocabulary_that_shrinks_is_followed():
+    """Shares are of the words that the model still has; a document of none of them has none."""
+    passages = [[Passage(4, np.array([0, 2], np.int32), np.array([1, 3], np.int32))]] * 2
+    passages += [[Passage(5, np.array([1], np.int32), np.array([5], np.int32))]]
+    passages[0] = [*passages[0], Passage(2, np.array([1, 2], np.int32), np.array([1, 1], np.int32))]
+    data = LabelledDocuments.of(DocumentBatch.build(passages), ["a", "b", "c"], ["x", "y", "x"])
+    assert data.frequencies(["a", "b", "c"]).toarray() == pytest.approx(
+        np.array([[1 / 6, 1 / 6, 4 / 6], [1 / 4, 0, 3 / 4], [0, 1, 0]])
+    )
+    assert data.frequencies(["c"]).toarray().tolist() == [[1], [1], [0]]
+
+
+def test_the_papers_form_leaks_and_ours_does_not(planted):
+    """(A^S)^+ A w puts B into the old model's space; a retraining's B, and ours, lies in the new one's."""
+    options = planted.options(min_df=1)
+    fit = learn(planted.counts(options), options)
+    before = TopicMatrix(fit.A.copy(), fit.words, fit.anchors)
+    model = matrix(forgotten(planted, fit, np.arange(3)))
+    assert model.words == before.words
+    assert model.anchors == before.anchors
+    head = unlearn_head(
+        fit_head(before, labelled(planted), TASK), model, labelled(planted).without(np.arange(30)), TASK
+    )
+    B = head.task_weights(model)
+    literal = before.A @ literal_head(before.A, model.A, head.w)
+    assert component_outside(B, model.A) < 1e-13
+    assert component_outside(literal, model.A) > 1e-4
+    noise = np.random.default_rng(0).normal(size=(before.A.shape[1], 3)) * np.abs(head.w).max()
+    assert component_outside(literal + before.A @ noise, model.A) > 1e-4
+
+
+def test_dependent_topics_have_no_inverse():
+    """The paper's form is refused where A^S has no left inverse; an ordinary head is still unique, by its ridge."""
+    A = np.full((6, 2), 1 / 6)
+    with pytest.raises(CannotLearn, match="left inverse"):
+        literal_head(A, A, np.ones((2, 1)))
+    words = tuple("abcdef")
+    counts = csr_array(np.random.default_rng(0).integers(0, 4, (12, 6)) + np.eye(12, 6))
+    data = LabelledDocuments(words, counts, tuple("xy" * 6))
+    head = fit_head(TopicMatrix(A, words, ("a", "b")), data, TASK)
+    assert np.isfinite(head.w).all()
+    assert head.w[0] == pytest.approx(head.w[1], abs=1e-6)
+
+
+def test_bad_input_is_named(planted, fitted):
+    """Nothing is returned for a task that makes no sense; the message says what to change."""
+    model, data = matrix(fitted), labelled(planted)
+    one = data.take(np.flatnonzero(np.array(data.labels) == "class 1"))
+    with pytest.raises(CannotLearn, match="only 'class 1' is left"):
+        fit_head(model, one, TASK)
+    with pytest.raises(CannotLearn, match="no labelled document is left"):
+        unlearn_head(fit_head(model, data, TASK), model, data.without(np.arange(600)), TASK)
+    with pytest.raises(CannotLearn, match="anchor words gone, lost"):
+        fit_head(model, data, HeadTask(topics=(fitted.anchors[0], "gone", "lost")))
+    with pytest.raises(CannotLearn, match="holds a word of the model"):
+        fit_head(TopicMatrix(fitted.A, tuple(f"other {w}" for w in fitted.words), fitted.anchors), data, TASK)
+    with pytest.raises(CannotLearn, match="raise ridge or tolerance"):
+        fit_head(model, data, HeadTask(ridge=1e-9, tolerance=1e-15))
+    with pytest.raises(UsageError, match="labels for"):
+        LabelledDocuments.of(DocumentBatch.build(planted.documents), planted.words, ["x"])
+    with pytest.raises(UsageError, match="not finite"):
+        TopicMatrix(fitted.A * np.nan, fitted.words, fitted.anchors)
+    with pytest.raises(UsageError, match="anchors"):
+        TopicMatrix(fitted.A, fitted.words[1:], fitted.anchors)
+    for wrong in ({"tau": -1e-9}, {"ridge": 0.0}, {"tolerance": -1.0}, {"tau": np.nan}, {"topics": ("a", "a")}):
+        with pytest.raises(UsageError):
+            HeadTask(**wrong)

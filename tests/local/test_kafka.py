@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+import unittest.mock
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,7 @@ def test_jars_that_cannot_be_fetched_are_reported(tmp_path, monkeypatch):
         with pytest.raises(ComponentUnreachable, match="pip install 'streamtopic"):
             broker_jars(tmp_path)
     from jgo.env import EnvironmentBuilder
+    from jgo.maven import MavenContext
 
     def offline(*_):
         raise ConnectionError("no route")
@@ -136,7 +138,11 @@ def test_jars_that_cannot_be_fetched_are_reported(tmp_path, monkeypatch):
 
     Changed.path.mkdir()
     (Changed.path / "kafka_2.13-4.1.0.jar").write_bytes(b"not what it was")
+    (tmp_path / "kafka-tools.jar").write_bytes(b"nor is this")
+    found = unittest.mock.Mock()
+    found.return_value.at_version.return_value.artifact.return_value.resolve.return_value = tmp_path / "kafka-tools.jar"
     monkeypatch.setattr(EnvironmentBuilder, "from_endpoint", lambda *_: Changed)
+    monkeypatch.setattr(MavenContext, "project", found)
     with pytest.raises(ComponentUnreachable, match="pinned"):
         broker_jars(tmp_path)
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(("kafka-", "fetching-"))]
@@ -144,7 +150,7 @@ def test_jars_that_cannot_be_fetched_are_reported(tmp_path, monkeypatch):
 
 def test_a_damaged_jar_is_fetched_again(tmp_path, monkeypatch, kafka_server):
     """Every start compares the jars with their pins; what differs is replaced, and only then."""
-    shared = tmp_path / f"kafka-{broker_files.VERSION}"
+    shared = tmp_path / kafka_server.jars.name
     shared.mkdir()
     for jar in kafka_server.jars.iterdir():
         (shared / jar.name).symlink_to(jar)

@@ -74,8 +74,8 @@ def remaining(fit: TopicFit, forgotten: CountSource | None = None) -> Remaining:
 
     fit: A(S), learned with learner "paper"; it stays as it is. forgotten: counts of S_f made with the fit's weighting,
     None for the empty forget set. Cost: a copy of Q's values, nnz(dQ) r and the columns of changed words times r.
-    Raises UsageError for another learner, NegativeCounts where S_f is no part of S, CannotLearn where an anchor's row
-    is gone or the anchors' rows have become dependent.
+    Raises UsageError for another learner, NegativeCounts where S_f cannot be part of S, CannotLearn where an anchor's
+    row is gone or the anchors' rows have become dependent.
     """
     if fit.options.learner != "paper":
         raise UsageError('Algorithm 1 starts from the published learner: learn with learner="paper"')

@@ -1,0 +1,304 @@
+"""Theorem mode: sigma to the letter, the same for every forget set, and honest about what is left of the model."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamtopic.counts import Counts, Weighting, count
+from streamtopic.errors import CannotLearn, NegativeCounts, UsageError
+from streamtopic.privacy import NoiseKey
+from streamtopic.privacy.assumptions import guaranteed_error
+from streamtopic.privacy.capacity import ModelConstants
+from streamtopic.privacy.theorem import (
+    TheoremOptions,
+    _noised_covariance,
+    fit_constants,
+    plan_theorem,
+    theorem_release,
+)
+from streamtopic.synthetic import SyntheticTopics
+from streamtopic.topics.learner import learn
+from streamtopic.topics.options import LearnerOptions
+
+CONSTANTS = ModelConstants(a=2.0, p_sep=0.1, gamma=0.5, eps0=0.01)
+LENGTH = 10
+
+
+def seeds(run=1):
+    """Seeds of one run's noise, by purpose."""
+    return lambda purpose: NoiseKey(bytes(32)).seed("model", run, "digest", purpose)
+
+
+def small(words=8, topics=2, separability=0.3, seed=0, **more):
+    """A model with so few words and topics that theorem mode is not vacuous on it."""
+    return SyntheticTopics.planted(
+        words,
+        topics,
+        seed=seed,
+        **{"separability": separability, "concentration": 0.3, "word_concentration": 1.0, **more},
+    )
+
+
+class Corpus:
+    """Documents of a planted model, counts of any of them and what is learned from them."""
+
+    def __init__(self, planted, m=20_000, seed=0):
+        self.planted = planted
+        self.documents = planted.documents(m, LENGTH, seed=seed + 100)
+        self.options = LearnerOptions(
+            n_topics=len(planted.anchors), learner="paper", min_df=1, max_df=1.0, anchor_min_df=0.0
+        )
+
+    def counts(self, which):
+        part = self.documents.take(np.asarray(which, np.intp))
+        return Counts(self.planted.words, count(part, len(self.planted.words), Weighting(1)))
+
+    def fit(self, start=0):
+        return learn(self.counts(range(start, self.documents.documents)), self.options)
+
+    def richest(self, word, k):
+        """Up to k documents that hold a word, most often first: an adversary's choice."""
+        held = np.flatnonzero(self.documents.words == word)
+        owner = np.searchsorted(self.documents.indptr, held, side="right") - 1
+        return np.sort(owner[np.argsort(-self.documents.counts[held], kind="stable")[:k]])
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    """One corpus for all tests that leave it alone."""
+    return Corpus(small())
+
+
+@pytest.fixture(scope="module")
+def fit(corpus):
+    """The model of the whole corpus."""
+    return corpus.fit()
+
+
+def test_sigma_is_the_proofs_sigma():
+    """Delta and sigma are the formulas of the paper, worked out by hand, Delta rounded up by less than sqrt 2."""
+    options = TheoremOptions(deletions=5, epsilon=0.5, delta=1e-6, c=0.001)
+    plan = plan_theorem(10**6, 1_000, 10, CONSTANTS, 0.25, options)
+    assert plan.formula == pytest.approx(0.4)
+    assert plan.topics.sensitivity == 0.5
+    assert plan.topics.sigma == pytest.approx(0.5 * math.sqrt(2 * math.log(1.25e6)) / 0.5, rel=1e-5)
+    assert plan.covariance.sensitivity == 2 ** (math.ceil(2 * math.log2(2 * math.sqrt(2) * 0.25 * 0.4 / 1e-3)) / 2)
+    for noise in (plan.topics, plan.covariance):
+        assert noise.sigma == pytest.approx(
+            noise.sensitivity * math.sqrt(2 * math.log(1.25 / (1e-6 - noise.slack))) / 0.5
+        )
+        assert 0 < noise.slack < 1e-8
+        assert math.log2(noise.grid) == math.floor(math.log2(noise.sigma / 16))
+
+
+def test_noise_tells_nothing_of_the_forget_set(corpus, fit):
+    """No, one or T documents, and a reference run on what is left, all get noise of the same size."""
+    options = TheoremOptions(deletions=10, c=0.02, length=LENGTH)
+    plans = [
+        theorem_release(fit, corpus.counts(range(k)) if k else None, options, seeds()).plan.topics for k in (0, 1, 10)
+    ]
+    plans.append(theorem_release(corpus.fit(start=10), None, options, seeds()).plan.topics)
+    assert plans == [plans[0]] * 4
+
+
+def test_a_release_is_a_model(corpus, fit):
+    """Columns of A are on the simplex, R has no negative eigenvalue, and a seed draws the same noise again."""
+    options = TheoremOptions(deletions=10, c=0.02, length=LENGTH)
+    first, again, other = (theorem_release(fit, corpus.counts(range(7)), options, seeds(run)) for run in (1, 1, 2))
+    assert first.words == corpus.planted.words
+    assert first.A.min() >= 0
+    assert first.A.sum(axis=0) == pytest.approx(np.ones(2))
+    assert np.array_equal(first.R, first.R.T)
+    assert np.linalg.eigvalsh(first.R)[0] > -1e-12
+    assert first.A.tobytes() == again.A.tobytes()
+    assert first.R.tobytes() == again.R.tobytes()
+    assert not np.array_equal(first.A, other.A)
+    assert not np.array_equal(first.R, other.R)
+
+
+def test_noise_on_the_covariance_is_symmetric():
+    """Above the diagonal and below stands the same noise, sigma in size, a multiple of the grid."""
+    options = TheoremOptions(deletions=5, c=1e-3)
+    plan = plan_theorem(10**6, 1_000, 60, CONSTANTS, 0.25, options).covariance
+    R = np.eye(60) * 2.0**20 * plan.grid * 2
+    noise = _noised_covariance(R, plan, seeds()("R")) - R
+    upper = noise[np.triu_indices(60)]
+    assert np.array_equal(noise, noise.T)
+    assert upper.std() == pytest.approx(plan.sigma, rel=0.06)
+    assert np.abs(upper / plan.grid - np.rint(upper / plan.grid)).max() < 1e-6
+
+
+@given(st.integers(0, 10**6), st.floats(1e-6, 1.0))
+@settings(max_examples=60, deadline=None)
+def test_the_sensitivity_of_r_is_never_exceeded(seed, far):
+    """R of two models over the same Q differs by at most 2 sqrt 2 ||Q|| ||dA|| / p^3, anchors' rows being diagonal."""
+    rng = np.random.default_rng(seed)
+    n, r, p = 12, 3, rng.uniform(0.05, 0.6)
+    models = []
+    for spread in (1.0, far):
+        A = np.zeros((n, r))
+        A[:r] = np.eye(r) * p
+        A[r:] = (1 - p) * rng.dirichlet(np.ones(n - r), r).T
+        models.append(A if not models else models[0] + spread * (A - models[0]))
+    half = rng.dirichlet(np.full(n, 0.3), 20)
+    Q = half.T @ half / 20
+    first, second = (np.linalg.pinv(A) @ Q @ np.linalg.pinv(A).T for A in models)
+    bound = 2 * math.sqrt(2) * Q.sum(axis=1).max() * np.linalg.norm(models[0] - models[1]) / p**3
+    assert np.linalg.norm(first - second) <= bound * (1 + 1e-9)
+
+
+def capacity_trials(trials, m, words, topics, c, separability):
+    """Entry errors of released A with T documents forgotten, at random and against each anchor; Delta covers all."""
+    errors = []
+    for seed in range(trials):
+        corpus = Corpus(small(words, topics, separability, seed), m, seed)
+        fit = corpus.fit()
+        constants = fit_constants(fit)
+        one = plan_theorem(m, words, topics, constants, 1.0, TheoremOptions(1, 0.9, 1e-6, c)).topics.sigma
+        # The greatest T at which the noise's largest entry keeps half of the utility loss for the learner.
+        T = int(0.005 / (one * math.sqrt(2 * math.log(words * topics))))
+        assert T >= 1
+        options = TheoremOptions(T, 0.9, 1e-6, c, LENGTH)
+        rng = np.random.default_rng(seed)
+        forget = [np.sort(rng.choice(m, T, replace=False))]
+        forget += [corpus.richest(anchor, T) for anchor in corpus.planted.anchors]
+        for run, chosen in enumerate(forget):
+            release = theorem_release(fit, corpus.counts(chosen), options, seeds(run + 10 * seed))
+            assert all(check.holds for check in release.checks[-3:])
+            assert not release.vacuity.vacuous
+            errors.append(corpus.planted.recovery(release.words, release.A).A)
+    return np.array(errors)
+
+
+def test_deletions_up_to_t_keep_the_utility():
+    """Nine in ten releases with T documents forgotten, chosen at random or against an anchor, are within 0.01 of A*."""
+    errors = capacity_trials(8, 40_000, 8, 2, 0.03, 0.3)
+    assert (errors <= 0.01).mean() >= 0.9
+
+
+@pytest.mark.slow
+def test_deletions_up_to_t_keep_the_utility_at_length():
+    """The same with more words, topics, documents and trials."""
+    errors = capacity_trials(10, 400_000, 20, 3, 0.01, 0.2)
+    assert (errors <= 0.01).mean() >= 0.9
+
+
+def test_the_learner_keeps_its_guarantee():
+    """The error against A* stays below what m documents guarantee, and falls at about m^-1/2."""
+    planted = SyntheticTopics.planted(30, 3, separability=0.2, imbalance=2, word_concentration=1.0)
+    constants = ModelConstants(planted.a, planted.p, planted.gamma, math.nan)
+    options = LearnerOptions(n_topics=3, learner="paper", min_df=1, max_df=1.0, anchor_min_df=0.0)
+    sizes = [1_000, 8_000, 64_000]
+    medians = []
+    for m in sizes:
+        bound = guaranteed_error(m, 30, 3, LENGTH, constants)
+        errors = []
+        for seed in range(5):
+            fit = learn(planted.counts(m, LENGTH, seed=seed), options)
+            errors.append(planted.recovery(fit.words, fit.A).A)
+        assert max(errors) <= bound
+        medians.append(np.median(errors))
+    rate = np.polyfit(np.log(sizes), np.log(medians), 1)[0]
+    assert abs(rate + 0.5) < 0.2
+
+
+def test_constants_come_near_those_of_the_truth(corpus, fit):
+    """Constants estimated from a model are those of the planted one, to a twentieth."""
+    found = fit_constants(fit)
+    planted = corpus.planted
+    assert (found.a, found.p_sep, found.gamma) == pytest.approx((planted.a, planted.p, planted.gamma), rel=0.05)
+    assert found.eps0 == pytest.approx(1 / 4)
+    assert fit_constants(fit, eps0=0.1).eps0 == 0.1
+
+
+def test_constants_can_be_set_by_hand(corpus, fit):
+    """Constants that the operator knows are used as they are, for Delta and in the checks."""
+    options = TheoremOptions(3, length=LENGTH, constants=CONSTANTS, q_norm=0.5)
+    release = theorem_release(fit, None, options, seeds(), compare=False)
+    assert release.plan.constants == CONSTANTS
+    assert release.plan.formula == pytest.approx(math.sqrt(16) * 16 * 3 / (20_000 * 0.01 * 0.05))
+    assert next(check.value for check in release.checks if check.name == "p-separable") == 0.1
+
+
+def test_a_realistic_model_is_called_vacuous():
+    """With 200 words, 5 topics and 3,000 documents noise drowns the model, and the text says so."""
+    planted = SyntheticTopics.planted(200, 5)
+    options = LearnerOptions(n_topics=5, learner="paper", min_df=1, max_df=1.0, anchor_min_df=0.0)
+    fit = learn(planted.counts(3_000, 30), options)
+    release = theorem_release(fit, None, TheoremOptions(10, length=30), seeds())
+    assert release.vacuity.ratio > 1_000
+    assert release.vacuity.vacuous
+    assert "vacuous: use certified mode" in str(release.vacuity)
+    assert not release.covered
+    assert any(str(check).startswith("FAILS: documents of the learner") for check in release.checks)
+    assert np.isfinite(release.A).all()
+    assert np.isfinite(release.R).all()
+
+
+def test_a_constant_too_small_is_caught(corpus, fit):
+    """Where Delta does not cover the measured distance to a retraining, the check says that the claim is wrong."""
+    release = theorem_release(fit, None, TheoremOptions(1, c=1e-9, length=LENGTH), seeds())
+    failed = {check.name for check in release.checks if not check.holds}
+    assert "measured ||Abar - A^F||_F" in failed
+
+
+def test_lost_anchors_are_caught():
+    """A deletion after which a retraining chooses another anchor shows in the checks."""
+    rare = Corpus(small(30, 3, 0.03, overlap=0.05, word_concentration=0.1, concentration=1.0, seed=2), 4_000)
+    fit = rare.fit()
+    anchor = fit.choice.rows[0]
+    forget = rare.richest(anchor, int(0.8 * np.count_nonzero(rare.documents.words == anchor)))
+    release = theorem_release(fit, rare.counts(forget), TheoremOptions(len(forget), length=LENGTH), seeds())
+    retrained = learn(rare.counts(np.setdiff1d(np.arange(4_000), forget)), rare.options)
+    assert retrained.anchors != fit.anchors
+    assert not next(check for check in release.checks if "anchors" in check.name).holds
+
+
+def test_the_pair_reveals_a_little_more_than_each(corpus, fit):
+    """A and R are each (epsilon, delta); the exact composition of both is above epsilon and below twice it."""
+    plan = theorem_release(fit, None, TheoremOptions(3, 0.5, 1e-6, length=LENGTH), seeds()).plan
+    assert 0.5 < plan.together.epsilon(1e-6) < 1.0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"epsilon": 1.0}, "epsilon"),
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"epsilon": math.nan}, "epsilon"),
+        ({"delta": 0.0}, "delta"),
+        ({"delta": 1.0}, "delta"),
+        ({"delta": math.nan}, "delta"),
+        ({"deletions": 0}, "capacity of 0"),
+        ({"c": 0.0}, "c is"),
+        ({"c": math.inf}, "c is"),
+        ({"length": -1.0}, "length"),
+        ({"q_norm": 1.5}, "q_norm"),
+    ],
+)
+def test_what_the_proof_does_not_cover_is_refused(wrong, named):
+    """Each option out of range is refused by name before anything is computed."""
+    with pytest.raises(UsageError, match=named):
+        TheoremOptions(**{"deletions": 5, **wrong})
+
+
+def test_what_cannot_be_released_says_why(corpus, fit):
+    """Too many documents, strangers, a flat covariance, a tiny delta and a lost anchor end in errors, not in NaN."""
+    options = TheoremOptions(50, length=LENGTH)
+    with pytest.raises(UsageError, match="exceed the capacity of 50"):
+        theorem_release(fit, corpus.counts(range(51)), options, seeds())
+    few = learn(corpus.counts(range(40)), corpus.options)
+    with pytest.raises(NegativeCounts):
+        theorem_release(few, corpus.counts(range(40, 90)), options, seeds())
+    for flat in (replace(CONSTANTS, gamma=0.0), replace(CONSTANTS, p_sep=0.0), replace(CONSTANTS, gamma=math.nan)):
+        with pytest.raises(UsageError, match="above 0"):
+            theorem_release(fit, None, replace(options, constants=flat), seeds())
+    with pytest.raises(UsageError, match="too small"):
+        theorem_release(fit, None, replace(options, delta=1e-15), seeds())
+    holders = corpus.richest(corpus.planted.words.index(fit.anchors[0]), 10**6)
+    with pytest.raises(CannotLearn):
+        theorem_release(fit, corpus.counts(holders), replace(options, deletions=10**6), seeds())

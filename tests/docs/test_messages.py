@@ -1,0 +1,189 @@
+"""What the documentation says about messages is what the program does, with anyone's client."""
+
+import dataclasses
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import msgpack
+import pytest
+import yaml
+
+from streamtopic import events
+from streamtopic.events import Add, Delete, decode, decode_record
+from streamtopic.local.broker_files import find_java
+from streamtopic.receipts import receipt as receipts
+from streamtopic.release.chunks import CHUNK_BYTES
+from streamtopic.release.fields import FORMAT, Envelope, Payload
+from streamtopic.streams import KafkaLog, KafkaOptions, TopicNames
+from streamtopic.text import MAX_PASSAGE, MAX_WORD
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "messages.md").read_text("utf-8")
+DESCRIPTION = yaml.safe_load((DOCS / "asyncapi.yaml").read_text("utf-8"))
+CHANNELS, MESSAGES = DESCRIPTION["channels"], DESCRIPTION["components"]["messages"]
+SCHEMAS = DESCRIPTION["components"]["schemas"]
+
+
+def blocks(language):
+    """Code of the page."""
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture
+def log(kafka_server):
+    """A log with the topics of `news`, as empty as the broker lets them be."""
+    names = TopicNames("news")
+    with KafkaLog(KafkaOptions(kafka_server.servers)) as log:
+        for topic, settings in names.settings().items():
+            log.create(topic, 1, settings)
+        yield log
+
+
+def sent(log, act):
+    """Events that an action brings to the documents topic."""
+    start = log.end("news.documents", 0)
+    act()
+    found = [(record.key, decode_record(record)) for record in log.read("news.documents", 0, start)]
+    assert log.end("news.documents", 0) == start + len(found)
+    return found
+
+
+def test_the_console_tools_add_and_delete(log, kafka_server, tmp_path):
+    """The command lines of the page, run with Kafka's own console producer, arrive as an add and a delete."""
+    tool = tmp_path / "kafka-console-producer.sh"
+    main = "org.apache.kafka.tools.ConsoleProducer"
+    tool.write_text(f'#!/bin/sh\nexec "{find_java()}" -Xmx256m -cp "{kafka_server.jars}/*" {main} "$@"\n')
+    tool.chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+
+    def run():
+        for block in blocks("sh"):
+            command = block.replace("localhost:9092", kafka_server.servers)
+            subprocess.run(["/bin/sh", "-ec", command], env=environment, check=True)
+
+    text = ((4, {"the": 1, "quick": 1, "brown": 1, "fox": 1}),)
+    assert sent(log, run) == [(b"doc-1", Add("doc-1", text)), (b"doc-1", Delete("doc-1", "r-1"))]
+
+
+def test_plain_kafka_python_adds_and_deletes(log, kafka_server):
+    """The page's example without our client arrives as adds and a delete."""
+
+    def run():
+        namespace = {}
+        (block,) = (block for block in blocks("python") if "KafkaProducer" in block)
+        exec(block.replace("localhost:9092", kafka_server.servers), namespace)  # noqa: S102 - our own page
+        namespace["producer"].close()
+
+    found = [event for _, event in sent(log, run)]
+    assert found == [
+        Add("doc-1", ((4, {"the": 1, "quick": 1, "brown": 1, "fox": 1}),)),
+        Add("doc-2", ((3, {"fox": 2, "dog": 1}),)),
+        Delete("doc-1", "r-1"),
+    ]
+
+
+def test_our_client_s_examples_run(log, kafka_server, tmp_path, capsys):
+    """The other examples of the page run as they stand, from a folder with the public key."""
+    from streamtopic.signing import SigningKey
+
+    key = tmp_path / "public.pem"
+    key.write_bytes(SigningKey.generate().public.pem)
+    for block in blocks("python"):
+        if "streamtopic" in block:
+            code = block.replace("localhost:9092", kafka_server.servers).replace("public.pem", str(key))
+            exec(code.replace("seen.json", str(tmp_path / "seen.json")), {})  # noqa: S102 - our own page
+    assert "not yet" in capsys.readouterr().out
+
+
+def test_topics_are_those_of_the_program():
+    """Names and settings of topics are said as `streamtopic init` makes them, on the page and in the description."""
+    names = TopicNames("MODEL")
+    settings = names.settings()
+    assert {channel["address"].format(model="MODEL") for channel in CHANNELS.values()} == settings.keys()
+    for channel in CHANNELS.values():
+        topic = channel["address"].format(model="MODEL")
+        said = channel["bindings"]["kafka"]["topicConfiguration"]
+        said = {name: value[0] if isinstance(value, list) else str(value) for name, value in said.items()}
+        assert said == settings[topic]
+        (row,) = (line for line in PAGE.splitlines() if line.startswith(f"| `{topic}`"))
+        if "as releases" not in row:
+            assert dict(re.findall(r"`([a-z.]+)=(\w+)`", row)) == settings[topic]
+    assert settings[names.receipts] == settings[names.releases]
+
+
+def test_limits_are_those_of_the_program():
+    """Numbers in the description and on the page are the constants that records are checked against."""
+    key, add = SCHEMAS["documentId"], MESSAGES["add"]["payload"]["properties"]
+    assert key["maxLength"] == events.MAX_KEY
+    assert add["text"]["maxLength"] == events.MAX_TEXT
+    counts, labels = add["counts"], add["labels"]
+    assert counts["maxProperties"] == events.MAX_DISTINCT
+    assert counts["propertyNames"]["maxLength"] == MAX_WORD
+    assert counts["additionalProperties"]["maximum"] == events.MAX_COUNT
+    assert (labels["maxProperties"], labels["propertyNames"]["maxLength"]) == (events.MAX_LABELS, events.MAX_LABEL)
+    assert labels["additionalProperties"]["maxLength"] == events.MAX_LABEL
+    assert add["ts"]["maximum"] == events.MAX_TIMESTAMP
+    for request in (MESSAGES["tombstone"]["headers"], MESSAGES["delete"]["payload"]):
+        assert request["properties"]["request"]["maxLength"] == events.MAX_REQUEST
+    assert MESSAGES["chunk"]["payload"]["x-max-bytes"] == CHUNK_BYTES
+    assert f"{MAX_PASSAGE:,} tokens" in counts["description"]
+    for number in (events.MAX_TEXT, events.MAX_DISTINCT, events.MAX_COUNT, MAX_PASSAGE, events.MAX_VALUE, CHUNK_BYTES):
+        assert f"{number:,}" in PAGE
+    for number in (events.MAX_KEY, MAX_WORD, events.MAX_LABELS, events.MAX_LABEL, events.MAX_REQUEST):
+        assert re.search(rf"\b{number}\b", PAGE)
+    assert str(events.MAX_TIMESTAMP) in PAGE
+
+
+def test_examples_of_the_description_are_events():
+    """Each example decodes to the event that it is an example of, as JSON and as msgpack."""
+    kinds = {"add": Add, "delete": Delete, "heartbeat": events.Heartbeat}
+    for name, kind in kinds.items():
+        key = MESSAGES[name]["bindings"]["kafka"]["key"].get("const", "doc-1").encode()
+        for example in MESSAGES[name]["examples"]:
+            for value in (msgpack.packb(example["payload"]), json.dumps(example["payload"]).encode()):
+                assert isinstance(decode(key, value), kind)
+
+
+def test_reasons_are_those_of_the_program():
+    """Every reason in the code is described, and none besides."""
+    source = Path(events.__file__).read_text("utf-8")
+    used = set(re.findall(r'InvalidEvent\(\s*"([a-z-]+)"', source)) - {"request"}  # only our own producer's
+    assert set(MESSAGES["rejected"]["payload"]["properties"]["reason"]["enum"]) == used
+    assert used <= set(re.findall(r"`([a-z-]+)`", PAGE))
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind"), [("envelope", Envelope), ("payload", Payload), ("receipt", receipts.Receipt)]
+)
+def test_fields_are_those_of_the_program(schema, kind):
+    """Releases and receipts have the fields that the description names."""
+    assert SCHEMAS[schema]["properties"].keys() == {field.name for field in dataclasses.fields(kind)}
+
+
+def test_formats_are_those_of_the_program():
+    """The description is of the formats that are written now."""
+    assert SCHEMAS["receipt"]["properties"]["format"]["const"] == receipts.FORMAT
+    assert SCHEMAS["envelope"]["properties"]["format"]["const"] == FORMAT
+
+
+def test_references_in_the_description_lead_somewhere():
+    """Every $ref is the path of something that is there."""
+
+    def references(node):
+        if isinstance(node, dict):
+            if "$ref" in node:
+                yield node["$ref"]
+            node = list(node.values())
+        for child in node if isinstance(node, list) else ():
+            yield from references(child)
+
+    found = list(references(DESCRIPTION))
+    assert found
+    for reference in found:
+        node = DESCRIPTION
+        for step in reference.removeprefix("#/").split("/"):
+            node = node[step]
+    assert DESCRIPTION["asyncapi"].startswith("3.")

@@ -97,6 +97,12 @@ class Injector:
             self._cluster.redis.pause(int(200 + 3000 * fault.seconds))
             time.sleep(0.2 + 3 * fault.seconds)
 
+    def _fill_redis(self, fault: Fault) -> None:
+        with self._redis:
+            self._cluster.redis.limit(1)
+            time.sleep(0.5 + 2 * fault.seconds)
+            self._cluster.redis.limit(0)
+
     def _kill_redis(self, fault: Fault) -> None:
         with self._redis:
             self._cluster.redis.kill()

@@ -23,6 +23,7 @@ EVERY_KIND: Mapping[str, float] = {
     "lose replies": 6,
     "cut connections": 3,
     "pause redis": 3,
+    "fill redis": 1,
     "kill redis": 2,
     "set redis back": 2,
     "redis loses its end": 2,
@@ -33,8 +34,8 @@ EVERY_KIND: Mapping[str, float] = {
 """Kinds of faults with their shares.
 
 suspend: SIGSTOP for longer than the others wait, then SIGCONT. late: a command arrives when its sender is dead and
-replaced. lose replies: what was asked was done, unheard. set redis back: it starts again from an older copy of its
-data. redis loses its end: some last bytes of what it wrote.
+replaced. lose replies: what was asked was done, unheard. fill: no memory is left for writes. set redis back: it starts
+again from an older copy of its data. redis loses its end: some last bytes of what it wrote.
 """
 
 

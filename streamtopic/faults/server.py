@@ -69,6 +69,10 @@ class RedisServer:
         """Let it answer nobody for a while."""
         self.client.execute_command("CLIENT", "PAUSE", milliseconds)  # type: ignore[no-untyped-call]
 
+    def limit(self, size: int) -> None:
+        """Let it take no more than `size` bytes of memory, 0 for any: what would write more is refused."""
+        self.client.config_set("maxmemory", size)
+
     def copy(self, to: Path) -> None:
         """Copy the data as they are at this moment."""
         if self._server is not None:

@@ -99,6 +99,16 @@ def test_paused_redis_answers_later(server):
     assert server.client.get("n") == b"1"
 
 
+def test_full_redis_refuses_what_writes_and_recovers(server):
+    """Without memory nothing is written, and nothing that is there is lost."""
+    server.client.set("n", 1)
+    server.limit(1)
+    with pytest.raises(redis.exceptions.OutOfMemoryError):
+        server.client.incr("n")
+    server.limit(0)
+    assert server.client.incr("n") == 2
+
+
 def test_a_lost_reply_means_a_command_that_was_done(proxy, client, server):
     """The client sees a broken connection, Redis has done what it was told, once."""
     client.incr("n")

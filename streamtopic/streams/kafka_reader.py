@@ -12,6 +12,7 @@ from streamtopic.errors import StateMismatch
 from streamtopic.streams.base import Record
 from streamtopic.streams.kafka_client import connect, retried
 from streamtopic.streams.kafka_options import KafkaOptions
+from streamtopic.streams.kafka_records import read_any_header
 
 __all__ = ["Offsets", "PartitionReader"]
 
@@ -219,6 +220,7 @@ class PartitionReader:
                 max_partition_fetch_bytes=_PARTITION_BYTES,
                 max_poll_records=_POLL_RECORDS,
             )
+            read_any_header(self._consumer)
         self._place(place, offset)
         buffer = self._buffers[place] = _Buffer(offset)
         return buffer

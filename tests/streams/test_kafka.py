@@ -198,11 +198,25 @@ def test_options_reach_the_clients_and_hide_the_password(tmp_path):
     assert "ssl_keyfile" not in client
 
 
+class AnyBytes(str):
+    """A header's name as other clients may send it."""
+
+    __slots__ = ()
+
+    def encode(self, *_):
+        return b"n\xffme"
+
+
 def test_records_of_other_producers_are_read(log, topic):
-    """Compressed records, headers without a value, records of all kinds of clients come as records."""
+    """Compressed batches, odd header names and headers without a value: nothing that a client sends stops a reader."""
     producer = KafkaProducer(bootstrap_servers=log.options.servers, compression_type="gzip", linger_ms=100)
     with contextlib.closing(producer):
         for number in range(50):
-            producer.send(topic, b"x" * 1000, b"%d" % number, headers=[("h", b"v")])
+            headers = [("h", b"v"), (AnyBytes("x"), b"w")] if number % 20 == 7 else [("h", b"v")]
+            producer.send(topic, b"x" * 1000, b"%d" % number, headers=headers)
         producer.flush()
-    assert [record.key for record in everything(log, topic)] == [b"%d" % number for number in range(50)]
+    found = everything(log, topic)
+    assert [record.key for record in found] == [b"%d" % number for number in range(50)]
+    assert found[7].headers == found[27].headers == (("h", b"v"), ("n\ufffdme", b"w"))
+    assert found[8].headers == (("h", b"v"),)
+    assert all(record.value == b"x" * 1000 for record in found)

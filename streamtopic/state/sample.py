@@ -56,6 +56,7 @@ def _held(data: npt.NDArray[np.uint8], ends: Int64, position: Int64, until: int)
     nothing = np.empty(0, np.int64)
     indptr = np.zeros(len(ends) + 1, np.int64)
     held = np.empty(len(data), np.int64)
+    last = len(position) - 1
     used, documents, start = 0, 0, 0
     for end in ends:
         record = data[start:end]
@@ -64,7 +65,9 @@ def _held(data: npt.NDArray[np.uint8], ends: Int64, position: Int64, until: int)
             return nothing, nothing
         offset, at = varints.get(record, 1)
         labels, at = varints.get(record, at)
-        passages, at = varints.get(record, at + np.int64(labels) if at >= 0 else -1)
+        if at < 0:
+            return nothing, nothing
+        passages, at = varints.get(record, int(at + np.int64(labels)))
         if at < 0:
             return nothing, nothing
         if np.int64(offset) >= until:
@@ -81,7 +84,7 @@ def _held(data: npt.NDArray[np.uint8], ends: Int64, position: Int64, until: int)
                     return nothing, nothing
                 word += 1 + np.int64(gap >> np.uint64(1))
                 # Words that came after the snapshot have no place.
-                place = position[min(word, len(position) - 1)]
+                place = position[word] if word < last else -1
                 if place >= 0:
                     held[used] = place
                     used += 1

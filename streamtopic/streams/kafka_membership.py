@@ -92,6 +92,9 @@ class KafkaMembership:
         """Take part until the end, as a new member after each error."""
         failing_since: float | None = None
         while not self._left.is_set():
+            if not self._wanted:
+                self._left.wait(_PAUSE_SECONDS)
+                continue
             try:
                 with _closing(self._join()) as consumer:
                     failing_since = None
@@ -112,10 +115,15 @@ class KafkaMembership:
             self._own(frozenset())
             self._left.wait(_PAUSE_SECONDS)
 
+    @property
+    def _wanted(self) -> bool:
+        """Whether somebody still asks what is owned."""
+        return self._clock() - self._asked < _BUSY_SECONDS
+
     def _take_part(self, consumer: Any) -> None:  # noqa: ANN401 - kafka-python is untyped
-        """Take part until told to leave, or while somebody still asks what is owned."""
+        """Take part until told to leave, or until nobody wants to know any more what is owned."""
         committed: dict[TopicPartition, OffsetAndMetadata] = {}
-        while not self._left.is_set() and self._clock() - self._asked < _BUSY_SECONDS:
+        while self._wanted and not self._left.is_set():
             consumer.poll(timeout_ms=4 * _LOOK_MS if _rejoining(consumer) else _LOOK_MS, max_records=1)
             self._take(consumer)
             offsets = self._news(committed)

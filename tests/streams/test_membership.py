@@ -13,6 +13,7 @@ import time
 import pytest
 
 from streamtopic.streams import FileLog, KafkaLog, KafkaOptions
+from streamtopic.streams.kafka_membership import KafkaMembership
 from streamtopic.streams.membership import AllPartitions, open_membership
 
 NUMBERS = itertools.count()
@@ -20,6 +21,7 @@ SESSION_MS = 3_000
 MEMBER = """
 import sys
 from streamtopic.streams import KafkaLog, KafkaOptions
+from streamtopic.streams.kafka_membership import KafkaMembership
 from streamtopic.streams.membership import open_membership
 member = open_membership(KafkaLog(KafkaOptions(sys.argv[1])), sys.argv[2], "group", int(sys.argv[3]))
 while True:
@@ -109,6 +111,20 @@ def test_committed_offsets_are_seen_by_tools(log, topic, kafka_server):
     with contextlib.closing(admin):
         found = admin.list_group_offsets({group: [TopicPartition(topic, 0), TopicPartition(topic, 2)]})[group]
     assert [found[TopicPartition(topic, partition)].offset for partition in (0, 2)] == [7, 9]
+
+
+def test_who_no_longer_asks_loses_its_share(log, topic):
+    """A process that hangs gives its partitions up without leaving, and gets its share back when it goes on."""
+    now = [0.0]
+    hanging = KafkaMembership(log.options, topic, "group", SESSION_MS, clock=lambda: now[0])
+    try:
+        until(shared, hanging)
+        now[0] += 1_000
+        with member(log, topic) as other:
+            until(shared, other)
+            until(shared, hanging, other)
+    finally:
+        hanging.leave()
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])

@@ -61,7 +61,7 @@ def scan(
     return len(ends)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True)
 def _string(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
     """Return where the string at `at` begins and ends, or _NO_STRING."""
     if at >= stop:
@@ -85,7 +85,7 @@ def _string(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
     return begin, begin + size
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True)
 def _map(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
     """Return how many pairs the map at `at` has, -1 for none, and where they begin."""
     if at < stop and 0x80 <= data[at] <= 0x8F:
@@ -95,7 +95,7 @@ def _map(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
     return np.int64(-1), at
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True)
 def _unsigned(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
     """Return the whole number at `at`, -1 where there is none of at most 2**48, and where it ends."""
     if at >= stop:
@@ -114,7 +114,7 @@ def _unsigned(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
     return value, at + 1 + size
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True)
 def _is(data: Bytes, begin: Whole, end: Whole, text: bytes) -> bool:
     if end - begin != len(text):
         return False

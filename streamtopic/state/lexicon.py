@@ -90,7 +90,7 @@ class Lexicon:
         return self._text[self._starts[entry] : self._starts[entry + 1]].tobytes()
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True)
 def _fold(a: np.uint64, b: np.uint64) -> np.uint64:
     """Return the upper half of the 128-bit product of a and b, xor the lower."""
     low, high = (a & _LOW) * (b & _LOW), (a >> _HALF) * (b >> _HALF)
@@ -99,7 +99,7 @@ def _fold(a: np.uint64, b: np.uint64) -> np.uint64:
     return (high + (first >> _HALF) + (second >> _HALF) + (middle >> _HALF)) ^ (a * b)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True)
 def _block(data: Bytes, start: Whole, stop: Whole) -> np.uint64:
     block = np.uint64(0)
     for k in range(start, stop):
@@ -107,7 +107,7 @@ def _block(data: Bytes, start: Whole, stop: Whole) -> np.uint64:
     return block
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True)
 def _key(data: Bytes, start: Whole, stop: Whole, secret: UInt64) -> tuple[np.uint64, np.uint64]:
     """Return what a word is compared by, which for up to eight bytes is the word itself, and its hash."""
     size = np.uint64(stop - start)

@@ -20,7 +20,7 @@ from streamtopic.release import Envelope
 from streamtopic.service.published import Published
 from streamtopic.signing import SigningKey
 from streamtopic.state import Forget, Forgets, ModelState
-from streamtopic.state.model import OutboxRecord
+from streamtopic.state.outbox import OutboxRecord
 from streamtopic.state.receipt_chain import ReceiptChain
 from streamtopic.streams import EventLog, Message, TopicNames
 

@@ -15,7 +15,8 @@ from streamtopic.state.flush import AddedDocument, Changes, Flush, RemovedDocume
 from streamtopic.state.forgets import Forget, ForgetKind, Forgets
 from streamtopic.state.lexicon import Lexicon
 from streamtopic.state.meta import Meta
-from streamtopic.state.model import Lease, ModelSettings, ModelState, OutboxEntry, OutboxRecord, StoredBase
+from streamtopic.state.model import Lease, ModelSettings, ModelState, StoredBase
+from streamtopic.state.outbox import OutboxEntry, OutboxRecord
 from streamtopic.state.outcomes import AlreadyApplied, Applied, Outcome, Stale
 from streamtopic.state.partition import (
     MAX_FLUSH_DOCUMENTS,

@@ -14,15 +14,14 @@ from streamtopic.state import model_scripts
 from streamtopic.state.connection import Connection
 from streamtopic.state.keys import ModelKeys
 from streamtopic.state.meta import SCHEMA
+from streamtopic.state.outbox import OutboxEntry, OutboxRecord, pack_record, unpack_record
 from streamtopic.state.outcomes import AlreadyApplied, Outcome, outcome
 from streamtopic.state.partition import mismatch
 
-__all__ = ["Lease", "ModelSettings", "ModelState", "OutboxEntry", "OutboxRecord", "StoredBase", "pack_record"]
+__all__ = ["Lease", "ModelSettings", "ModelState", "StoredBase"]
 
 _UPLOAD_SECONDS = 600
 _CHUNK = 8 << 20
-
-Headers = tuple[tuple[str, bytes], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,26 +43,6 @@ class Lease:
 
     holder: str
     token: int
-
-
-@dataclass(frozen=True, slots=True)
-class OutboxRecord:
-    """A record to publish, already signed: its bytes are fixed. value None is a tombstone."""
-
-    topic: str
-    key: bytes
-    value: bytes | None
-    headers: Headers = ()
-
-
-@dataclass(frozen=True, slots=True)
-class OutboxEntry:
-    """A record that waits in the outbox; id, key, name: where, for `confirm`."""
-
-    id: str
-    record: OutboxRecord
-    key: str
-    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +201,7 @@ class ModelState:
         entries = []
         for (entry, fields), data in zip(rows, found, strict=True):
             if data is not None:
-                record = _unpack_record(data)
+                record = unpack_record(data)
                 entries.append(OutboxEntry(entry.decode(), record, fields[b"key"].decode(), fields[b"name"].decode()))
             elif self.connection.call("XRANGE", outbox, entry, entry):  # else another publisher was faster
                 raise StateCorrupt(f"outbox entry {entry.decode()} of {self.model} has lost its bytes: retrain")
@@ -311,16 +290,6 @@ def _base_head(base: StoredBase | None, parts: Sequence[str]) -> bytes:
         return b""
     fields = {"epoch": base.epoch, "version": base.version, "fields": dict(base.fields), "parts": list(parts)}
     return bytes(msgpack.packb({**fields, "sha256": hashlib.sha256(base.blob).digest()}))
-
-
-def pack_record(record: OutboxRecord) -> bytes:
-    """Return a record as the outbox keeps it."""
-    return bytes(msgpack.packb([record.topic, record.key, record.value, [list(header) for header in record.headers]]))
-
-
-def _unpack_record(data: bytes) -> OutboxRecord:
-    topic, key, value, headers = msgpack.unpackb(data)
-    return OutboxRecord(topic, key, value, tuple((name, content) for name, content in headers))
 
 
 def _digest(*parts: object) -> str:

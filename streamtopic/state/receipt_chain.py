@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from streamtopic.state.connection import Connection
 from streamtopic.state.keys import ModelKeys
-from streamtopic.state.model import OutboxRecord, pack_record
+from streamtopic.state.outbox import OutboxRecord, pack_record
 from streamtopic.state.outcomes import Outcome, outcome
 
 __all__ = ["ReceiptChain"]

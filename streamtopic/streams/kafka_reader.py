@@ -21,6 +21,8 @@ _HOLD_MS = 200
 _FETCH_BYTES = 16 << 20
 _PARTITION_BYTES = 4 << 20
 _POLL_RECORDS = 4_000
+# A partition that was not read for so long has gone to another process, or was read once, to its end.
+_IDLE_SECONDS = 120.0
 # Without a record for so long although the log goes on: perhaps compaction has left nothing there.
 _DOUBT_SECONDS = 1.0
 # read_committed: records of an aborted transaction are no records.
@@ -76,10 +78,11 @@ class Offsets:
 class _Buffer:
     """What has come of one partition: `records` are all that the log holds from `start` up to `position`."""
 
-    __slots__ = ("position", "records", "size", "start")
+    __slots__ = ("position", "records", "size", "start", "used")
 
     def __init__(self, start: int) -> None:
         self.start = self.position = start
+        self.used = 0.0
         self.records: deque[tuple[int, Record]] = deque()
         self.size = 0
 
@@ -129,7 +132,7 @@ class _Buffer:
 
 
 class PartitionReader:
-    """Reads partitions for one thread, ahead of what is asked for; each partition may take some 32 MB of memory.
+    """Reads partitions for one thread, ahead of what is asked for; each that is read takes 32 MB or so at most.
 
     Raises StateMismatch for an offset that the log does not hold, and kafka-python's own errors; after these it can be
     used again, from the start.
@@ -143,11 +146,9 @@ class PartitionReader:
     def read(self, topic: str, partition: int, offset: int, max_records: int, max_bytes: int) -> list[Record]:
         """See EventLog.read."""
         place = TopicPartition(topic, partition)
-        buffer = self._buffers.get(place)
-        if buffer is None or not buffer.holds(offset):
+        if place not in self._buffers or not self._buffers[place].holds(offset):
             self._check(topic, partition, offset)
-            buffer = self._seek(place, offset)
-        buffer.skip_to(offset)
+        buffer = self._at(place, offset)
         if not buffer.records:
             self._poll(_HOLD_MS / 1000 if self._goes_on(place, buffer) else 0)
         if not buffer.records:
@@ -207,6 +208,7 @@ class PartitionReader:
         if buffer is None or not buffer.holds(offset):
             buffer = self._seek(place, offset)
         buffer.skip_to(offset)
+        buffer.used = self._clock()
         return buffer
 
     def _seek(self, place: TopicPartition, offset: int) -> _Buffer:
@@ -234,7 +236,7 @@ class PartitionReader:
     def _poll(self, seconds: float) -> None:
         """Take what has come into the buffers, waiting up to `seconds` for the first of it."""
         try:
-            self._pause()
+            self._tend()
             found = self._consumer.poll(timeout_ms=int(seconds * 1000))
             for place, buffer in self._buffers.items():
                 if place in found:
@@ -247,8 +249,13 @@ class PartitionReader:
             self.close()
             raise
 
-    def _pause(self) -> None:
-        """Read no further ahead of partitions that nobody asks for."""
+    def _tend(self) -> None:
+        """Read no further ahead of partitions that are full, and not at all of those that nobody reads any more."""
+        now = self._clock()
+        left = {place for place, buffer in self._buffers.items() if now - buffer.used > _IDLE_SECONDS}
+        if left:
+            self._consumer.assign([place for place in self._consumer.assignment() if place not in left])
+            self._buffers = {place: buffer for place, buffer in self._buffers.items() if place not in left}
         paused = self._consumer.paused()
         for place, buffer in self._buffers.items():
             if buffer.full and place not in paused:

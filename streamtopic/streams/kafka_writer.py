@@ -79,7 +79,8 @@ class Writer:
                 )
             except (errors.KafkaError, ValueError, TypeError) as error:
                 raise self._explained(error, topic, message) from error
-        self._producer.flush(self._options.patience + 10)
+        with suppress(errors.KafkaTimeoutError):  # what is unconfirmed by then has failed, as found below
+            self._producer.flush(self._options.patience + 10)
         failed = [
             (future.exception, message)
             for message, future in zip(messages, futures, strict=True)

@@ -198,6 +198,22 @@ def test_options_reach_the_clients_and_hide_the_password(tmp_path):
     assert "ssl_keyfile" not in client
 
 
+def test_partitions_that_are_no_longer_read_take_no_memory(log):
+    """What was read ahead of a partition goes once nobody reads it; coming back, reading goes on without a gap."""
+    name = f"idle-{next(NUMBERS)}"
+    log.create(name, 2)
+    for partition in (0, 1):
+        log.append_many(name, [Message(b"k", b"%d" % number, partition=partition) for number in range(50)])
+    now = [0.0]
+    with KafkaLog(log.options, clock=lambda: now[0]) as other:
+        assert len(other.read(name, 0, 0, max_records=10)) == 10
+        now[0] += 1_000
+        assert len(other.read(name, 1, 0)) == 50
+        (reader,) = other._readers.values()
+        assert [place.partition for place in reader._buffers] == [1]
+        assert [record.value for record in other.read(name, 0, 10)] == [b"%d" % number for number in range(10, 50)]
+
+
 class AnyBytes(str):
     """A header's name as other clients may send it."""
 

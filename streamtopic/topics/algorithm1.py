@@ -5,6 +5,8 @@
     unlearn_base     Abar, Rbar: the step, its projection on the simplex of topics, columns normalised
     retrain_rows     A^F, R^F on the same anchors, with the exact constrained optimum in place of the step
 
+Since the step lands on the same point from any start, U(S_f, A(S)) and the reference run of the paper's definition,
+U(empty set, A(S - S_f)), agree to rounding wherever anchors and words do; the proof bounds the larger ||Abar - A^F||.
 Noise and the projections after it are privacy/theorem.py's. The service's certified mode solves the constrained
 problem exactly instead (topics/update.py); this is for theorem mode and for comparison.
 Source: Wei et al. (2025), algorithm 1 (alg:unlearn) and the proof of theorem 1 in its appendix B.

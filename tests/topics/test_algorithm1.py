@@ -114,6 +114,14 @@ def test_the_learner_it_compares_with_is_a_retraining(corpus, fit):
     assert np.abs(found.A - retrained.A).max() < 1e-12
 
 
+def test_the_reference_run_of_the_definition_gives_the_same_model(corpus, fit):
+    """U(S_f, A(S)) and U(empty set, A(S - S_f)) are equal to rounding: the step forgets where it started."""
+    unlearned = unlearn_base(remaining(fit, corpus.counts(range(40))))
+    reference = unlearn_base(remaining(learn(corpus.counts(range(40, M)), options())))
+    assert np.abs(unlearned.A - reference.A).max() < 1e-13
+    assert np.abs(unlearned.R - reference.R).max() < 1e-11
+
+
 def test_the_learned_model_stays_as_it_was(corpus, fit):
     """Unlearning is a function: the fit that it starts from keeps every bit, so it can be asked again."""
     arrays = [fit.q.values, fit.C, fit.rounds[0].product, fit.mass]

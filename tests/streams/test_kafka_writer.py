@@ -10,7 +10,7 @@ from streamtopic.streams import KafkaLog, KafkaOptions, Message
 
 
 def test_records_that_nobody_confirms_in_time_are_an_unreachable_log(kafka_server, monkeypatch):
-    """No error of kafka-python leaves the log when waiting for the broker ends before the records' own patience does."""
+    """No error of kafka-python leaves the log, also not when waiting for a broker ends before its records give up."""
     topic = f"unconfirmed-{uuid.uuid4().hex}"
 
     def late(*_, **__):

@@ -27,6 +27,7 @@ __all__ = ["Options", "Report", "run"]
 
 _BATCH = 20
 _PATIENCE = 20.0
+_WARMING = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +104,14 @@ class _Campaign:
         return report
 
     def _begin(self) -> None:
-        """Reach a first model without any fault, so that every finding after it is a fault's."""
+        """Reach a first model without any fault, so that every finding after it is a fault's.
+
+        On a fresh machine every process compiles the kernels first, all at once.
+        """
         for worker in self._cluster.staff:
             worker.start()
         self._feed(self._options.live, 0)
-        self._conclude()
+        self._conclude(_WARMING * self._options.rest_seconds)
         self._cluster.copy()
 
     def _round(self, faults: Sequence[Fault]) -> None:
@@ -123,7 +127,7 @@ class _Campaign:
                 future.result()
         self._observer.subscribers[1].restart()
         self._report.faults.update(fault.kind for fault in faults)
-        self._conclude()
+        self._conclude(self._options.rest_seconds)
 
     def _do(self, fault: Fault, start: float) -> None:
         time.sleep(max(0.0, start + fault.delay - time.monotonic()))
@@ -153,7 +157,7 @@ class _Campaign:
         self._observer.look()
         self._report.findings += self._cluster.deaths()
 
-    def _conclude(self) -> None:
+    def _conclude(self, rest_seconds: float) -> None:
         """Undo what is left of the faults, wait for rest, check everything."""
         self._cluster.proxy.disarm()
         start = time.monotonic()
@@ -166,7 +170,7 @@ class _Campaign:
             unrest = self._observer.unrest()
             calm = 0 if unrest else calm + 1
             # After a finding it need not be waited for to the end.
-            patience = _PATIENCE if self._report.findings else self._options.rest_seconds
+            patience = _PATIENCE if self._report.findings else rest_seconds
             if time.monotonic() - start > patience:
                 wrote = [f"{worker.name} last wrote:\n{worker.tail(5)}" for worker in self._cluster.staff]
                 self._report.findings += [*(f"no rest: {what}" for what in unrest), *wrote]

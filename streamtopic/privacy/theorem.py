@@ -25,7 +25,7 @@ from streamtopic.privacy.capacity import ModelConstants, estimate_constants, the
 from streamtopic.privacy.gaussian import gaussian_scale
 from streamtopic.privacy.keystream import NoiseSeed
 from streamtopic.privacy.noise import NoisePlan, add_noise, plan_noise, project_columns
-from streamtopic.topics.algorithm1 import BaseModel, Remaining, project_psd, remaining, retrain_rows, unlearn_base
+from streamtopic.topics.algorithm1 import Remaining, project_psd, remaining, retrain_rows, unlearn_base
 from streamtopic.topics.anchors import farthest_rows
 from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.released import topic_correlations
@@ -81,10 +81,12 @@ class TheoremOptions:
 class TheoremPlan:
     """The noise of a release: `topics` for the n r numbers of A, `covariance` for the upper triangle of R.
 
-    formula: Delta as the paper has it; topics.sensitivity is that rounded up to a power of sqrt 2.
+    c: the sensitivity's constant; formula: Delta as the paper has it; topics.sensitivity is that rounded up to a power
+    of sqrt 2.
     """
 
     constants: ModelConstants
+    c: float
     formula: float
     topics: NoisePlan
     covariance: NoisePlan
@@ -130,7 +132,8 @@ class Vacuity:
 class TheoremRelease:
     """An unlearned model after noise, over `words`: A (n, r) columns on the simplex, R (r, r) positive semidefinite.
 
-    checks: every condition of the proof, and, where compared, what was measured against a retraining.
+    checks: every condition of the proof, and, where compared, what was measured against a retraining; distance:
+    ||Abar - A^F||_F, nan where not compared.
     """
 
     words: tuple[str, ...]
@@ -139,6 +142,12 @@ class TheoremRelease:
     plan: TheoremPlan
     checks: tuple[Check, ...]
     vacuity: Vacuity
+    distance: float
+
+    @property
+    def implied_c(self) -> float:
+        """The c at which Delta is just the distance measured here: no bound, but a c below it is surely too small."""
+        return self.plan.c * self.distance / self.plan.formula
 
     @property
     def covered(self) -> bool:
@@ -174,6 +183,7 @@ def plan_theorem(
     mass_R = r * q_norm / constants.p_sep**2
     return TheoremPlan(
         constants,
+        options.c,
         formula,
         topics=_classic_noise(n * r, 2.0 * r, delta_A, options),
         covariance=_classic_noise(r * (r + 1) // 2, mass_R, delta_R, options),
@@ -222,9 +232,12 @@ def theorem_release(
             sigma_min=left.sigma_min,
         )
     )
+    distance = math.nan
     if compare:
-        checks += _measured(fit, left, found, plan)
-    return TheoremRelease(found.words, A, R, plan, checks, _vacuity(found.A, plan.topics))
+        retrained = retrain_rows(left)
+        distance = float(np.linalg.norm(found.A - retrained.A))
+        checks += _measured(fit, left, distance, float(np.linalg.norm(found.R - retrained.R)), plan)
+    return TheoremRelease(found.words, A, R, plan, checks, _vacuity(found.A, plan.topics), distance)
 
 
 def _rounded_up(value: float) -> float:
@@ -247,9 +260,8 @@ def _noised_covariance(R: Float, plan: NoisePlan, seed: NoiseSeed) -> Float:
     return project_psd(noised + np.triu(noised, 1).T)
 
 
-def _measured(fit: TopicFit, left: Remaining, found: BaseModel, plan: TheoremPlan) -> tuple[Check, ...]:
+def _measured(fit: TopicFit, left: Remaining, far_A: float, far_R: float, plan: TheoremPlan) -> tuple[Check, ...]:
     """Hold what the proof bounds against a retraining on Q^F."""
-    retrained = retrain_rows(left)
     mass = left.q.row_sums()
     candidates = fit.candidates[mass[fit.candidates] > 0]
     try:
@@ -257,13 +269,10 @@ def _measured(fit: TopicFit, left: Remaining, found: BaseModel, plan: TheoremPla
     except CannotLearn:
         chosen = set()
     kept = len(chosen & set(fit.choice.rows.tolist()))
-    far_A, far_R = np.linalg.norm(found.A - retrained.A), np.linalg.norm(found.R - retrained.R)
     return (
         Check("anchors that a retraining chooses too", kept, ">=", len(left.anchors), "appendix B, anchors unchanged"),
-        Check(
-            "measured ||Abar - A^F||_F", float(far_A), "<=", plan.topics.sensitivity, "lemma:base_indistinguishability"
-        ),
-        Check("measured ||Rbar - R^F||_F", float(far_R), "<=", plan.covariance.sensitivity, "derived here"),
+        Check("measured ||Abar - A^F||_F", far_A, "<=", plan.topics.sensitivity, "lemma:base_indistinguishability"),
+        Check("measured ||Rbar - R^F||_F", far_R, "<=", plan.covariance.sensitivity, "derived here"),
     )
 
 

@@ -220,6 +220,7 @@ def test_constants_can_be_set_by_hand(corpus, fit):
     options = TheoremOptions(3, length=LENGTH, constants=CONSTANTS, q_norm=0.5)
     release = theorem_release(fit, None, options, seeds(), compare=False)
     assert release.plan.constants == CONSTANTS
+    assert math.isnan(release.implied_c)
     assert release.plan.formula == pytest.approx(math.sqrt(16) * 16 * 3 / (20_000 * 0.01 * 0.05))
     assert next(check.value for check in release.checks if check.name == "p-separable") == 0.1
 
@@ -244,6 +245,11 @@ def test_a_constant_too_small_is_caught(corpus, fit):
     release = theorem_release(fit, None, TheoremOptions(1, c=1e-9, length=LENGTH), seeds())
     failed = {check.name for check in release.checks if not check.holds}
     assert "measured ||Abar - A^F||_F" in failed
+    assert release.implied_c > 1e-9
+    enough = theorem_release(fit, None, TheoremOptions(1, c=1.01 * release.implied_c, length=LENGTH), seeds())
+    assert enough.distance == release.distance
+    assert "measured ||Abar - A^F||_F" not in {check.name for check in enough.checks if not check.holds}
+    assert enough.implied_c == pytest.approx(release.implied_c)
 
 
 def test_lost_anchors_are_caught():

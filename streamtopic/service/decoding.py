@@ -49,11 +49,6 @@ class Decoded:
     start: int = 0
 
     @property
-    def bytes(self) -> int:
-        """Bytes of all values."""
-        return sum(len(record.value or b"") for record in self.records)
-
-    @property
     def next_offset(self) -> int:
         """Where reading goes on after these records."""
         return self.records[-1].next_offset

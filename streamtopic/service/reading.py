@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -30,6 +31,15 @@ def _thread_of(log: EventLog) -> ThreadPoolExecutor:
     return thread
 
 
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Records from `offset` on; more: whether they were as many as one read gives, so that there are likely more."""
+
+    offset: int
+    decoded: Decoded
+    more: bool
+
+
 class ReadAhead:
     """Reads a partition of a topic that has so many `partitions`.
 
@@ -44,25 +54,28 @@ class ReadAhead:
         self._partition = partition
         self._partitions = partitions
         self._thread = _thread_of(log) if ahead else None
-        self._ready: tuple[int, Decoded] | None = None
+        self._ready: _Batch | None = None
 
     def at(self, offset: int, lexicon: Lexicon, max_records: int) -> Decoded | None:
         """Return at least one record from `offset` on; None at the end of the log."""
-        if self._ready is None or self._ready[0] != offset:
-            self._ready = self._now(offset, lexicon, max_records)
-        elif self._ready[1].lexicon is not lexicon:
-            self._ready = offset, decode_all(self._ready[1].records, lexicon, self._partitions)
-        return None if self._ready is None else self._ready[1]
+        ready = self._ready
+        if ready is None or ready.offset != offset:
+            ready = self._now(offset, lexicon, max_records)
+        elif ready.decoded.lexicon is not lexicon:
+            ready = _Batch(offset, decode_all(ready.decoded.records, lexicon, self._partitions), ready.more)
+        self._ready = ready
+        return None if ready is None else ready.decoded
 
     @contextmanager
     def beyond(self, used: Decoded, rest: Decoded | None, max_records: int) -> Iterator[None]:
-        """Have what follows the used records at hand, read meanwhile where it is not the rest of what was read.
+        """Have what follows the used records, the first of those that `at` gave, at hand; read it meanwhile if need be.
 
         If what is done meanwhile fails, the used records stay at hand instead.
         """
-        if rest is not None or self._thread is None or not self._goes_on(used, max_records):
+        more = self._ready is not None and self._ready.more
+        if rest is not None or self._thread is None or not more:
             yield
-            self._ready = None if rest is None else (used.next_offset, rest)
+            self._ready = None if rest is None else _Batch(used.next_offset, rest, more)
             return
         future = self._thread.submit(self._read, used.next_offset, used.lexicon, max_records)
         try:
@@ -72,15 +85,15 @@ class ReadAhead:
         finally:
             future.exception()
 
-    def _now(self, offset: int, lexicon: Lexicon, max_records: int) -> tuple[int, Decoded] | None:
+    def _now(self, offset: int, lexicon: Lexicon, max_records: int) -> _Batch | None:
         if self._thread is None:
             return self._read(offset, lexicon, max_records)
         return self._thread.submit(self._read, offset, lexicon, max_records).result()
 
-    def _read(self, offset: int, lexicon: Lexicon, max_records: int) -> tuple[int, Decoded] | None:
+    def _read(self, offset: int, lexicon: Lexicon, max_records: int) -> _Batch | None:
         records = self._log.read(self._topic, self._partition, offset, max_records, _BYTES)
-        return (offset, decode_all(records, lexicon, self._partitions)) if records else None
-
-    def _goes_on(self, used: Decoded, max_records: int) -> bool:
-        """Whether the read that ended with these was as large as it may be, so that there is likely more."""
-        return len(used.records) >= max_records or used.bytes >= _BYTES // 2
+        if not records:
+            return None
+        size = sum(len(record.value or b"") for record in records)
+        more = len(records) >= max_records or size >= _BYTES // 2
+        return _Batch(offset, decode_all(records, lexicon, self._partitions), more)

@@ -26,7 +26,7 @@ def story(redis_server, tmp_path_factory):
     from streamtopic.state import Connection
 
     with Connection(redis_server.url) as connection:
-        world = World(connection, tmp_path_factory.mktemp("hostile"))
+        world = World(connection, tmp_path_factory.mktemp("hostile"), model="hostile")
         sent = [Message(*record, partition=0) for record in hostile(seed=11, count=COUNT)]
         for start in range(0, COUNT, 500):
             world.send(*sent[start : start + 500])

@@ -24,9 +24,9 @@ NOW = 1_700_000_000.0
 class World:
     """One model: its log, its topics, and an ingest for each partition."""
 
-    def __init__(self, connection, folder, partitions=1, cap=256):
+    def __init__(self, connection, folder, partitions=1, cap=256, model=None):
         self.connection = connection
-        self.topics = TopicNames(f"i{next(_numbers)}")
+        self.topics = TopicNames(model or f"i{next(_numbers)}")
         self.log = FileLog(folder / self.topics.model, clock=lambda: NOW)
         self.settings = ModelSettings(partitions, cap)
         self.log.create(self.topics.documents, partitions)

@@ -9,7 +9,7 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition, errors
 
 from streamtopic.errors import StateMismatch
-from streamtopic.streams.base import Record
+from streamtopic.streams.base import Headers, Record
 from streamtopic.streams.kafka_client import connect, retried
 from streamtopic.streams.kafka_options import KafkaOptions
 from streamtopic.streams.kafka_records import read_any_header
@@ -97,15 +97,15 @@ class _Buffer:
 
     def put(self, found: list[Any]) -> None:
         """Append consumer records."""
-        for entry in found:
-            # A key is counted as -1 bytes where there is none, as are value and headers.
-            size = max(entry[10], 0) + max(entry[11], 0) + max(entry[12], 0)
-            headers = tuple((name, value or b"") for name, value in entry.headers) if entry.headers else ()
-            record = Record(
-                entry.topic, entry.partition, entry.offset, entry.key, entry.value, headers, entry.timestamp
-            )
-            self.records.append((size, record))
-            self.size += size
+        records, total = self.records, 0
+        for topic, partition, _, offset, timestamp, _, key, value, named, _, _, _, named_size in found:
+            size = (len(key) if key else 0) + (len(value) if value else 0)
+            headers: Headers = ()
+            if named:
+                headers, size = tuple((name, content or b"") for name, content in named), size + named_size
+            records.append((size, Record(topic, partition, offset, key, value, headers, timestamp)))
+            total += size
+        self.size += total
         self.position = found[-1].offset + 1
 
     def take(self, max_records: int, max_bytes: int) -> list[Record]:

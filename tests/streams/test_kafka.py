@@ -157,7 +157,8 @@ def test_a_restart_of_the_broker_is_waited_out(tmp_path):
 
 
 def test_a_log_that_stays_away_is_unreachable():
-    """Nothing listens there: every call ends within its patience, with the address and the remedy; closing is quick."""
+    """Nothing listens there: every call ends with the address and the remedy, and no thread goes on trying."""
+    before = {*threading.enumerate()}
     with KafkaLog(KafkaOptions("127.0.0.1:9", patience=0.5)) as log:
         for call in (
             lambda: log.partitions("t"),
@@ -167,6 +168,7 @@ def test_a_log_that_stays_away_is_unreachable():
         ):
             with pytest.raises(ComponentUnreachable, match=r"127\.0\.0\.1:9 does not answer"):
                 call()
+    assert {*threading.enumerate()} <= before
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ PartitionState  a partition as its one writer sees it: look up, plan, commit
 Reader          snapshots and deltas of the counts, over all partitions
 cut             begin an epoch, before a retraining
 compact         merge a partition's segments; Compactor: a little at a time, beside ingest
+Rows            documents as numbers of a Lexicon's words, ready to be counted
 ModelState      what a model has once: lease, base, releases, outbox, ledger
 """
 

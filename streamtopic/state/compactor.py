@@ -8,7 +8,7 @@ from threading import Event, Thread
 
 from streamtopic.state.compaction import Group, Merged, due, fold, merge, swap
 from streamtopic.state.meta import ManifestEntry
-from streamtopic.state.outcomes import Applied, Stale
+from streamtopic.state.outcomes import AlreadyApplied, Applied, Outcome, Stale
 from streamtopic.state.partition import PartitionState
 
 __all__ = ["Compactor"]
@@ -36,17 +36,25 @@ class Compactor:
     def step(self, base_epoch: int | None) -> bool:
         """Fold, merge or take over what was merged, at most one of them; return whether anything was changed.
 
-        base_epoch: epoch of the base model, None before the first; epochs up to it become one. Raises as `merge`.
+        base_epoch: epoch of the base model, None before the first; epochs up to it become one. Raises as `merge`, and
+        TakenOver where another writer has the partition.
         """
-        if isinstance(fold(self._state, base_epoch), Applied):
-            return True
+        result = self._advance(base_epoch)
+        if isinstance(result, Stale):
+            self._state.reload()
+        return isinstance(result, Applied)
+
+    def _advance(self, base_epoch: int | None) -> Outcome:
+        folded = fold(self._state, base_epoch)
+        if not isinstance(folded, AlreadyApplied):
+            return folded
         merged = self._next()
         if merged is None or isinstance(merged, Stale):
-            return False
-        if not isinstance(swap(self._state, merged, early=self._early(merged)), Applied):
-            return False
-        self._replaced.extend(merged.group)
-        return True
+            return merged or AlreadyApplied()
+        result = swap(self._state, merged, early=self._early(merged))
+        if isinstance(result, Applied):
+            self._replaced.extend(merged.group)
+        return result
 
     def _next(self) -> Merged | Stale | None:
         """Return a merge that is done, None where there is none yet."""

@@ -7,7 +7,7 @@ from itertools import chain
 import msgpack
 
 from streamtopic.counts import Weighting
-from streamtopic.errors import StateCorrupt, StateMismatch, StateMissing, TakenOver
+from streamtopic.errors import StateCorrupt, StateError, StateMismatch, StateMissing, TakenOver
 from streamtopic.state import scripts
 from streamtopic.state.connection import Connection
 from streamtopic.state.flush import AddedDocument, Changes, Flush, plan
@@ -42,6 +42,7 @@ MAX_FLUSH_RECORD_BYTES = 1_500_000
 """Bytes of document records of one flush."""
 
 _SPARE_WORDS = 1 << 18
+_ATTEMPTS = 5
 
 
 def _random_id() -> str:
@@ -73,8 +74,7 @@ class PartitionState:
         self.forgets = Forgets(connection, keys)
         self._uploads = Uploads(connection, keys)
         self.lexicon = Lexicon(new_id())
-        self.meta, self.manifest = read_position(connection, keys)
-        self.vocabulary = self._read_vocabulary()
+        self.meta, self.manifest, self.vocabulary = self._read()
 
     @classmethod
     def open(
@@ -106,19 +106,19 @@ class PartitionState:
 
         Raises StateMismatch where another writer has taken the partition over.
         """
-        self.meta, self.manifest = read_position(self.connection, self.keys)
-        if self.meta.fence != self.fence:
-            raise TakenOver(f"partition {self.partition} was taken over by another process: this one must stop")
-        self.vocabulary = self._read_vocabulary()
+        # All at once, so that words never belong to another position than the one that is checked against Redis.
+        self.meta, self.manifest, self.vocabulary = self._read()
 
     def is_current(self) -> bool:
         """Return whether the state is still as this writer knows it."""
-        return read_position(self.connection, self.keys)[0].commit == self.meta.commit
+        return self._is_last(self.meta.commit)
 
     def follow(self, commit_id: str) -> None:
         """Read meta and manifest after an own change; words too where another change has followed it."""
-        self.meta, self.manifest = read_position(self.connection, self.keys)
-        if self.meta.commit != commit_id:
+        meta, manifest = read_position(self.connection, self.keys)
+        if meta.commit == commit_id:
+            self.meta, self.manifest = meta, manifest
+        else:
             self.reload()
 
     def documents(self, ids: Iterable[bytes]) -> dict[bytes, StoredDocument]:
@@ -236,13 +236,31 @@ class PartitionState:
             buckets.setdefault(self.keys.bucket(document), []).append(document)
         return buckets
 
-    def _read_vocabulary(self) -> Vocabulary:
-        ids = {word.decode("utf-8", "surrogatepass"): int(i) for word, i in self.connection.scan(self.keys.words)}
-        return Vocabulary(ids, self.meta.next_word, self._heads(), self.lexicon)
+    def _read(self) -> tuple[Meta, tuple[ManifestEntry, ...], Vocabulary]:
+        """Return position, segments and words that belong together, again if another writer came between."""
+        for _ in range(_ATTEMPTS):
+            meta, manifest = read_position(self.connection, self.keys)
+            if meta.fence != self.fence:
+                raise TakenOver(f"partition {self.partition} was taken over by another process: this one must stop")
+            scanned = self.connection.scan(self.keys.words)
+            ids = {word.decode("utf-8", "surrogatepass"): int(number) for word, number in scanned}
+            try:
+                vocabulary = Vocabulary(ids, meta.next_word, self._heads(manifest), self.lexicon)
+            except StateCorrupt:
+                if self._is_last(meta.commit):
+                    raise
+                continue
+            if self._is_last(meta.commit):
+                return meta, manifest, vocabulary
+        raise StateError(f"partition {self.partition} changes faster than it can be read: is a second ingest running?")
 
-    def _heads(self) -> Iterable[SegmentHead]:
-        heads = self.connection.batch(("GET", self.keys.segment(entry.name, 0)) for entry in self.manifest)
-        for entry, head in zip(self.manifest, heads, strict=True):
+    def _is_last(self, commit: str) -> bool:
+        last: bytes | None = self.connection.call("HGET", self.keys.meta, "commit")
+        return last == commit.encode()
+
+    def _heads(self, manifest: Sequence[ManifestEntry]) -> Iterable[SegmentHead]:
+        heads = self.connection.batch(("GET", self.keys.segment(entry.name, 0)) for entry in manifest)
+        for entry, head in zip(manifest, heads, strict=True):
             if head is None:
                 raise StateCorrupt(f"segment {entry.name} is missing: rebuild the state (`streamtopic rebuild`)")
             yield decode_head(head)

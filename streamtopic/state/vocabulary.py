@@ -33,6 +33,8 @@ class Vocabulary:
         self._check()
 
     def _check(self) -> None:
+        if max(self.names, default=-1) >= self.next_id:
+            raise StateCorrupt("a word in Redis has an id that was never given: rebuild (`streamtopic rebuild`)")
         named = np.zeros(len(self._frequency), np.bool_)
         named[list(self.names)] = True
         if (self._frequency < 0).any() or ((self._frequency > 0) != named).any():

@@ -5,7 +5,7 @@ import pytest
 from state_reference import as_words, difference
 from test_exactness import Run
 
-from streamtopic.errors import StateCorrupt, StateMismatch
+from streamtopic.errors import ComponentUnreachable, StateCorrupt, StateMismatch
 from streamtopic.state import (
     AlreadyApplied,
     Applied,
@@ -122,6 +122,41 @@ def test_a_writer_notices_that_its_history_is_gone(connection, run):
     other_history(connection, run, saved, "other")
     assert set(run.state.documents([b"new", b"other"])) == {b"other"}
     assert set(run.state.vocabulary.names.values()) == {"x", "w0", "w1", "other"}
+
+
+def test_a_reload_that_fails_leaves_nothing_half_read(connection, run, model, monkeypatch):
+    """Position and words change together, so a failure in between is noticed and both are read again."""
+    cut(connection, model, 0, epoch=1, leader=5)
+    before, scan = run.state.meta, connection.scan
+
+    def fail(*_):
+        raise ComponentUnreachable("gone")
+
+    monkeypatch.setattr(connection, "scan", fail)
+    with pytest.raises(ComponentUnreachable):
+        run.state.documents([b"d0"])
+    assert run.state.meta == before
+    monkeypatch.setattr(connection, "scan", scan)
+    run.state.documents([b"d0"])
+    assert run.state.meta.epoch == 1
+
+
+def test_words_and_position_of_two_moments_are_not_mixed(connection, run, monkeypatch):
+    """A commit that comes between the two is seen, and both are read once more."""
+    other = PartitionState(connection, run.state.keys, 0, run.state.fence, run.state.weighting, lambda: "other" * 5)
+    scan, tried = connection.scan, []
+
+    def after_a_commit(key):
+        if not tried:
+            tried.append(key)
+            added = other.document(b"new", run.offset, ((2000, {f"n{k}": 1 for k in range(2000)}),))
+            assert other.commit(other.plan(Changes(run.offset + 1, added=[added]))) == Applied()
+        return scan(key)
+
+    monkeypatch.setattr(connection, "scan", after_a_commit)
+    run.state.reload()
+    assert run.state.meta.commit == other.meta.commit
+    assert set(run.state.vocabulary.names.values()) == set(other.vocabulary.names.values())
 
 
 def test_a_cut_begins_another_history(connection, run, model):

@@ -10,8 +10,8 @@ from state_reference import as_words
 from test_exactness import Run
 
 from streamtopic.counts import Cooccurrence
-from streamtopic.errors import CountsOverflow
-from streamtopic.state import Applied, Compactor, Reader, Stale, compact, compaction, compactor, flush, segments
+from streamtopic.errors import CountsOverflow, TakenOver
+from streamtopic.state import Applied, Compactor, Reader, Stale, compact, compaction, compactor, cut, flush, segments
 from streamtopic.state.compaction import due, merge, swap
 from streamtopic.state.fusion import Source, fused_rows
 from streamtopic.state.segments import PairChunk
@@ -115,6 +115,26 @@ def test_large_merges_are_done_by_a_thread(connection, model, monkeypatch):
     assert len(run.state.manifest) == 2
     assert not worker.step(None)
     assert as_words(Reader(connection, model, 1).snapshot()) == run.live.recount()
+
+
+def test_a_change_beside_the_writer_is_read_again(connection, model):
+    """After a cut, the first step merges nothing but learns of it, and the next one merges."""
+    run = filled(Run(connection, model), 8)
+    assert cut(connection, model, 0, epoch=1, leader=1) == Applied()
+    worker = Compactor(run.state)
+    assert not worker.step(None)
+    assert run.state.meta.epoch == 1
+    assert worker.step(None)
+
+
+def test_who_lost_the_partition_does_not_merge_it(connection, model):
+    """A step says that another writer has it, rather than trying again for ever."""
+    run = filled(Run(connection, model), 8)
+    worker = Compactor(run.state)
+    run.open()
+    with pytest.raises(TakenOver):
+        worker.step(None)
+    assert len(run.state.manifest) == 8
 
 
 def test_too_many_segments_make_ingest_wait_for_the_merge(connection, model, monkeypatch):

@@ -71,10 +71,10 @@ def pack_columns(rows: Int32, sizes: Int64, columns: Int32) -> tuple[Bytes, Byte
             # Written whether it counts or not: what gaps are large cannot be foreseen, and a wrong guess costs more.
             rest = gap - _LARGE_GAP
             large[at] = rest & 127
-            at += rest >= 0
+            at += int(rest >= 0)
             if rest > 127:
                 at = varints.put(large, at - 1, np.uint64(rest))
-            half |= min(gap, _LARGE_GAP) << ((k & 1) << 2)
+            half |= (_LARGE_GAP if gap > _LARGE_GAP else gap) << ((k & 1) << 2)
             small[k >> 1] = half
             half *= 1 - (k & 1)
         start += sizes[r]

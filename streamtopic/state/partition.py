@@ -4,11 +4,10 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 
-import msgpack
-
 from streamtopic.counts import Weighting
 from streamtopic.errors import StateCorrupt, StateError, StateMismatch, StateMissing, TakenOver
 from streamtopic.state import scripts
+from streamtopic.state.commit import by_bucket, commit_arguments
 from streamtopic.state.connection import Connection
 from streamtopic.state.flush import AddedDocument, Changes, Flush, plan
 from streamtopic.state.forgets import Forgets
@@ -126,9 +125,7 @@ class PartitionState:
 
         Raises StateCorrupt, and StateMismatch where another writer has taken the partition over.
         """
-        buckets: dict[int, list[bytes]] = {}
-        for document in dict.fromkeys(ids):
-            buckets.setdefault(self.keys.bucket(document), []).append(document)
+        buckets = by_bucket(ids, self.keys)
         order = list(chain.from_iterable(buckets.values()))
         reads: list[tuple[str | bytes, ...]] = [
             ("HMGET", self.keys.documents(b), *asked) for b, asked in buckets.items()
@@ -177,7 +174,7 @@ class PartitionState:
         """
         for entry, strings in flush.segments:
             self._uploads.finish(entry.name, strings)
-        result = outcome(self.connection.script(scripts.COMMIT, *self._commit_arguments(flush)))
+        result = outcome(self.connection.script(scripts.COMMIT, *commit_arguments(flush, self.keys, self.fence)))
         if not isinstance(result, Stale) and self.meta.commit == flush.base.commit:
             self._take_over(flush, took_part=isinstance(result, Applied))
         return result
@@ -189,52 +186,6 @@ class PartitionState:
             return
         self.vocabulary.apply(flush.born, flush.dead, flush.ids, flush.frequency)
         self.follow(flush.commit_id)
-
-    def _commit_arguments(self, flush: Flush) -> tuple[list[str], list[str | bytes | int]]:
-        keys = [self.keys.meta, self.keys.forgets]
-        arguments: list[str | bytes | int] = []
-        steps: list[list[str | int]] = []
-
-        def step(command: str, key: str, values: Iterable[str | bytes | int]) -> None:
-            first = len(arguments) + 2
-            arguments.extend(values)
-            if len(arguments) + 1 >= first:
-                keys.append(key)
-                steps.append([command, len(keys), first, len(arguments) + 1])
-
-        for bucket, documents in self._by_bucket(flush.removed).items():
-            step("HDEL", self.keys.documents(bucket), documents)
-        for bucket, documents in self._by_bucket(flush.records).items():
-            step("HSET", self.keys.documents(bucket), chain.from_iterable((d, flush.records[d]) for d in documents))
-        step("HDEL", self.keys.words, map(_word_bytes, flush.dead))
-        step("HSET", self.keys.words, chain.from_iterable((_word_bytes(w), i) for w, i in flush.born.items()))
-        step("HSET", self.keys.manifest, chain.from_iterable((e.name, e.pack()) for e, _ in flush.segments))
-        entries = []
-        for forget in flush.forgets:
-            entries.append(len(arguments) + 2)
-            arguments.extend((forget.entry, forget.pack()))
-        head = {
-            "commit": flush.commit_id,
-            "base": flush.base.commit,
-            "next": str(flush.base.next_offset),
-            "version": str(flush.base.version),
-            "fence": str(self.fence),
-            "to": str(flush.next_offset),
-            "time": str(flush.time_ms),
-            "next_word": str(flush.base.next_word + len(flush.born)),
-            "chunks": len(keys) + 1,
-            "steps": steps,
-            "entries": entries,
-            "increments": dict(flush.increments),
-        }
-        keys.extend(self.keys.segment(e.name, k) for e, strings in flush.segments for k in range(len(strings)))
-        return keys, [msgpack.packb(head), *arguments]
-
-    def _by_bucket(self, documents: Iterable[bytes]) -> dict[int, list[bytes]]:
-        buckets: dict[int, list[bytes]] = {}
-        for document in documents:
-            buckets.setdefault(self.keys.bucket(document), []).append(document)
-        return buckets
 
     def _read(self) -> tuple[Meta, tuple[ManifestEntry, ...], Vocabulary]:
         """Return position, segments and words that belong together, again if another writer came between."""
@@ -264,10 +215,6 @@ class PartitionState:
             if head is None:
                 raise StateCorrupt(f"segment {entry.name} is missing: rebuild the state (`streamtopic rebuild`)")
             yield decode_head(head)
-
-
-def _word_bytes(word: str) -> bytes:
-    return word.encode("utf-8", "surrogatepass")
 
 
 def cut(connection: Connection, model: str, partition: int, *, epoch: int, leader: int) -> Outcome:

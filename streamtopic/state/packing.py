@@ -21,7 +21,7 @@ Int64 = npt.NDArray[np.int64]
 ONE_BYTE = 192
 TABLE = ONE_BYTE + (255 - ONE_BYTE) * 256
 _ESCAPE = 255
-_LARGE_GAP = 15
+_LARGE_GAP = np.int64(15)
 _SLOTS = 1 << 16
 _MOST_DISTINCT = 40_000
 
@@ -74,7 +74,7 @@ def pack_columns(rows: Int32, sizes: Int64, columns: Int32) -> tuple[Bytes, Byte
             at += int(rest >= 0)
             if rest > 127:
                 at = varints.put(large, at - 1, np.uint64(rest))
-            half |= (_LARGE_GAP if gap > _LARGE_GAP else gap) << ((k & 1) << 2)
+            half |= min(gap, _LARGE_GAP) << ((k & 1) << 2)
             small[k >> 1] = half
             half *= 1 - (k & 1)
         start += sizes[r]

@@ -45,14 +45,15 @@ def _say(line: str) -> None:
 
 
 def _figures(report: Report) -> list[Figure]:
+    rest = report.rest[1:] or report.rest  # the first round is the way to a first model, without faults
     return [
         Figure("findings", len(report.findings), "", "0"),
         *(Figure(kind, number, "times") for kind, number in sorted(report.faults.items())),
         Figure("all faults", report.faults.total(), "times"),
         Figure("replies lost", report.lost_replies, "times"),
         Figure("recoveries", report.rounds - 1, "rounds"),
-        Figure("at rest again after, median", statistics.median(report.rest), "s"),
-        Figure("at rest again after, longest", max(report.rest), "s"),
+        Figure("at rest again after, median", statistics.median(rest), "s"),
+        Figure("at rest again after, longest", max(rest), "s"),
         Figure("events", report.events, ""),
         Figure("versions", report.versions, ""),
         Figure("receipts", report.deletions, ""),

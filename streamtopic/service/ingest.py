@@ -156,8 +156,7 @@ class Ingest:
     def _attempt(self, max_records: int, amend: Callable[[Changes], Changes | None]) -> Progress | None:
         """Return what was committed, or None where the state changed meanwhile and nothing was written."""
         offset = self.state.meta.next_offset
-        max_records = min(max_records, self._fitting)
-        whole = self._records.at(offset, self.state.lexicon, max_records)
+        whole = self._records.at(offset, self.state.lexicon, min(max_records, self._fitting))
         if whole is None:
             return Progress(0, offset)
         numbers = self.state.vocabulary.numbers()

@@ -52,7 +52,8 @@ class LocalKafka:
 
     directory: where it keeps its data; None for a temporary folder. A broker on the same directory continues where
     the one before stopped, also after kill -9. port: of the broker; None for that of the last start in this directory,
-    or a free one. environ: where Java (PATH) and the jars (XDG_CACHE_HOME) are.
+    or a free one. properties: of the broker, in place of those chosen here. environ: where Java (PATH) and the jars
+    (XDG_CACHE_HOME) are.
     The broker ends with `stop`, with the interpreter, and when the process is killed. A second program that opens the
     same directory attaches to the broker of the first.
 
@@ -60,10 +61,16 @@ class LocalKafka:
     """
 
     def __init__(
-        self, directory: Path | None = None, *, port: int | None = None, environ: Mapping[str, str] = os.environ
+        self,
+        directory: Path | None = None,
+        *,
+        port: int | None = None,
+        properties: Mapping[str, str] | None = None,
+        environ: Mapping[str, str] = os.environ,
     ) -> None:
         self._directory = None if directory is None else Path(directory).absolute()
         self._environ = environ
+        self._properties = dict(properties or {})
         self._fixed_port = port
         self._port: int | None = None
         self._temporary: Path | None = None
@@ -162,7 +169,7 @@ class LocalKafka:
         wanted = self._fixed_port or self._port or self._last_port()
         for attempt in range(_PORT_ATTEMPTS):
             port = wanted if wanted is not None and attempt == 0 else _free_port()
-            _write_properties(folder, port)
+            _write_properties(folder, port, self._properties)
             _format(folder, command)
             try:
                 self._launch(folder, [*command, "kafka.Kafka", str(folder / "server.properties")], port, lock)
@@ -219,9 +226,9 @@ class LocalKafka:
             return None
 
 
-def _write_properties(folder: Path, port: int) -> None:
+def _write_properties(folder: Path, port: int, others: Mapping[str, str]) -> None:
     controller = _free_port()
-    properties = {
+    properties: dict[str, object] = {
         "process.roles": "broker,controller",
         "node.id": 1,
         "controller.quorum.voters": f"1@127.0.0.1:{controller}",
@@ -249,7 +256,7 @@ def _write_properties(folder: Path, port: int) -> None:
         "broker.session.timeout.ms": 2000,
         "broker.heartbeat.interval.ms": 500,
     }
-    text = "".join(f"{name}={value}\n" for name, value in properties.items())
+    text = "".join(f"{name}={value}\n" for name, value in {**properties, **others}.items())
     (folder / "server.properties").write_text(text, "utf-8")
 
 

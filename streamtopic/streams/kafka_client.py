@@ -37,9 +37,29 @@ logger = logging.getLogger("streamtopic.streams")
 
 
 class _Network(KafkaNetClient):  # type: ignore[misc]  # kafka-python is untyped
+    """The network of one client; `refused`: what a broker said against its user, if one did.
+
+    kafka-python 3.0.12 only logs that while it looks for a first broker.
+    """
+
+    def __init__(self, **configuration: Any) -> None:  # noqa: ANN401 - as above
+        super().__init__(**configuration)
+        self.refused: Exception | None = None
+        self._connect = self._manager.get_connection
+        self._manager.get_connection = self._watched
+
     def connection_delay(self, node_id: object) -> float:
         """Milliseconds, which a producer takes this for; kafka-python 3.0.12 gives seconds, and then never sleeps."""
         return 1000.0 * float(super().connection_delay(node_id))
+
+    def _watched(self, *place: Any, **options: Any) -> Any:  # noqa: ANN401 - as above
+        connection = self._connect(*place, **options)
+        connection.init_future.add_errback(self._note)
+        return connection
+
+    def _note(self, error: Exception) -> None:
+        if isinstance(error, _REFUSED):
+            self.refused = error
 
 
 def mapped(error: Exception, servers: str) -> StreamtopicError:
@@ -67,7 +87,7 @@ def mapped(error: Exception, servers: str) -> StreamtopicError:
             return SettingsError(f"Kafka at {servers} refuses this user ({text}): check user, password and ACLs")
         case _:
             return ComponentUnreachable(
-                f"Kafka at {servers} does not answer ({text}): start it, or correct its address"
+                f"Kafka at {servers} does not answer ({text}): start it, or correct its address or protocol"
             )
 
 
@@ -90,10 +110,12 @@ def connect(kind: Callable[..., T], options: KafkaOptions, **arguments: Any) -> 
     }
     try:
         return kind(kafka_client=client, **options.client(), **limits, **arguments)
-    except BaseException:
+    except BaseException as error:
         for network in made:
             with suppress(Exception):
                 network.close()
+            if network.refused is not None:
+                raise network.refused from error
         raise
 
 

@@ -1,7 +1,9 @@
 """What only a Kafka log meets: brokers that go away, records that are refused, gaps, transactions, other producers."""
 
 import contextlib
+import dataclasses
 import itertools
+import socket
 import threading
 import time
 
@@ -11,6 +13,7 @@ from kafka import KafkaProducer
 from streamtopic.errors import ComponentUnreachable, SettingsError, StateMismatch, UsageError
 from streamtopic.local import LocalKafka
 from streamtopic.streams import KafkaLog, KafkaOptions, Message, open_log
+from streamtopic.streams.membership import open_membership
 
 NUMBERS = itertools.count()
 
@@ -223,6 +226,41 @@ class AnyBytes(str):
 
     def encode(self, *_):
         return b"n\xffme"
+
+
+def test_a_user_who_is_refused_is_told_so(tmp_path):
+    """The right password works for every part; a wrong one is a matter of settings, not of a broker that is away."""
+    login = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_me="right";'
+    ports = []
+    for _ in range(3):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            ports.append(probe.getsockname()[1])
+    plain, guarded, controller = ports
+    properties = {
+        "listeners": f"PLAINTEXT://127.0.0.1:{plain},GUARDED://127.0.0.1:{guarded},CONTROLLER://127.0.0.1:{controller}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{plain},GUARDED://127.0.0.1:{guarded}",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,GUARDED:SASL_PLAINTEXT",
+        "listener.name.guarded.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.guarded.plain.sasl.jaas.config": login,
+    }
+    right = KafkaOptions(f"127.0.0.1:{guarded}", "SASL_PLAINTEXT", "PLAIN", "me", "right")
+    wrong = dataclasses.replace(right, sasl_password="wrong")
+    with LocalKafka(tmp_path, port=plain, properties=properties):
+        with KafkaLog(right) as log:
+            log.create("t", 1)
+            assert log.append("t", b"k", b"v") == (0, 0)
+            assert log.read("t", 0, 0)[0].value == b"v"
+            membership = open_membership(log, "t", "group", 6_000)
+            assert membership.poll(60) == {0}
+            membership.leave()
+        with KafkaLog(wrong) as log:
+            with pytest.raises(SettingsError, match="refuses this user"):
+                log.partitions("t")
+            membership = open_membership(log, "t", "group", 6_000)
+            with pytest.raises(SettingsError, match="refuses this user"):
+                membership.poll(60)
 
 
 def test_records_of_other_producers_are_read(log, topic):

@@ -56,6 +56,7 @@ class KafkaLog:
             raise UsageError(f"topic name {topic!r} is not usable: 1 to 249 letters, digits, dots, dashes, underscores")
         if partitions < 1:
             raise UsageError(f"topic {topic} needs at least one partition, not {partitions}")
+        self._counts.pop(topic, None)
         existing = self._admin.partitions(topic)
         if not existing:
             self._admin.create(topic, partitions, settings or {})

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.counts import PairBlock
+from streamtopic.counts.kernel import BIT, DE_BRUIJN, ONE
 from streamtopic.errors import CountsOverflow
 from streamtopic.state.segments import PairChunk, SegmentHead
 
@@ -23,11 +24,6 @@ MOST = 8
 T = TypeVar("T", bound=np.generic)
 Parts = tuple[npt.NDArray[Any], ...]
 _ROOM = 2.0**62
-_ONE = np.uint64(1)
-_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
-_BIT = np.zeros(64, np.int64)
-for _k in range(64):
-    _BIT[((int(_DE_BRUIJN) << _k) % (1 << 64)) >> 58] = _k
 
 
 class Source:
@@ -169,9 +165,9 @@ def _add_rows(
             bits = touched[group]
             touched[group] = 0
             while bits != 0:
-                low = bits & (~bits + _ONE)
+                low = bits & (~bits + ONE)
                 bits ^= low
-                column = (group << 6) + _BIT[(low * _DE_BRUIJN) >> np.uint64(58)]
+                column = (group << 6) + BIT[(low * DE_BRUIJN) >> np.uint64(58)]
                 if sums[column] != 0:
                     out_columns[used] = column
                     out_values[used] = sums[column]
@@ -188,5 +184,5 @@ def _add_row(place: Int32, columns: Int32, values: Int64, start: int, stop: int,
     for k in range(start, stop):
         column = place[columns[k]]
         sums[column] += values[k]
-        touched[column >> 6] |= _ONE << np.uint64(column & 63)
+        touched[column >> 6] |= ONE << np.uint64(column & 63)
     return int(column)

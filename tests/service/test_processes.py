@@ -73,7 +73,7 @@ def cluster(tmp_path, kafka_server, redis_server):
     config = tmp_path / "streamtopic.toml"
     config.write_text(
         f'model = "{model}"\nkafka = "{kafka_server.servers}"\nredis_url = "{redis_server.url}"\npartitions = 3\n'
-        "topics = 3\nmax_forget_lag = 0.0\nmax_df = 1.0\nupdate_after = 1.0\nsession_timeout = 6\nlease = 2\n"
+        "topics = 3\nmax_forget_lag = 0.0\nmax_df = 1.0\nupdate_after = 0.001\nsession_timeout = 6\nlease = 2\n"
         'capacity = "fixed"\ncapacity_fixed = 50\n'
         'signing_key = "keys/signing.pem"\nnoise_key = "keys/noise.key"\nreceipt_key = "keys/receipt.key"\n'
     )

@@ -88,6 +88,7 @@ def _configure(folder: Path, servers: str, redis: str) -> Path:
         f'redis_url = "{redis}"',
         f"topics = {TOPICS}",
         "max_forget_lag = 0.0",
+        "update_after = 0.0001",  # so that the first documents lead to a version of all
         *(f'{name} = "keys/{file}"' for name, file in KEYS.items()),
     ]
     config = folder / "streamtopic.toml"

@@ -1,6 +1,7 @@
 """The demo: the whole flow, what it prints and what it promises."""
 
 import json
+import os
 
 import pytest
 
@@ -121,3 +122,19 @@ def test_a_folder_that_is_in_use_is_not_overwritten(program, tmp_path):
     assert status == 2
     assert "mine" in err
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_the_demo_runs_through_a_real_broker(program, sample_file):
+    """`--kafka` shows the same with a broker of its own, and leaves none behind; it cannot be kept."""
+    status, out, err = program(*DEMO, sample_file, "--delete", 5, "--kafka", "--json")
+    if status == 3 and "Java" in err and not os.environ.get("CI"):
+        pytest.skip(err)
+    assert status == 0, err
+    found = json.loads(out)
+    assert found["twin"] == {"max_abs_difference": pytest.approx(0, abs=1e-12), "words_equal": True}
+    assert found["subscriber"]["received"] == found["subscriber"]["verified"] == 2
+    assert found["receipts"]["count"] == 5
+    assert found["seconds"]["start_kafka"] > 0
+    status, _, err = program(*DEMO, sample_file, "--kafka", "--keep", sample_file.parent / "kept")
+    assert status == 2
+    assert "--keep" in err

@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import random
 import threading
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.errors import ComponentUnreachable, StateCorrupt, StateError, StateMismatch, StateMissing, UsageError
-from streamtopic.service.decide import decision_text
+from streamtopic.service.decide import Wait, decision_text
 from streamtopic.service.runner import Service
+from streamtopic.service.scheduler import Step
 from streamtopic.service.worker import IngestWorker, WorkerOptions
 from streamtopic.streams.membership import open_membership
 
@@ -115,7 +117,10 @@ def worker_of(service: Service) -> Iterator[IngestWorker]:
 
 def _one_step(service: Service, said: str, say: Callable[[dict[str, Any]], None]) -> str:
     """Decide and act once; the decision in words. What is the same as `said` is not said again."""
-    step = service.scheduler.step()
+    try:
+        step = service.scheduler.step()
+    except StateMissing as error:
+        step = Step(Wait(f"not every partition has been counted yet: {error}"))
     text = decision_text(step.decision)
     if step.version is not None:
         say({"event": "staged", "version": step.version, "decision": text, "seconds": dict(step.seconds)})
@@ -143,17 +148,19 @@ def _persevere(
     pause = 0.0
     _leave_in_time(stop)
     while not stop.is_set():
+        began = time.monotonic()
         try:
             with Service(settings, resident=True) as service:
                 if service.layout is not None and not service.leads:
                     raise UsageError(f"another process already runs the instance in {settings.dir}: stop it first")
                 service.connection.ping()
-                pause = 0.0
                 work(service)
         except (ComponentUnreachable, StateError) as error:
             # A state that does not fit, or is corrupt, will not fit later; a server that is full or loading may.
             if isinstance(error, StateMismatch | StateCorrupt) and not isinstance(error, StateMissing):
                 raise
+            # What ran for a while was well: only attempts that fail at once are made ever more rarely.
+            pause = 0.0 if time.monotonic() - began > LONGEST_PAUSE else pause
             pause = min(max(2 * pause, 0.2), LONGEST_PAUSE) * random.uniform(0.8, 1.2)
             say({"event": "waiting", "reason": str(error), "seconds": round(pause, 1)})
             stop.wait(pause)

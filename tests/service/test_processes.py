@@ -147,6 +147,23 @@ def test_a_standby_takes_over_from_a_killed_leader(cluster):
     until(lambda: any(e["event"] == "staged" for e in events(schedulers[1])), "the standby's version")
 
 
+def test_one_process_does_the_work_of_all(cluster):
+    """`run` begins on an empty Redis, counts, learns, forgets and publishes, and leaves when told."""
+    process = cluster.start("run")
+    with (
+        DocumentProducer(cluster.servers, model=cluster.model) as producer,
+        ModelSubscriber(cluster.servers, model=cluster.model, public_key=cluster.public) as subscriber,
+    ):
+        producer.add_many((f"doc-{k}", text(k)) for k in range(90))
+        newest(subscriber, 90)
+        request = producer.delete("doc-7")
+        newest(subscriber, 89)
+    with Receipts(cluster.servers, model=cluster.model, public_key=cluster.public) as receipts:
+        until(lambda: receipts.find(request), "the receipt")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=15) == 0
+
+
 def test_unreachable_components_are_waited_for(tmp_path):
     """Without Kafka a process says in one line what it waits for, again and again, and leaves when told."""
     assert main(["keys", "new", "--to", str(tmp_path / "keys"), "--json"]) == 0

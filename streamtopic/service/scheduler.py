@@ -103,7 +103,6 @@ class Scheduler:
         if isinstance(decision, Wait):
             return self._withdraw(lease, decision, standing)
         with self._lease.kept(lease):
-            self._published.refresh()
             account(self.state, self._published.rivals)
             if adopt(self.state, lease, self._published.versions):
                 decision = self.decide(requested)

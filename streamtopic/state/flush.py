@@ -89,11 +89,6 @@ class Flush:
     forgets: Sequence[Forget]
     increments: Mapping[str, int]
 
-    @property
-    def record_bytes(self) -> int:
-        """Bytes of document records that the commit writes."""
-        return sum(map(len, self.records.values()))
-
 
 def plan(
     changes: Changes,

@@ -126,15 +126,6 @@ class Forgets:
         first, part = (int(number) for number in self.mark()[1].split("-"))
         return part + 1 if first == offset + 1 else 1
 
-    def oldest_unserved(self, served_offset: int = 0) -> Forget | None:
-        """Return the oldest found deletion at or after `served_offset`, the cut of the last published version."""
-        while page := self.read(served_offset):
-            for forget in page:
-                if forget.found:
-                    return forget
-            served_offset = page[-1].offset + 1
-        return None
-
     def drop(self, forgets: Iterable[Forget]) -> None:
         """Remove entries whose receipts are published."""
         entries = [forget.entry for forget in forgets]

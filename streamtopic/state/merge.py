@@ -61,7 +61,6 @@ class _Sum:
     """Parts wait until they are as many pairs as the sum so far, so that each pair is added a few times only."""
 
     def __init__(self, n_words: int) -> None:
-        self._n_words = n_words
         self._parts = [(np.zeros(n_words + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64))]
         self._waiting = 0
 

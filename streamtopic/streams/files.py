@@ -19,9 +19,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from streamtopic.errors import ComponentUnreachable, StateCorrupt, StateMismatch, UsageError
+from streamtopic.errors import ComponentUnreachable, StateCorrupt
 from streamtopic.streams.base import MAX_READ_BYTES, MAX_READ_RECORDS, Headers, Message, Record
-from streamtopic.streams.names import TOPIC
+from streamtopic.streams.checks import check_count, check_new_topic, check_offset, check_partition, check_topic
 from streamtopic.streams.partition_files import PartitionFiles
 from streamtopic.streams.partitioner import partition_of
 
@@ -66,16 +66,9 @@ class FileLog:
 
     def create(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
         """See EventLog.create; settings are kept, but what they ask for is done by calling `compact`."""
-        if not TOPIC.match(topic):
-            raise UsageError(f"topic name {topic!r} is not usable: 1 to 249 letters, digits, dots, dashes, underscores")
-        if partitions < 1:
-            raise UsageError(f"topic {topic} needs at least one partition, not {partitions}")
+        check_new_topic(topic, partitions)
         existing = self.partitions(topic) or self._claim(topic, partitions, settings or {})
-        if existing != partitions:
-            raise StateMismatch(
-                f"topic {topic} has {existing} partitions, not {partitions}: set partitions = {existing}, or rebuild "
-                "into a new log"
-            )
+        check_count(topic, existing, partitions)
 
     def partitions(self, topic: str) -> int:
         """See EventLog.partitions."""
@@ -116,7 +109,7 @@ class FileLog:
         places = [partition_of(m.key, count) if m.partition is None else m.partition for m in messages]
         written: dict[int, list[int]] = {}
         for index, partition in enumerate(places):
-            self._check(topic, partition, count)
+            check_partition(topic, partition, count)
             written.setdefault(partition, []).append(index)
         offsets = [0] * len(messages)
         timestamp = int(self._clock() * 1000)
@@ -137,11 +130,7 @@ class FileLog:
     ) -> list[Record]:
         """See EventLog.read."""
         begin, end = self.begin(topic, partition), self.end(topic, partition)
-        if not begin <= offset <= end:
-            raise StateMismatch(
-                f"{topic}/{partition} holds offsets {begin} to {end}, so offset {offset} cannot be read: its records "
-                "are gone or this is another log; run `streamtopic rebuild`"
-            )
+        check_offset(topic, partition, offset, begin, end)
         records: list[Record] = []
         size = 0
         with self._guard():
@@ -165,13 +154,13 @@ class FileLog:
 
     def begin(self, topic: str, partition: int) -> int:
         """See EventLog.begin."""
-        self._check(topic, partition, self._partitions(topic))
+        check_partition(topic, partition, self._partitions(topic))
         with self._guard():
             return self._files(topic, partition).begin()
 
     def end(self, topic: str, partition: int) -> int:
         """See EventLog.end."""
-        self._check(topic, partition, self._partitions(topic))
+        check_partition(topic, partition, self._partitions(topic))
         with self._guard():
             return self._files(topic, partition).end()
 
@@ -220,15 +209,7 @@ class FileLog:
         return self._open[key]
 
     def _partitions(self, topic: str) -> int:
-        count = self.partitions(topic)
-        if not count:
-            raise UsageError(f"there is no topic {topic} in {self._directory}: create it with `streamtopic init`")
-        return count
-
-    @staticmethod
-    def _check(topic: str, partition: int, count: int) -> None:
-        if not 0 <= partition < count:
-            raise UsageError(f"topic {topic} has partitions 0 to {count - 1}, not {partition}")
+        return check_topic(topic, self.partitions(topic), f"in {self._directory}")
 
     @contextmanager
     def _guard(self) -> Iterator[None]:

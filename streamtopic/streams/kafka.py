@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from streamtopic.errors import StateMismatch, UsageError
+from streamtopic.errors import UsageError
 from streamtopic.streams.base import MAX_READ_BYTES, MAX_READ_RECORDS, Headers, Message, Record
+from streamtopic.streams.checks import check_count, check_new_topic, check_partition, check_topic
 from streamtopic.streams.kafka_options import KafkaOptions
-from streamtopic.streams.names import TOPIC
 from streamtopic.streams.partitioner import partition_of
 
 if TYPE_CHECKING:
@@ -52,20 +52,13 @@ class KafkaLog:
 
     def create(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
         """See EventLog.create; the brokers' default decides on replicas."""
-        if not TOPIC.match(topic):
-            raise UsageError(f"topic name {topic!r} is not usable: 1 to 249 letters, digits, dots, dashes, underscores")
-        if partitions < 1:
-            raise UsageError(f"topic {topic} needs at least one partition, not {partitions}")
+        check_new_topic(topic, partitions)
         self._counts.pop(topic, None)
         existing = self._admin.partitions(topic)
         if not existing:
             self._admin.create(topic, partitions, settings or {})
             existing = self._admin.partitions(topic)
-        if existing != partitions:
-            raise StateMismatch(
-                f"topic {topic} has {existing} partitions, not {partitions}: set partitions = {existing}, or rebuild "
-                "into a new log"
-            )
+        check_count(topic, existing, partitions)
 
     def partitions(self, topic: str) -> int:
         """See EventLog.partitions; a count is remembered for a minute."""
@@ -96,7 +89,7 @@ class KafkaLog:
         count = self._count(topic)
         partitions = [partition_of(m.key, count) if m.partition is None else m.partition for m in messages]
         for message, partition in zip(messages, partitions, strict=True):
-            self._check(topic, partition, count)
+            check_partition(topic, partition, count)
             if message.key is None and message.value is None:
                 raise UsageError(f"a record for {topic} has neither key nor value: it says nothing")
         offsets = self._writer.append(topic, messages, partitions) if messages else []
@@ -113,7 +106,7 @@ class KafkaLog:
         """See EventLog.read."""
         from streamtopic.streams.kafka_client import retried
 
-        self._check(topic, partition, self._count(topic))
+        check_partition(topic, partition, self._count(topic))
         reader = self._reader
         return retried(lambda: reader.read(topic, partition, offset, max_records, max_bytes), self.options)
 
@@ -121,17 +114,17 @@ class KafkaLog:
         """See EventLog.wait."""
         count = self._count(topic)
         for partition in positions:
-            self._check(topic, partition, count)
+            check_partition(topic, partition, count)
         self._reader.wait(topic, positions, seconds)
 
     def begin(self, topic: str, partition: int) -> int:
         """See EventLog.begin."""
-        self._check(topic, partition, self._count(topic))
+        check_partition(topic, partition, self._count(topic))
         return self._offsets.begin(topic, partition)
 
     def end(self, topic: str, partition: int) -> int:
         """See EventLog.end; records of a transaction count once it is over."""
-        self._check(topic, partition, self._count(topic))
+        check_partition(topic, partition, self._count(topic))
         return self._offsets.end(topic, partition)
 
     def close(self) -> None:
@@ -143,15 +136,7 @@ class KafkaLog:
             self._parts = None
 
     def _count(self, topic: str) -> int:
-        count = self.partitions(topic)
-        if not count:
-            raise UsageError(f"there is no topic {topic} on {self.options.servers}: create it with `streamtopic init`")
-        return count
-
-    @staticmethod
-    def _check(topic: str, partition: int, count: int) -> None:
-        if not 0 <= partition < count:
-            raise UsageError(f"topic {topic} has partitions 0 to {count - 1}, not {partition}")
+        return check_topic(topic, self.partitions(topic), f"on {self.options.servers}")
 
     @property
     def _admin(self) -> "Admin":

@@ -8,8 +8,8 @@ from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition, errors
 
-from streamtopic.errors import StateMismatch
 from streamtopic.streams.base import Headers, Record
+from streamtopic.streams.checks import check_offset
 from streamtopic.streams.kafka_client import connect, retried
 from streamtopic.streams.kafka_options import KafkaOptions
 from streamtopic.streams.kafka_records import read_any_header
@@ -176,11 +176,7 @@ class PartitionReader:
 
     def _check(self, topic: str, partition: int, offset: int) -> None:
         begin, end = self._offsets.begin(topic, partition), self._offsets.end(topic, partition)
-        if not begin <= offset <= end:
-            raise StateMismatch(
-                f"{topic}/{partition} holds offsets {begin} to {end}, so offset {offset} cannot be read: its records "
-                "are gone or this is another log; run `streamtopic rebuild`"
-            )
+        check_offset(topic, partition, offset, begin, end)
 
     def _fill(self, place: TopicPartition, buffer: _Buffer, end: int) -> None:
         """Wait for records that are known to be there, or for the certainty that compaction left none before `end`."""

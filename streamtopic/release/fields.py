@@ -43,7 +43,9 @@ class Envelope:
     the least lead of an anchor. forgotten: deletions since the base. capacity: how many it bears, by capacity_rule.
     cumulative_epsilon: spent since the base, at delta. withdrawn: versions that this one replaces because they hold
     forgotten documents. created: milliseconds since 1970. scale, slack: what composes its epsilon with that of others;
-    epoch, counted: last epoch of the base, and documents accepted until the cut, by which a service goes on from here.
+    ratio: norm of the noise over norm of the model; covered: whether every condition of the paper's proof held, None
+    where the guarantee rests on none; epoch, counted: last epoch of the base, and documents accepted until the cut, by
+    which a service goes on from here.
     """
 
     model: str
@@ -73,4 +75,6 @@ class Envelope:
     slack: float = 0.0
     epoch: int = 0
     counted: int = 0
+    ratio: float = 0.0
+    covered: bool | None = None
     format: int = FORMAT

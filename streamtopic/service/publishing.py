@@ -1,20 +1,23 @@
 """From a learned model to the bytes of a version: noise once, then everything else from what was noised."""
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from streamtopic.counts import CountSource, WordSets
 from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.privacy.noise import NoisePlan, release_matrix
+from streamtopic.privacy.noise import NoisedMatrix, release_matrix
 from streamtopic.release import Payload
 from streamtopic.topics.display import diversity, npmi, top_words
 from streamtopic.topics.fingerprint import fingerprint
 from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.released import topic_correlations
 
-__all__ = ["Guarded", "PayloadPlan", "make_payload"]
+__all__ = ["Guarded", "PayloadPlan", "ReleaseNoise", "make_payload"]
 
 TOP_WORDS = 20
 _QUALITY_WORDS = 10
@@ -29,13 +32,45 @@ class Guarded:
     tolerance: float
 
 
+@dataclass(frozen=True, slots=True)
+class ReleaseNoise:
+    """The noise of a whole version, whatever it is made of.
+
+    epsilon, delta: of all its parts together; sigma: of its numbers, the largest where parts differ; scale, slack: what
+    composes with other versions; grid: every noised number is a multiple of it, the largest where parts differ; ratio:
+    norm of the noise over norm of the model, 1 and more where there is nothing but noise to see.
+    """
+
+    epsilon: float
+    delta: float
+    sigma: float
+    scale: float
+    slack: float
+    grid: float
+    ratio: float
+
+    @classmethod
+    def of(cls, noised: NoisedMatrix) -> "ReleaseNoise":
+        """Describe a version of one noised matrix; its norm is taken after noise, so that nothing else is shown."""
+        plan, size = noised.plan, float(np.linalg.norm(noised.matrix))
+        ratio = plan.sigma * math.sqrt(noised.matrix.size) / size
+        return cls(plan.epsilon, plan.delta, plan.sigma, plan.scale, plan.slack, plan.grid, ratio)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PayloadPlan:
-    """A payload with the noise it carries and the digest that its noise was drawn for."""
+    """A payload with the noise it carries and the digest that its noise was drawn for.
+
+    unfitted: tasks without a head in it, and why. covered: whether every condition of the paper's proof held, None
+    where the guarantee rests on none. facts: what else the release record keeps, for the operator alone.
+    """
 
     payload: Payload
-    noise: NoisePlan
+    noise: ReleaseNoise
     digest: str
+    unfitted: Mapping[str, str] = field(default_factory=dict)
+    covered: bool | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 def make_payload(
@@ -70,7 +105,7 @@ def make_payload(
         top_words=tuple(tuple(fit.words[k] for k in topic) for topic in order),
         quality=_quality(order[:, :_QUALITY_WORDS], sample),
     )
-    return PayloadPlan(payload, noised.plan, digest)
+    return PayloadPlan(payload, ReleaseNoise.of(noised), digest)
 
 
 def _frequencies(fit: TopicFit, source: CountSource) -> npt.NDArray[np.int64]:

@@ -3,6 +3,7 @@
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -65,12 +66,23 @@ def ledger_entry(envelope: Envelope, digest: str) -> dict[str, Any]:
     return {"base": envelope.base, "scale": envelope.scale, "slack": envelope.slack, "digest": digest}
 
 
-def release_record(envelope: Envelope, *, chunks: int, warm: bool, reason: str, seconds: float) -> dict[str, Any]:
+def release_record(
+    envelope: Envelope,
+    *,
+    chunks: int,
+    warm: bool,
+    reason: str,
+    seconds: float,
+    unfitted: Mapping[str, str] = MappingProxyType({}),
+    facts: Mapping[str, Any] = MappingProxyType({}),
+) -> dict[str, Any]:
     """Return what Redis keeps of a version: for decisions, for receipts and for people.
 
-    chunks: of the release in the log, 0 if not known.
+    chunks: of the release in the log, 0 if not known. unfitted: tasks without a head, and why. facts: fields besides,
+    which no subscriber gets.
     """
     return {
+        **facts,
         "kind": envelope.kind,
         "base": envelope.base,
         "epoch": envelope.epoch,
@@ -90,7 +102,11 @@ def release_record(envelope: Envelope, *, chunks: int, warm: bool, reason: str, 
         "reason": reason,
         "epsilon": envelope.epsilon,
         "delta": envelope.delta,
+        "guarantee": envelope.guarantee,
+        "covered": envelope.covered,
         "sigma": envelope.sigma,
+        "ratio": envelope.ratio,
+        "unfitted": dict(unfitted),
         "cumulative_epsilon": envelope.cumulative_epsilon,
         "created": envelope.created,
         "seconds": seconds,

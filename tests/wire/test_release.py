@@ -38,7 +38,7 @@ def assembled(messages):
 
 def test_a_release_reads_back_as_written(make, key):
     """Every field of payload and envelope comes back equal, arrays bit for bit."""
-    payload, envelope = make(version=3, withdrawn=(1, 2), margin=math.inf)
+    payload, envelope = make(version=3, withdrawn=(1, 2), margin=math.inf, ratio=0.25, covered=False)
     release = open_release(seal_release(payload, envelope, key), key.public)
     assert release.envelope == envelope
     for field in dataclasses.fields(Payload):
@@ -212,6 +212,7 @@ def test_envelope_fields_are_the_contract():
     assert {field.name for field in dataclasses.fields(Envelope)} == {
         "format", "model", "version", "kind", "parent", "base", "cut", "m", "n", "r", "guarantee", "epsilon", "delta",
         "sigma", "tolerance", "certificate", "anchors", "margin", "forgotten", "capacity", "capacity_rule",
-        "cumulative_epsilon", "withdrawn", "created", "scale", "slack", "epoch", "counted",
+        "cumulative_epsilon", "withdrawn", "created", "scale", "slack", "epoch", "counted", "ratio",
+        "covered",
     }  # fmt: skip
     assert SigningKey.generate().public != SigningKey.generate().public

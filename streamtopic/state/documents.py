@@ -1,0 +1,274 @@
+"""The documents that a snapshot counts, as Redis holds them: a function of those documents, not of their history."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import msgpack
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from streamtopic.counts import MAX_LENGTH, DocumentBatch
+from streamtopic.errors import StateCorrupt
+from streamtopic.state import varints
+from streamtopic.state.connection import Connection
+from streamtopic.state.keys import BUCKETS
+from streamtopic.state.meta import Meta
+from streamtopic.state.partition import read_position
+from streamtopic.state.reader import PartitionView, Snapshot
+from streamtopic.state.records import RECORD_VERSION
+
+__all__ = ["StoredDocuments", "read_documents"]
+
+Bytes = npt.NDArray[np.uint8]
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+
+_Counted = tuple[bytes, bytes, int, int]
+_NO_LABELS: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredDocuments:
+    """Documents in the order of their ids, which are `ids`, bytes as producers gave them.
+
+    batch: their passages; word ids are positions in the words that were asked for, others left out (L still counts
+    them). labels: task to class, of each document. whole: no document that the snapshot counts was deleted before it
+    was read; where it is False take a newer snapshot.
+    """
+
+    batch: DocumentBatch
+    ids: tuple[bytes, ...]
+    labels: tuple[Mapping[str, str], ...]
+    whole: bool
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """One chosen document; body: its record behind the labels; view: which partition."""
+
+    id: bytes
+    labels: Mapping[str, str]
+    body: bytes
+    view: int
+
+
+def read_documents(
+    connection: Connection,
+    snapshot: Snapshot,
+    words: Sequence[str],
+    *,
+    labelled: Collection[str] = (),
+    limit: int | None = None,
+) -> StoredDocuments:
+    """Read the documents that a snapshot counts, in one pass over each partition's records.
+
+    words: distinct; the batch's word ids are positions in them. labelled: only documents with a label of one of these
+    tasks, all where none is named. limit: as many whole hash buckets of ids as hold about this many documents, the same
+    ones on every partition; every document where there are no more. Raises StateCorrupt, StateMismatch,
+    ComponentUnreachable.
+    """
+    buckets = BUCKETS
+    if limit is not None and snapshot.documents > limit:
+        buckets = max(1, BUCKETS * limit // snapshot.documents)
+    chosen: list[_Record] = []
+    found = 0
+    labels = _Labels(frozenset(labelled))
+    for number, view in enumerate(snapshot.views):
+        until = _until(view, snapshot.through)
+        for bucket in range(buckets):
+            counted = list(_counted(connection, view, bucket, until))
+            found += len(counted)
+            chosen += labels.chosen(counted, number)
+    chosen.sort(key=lambda record: record.id)
+    whole = found == snapshot.documents if buckets == BUCKETS else _unchanged(connection, snapshot)
+    return StoredDocuments(
+        _batch(chosen, snapshot.views, words),
+        tuple(record.id for record in chosen),
+        tuple(record.labels for record in chosen),
+        whole,
+    )
+
+
+def _until(view: PartitionView, through: int | None) -> int:
+    """Return the first offset whose document the snapshot does not count."""
+    meta = view.meta
+    if through is None or through >= meta.epoch:
+        return meta.next_offset
+    return min(meta.next_offset, meta.cuts[through - meta.folded])
+
+
+def _unchanged(connection: Connection, snapshot: Snapshot) -> bool:
+    """Whether no document of the snapshot's epochs was deleted or replaced since, by the partitions' counters."""
+    for view in snapshot.views:
+        old, new = view.meta, read_position(connection, view.keys)[0]
+        through = old.epoch if snapshot.through is None else snapshot.through
+        if new.folded > through:
+            return False
+        if _removed(old, through) != _removed(new, through):
+            return False
+    return True
+
+
+def _removed(meta: Meta, through: int) -> int:
+    """Return how many documents of epochs up to `through` came and are gone again."""
+    return sum(number for epoch, number in meta.counted.items() if epoch <= through) - meta.live_through(through)
+
+
+def _counted(connection: Connection, view: PartitionView, bucket: int, until: int) -> Iterator[_Counted]:
+    """Yield (id, record, start and end of its labels) of a bucket's documents with offsets below `until`."""
+    found = list(connection.scan(view.keys.documents(bucket)))
+    data = np.frombuffer(bytearray().join([record for _, record in found]), np.uint8)
+    ends = np.cumsum([len(record) for _, record in found], dtype=np.int64)
+    heads = _heads(data, ends)
+    if len(heads) != len(found):
+        raise _corrupt()
+    for (document, record), (offset, start, end) in zip(found, heads.tolist(), strict=True):
+        if offset < until:
+            yield document, record, start, end
+
+
+class _Labels:
+    """Reads labels, of which there are few different ones, and chooses documents by them."""
+
+    def __init__(self, tasks: frozenset[str]) -> None:
+        self._tasks = tasks
+        self._known: dict[bytes, Mapping[str, str]] = {b"": _NO_LABELS}
+
+    def chosen(self, counted: Sequence[_Counted], view: int) -> Iterator[_Record]:
+        """Yield those documents that have a label of one of the tasks."""
+        for document, record, start, end in counted:
+            packed = record[start:end]
+            labels = self._known.get(packed)
+            if labels is None:
+                labels = self._known[packed] = _unpacked(packed)
+            if not self._tasks or not self._tasks.isdisjoint(labels):
+                yield _Record(document, labels, record[end:], view)
+
+
+def _unpacked(packed: bytes) -> Mapping[str, str]:
+    try:
+        labels = msgpack.unpackb(packed)
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise _corrupt() from error
+    if not isinstance(labels, dict) or not all(isinstance(text, str) for pair in labels.items() for text in pair):
+        raise _corrupt()
+    return MappingProxyType(labels)
+
+
+def _batch(records: Sequence[_Record], views: Sequence[PartitionView], words: Sequence[str]) -> DocumentBatch:
+    place = {word: k for k, word in enumerate(words)}
+    positions, starts = [], [0]
+    for view in views:
+        position = np.full(view.meta.next_word, -1, np.int64)
+        for number, word in view.names.items():
+            position[number] = place.get(word, -1)
+        positions.append(position)
+        starts.append(starts[-1] + len(position))
+    data = np.frombuffer(bytearray().join([record.body for record in records]), np.uint8)
+    ends = np.cumsum([len(record.body) for record in records], dtype=np.int64)
+    of = np.array([record.view for record in records], np.int64)
+    indptr, held, counts, lengths, owners = _passages(
+        data, ends, of, np.concatenate([np.zeros(0, np.int64), *positions]), np.array(starts, np.int64)
+    )
+    if len(indptr) == 0:
+        raise _corrupt()
+    return DocumentBatch(indptr, held, counts, lengths, owners, len(records))
+
+
+def _corrupt() -> StateCorrupt:
+    return StateCorrupt("a stored document cannot be read: rebuild the state from the log (`streamtopic rebuild`)")
+
+
+@numba.njit(cache=True, nogil=True)
+def _heads(data: Bytes, ends: Int64) -> Int64:
+    """Return (offset, start and end of the labels in it) of each record, (k, 3); fewer where one is malformed."""
+    heads = np.empty((len(ends), 3), np.int64)
+    start = 0
+    for k in range(len(ends)):
+        record = data[start : ends[k]]
+        start = ends[k]
+        if len(record) == 0 or record[0] != RECORD_VERSION:
+            return heads[:k]
+        offset, at = varints.get(record, 1)
+        size, at = varints.get(record, at)
+        if at < 0 or size > np.uint64(len(record) - at) or offset >> np.uint64(63):
+            return heads[:k]
+        heads[k, 0] = np.int64(offset)
+        heads[k, 1] = at
+        heads[k, 2] = at + np.int64(size)
+    return heads
+
+
+@numba.njit(cache=True, nogil=True)
+def _passages(
+    data: Bytes, ends: Int64, of: Int64, positions: Int64, starts: Int64
+) -> tuple[Int64, Int32, Int32, Int64, Int32]:
+    """Read bodies of records; body k's word w is at positions[starts[of[k]] + w]. Empty indptr: one is malformed."""
+    # A passage takes two bytes at least and a word one, so nothing runs over; pages left untouched cost nothing.
+    indptr = np.zeros(len(data) // 2 + 1, np.int64)
+    lengths = np.empty(len(data) // 2 + 1, np.int64)
+    owners = np.empty(len(data) // 2 + 1, np.int32)
+    words = np.empty(len(data), np.int32)
+    counts = np.empty(len(data), np.int32)
+    bad = np.zeros(0, np.int64), words[:0], counts[:0], lengths[:0], owners[:0]
+    rows, used, start = 0, 0, 0
+    for k in range(len(ends)):
+        body = data[start : ends[k]]
+        start = ends[k]
+        position = positions[starts[of[k]] : starts[of[k] + 1]]
+        passages, at = varints.get(body, 0)
+        if at < 0 or passages > np.uint64(len(body)):
+            return bad
+        for _ in range(np.int64(passages)):
+            length, at = varints.get(body, at)
+            size, at = varints.get(body, at)
+            if at < 0 or size > np.uint64(len(body)) or length > np.uint64(MAX_LENGTH):
+                return bad
+            at, held = _words(body, at, int(size), int(length), position, words[used:], counts[used:])
+            if at < 0:
+                return bad
+            used += held
+            lengths[rows] = np.int64(length)
+            owners[rows] = k
+            rows += 1
+            indptr[rows] = used
+        if at != len(body):
+            return bad
+    return indptr[: rows + 1], words[:used], counts[:used], lengths[:rows], owners[:rows]
+
+
+@numba.njit(cache=True, nogil=True)
+def _words(
+    body: Bytes, at: int, size: int, length: int, position: Int64, words: Int32, counts: Int32
+) -> tuple[int, int]:
+    """Read a passage into `words`, ascending, and `counts`; return where it ends (-1: malformed) and how many words."""
+    found = np.empty(size, np.int64)
+    held = 0
+    word, rest = np.int64(-1), np.int64(length)
+    for _ in range(size):
+        gap, at = varints.get(body, at)
+        extra = np.uint64(0)
+        if gap & np.uint64(1):
+            extra, at = varints.get(body, at)
+            extra += np.uint64(1)
+        if at < 0 or (gap >> np.uint64(1)) >= np.uint64(len(position)) or extra >= np.uint64(length):
+            return -1, 0
+        word += 1 + np.int64(gap >> np.uint64(1))
+        rest -= 1 + np.int64(extra)
+        if word >= len(position) or rest < 0:
+            return -1, 0
+        if position[word] >= 0:
+            found[held] = (position[word] << 32) | (1 + np.int64(extra))
+            held += 1
+    found = np.sort(found[:held])
+    for k in range(held):
+        words[k] = found[k] >> 32
+        counts[k] = found[k] & np.int64(0xFFFFFFFF)
+        if k and words[k] == words[k - 1]:
+            return -1, 0
+    return at, held

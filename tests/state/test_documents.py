@@ -118,7 +118,7 @@ def test_documents_behind_the_cut_are_left_out(connection, model):
     corpus.change(made(30, 2))
     stored = read_documents(connection, snapshot, snapshot.words)
     assert (plain(stored, snapshot.words), stored.whole) == (before, True)
-    replaced = list(before)[0]
+    replaced = next(iter(before))
     corpus.change({replaced: made(1, 5)[b"section-5-0"]})
     stored = read_documents(connection, snapshot, snapshot.words)
     assert (set(stored.ids), stored.whole) == (set(before) - {replaced}, False)

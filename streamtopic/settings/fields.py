@@ -1,28 +1,14 @@
-"""Settings of the program: flags over `STREAMTOPIC_*` variables over a TOML file over the defaults below.
-
-`load` is the only way in. Every error is one line that names the setting, where its value came from and the remedy.
-"""
+"""Every setting: its name, default, range and description."""
 
 from __future__ import annotations
 
-import difflib
-import json
-import os
-import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
-from streamtopic.errors import SettingsError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pydantic_core import ErrorDetails
-
-__all__ = ["FILE_NAME", "Settings", "load", "write"]
+__all__ = ["FILE_NAME", "PATHS", "PREFIX", "SECRETS", "Settings"]
 
 FILE_NAME = "streamtopic.toml"
 PREFIX = "STREAMTOPIC_"
@@ -195,87 +181,3 @@ class Settings(BaseSettings):
     def cap(self) -> int:
         """The cap of the document mass f(L) = min(L, cap) that belongs to the learner."""
         return 1 if self.learner == "paper" else 256
-
-
-def load(flags: Mapping[str, Any] | None = None, *, config: Path | None = None) -> Settings:
-    """Return the settings from all sources.
-
-    `flags` maps setting names to values; None means "not given". A `dir`, from a flag or `STREAMTOPIC_DIR`, stands
-    for its own `streamtopic.toml` where there is one, unless `config` names a file. Paths in a file are relative to it.
-    Raises `SettingsError`.
-    """
-    given = {name: value for name, value in (flags or {}).items() if value is not None}
-    directory = given.get("dir") or os.environ.get(f"{PREFIX}DIR")
-    if config is None and directory and (own := Path(directory).expanduser() / FILE_NAME).is_file():
-        config = own
-    file_values = _read(config) if config is not None else {}
-    _refuse_unknown(file_values, str(config))
-    _refuse_unknown(given, "--set")
-
-    secrets = os.environ.get(SECRETS)
-    if secrets and not Path(secrets).is_dir():
-        raise SettingsError(f"variable {SECRETS} names {secrets}, which is no folder: correct or remove it")
-
-    class Loaded(Settings):
-        model_config = SettingsConfigDict(toml_file=config, secrets_dir=secrets or None)
-
-    try:
-        settings = Loaded(**given)
-    except ValidationError as error:
-        raise SettingsError(_explain(error.errors()[0], given, config)) from None
-    values = {name: getattr(settings, name) for name in Settings.model_fields}
-    from_file = {name for name in file_values if name not in given and not os.environ.get(PREFIX + name.upper())}
-    for name in PATHS:
-        if name in from_file and config is not None and values[name] is not None:
-            values[name] = config.parent / values[name]
-    return Settings.model_construct(**values)
-
-
-def write(settings: Settings, path: Path) -> None:
-    """Write the settings that differ from the defaults as TOML; `dir` and secrets are left out."""
-    lines = ["# Written by streamtopic; see docs/settings.md for every setting."]
-    for name, field in Settings.model_fields.items():
-        value = getattr(settings, name)
-        if name != "dir" and value != field.default and not isinstance(value, SecretStr):
-            lines.append(f"{name} = {_toml(value)}")
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def _toml(value: object) -> str:
-    # JSON's strings and numbers are TOML's as well.
-    return json.dumps(str(value) if isinstance(value, Path) else value)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
-    except FileNotFoundError:
-        raise SettingsError(
-            f"there is no settings file {path}: check --config, or leave it out for the defaults"
-        ) from None
-    except OSError as error:
-        raise SettingsError(f"the settings file {path} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"the settings file {path} is not valid TOML: {error}") from None
-
-
-def _refuse_unknown(values: Mapping[str, Any], where: str) -> None:
-    for name in values:
-        if name not in Settings.model_fields:
-            close = difflib.get_close_matches(name, Settings.model_fields, n=1)
-            remedy = f"did you mean `{close[0]}`?" if close else "docs/settings.md lists all settings"
-            raise SettingsError(f"unknown setting `{name}` in {where}: {remedy}")
-
-
-def _explain(error: ErrorDetails, given: Mapping[str, Any], config: Path | None) -> str:
-    name = str(error["loc"][0]) if error["loc"] else "?"
-    variable = PREFIX + name.upper()
-    if name in given:
-        source = f"flag --{name.replace('_', '-')}"
-    elif variable in os.environ:
-        source = f"variable {variable}"
-    else:
-        source = f"file {config}"
-    message = error["msg"].removeprefix("Input ").removeprefix("Value error, ")
-    return f"setting `{name}` ({source}): {message}; docs/settings.md says what it may be"

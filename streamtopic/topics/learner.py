@@ -10,6 +10,8 @@ Source: Arora et al. 2013, Algorithms 1 to 3 (learner "paper"); the differences 
 docs/decisions. Everything is a pure, deterministic function of the counts.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -22,10 +24,36 @@ from streamtopic.topics.products import candidate_gram, dense_rows, grouped_rows
 from streamtopic.topics.simplex_round import Round
 from streamtopic.topics.vocabulary import choose_words
 
-__all__ = ["column_squares", "learn", "super_anchors"]
+__all__ = [
+    "Prepared",
+    "candidate_positions",
+    "column_squares",
+    "learn",
+    "learn_prepared",
+    "prepare",
+    "super_anchors",
+    "working_counts",
+]
 
 Float = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """What learning needs of the counts whatever the number of topics: fits made of it share its arrays.
+
+    q: counts over the working vocabulary, words; mass (n,) row sums; squares (n,) D^2; candidates: positions of words
+    that may be anchors; gram (c, c) of their rows, or None for learner "paper".
+    """
+
+    q: SymmetricCounts
+    mass: Int64
+    squares: Float
+    words: tuple[str, ...]
+    candidates: npt.NDArray[np.intp]
+    gram: Float | None
+    documents: int
 
 
 def learn(source: CountSource, options: LearnerOptions) -> TopicFit:
@@ -34,16 +62,33 @@ def learn(source: CountSource, options: LearnerOptions) -> TopicFit:
     source: counts made with `options.weighting`. Returns a fit over the working vocabulary, before noise.
     Raises CannotLearn, with a reason, where too few words or independent directions are left.
     """
-    q, mass, words, frequency, may_anchor = _working_counts(source, options)
+    return learn_prepared(prepare(source, options), options)
+
+
+def prepare(source: CountSource, options: LearnerOptions) -> Prepared:
+    """Return the part of `learn` that does not depend on the number of topics: most of its cost where they are few.
+
+    Raises CannotLearn where too few words are left for the topics that `options` asks for.
+    """
+    q, mass, words, frequency, may_anchor = working_counts(source, options)
     squares = column_squares(mass, options)
     candidates = candidate_positions(frequency, may_anchor, options)
-    if len(candidates) < options.n_topics:
-        raise CannotLearn(
-            "candidates",
-            f"{len(candidates)} words may be anchors, {options.n_topics} topics need as many: "
-            "add documents, ask fewer topics or lower anchor_min_df",
-        )
-    gram, anchors = _anchors(q, mass, squares, candidates, options)
+    _require_candidates(candidates, options)
+    gram = None if options.learner == "paper" else candidate_gram(q, candidates, squares)
+    return Prepared(q, mass, squares, words, candidates, gram, source.documents)
+
+
+def learn_prepared(prepared: Prepared, options: LearnerOptions) -> TopicFit:
+    """Learn from prepared counts. options: those that they were prepared for, but for `n_topics`.
+
+    An update changes a fit's arrays in place, so of several fits of one Prepared none may be updated.
+    """
+    q, mass, squares, candidates = prepared.q, prepared.mass, prepared.squares, prepared.candidates
+    _require_candidates(candidates, options)
+    if prepared.gram is None:
+        anchors = farthest_rows(q, candidates, mass, options.n_topics)
+    else:
+        anchors = choose_in_gram(prepared.gram, mass, candidates, q.n, options)
     first = Round.cold(q, mass, squares, dense_rows(q, anchors.rows), None)
     rounds, group = [first], np.full(q.n, -1, np.int64)
     if options.learner == "default":
@@ -51,22 +96,35 @@ def learn(source: CountSource, options: LearnerOptions) -> TopicFit:
         rounds.append(Round.cold(q, mass, squares, grouped_rows(q, group, options.n_topics), first.C))
     return TopicFit(
         options=options,
-        names=words,
-        documents=source.documents,
+        names=prepared.words,
+        documents=prepared.documents,
         q=q,
         mass=mass,
         squares=squares,
         candidates=candidates,
-        gram=gram,
+        gram=prepared.gram,
         choice=anchors,
         group=group,
         rounds=rounds,
     )
 
 
-def _working_counts(
+def _require_candidates(candidates: npt.NDArray[np.intp], options: LearnerOptions) -> None:
+    if len(candidates) < options.n_topics:
+        raise CannotLearn(
+            "candidates",
+            f"{len(candidates)} words may be anchors, {options.n_topics} topics need as many: "
+            "add documents, ask fewer topics or lower anchor_min_df",
+        )
+
+
+def working_counts(
     source: CountSource, options: LearnerOptions
 ) -> tuple[SymmetricCounts, Int64, tuple[str, ...], Int64, npt.NDArray[np.bool_]]:
+    """Return Q over the working vocabulary: counts, row sums (n,), words, document frequencies, which may be anchors.
+
+    A function of the counts alone, so of the documents that are left. Raises CannotLearn where no word is.
+    """
     if source.documents <= 0:
         raise CannotLearn("documents", "there is no document to learn from: add some")
     keep, may_anchor = choose_words(source.frequency, source.documents, options)
@@ -103,15 +161,6 @@ def candidate_positions(
         order = np.argsort(-frequency[candidates], kind="stable")[: options.max_candidates]
         candidates = np.sort(candidates[order])
     return candidates
-
-
-def _anchors(
-    q: SymmetricCounts, mass: Int64, squares: Float, candidates: npt.NDArray[np.intp], options: LearnerOptions
-) -> tuple[Float | None, AnchorChoice]:
-    if options.learner == "paper":
-        return None, farthest_rows(q, candidates, mass, options.n_topics)
-    gram = candidate_gram(q, candidates, squares)
-    return gram, choose_in_gram(gram, mass, candidates, q.n, options)
 
 
 def choose_in_gram(

@@ -7,21 +7,22 @@ from typing import Any
 import numpy as np
 
 from streamtopic.errors import InvalidRelease
-from streamtopic.release.fields import FORMAT, Envelope, Payload
+from streamtopic.release.checking import check_release
+from streamtopic.release.fields import FORMAT, Envelope, Head, Payload
 from streamtopic.release.release import Release
 from streamtopic.signing import PublicKey, SigningKey, pack, seal, unpack, unseal
 
 __all__ = ["open_release", "pack_envelope", "seal_release", "unpack_envelope"]
 
 KIND = "release"
-ARRAYS = {"A": "<f4", "R": "<f4", "shares": "<f8", "B": "<f4"}
+ARRAYS = {"A": "<f4", "R": "<f4", "shares": "<f8", "w": "<f8", "B": "<f4"}
 # These are infinite where a certificate cannot be had or a budget is used up; canonical bytes hold no infinities.
 UNBOUNDED = ("margin", "certificate", "cumulative_epsilon")
 
 
 def seal_release(payload: Payload, envelope: Envelope, key: SigningKey) -> bytes:
     """Signed bytes of a release: a function of its arguments. Raises InvalidRelease for one that contradicts itself."""
-    _check(payload, envelope)
+    check_release(payload, envelope)
     return seal(KIND, {"envelope": pack_envelope(envelope), "payload": _pack_payload(payload)}, key)
 
 
@@ -32,17 +33,21 @@ def open_release(data: bytes, key: PublicKey) -> Release:
         raise InvalidRelease("a release has a payload and an envelope; this has other parts")
     try:
         envelope, payload = unpack_envelope(parts["envelope"]), _payload(unpack(parts["payload"]))
-        _check(payload, envelope)
+        check_release(payload, envelope)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidRelease(f"a signed release has malformed fields ({error}): update this program") from error
     return Release(payload, envelope)
 
 
 def _pack_payload(payload: Payload) -> bytes:
-    fields = {field.name: getattr(payload, field.name) for field in dataclasses.fields(payload)}
-    for name, dtype in ARRAYS.items():
-        fields[name] = None if fields[name] is None else np.asarray(fields[name], dtype)
-    return pack({name: value for name, value in fields.items() if value is not None})
+    return pack(_fields(payload) | {"heads": {task: _fields(head) for task, head in payload.heads.items()}})
+
+
+def _fields(part: Payload | Head) -> dict[str, Any]:
+    """Return what there is of a part, arrays in the type that they travel in."""
+    fields = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
+    present = {name: value for name, value in fields.items() if value is not None}
+    return {name: np.asarray(value, ARRAYS[name]) if name in ARRAYS else value for name, value in present.items()}
 
 
 def pack_envelope(envelope: Envelope) -> bytes:
@@ -54,10 +59,17 @@ def pack_envelope(envelope: Envelope) -> bytes:
 
 
 def _payload(fields: dict[str, Any]) -> Payload:
-    for name in ("words", "classes"):
-        fields[name] = tuple(fields[name])
+    # Before there were heads, releases held an empty list of classes.
+    if fields.get("classes") == []:
+        del fields["classes"]
+    fields["words"] = tuple(fields["words"])
     fields["top_words"] = tuple(tuple(words) for words in fields["top_words"])
+    fields["heads"] = {task: _head(head) for task, head in fields.get("heads", {}).items()}
     return Payload(**fields)
+
+
+def _head(fields: dict[str, Any]) -> Head:
+    return Head(**fields | {name: tuple(fields[name]) for name in ("topics", "classes")})
 
 
 def unpack_envelope(data: bytes) -> Envelope:
@@ -70,19 +82,3 @@ def unpack_envelope(data: bytes) -> Envelope:
     for name in ("anchors", "withdrawn"):
         fields[name] = tuple(fields[name])
     return Envelope(**fields)
-
-
-def _check(payload: Payload, envelope: Envelope) -> None:
-    n, r = envelope.n, envelope.r
-    shapes = {"A": (n, r), "R": (r, r), "shares": (r,), "B": (n, len(payload.classes))}
-    wanted = {"B"} if payload.B is not None else {"A", "R", "shares"}
-    wrong = [name for name, shape in shapes.items() if np.shape(getattr(payload, name)) != shape and name in wanted]
-    extra = [name for name in shapes if name not in wanted and getattr(payload, name) is not None]
-    if wrong or extra:
-        raise InvalidRelease(
-            f"release {envelope.version}: {', '.join(wrong + extra)} does not fit {n} words and {r} topics"
-        )
-    if len(payload.words) != n or any(a >= b for a, b in zip(payload.words, payload.words[1:], strict=False)):
-        raise InvalidRelease(f"release {envelope.version}: its words are not {n} sorted, distinct words")
-    if envelope.version < 1 or not all(0 < version < envelope.version for version in envelope.withdrawn):
-        raise InvalidRelease(f"release {envelope.version}: withdraws versions that are not before it")

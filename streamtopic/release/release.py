@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.errors import InvalidRelease
-from streamtopic.release.fields import Envelope, Payload
+from streamtopic.errors import InvalidRelease, UsageError
+from streamtopic.release.fields import Envelope, Head, Payload
 from streamtopic.release.matching import match_topics
 from streamtopic.text import tokenize
 from streamtopic.topics.inference import fold_in
@@ -16,6 +17,8 @@ from streamtopic.topics.inference import fold_in
 __all__ = ["Guarantee", "Release", "Topic"]
 
 Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +34,9 @@ class Topic:
 class Guarantee:
     """What a version promises: it is (epsilon, delta)-indistinguishable from a retraining on the documents that remain.
 
-    kind `certified`: no assumption on the corpus; `theorem`: under the paper's. cumulative_epsilon: for all versions
-    since the base together. forgotten: deletions since the base.
+    kind `certified`: no assumption on the corpus; `theorem`: under the paper's, covered: whether they all held.
+    cumulative_epsilon: for all versions since the base together. forgotten: deletions since the base. ratio: norm of
+    the noise over norm of the model.
     """
 
     kind: str
@@ -43,13 +47,27 @@ class Guarantee:
     certificate: float
     cumulative_epsilon: float
     forgotten: int
+    ratio: float = 0.0
+    covered: bool | None = None
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether the noise is as large as the model, so that nothing of it is left to use."""
+        return self.ratio >= 1
 
     def __str__(self) -> str:
         """Say it in one line."""
+        reached = "" if self.kind == "theorem" else f", certificate {self.certificate:.2g}"
+        held = {
+            None: "",
+            True: ", under the paper's assumptions",
+            False: ", were the paper's assumptions met, which fail",
+        }
+        noise = f"; the noise has {self.ratio:.3g} times the norm of the model" if self.vacuous else ""
         return (
             f"{self.kind}: indistinguishable from a retraining without the {self.forgotten} forgotten documents at "
-            f"epsilon {self.epsilon:g}, delta {self.delta:g} (sigma {self.sigma:.2g}, certificate "
-            f"{self.certificate:.2g}); all versions since the base together at epsilon {self.cumulative_epsilon:.3g}"
+            f"epsilon {self.epsilon:g}, delta {self.delta:g} (sigma {self.sigma:.2g}{reached}){held[self.covered]}; "
+            f"all versions since the base together at epsilon {self.cumulative_epsilon:.3g}{noise}"
         )
 
 
@@ -58,7 +76,7 @@ class Release:
     """A verified version. Topics are in the payload's order, or in that of `matched`.
 
     order: column of A for each topic. is_withdrawn: whether a later version has withdrawn this one; once it has,
-    `topics` and `transform` raise InvalidRelease.
+    `topics`, `transform`, `scores` and `classify` raise InvalidRelease. Where A is withheld there are heads only.
     """
 
     payload: Payload
@@ -78,7 +96,7 @@ class Release:
 
     @property
     def A(self) -> Float64:  # noqa: N802 -- the paper's symbol
-        """Words given topics, (n, r), columns on the simplex. Raises InvalidRelease for a task release."""
+        """Words given topics, (n, r), columns on the simplex. Raises InvalidRelease where it is withheld."""
         return self._array("A")[:, self._columns]
 
     @property
@@ -111,11 +129,62 @@ class Release:
         """What the version promises."""
         e = self.envelope
         return Guarantee(
-            e.guarantee, e.epsilon, e.delta, e.sigma, e.tolerance, e.certificate, e.cumulative_epsilon, e.forgotten
+            kind=e.guarantee,
+            epsilon=e.epsilon,
+            delta=e.delta,
+            sigma=e.sigma,
+            tolerance=e.tolerance,
+            certificate=e.certificate,
+            cumulative_epsilon=e.cumulative_epsilon,
+            forgotten=e.forgotten,
+            ratio=e.ratio,
+            covered=e.covered,
         )
 
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """Tasks that the version has a head for, ascending."""
+        return tuple(sorted(self.payload.heads))
+
+    def head(self, task: str) -> Head:
+        """Return a task's head. Raises UsageError for a task that the version has none for."""
+        found = self.payload.heads.get(task)
+        if found is None:
+            have = f"it has {', '.join(self.heads)}" if self.heads else "it has none, `streamtopic status` says why"
+            raise UsageError(f"release {self.version} has no head for task {task!r}: {have}")
+        return found
+
+    def classes(self, task: str) -> tuple[str, ...]:
+        """Return the classes that a task's head tells apart, (C,), ascending. Raises UsageError as `head`."""
+        return self.head(task).classes
+
+    def task_weights(self, task: str) -> Float64:
+        """Return a task's B, (n, C): A w where A is published, else as released. Raises UsageError as `head`."""
+        head = self.head(task)
+        if head.B is not None:
+            return np.asarray(head.B, np.float64)
+        # In the payload's order of topics, so that B does not depend on how they are numbered here.
+        place = {anchor: k for k, anchor in enumerate(self.envelope.anchors)}
+        A = np.asarray(self.payload.A, np.float64)[:, [place[topic] for topic in head.topics]]
+        return np.asarray(A @ np.asarray(head.w))
+
+    def scores(self, texts: Sequence[str], task: str) -> Float64:
+        """Return x^T B, (texts, C), x the shares of the vocabulary's words in a text: 0 where it holds none of them.
+
+        A score above 0 speaks for the class, below 0 against it. Raises InvalidRelease for a withdrawn version,
+        UsageError as `head`.
+        """
+        return self._scored(texts, task)[0]
+
+    def classify(self, texts: Sequence[str], task: str) -> list[str | None]:
+        """Return the class of each text, None for one without a word of the vocabulary. Raises as `scores`."""
+        classes = self.classes(task)
+        scores, known = self._scored(texts, task)
+        best = scores.argmax(axis=1)
+        return [classes[int(c)] if some else None for c, some in zip(best, known, strict=True)]
+
     def topics(self, top: int = 10) -> list[Topic]:
-        """Topics with at most `top` words each. Raises InvalidRelease for a withdrawn version."""
+        """Topics with at most `top` words each. Raises InvalidRelease for a withdrawn version, or withheld topics."""
         self._check_served()
         return [
             Topic(number, float(share), words[:top])
@@ -123,19 +192,9 @@ class Release:
         ]
 
     def transform(self, texts: Sequence[str]) -> Float64:
-        """Topic proportions of texts, (texts, r), rows sum to 1. Raises InvalidRelease for a withdrawn version."""
+        """Topic proportions of texts, (texts, r), rows sum to 1. Raises InvalidRelease as `topics`."""
         self._check_served()
-        position = {word: place for place, word in enumerate(self.words)}
-        indptr, words, counts = [0], [], []
-        for text in texts:
-            found = np.array([position[word] for word in tokenize(text) if word in position], np.int64)
-            distinct, repeats = np.unique(found, return_counts=True)
-            words.append(distinct)
-            counts.append(repeats)
-            indptr.append(indptr[-1] + len(distinct))
-        empty = [np.zeros(0, np.int64)]
-        columns, amounts = np.concatenate(words or empty), np.concatenate(counts or empty)
-        return fold_in(self.A, np.array(indptr, np.int64), columns, amounts)
+        return fold_in(self.A, *self._counted(texts))
 
     def matched(self, before: "Release") -> Self:
         """The same release with its topics numbered like the nearest ones of `before`.
@@ -154,8 +213,34 @@ class Release:
     def _array(self, name: str) -> Float64:
         array = getattr(self.payload, name)
         if array is None:
-            raise InvalidRelease(f"release {self.version} is a task's head and holds no {name}")
+            raise InvalidRelease(
+                f"release {self.version} withholds its topics, so it holds no {name}: use `classify` and `scores`, or "
+                'publish = "topics" in the service'
+            )
         return np.asarray(array, np.float64)
+
+    def _scored(self, texts: Sequence[str], task: str) -> tuple[Float64, Bool]:
+        """Return the scores of texts, and which of them hold a word of the vocabulary."""
+        self._check_served()
+        B = self.task_weights(task)
+        indptr, words, counts = self._counted(texts)
+        scores = np.zeros((len(texts), B.shape[1]))
+        for row, (start, stop) in enumerate(pairwise(indptr)):
+            if stop > start:
+                scores[row] = counts[start:stop] @ B[words[start:stop]] / counts[start:stop].sum()
+        return scores, np.diff(indptr) > 0
+
+    def _counted(self, texts: Sequence[str]) -> tuple[Int64, Int64, Int64]:
+        """Return the vocabulary's words in texts as CSR rows: indptr (texts + 1,), words (nnz,), counts (nnz,)."""
+        position = {word: place for place, word in enumerate(self.words)}
+        indptr, words, counts = [0], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for text in texts:
+            found = np.array([position[word] for word in tokenize(text) if word in position], np.int64)
+            distinct, repeats = np.unique(found, return_counts=True)
+            words.append(distinct)
+            counts.append(repeats)
+            indptr.append(indptr[-1] + len(distinct))
+        return np.array(indptr, np.int64), np.concatenate(words), np.concatenate(counts)
 
     def _check_served(self) -> None:
         if self.withdrawn:

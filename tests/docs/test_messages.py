@@ -16,7 +16,7 @@ from streamtopic.events import Add, Delete, decode, decode_record
 from streamtopic.local.broker_files import find_java
 from streamtopic.receipts import receipt as receipts
 from streamtopic.release.chunks import CHUNK_BYTES
-from streamtopic.release.fields import FORMAT, Envelope, Payload
+from streamtopic.release.fields import FORMAT, Envelope, Head, Payload
 from streamtopic.streams import KafkaLog, KafkaOptions, TopicNames
 from streamtopic.text import MAX_PASSAGE, MAX_WORD
 
@@ -156,7 +156,7 @@ def test_reasons_are_those_of_the_program():
 
 
 @pytest.mark.parametrize(
-    ("schema", "kind"), [("envelope", Envelope), ("payload", Payload), ("receipt", receipts.Receipt)]
+    ("schema", "kind"), [("envelope", Envelope), ("payload", Payload), ("head", Head), ("receipt", receipts.Receipt)]
 )
 def test_fields_are_those_of_the_program(schema, kind):
     """Releases and receipts have the fields that the description names."""

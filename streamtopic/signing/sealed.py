@@ -7,7 +7,7 @@ from streamtopic.errors import InvalidRelease
 from streamtopic.signing.canonical import pack, unpack
 from streamtopic.signing.keys import PublicKey, SigningKey
 
-__all__ = ["seal", "unseal"]
+__all__ = ["seal", "signed_by", "unseal"]
 
 
 def seal(kind: str, parts: Mapping[str, bytes], key: SigningKey) -> bytes:
@@ -36,6 +36,14 @@ def unseal(kind: str, data: bytes, key: PublicKey) -> dict[str, bytes]:
     return parts
 
 
+def signed_by(kind: str, digests: Mapping[str, bytes], signature: bytes, key: PublicKey) -> None:
+    """Raise InvalidRelease unless `key` signed parts of these SHA-256 digests: a part can be shown without the rest."""
+    key.verify(signature, _statement(kind, digests))
+
+
 def _message(kind: str, parts: Mapping[str, bytes]) -> bytes:
-    digests = {name: hashlib.sha256(part).digest() for name, part in parts.items()}
-    return b"streamtopic " + pack({"kind": kind, "parts": digests})
+    return _statement(kind, {name: hashlib.sha256(part).digest() for name, part in parts.items()})
+
+
+def _statement(kind: str, digests: Mapping[str, bytes]) -> bytes:
+    return b"streamtopic " + pack({"kind": kind, "parts": dict(digests)})

@@ -1,6 +1,5 @@
 """Algorithm 1 of the paper to the letter: unlearning the base model by one Newton step and a projection.
 
-    remaining        Q^F = Q^S less the forget set, p^F, and the inner products of rows of Qbar^F with the anchors' rows
     newton_rows      C^S - H^-1 grad, the step on the loss of Q^F
     unlearn_base     Abar, Rbar: the step, its projection on the simplex of topics, columns normalised
     retrain_rows     A^F, R^F on the same anchors, with the exact constrained optimum in place of the step
@@ -17,48 +16,29 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.counts import Cooccurrence, CountSource, SymmetricCounts
-from streamtopic.errors import CannotLearn, NegativeCounts, UsageError
-from streamtopic.topics.fit import TopicFit
-from streamtopic.topics.products import add_columns_product, add_sparse_product, dense_rows, times
+from streamtopic.counts import SymmetricCounts
+from streamtopic.errors import CannotLearn
+from streamtopic.topics.products import times
+from streamtopic.topics.remaining import Remaining, Statistics, chosen_again, remaining, remaining_counts
 from streamtopic.topics.simplex import project_rows, solve_rows
-from streamtopic.topics.simplex_round import gram
 
 __all__ = [
     "BaseModel",
     "Remaining",
+    "Statistics",
+    "chosen_again",
     "covariance",
     "newton_rows",
     "project_psd",
     "project_topics",
     "remaining",
+    "remaining_counts",
     "retrain_rows",
     "unlearn_base",
 ]
 
 Float = npt.NDArray[np.float64]
 _UNIT = 2.0**-53
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Remaining:
-    """What Algorithm 1 knows once the forget set is out of the counts; nothing of it grows with m.
-
-    words: (n,) those that still occur; rows: (n,) their positions in q; q: Q^F in integers; p: (n,) word masses, sum 1;
-    start: (n, r) C^S; anchors: (r,) positions of P in `words`; B = Qbar^F Qbar_P^F^T (n, r); G = Qbar_P^F Qbar_P^F^T
-    (r, r); sigma_min: least singular value of Qbar_P^F; documents: |S| - |S_f|.
-    """
-
-    words: tuple[str, ...]
-    rows: npt.NDArray[np.intp]
-    q: SymmetricCounts
-    p: Float
-    start: Float
-    anchors: npt.NDArray[np.intp]
-    B: Float
-    G: Float
-    sigma_min: float
-    documents: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,43 +49,6 @@ class BaseModel:
     C: Float
     A: Float
     R: Float
-
-
-def remaining(fit: TopicFit, forgotten: CountSource | None = None) -> Remaining:
-    """Take the forget set out of the counts.
-
-    fit: A(S), learned with learner "paper"; it stays as it is. forgotten: counts of S_f made with the fit's weighting,
-    None for the empty forget set. Cost: a copy of Q's values, nnz(dQ) r and the columns of changed words times r.
-    Raises UsageError for another learner, NegativeCounts where S_f cannot be part of S, CannotLearn where an anchor's
-    row is gone or the anchors' rows have become dependent.
-    """
-    if fit.options.learner != "paper":
-        raise UsageError('Algorithm 1 starts from the published learner: learn with learner="paper"')
-    first, positions = fit.rounds[0], fit.choice.rows
-    q, product, documents = fit.q, first.product, fit.documents
-    if forgotten is not None:
-        documents -= forgotten.documents
-        taken = Cooccurrence.zero(q.n) - _over(fit, forgotten)
-        q = _subtracted(fit.q, taken, documents)
-        product = _product(fit, q, SymmetricCounts.of(taken))
-    anchor_counts = dense_rows(q, positions)
-    thin = np.ascontiguousarray(anchor_counts.T.astype(float))
-    G, sigma_min = gram(anchor_counts, thin, np.ones(q.n))
-    mass = q.row_sums()
-    live = np.flatnonzero(mass)
-    B = product[live] / mass[live, None] / anchor_counts.sum(axis=1)
-    return Remaining(
-        words=tuple(fit.names[k] for k in live),
-        rows=live,
-        q=q,
-        p=mass[live] / float(sum(mass.tolist())),
-        start=fit.C[live],
-        anchors=np.searchsorted(live, positions),
-        B=B,
-        G=G,
-        sigma_min=sigma_min,
-        documents=documents,
-    )
 
 
 def newton_rows(C: Float, B: Float, G: Float) -> Float:
@@ -167,30 +110,4 @@ def project_psd(R: Float) -> Float:
 def _model(left: Remaining, C: Float) -> BaseModel:
     joint = left.p[:, None] * C
     A = joint / joint.sum(axis=0)
-    return BaseModel(left.words, C, A, covariance(left.q, left.rows, A))
-
-
-def _over(fit: TopicFit, source: CountSource) -> Cooccurrence:
-    """Bring counts over any words to the fit's."""
-    place = {word: k for k, word in enumerate(fit.names)}
-    known = np.array([k for k, word in enumerate(source.words) if word in place], np.intp)
-    ids = np.array([place[source.words[k]] for k in known], np.int64)
-    return source.restrict(known).relabel(ids, len(fit.names))
-
-
-def _subtracted(q: SymmetricCounts, taken: Cooccurrence, documents: int) -> SymmetricCounts:
-    left = SymmetricCounts(q.n, q.indptr, q.columns, q.values.copy())
-    if not left.add_within(taken) or (len(left.values) and int(left.values.min()) < 0) or documents < 0:
-        raise NegativeCounts("the forget set is no part of the trained documents: forget only what was learned, once")
-    return left
-
-
-def _product(fit: TopicFit, q: SymmetricCounts, delta: SymmetricCounts) -> Float:
-    """Return W^F = Q^F Q_P^F^T = W^S + dQ V^S + Q^F (V^F - V^S), V = Q_P^T, in the units of the counts."""
-    first = fit.rounds[0]
-    product = first.product.copy()
-    add_sparse_product(product, delta, first.thin)
-    moved = dense_rows(delta, fit.choice.rows)
-    columns = np.flatnonzero(moved.any(axis=0))
-    add_columns_product(product, q, columns, np.ascontiguousarray(moved.T[columns].astype(float)))
-    return product
+    return BaseModel(left.words, C, A, covariance(left.q, left.live, A))

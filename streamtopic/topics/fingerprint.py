@@ -2,19 +2,44 @@
 
 import hashlib
 from collections.abc import Sequence
+from typing import Protocol
 
 import numba
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.topics.fit import TopicFit
+from streamtopic.counts import SymmetricCounts
 
-__all__ = ["fingerprint"]
+__all__ = ["Retained", "fingerprint"]
 
 _SKETCHES = 4
 
 
-def fingerprint(fit: TopicFit, frequency: Sequence[int], settings: Sequence[str]) -> str:
+class Retained(Protocol):
+    """Counts of the documents that are left, over n internal words of which those at `live` are published."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The internal words, (n,), ascending."""
+
+    @property
+    def q(self) -> SymmetricCounts:
+        """Their pair counts."""
+
+    @property
+    def live(self) -> npt.NDArray[np.intp]:
+        """Positions of the published words."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The published words."""
+
+    @property
+    def documents(self) -> int:
+        """How many documents they are of."""
+
+
+def fingerprint(fit: Retained, frequency: Sequence[int], settings: Sequence[str]) -> str:
     """Return a hex digest of words, their document frequencies, pair counts, m and settings.
 
     Equal for equal counts, whatever the path to them: pair counts enter as sums over each row times factors that

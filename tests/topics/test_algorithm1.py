@@ -10,11 +10,14 @@ from streamtopic.errors import CannotLearn, NegativeCounts, UsageError
 from streamtopic.privacy import project_columns
 from streamtopic.synthetic import SyntheticTopics
 from streamtopic.topics.algorithm1 import (
+    Statistics,
+    chosen_again,
     covariance,
     newton_rows,
     project_psd,
     project_topics,
     remaining,
+    remaining_counts,
     retrain_rows,
     unlearn_base,
 )
@@ -122,6 +125,42 @@ def test_the_reference_run_of_the_definition_gives_the_same_model(corpus, fit):
     assert np.abs(unlearned.R - reference.R).max() < 1e-11
 
 
+@pytest.mark.parametrize("forgotten", [0, 1, 40])
+def test_kept_statistics_and_exact_counts_do_as_well_as_the_model_itself(corpus, fit, forgotten):
+    """From C^S, P and Q^F alone: the same integers, the same masses, and Abar and Rbar to rounding."""
+    whole = remaining(fit, corpus.counts(range(forgotten)) if forgotten else None)
+    kept = remaining_counts(Statistics.of(fit), corpus.counts(range(forgotten, M)), options())
+    assert (kept.words, kept.documents, kept.changed) == (whole.words, whole.documents, 0)
+    assert np.array_equal(kept.p, whole.p)
+    assert np.array_equal(kept.start, whole.start)
+    assert np.array_equal(kept.q.upper().values, whole.q.upper().values[whole.q.upper().values != 0])
+    one, other = unlearn_base(whole), unlearn_base(kept)
+    assert np.abs(one.A - other.A).max() < 1e-13
+    assert np.abs(one.R - other.R).max() < 1e-11
+    assert fit.names[chosen_again(kept).rows[0]] == fit.anchors[0]
+    assert np.array_equal(chosen_again(kept).rows, chosen_again(whole).rows)
+
+
+def test_words_are_those_that_a_retraining_chooses():
+    """Words that cross a threshold leave and enter: the vocabulary does not tell what was forgotten."""
+    some = options(max_df=0.5)
+    small = Corpus(m=120, seed=5)
+    fit = learn(small.counts(range(120)), some)
+    seen = set()
+    for forgotten in (5, 20, 40):
+        source = small.counts(range(forgotten, 120))
+        left = remaining_counts(Statistics.of(fit), source, some)
+        retrained = learn(source, some)
+        assert left.words == retrained.words
+        assert left.changed == len({*fit.words} ^ {*retrained.words})
+        assert np.isfinite(unlearn_base(left).A).all()
+        if retrained.anchors == fit.anchors:
+            assert np.abs(retrain_rows(left).A - retrained.A).max() < 1e-12
+        assert tuple(left.names[k] for k in chosen_again(left).rows) == retrained.anchors
+        seen.add(left.changed > 0)
+    assert True in seen
+
+
 def test_the_learned_model_stays_as_it_was(corpus, fit):
     """Unlearning is a function: the fit that it starts from keeps every bit, so it can be asked again."""
     arrays = [fit.q.values, fit.C, fit.rounds[0].product, fit.mass]
@@ -202,11 +241,17 @@ def test_a_lost_anchor_and_dependent_rows_end_in_a_reason(corpus, fit):
         remaining(fit, corpus.counts(np.unique(row[documents.words == anchor])))
     assert error.value.reason == "anchor mass"
     with pytest.raises(CannotLearn) as error:
+        remaining_counts(Statistics.of(fit), corpus.counts(np.unique(row[documents.words != anchor])[:0]), options())
+    assert error.value.reason == "documents"
+    without = np.setdiff1d(np.arange(M), row[documents.words == anchor])
+    with pytest.raises(CannotLearn, match=f"anchor word {fit.anchors[0]}"):
+        remaining_counts(Statistics.of(fit), corpus.counts(without), options())
+    with pytest.raises(CannotLearn) as error:
         newton_rows(np.eye(2), np.eye(2), np.ones((2, 2)))
     assert error.value.reason == "rank"
     left = remaining(fit)
     with pytest.raises(CannotLearn) as error:
-        covariance(left.q, left.rows, np.repeat(fit.A[:, :1], 2, axis=1))
+        covariance(left.q, left.live, np.repeat(fit.A[:, :1], 2, axis=1))
     assert error.value.reason == "rank"
 
 
@@ -215,6 +260,8 @@ def test_only_the_published_learner_starts_it(corpus):
     default = learn(corpus.counts(range(M), 256), options(learner="default"))
     with pytest.raises(UsageError, match="paper"):
         remaining(default)
+    with pytest.raises(UsageError, match="paper"):
+        remaining_counts(Statistics.of(default), corpus.counts(range(M), 256), default.options)
 
 
 def test_projections_are_the_nearest_points():

@@ -8,8 +8,10 @@ from streamtopic.errors import SettingsError
 from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.service.decide import Policy
 from streamtopic.service.options import CapacityRule, SchedulerOptions
+from streamtopic.service.tasks import TaskOptions
 from streamtopic.signing import PublicKey, SigningKey, load_secret, new_secret, new_signing_key
 from streamtopic.topics.options import LearnerOptions
+from streamtopic.topics.tasks import HeadTask
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +29,7 @@ __all__ = [
     "receipt_secret",
     "scheduler_options",
     "signing_key",
+    "task_options",
 ]
 
 
@@ -61,10 +64,17 @@ def scheduler_options(settings: Settings) -> SchedulerOptions:
             number=settings.capacity_fixed,
             constant=settings.capacity_constant,
         ),
+        tasks=task_options(settings),
         epsilon=settings.epsilon,
         delta=settings.delta,
         keep_versions=settings.keep_versions,
     )
+
+
+def task_options(settings: Settings) -> TaskOptions:
+    """Return what the settings ask of heads."""
+    tasks = {name: HeadTask(**task.model_dump()) for name, task in settings.tasks.items()}
+    return TaskOptions(tasks, withheld=settings.publish == "tasks")
 
 
 def kafka_options(settings: Settings) -> KafkaOptions:

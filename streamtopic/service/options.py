@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from streamtopic.privacy.capacity import base_capacity
 from streamtopic.service.decide import Policy
 from streamtopic.service.publishing import Guarded
+from streamtopic.service.tasks import TaskOptions
 from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.options import LearnerOptions
 
@@ -38,6 +39,7 @@ class SchedulerOptions:
     learner: LearnerOptions = field(default_factory=LearnerOptions)
     policy: Policy = field(default_factory=Policy)
     capacity: CapacityRule = field(default_factory=CapacityRule)
+    tasks: TaskOptions = field(default_factory=TaskOptions)
     epsilon: float = 1.0
     delta: float = 1e-6
     keep_versions: int = 100

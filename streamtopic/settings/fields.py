@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
+from streamtopic.settings.tasks import Tasks  # noqa: TC001  pydantic reads it
+
 __all__ = ["FILE_NAME", "PATHS", "PREFIX", "SECRETS", "Settings"]
 
 FILE_NAME = "streamtopic.toml"
@@ -147,6 +149,14 @@ class Settings(BaseSettings):
     capacity_share: Share = Field(0.01, description="Deletion capacity under `share`, of the base model's documents.")
     capacity_fixed: int = Field(100, ge=0, description="Deletion capacity under `fixed`, in documents.")
     capacity_constant: float = Field(1.0, gt=0, description="The constant c of the formula under `theorem`.")
+    tasks: Tasks = Field(
+        {},
+        description="Downstream tasks, a table each: `[tasks.NAME]` with `topics` (anchor words; none: all), `ridge` "
+        "(1e-7), `tolerance` (1e-6), `tau` (0); as JSON in variables and `--set`.",
+    )
+    publish: Literal["topics", "tasks"] = Field(
+        "topics", description="`topics`: the model with a head for each task; `tasks`: the heads alone, noised."
+    )
     signing_key: UserPath | None = Field(
         None, description="Ed25519 private key (PEM); by default `keys/signing.pem` in `dir`."
     )

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
+    from streamtopic.settings.tasks import TaskSettings
+
 __all__ = ["load", "write"]
 
 
@@ -57,22 +59,40 @@ def load(flags: Mapping[str, Any] | None = None, *, config: Path | None = None) 
     for name in PATHS:
         if name in from_file and config is not None and values[name] is not None:
             values[name] = config.parent / values[name]
-    return Settings.model_construct(**values)
+    found = Settings.model_construct(**values)
+    _refuse_conflicts(found)
+    return found
+
+
+def _refuse_conflicts(settings: Settings) -> None:
+    if settings.publish == "tasks" and not settings.tasks:
+        raise SettingsError(
+            "setting `publish`: there are no tasks to publish: name one, `[tasks.NAME]`, or publish topics"
+        )
 
 
 def write(settings: Settings, path: Path) -> None:
     """Write the settings that differ from the defaults as TOML; `dir` and secrets are left out."""
     lines = ["# Written by streamtopic; see docs/settings.md for every setting."]
+    tables = []
     for name, field in Settings.model_fields.items():
         value = getattr(settings, name)
-        if name != "dir" and value != field.default and not isinstance(value, SecretStr):
+        if name == "tasks":
+            tables = [line for task, one in value.items() for line in _table(f"{name}.{_toml(task)}", one)]
+        elif name != "dir" and value != field.default and not isinstance(value, SecretStr):
             lines.append(f"{name} = {_toml(value)}")
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    path.write_text("\n".join([*lines, *tables]) + "\n", encoding="utf-8")
+
+
+def _table(title: str, task: TaskSettings) -> list[str]:
+    changed = task.model_dump(exclude_defaults=True)
+    return ["", f"[{title}]", *(f"{name} = {_toml(value)}" for name, value in changed.items())]
 
 
 def _toml(value: object) -> str:
-    # JSON's strings and numbers are TOML's as well.
-    return json.dumps(str(value) if isinstance(value, Path) else value)
+    # JSON's strings, numbers and lists are TOML's as well, but for one character.
+    plain = json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)
+    return plain.replace("\x7f", "\\u007f")
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -98,7 +118,9 @@ def _refuse_unknown(values: Mapping[str, Any], where: str) -> None:
 
 
 def _explain(error: ErrorDetails, given: Mapping[str, Any], config: Path | None) -> str:
-    name = str(error["loc"][0]) if error["loc"] else "?"
+    # A problem inside of a table is named by its path; pydantic calls that of a key "[key]".
+    path = [step if step.isprintable() else ascii(step) for step in map(str, error["loc"]) if step != "[key]"]
+    name = path[0] if path else "?"
     variable = PREFIX + name.upper()
     if name in given:
         source = f"flag --{name.replace('_', '-')}"
@@ -107,4 +129,4 @@ def _explain(error: ErrorDetails, given: Mapping[str, Any], config: Path | None)
     else:
         source = f"file {config}"
     message = error["msg"].removeprefix("Input ").removeprefix("Value error, ")
-    return f"setting `{name}` ({source}): {message}; docs/settings.md says what it may be"
+    return f"setting `{'.'.join(path) or name}` ({source}): {message}; docs/settings.md says what it may be"

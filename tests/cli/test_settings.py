@@ -2,8 +2,9 @@
 
 import pytest
 
+from streamtopic import events
 from streamtopic.errors import SettingsError
-from streamtopic.settings import Settings, load, write
+from streamtopic.settings import Settings, load, tasks, write
 
 
 def _file(folder, text):
@@ -113,3 +114,70 @@ def test_servers_are_checked():
     for wrong in ("a", "a:", "kafka://a:9092", "a:9092, b:9092"):
         with pytest.raises(SettingsError, match="kafka"):
             load({"kafka": wrong})
+
+
+TASKS = '[tasks.desk]\ntopics = ["goal", "court"]\ntau = 1e-9\n\n[tasks."mood of the day"]\n'
+
+
+def test_tasks_come_from_every_source_alike(tmp_path, monkeypatch):
+    """Tables in a file, JSON in a variable and after --set mean the same tasks."""
+    in_json = '{"desk": {"topics": ["goal", "court"], "tau": 1e-9}, "mood of the day": {}}'
+    from_file = load(config=_file(tmp_path, TASKS)).tasks
+    monkeypatch.setenv("STREAMTOPIC_TASKS", in_json)
+    assert from_file == load().tasks == load({"tasks": in_json}).tasks
+    assert list(from_file) == ["desk", "mood of the day"]
+    assert from_file["desk"].topics == ("goal", "court")
+    assert from_file["desk"].tau == 1e-9
+    assert from_file["mood of the day"] == type(from_file["desk"])()
+
+
+def test_tasks_are_written_as_they_are_read(tmp_path):
+    """Names and words of any script, with quotes and dots, survive writing; scalars stay above the tables."""
+    wanted = {'a.b "c" ] #': {"topics": ["naïve", "𝔘nicode 🙂", "x\x7f"], "ridge": 1e-5}, "plain": {}}
+    found = load({"tasks": wanted, "epsilon": 0.5, "dir": tmp_path / "elsewhere"})
+    write(found, tmp_path / "streamtopic.toml")
+    again = load(config=tmp_path / "streamtopic.toml")
+    assert again.tasks == found.tasks
+    assert again.epsilon == 0.5
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("[tasks.desk]\ntau = -1", ["`tasks.desk.tau`", "greater than or equal to 0", "streamtopic.toml"]),
+        ("[tasks.desk]\nridge = 0", ["`tasks.desk.ridge`", "greater than 0"]),
+        ("[tasks.desk]\nridge = nan", ["`tasks.desk.ridge`", "finite"]),
+        ("[tasks.desk]\ntolerance = inf", ["`tasks.desk.tolerance`", "finite"]),
+        ("[tasks.desk]\ntopic = ['a']", ["`tasks.desk.topic`", "not permitted"]),
+        ("[tasks.desk]\ntopics = ['a', 'b', 'a']", ["`tasks.desk`", "declared twice"]),
+        ("[tasks.desk]\ntopics = 'a'", ["`tasks.desk.topics`"]),
+        ("[tasks.' desk']\n", ["`tasks. desk`", "printable"]),
+        ('[tasks."a\\nb"]\n', ["printable"]),
+        ("[tasks.'']\n", ["1 to 256"]),
+        ("tasks = 3", ["`tasks`", "dictionary"]),
+        ("[tasks]\ndesk = 1", ["`tasks.desk`"]),
+        ('publish = "tasks"', ["`publish`", "no tasks to publish"]),
+        ('publish = "heads"', ["`publish`", "'topics' or 'tasks'"]),
+    ],
+)
+def test_wrong_tasks_are_named(tmp_path, text, parts):
+    """The task and the field are named, with the source, in one line."""
+    with pytest.raises(SettingsError) as caught:
+        load(config=_file(tmp_path, text))
+    message = str(caught.value)
+    assert "\n" not in message
+    assert all(part in message for part in parts), message
+
+
+def test_tasks_that_are_no_json_say_so(monkeypatch):
+    """A variable that is no JSON is an error like any other, and too many tasks are refused."""
+    monkeypatch.setenv("STREAMTOPIC_TASKS", "{desk: {}}")
+    with pytest.raises(SettingsError, match=r"variable STREAMTOPIC_TASKS.*not JSON"):
+        load()
+    with pytest.raises(SettingsError, match="65 tasks"):
+        load({"tasks": {f"t{k}": {} for k in range(65)}})
+
+
+def test_tasks_are_named_as_labels_are():
+    """A task can have any name that a document's label can, by the limits of events."""
+    assert (tasks.MAX_LABELS, tasks.MAX_LABEL) == (events.MAX_LABELS, events.MAX_LABEL)

@@ -167,10 +167,13 @@ def _size(value: str, name: str) -> int:
 def _labels(record: Mapping[str, object]) -> dict[str, str]:
     """Classes by task: `labels` where it is an object, and one `label` as the task `label`.
 
-    A list of labels is several classes for one task, which a classifier of one class cannot use: left out.
+    A list of one label is that label; a list of several is more than a classifier of one class can use: left out.
     """
     labels = record.get("labels")
     found = {str(k): str(v) for k, v in labels.items() if isinstance(v, str | int)} if isinstance(labels, dict) else {}
-    if isinstance(label := record.get("label"), str | int):
+    label = record.get("label")
+    if isinstance(label, list) and len(label) == 1:
+        (label,) = label
+    if isinstance(label, str | int):
         found.setdefault("label", str(label))
     return found

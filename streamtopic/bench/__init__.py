@@ -3,7 +3,7 @@
 A benchmark is a module in `streamtopic.bench.cases` (underscores in its name are dashes on the command line) with
 
     CASES: Mapping[str, Callable[..., list[Figure]]]    what is measured; each case runs in a process of its own
-    OPTIONS: Mapping[str, int]                          optional; keyword arguments of every case, with their defaults
+    OPTIONS: Mapping[str, int | str]                    optional; keyword arguments of every case, with their defaults
     def ratios(figures) -> list[Figure]                 optional; figures: case to name to value, of this run
 
 and a docstring whose first line says what it measures. Modules import what is heavy inside their functions.

@@ -1,4 +1,4 @@
-"""One case of a benchmark in a process of its own: `python -m streamtopic.bench.child NAME CASE [OPTION=N ...]`."""
+"""One case of a benchmark in a process of its own: `python -m streamtopic.bench.child NAME CASE [OPTION=VALUE ...]`."""
 
 import json
 import sys
@@ -8,11 +8,11 @@ from streamtopic.errors import StreamtopicError
 
 
 def _main(name: str, case: str, *options: str) -> int:
-    given = {option: int(value) for option, _, value in (text.partition("=") for text in options)}
+    given = {option: value for option, _, value in (text.partition("=") for text in options)}
     try:
         measured = measure(name, case, given)
     except StreamtopicError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stdout.write(json.dumps({"error": str(error)}) + "\n")
         return error.exit_status
     sys.stdout.write(json.dumps(measured) + "\n")
     return 0

@@ -10,7 +10,7 @@ import platform
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from streamtopic.bench import cases
 from streamtopic.bench.figures import Figure
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import ModuleType
 
-__all__ = ["CaseResult", "Result", "machine", "measure", "names", "run"]
+__all__ = ["CaseResult", "Option", "Result", "machine", "measure", "names", "run"]
+
+Option: TypeAlias = int | str
+"""What a case can be given; of the type of its default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +67,12 @@ def run(
     name: str,
     only: str | None = None,
     progress: Callable[[str], None] | None = None,
-    options: Mapping[str, int] | None = None,
+    options: Mapping[str, Option] | None = None,
 ) -> Result:
     """Run a benchmark, or `only` one case of it.
 
     options: for all its cases, in place of the defaults in its OPTIONS. Raises `UsageError` for an unknown name or
-    option, `CheckFailed` if a case dies.
+    option, or one that a case refuses, `CheckFailed` if a case dies.
     """
     module = _find(name)
     known = getattr(module, "OPTIONS", {})
@@ -88,9 +91,12 @@ def run(
     return Result(name, machine(), results, ratios)
 
 
-def measure(name: str, case: str, options: Mapping[str, int]) -> dict[str, Any]:
-    """Run one case in this very process; what the child prints."""
-    figures = _find(name).CASES[case](**options)
+def measure(name: str, case: str, options: Mapping[str, Option]) -> dict[str, Any]:
+    """Run one case in this very process; what the child prints. options: numbers may be given as text."""
+    module = _find(name)
+    known = getattr(module, "OPTIONS", {})
+    given = {option: type(known[option])(value) for option, value in options.items()}
+    figures = module.CASES[case](**given)
     import resource
 
     unit = 1 if sys.platform == "darwin" else 1024
@@ -98,13 +104,15 @@ def measure(name: str, case: str, options: Mapping[str, int]) -> dict[str, Any]:
     return {"figures": [asdict(figure) for figure in figures], "peak_memory": peak}
 
 
-def _in_process(name: str, case: str, options: Mapping[str, int]) -> CaseResult:
+def _in_process(name: str, case: str, options: Mapping[str, Option]) -> CaseResult:
     given = [f"{option}={value}" for option, value in options.items()]
     program = [sys.executable, "-m", "streamtopic.bench.child", name, case, *given]
     done = subprocess.run(program, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603  this very program
+    found = json.loads((done.stdout.splitlines() or ["{}"])[-1])
     if done.returncode != 0:
-        raise CheckFailed(f"benchmark {name}, case {case}, ended with status {done.returncode}: see its output above")
-    found = json.loads(done.stdout.splitlines()[-1])
+        why = found.get("error", f"ended with status {done.returncode}: see its output above")
+        fault = UsageError if done.returncode == UsageError.exit_status else CheckFailed
+        raise fault(f"benchmark {name}, case {case}: {why}")
     return CaseResult(case, [Figure(**figure) for figure in found["figures"]], found["peak_memory"])
 
 

@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
 __all__ = ["register", "run"]
 
-_OPTIONS = ("faults", "events", "seed")
+_NUMBERS = {
+    "faults": "faults of a campaign (benchmark `faults`)",
+    "events": "events of a campaign (benchmark `faults`)",
+    "topics": "topics to learn (benchmark `twin`)",
+    "draws": "forget sets of each kind (benchmark `twin`)",
+    "seed": "seed of what is drawn (benchmarks `faults`, `twin`)",
+}
 
 
 def register(subparsers: Subparsers) -> None:
@@ -26,8 +32,11 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="which benchmark")
     parser.add_argument("--case", metavar="CASE", help="only one case of it")
     parser.add_argument("--list", action="store_true", help="list the benchmarks")
-    for name in _OPTIONS:
-        parser.add_argument(f"--{name}", type=int, metavar="N", help=f"{name} of a campaign (benchmark `faults`)")
+    parser.add_argument(
+        "--documents", metavar="FILE", help="JSON lines, gzip too (benchmark `twin`; default: installed docstrings)"
+    )
+    for name, about in _NUMBERS.items():
+        parser.add_argument(f"--{name}", type=int, metavar="N", help=about)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -40,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.name is None:
         raise UsageError("which benchmark? `streamtopic bench --list` shows them")
-    options = {name: getattr(args, name) for name in _OPTIONS if getattr(args, name) is not None}
+    options = {name: getattr(args, name) for name in ("documents", *_NUMBERS) if getattr(args, name) is not None}
     result = bench.run(args.name, args.case, lambda case: _say(f"{args.name}: {case} ..."), options)
     print(json.dumps(asdict(result)) if args.json else _text(result))
     return 0

@@ -59,6 +59,19 @@ class Numbering:
 
     def count(self, documents: Sequence[Sequence[Passage]], weighting: Weighting) -> Counts:
         """Count documents that were numbered here, over the words that they hold, in the order of words."""
+        words, place = self._places(documents)
+        parts = []
+        for start in range(0, len(documents), BATCH):
+            rows = [[_placed(passage, place) for passage in p] for p in documents[start : start + BATCH]]
+            parts.append(count(DocumentBatch.build(rows), len(words), weighting))
+        return Counts(words, Cooccurrence.sum(parts, len(words)))
+
+    def batch(self, documents: Sequence[Sequence[Passage]]) -> tuple[list[str], DocumentBatch]:
+        """Return documents that were numbered here as one batch, over the words that they hold, in their order."""
+        words, place = self._places(documents)
+        return words, DocumentBatch.build([[_placed(passage, place) for passage in p] for p in documents])
+
+    def _places(self, documents: Sequence[Sequence[Passage]]) -> tuple[list[str], npt.NDArray[np.int32]]:
         used = np.zeros(len(self._ids), np.bool_)
         for passages in documents:
             for passage in passages:
@@ -66,11 +79,7 @@ class Numbering:
         words = sorted(word for word, number in self._ids.items() if used[number])
         place = np.full(len(self._ids), -1, np.int32)
         place[[self._ids[word] for word in words]] = np.arange(len(words), dtype=np.int32)
-        parts = []
-        for start in range(0, len(documents), BATCH):
-            rows = [[_placed(passage, place) for passage in p] for p in documents[start : start + BATCH]]
-            parts.append(count(DocumentBatch.build(rows), len(words), weighting))
-        return Counts(words, Cooccurrence.sum(parts, len(words)))
+        return words, place
 
 
 def _placed(passage: Passage, place: npt.NDArray[np.int32]) -> Passage:

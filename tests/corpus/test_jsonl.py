@@ -56,12 +56,16 @@ def test_integer_ids_are_strings_and_labels_are_kept(tmp_path):
         b'{"id": 7, "text": "x", "label": "sport"}',
         b'{"id": 8, "text": "x", "labels": {"a": "b"}}',
         b'{"id": 9, "text": "x", "label": ["p", "q"]}',
+        b'{"id": 10, "text": "x", "label": ["earn"]}',
+        b'{"id": 11, "text": "x", "label": []}',
     ]
     found = load_jsonl(_write(tmp_path / "d.jsonl", *lines))
     assert [(d.id, dict(d.labels)) for d in found.documents] == [
         ("7", {"label": "sport"}),
         ("8", {"a": "b"}),
         ("9", {}),
+        ("10", {"label": "earn"}),
+        ("11", {}),
     ]
 
 

@@ -1,0 +1,35 @@
+"""A model that forgot documents of a real corpus is the model of one that never saw them; `bench twin` runs whole ones."""
+
+import pytest
+
+from streamtopic.bench.twins import KINDS, Twins
+from streamtopic.topics.options import LearnerOptions
+
+# Every so many documents, so that all corpora and both learners take seconds; fewer candidates for the same reason.
+STEPS = {"bbc": 3, "ag": 1, "reuters": 12}
+CASES = [(name, learner) for name in STEPS for learner in ("default", "paper")]
+
+# Where one document moves no anchor, so that updates are compared and not only retrains.
+UPDATED = {"bbc-default", "ag-default", "reuters-paper"}
+
+
+@pytest.fixture(scope="module", params=CASES, ids="-".join)
+def twins(request, corpus_of):
+    """A model of one corpus."""
+    name, learner = request.param
+    return Twins(corpus_of(name, STEPS[name]), LearnerOptions(n_topics=8, learner=learner, max_candidates=400))
+
+
+def test_forgetting_is_never_having_seen(twins, request):
+    """Whatever is forgotten: counts bit for bit, words, anchors, A to 1e-12; certificate 1e-7 where it was updated."""
+    outcomes = {forget.kind: twins.outcome(forget) for forget in twins.forget_sets(1, seed=3)}
+    assert list(outcomes) == list(KINDS)
+    for outcome in outcomes.values():
+        assert outcome.forgotten > 0
+        assert outcome.same_counts, outcome
+        assert outcome.same_words, outcome
+        assert outcome.difference <= 1e-12, outcome
+        assert outcome.retrain or outcome.certificate <= 1e-7, outcome
+    assert "anchor word" in outcomes["all documents of an anchor"].retrain
+    if request.node.callspec.id in UPDATED:
+        assert not outcomes["1 document"].retrain

@@ -1,4 +1,4 @@
-"""A model that forgot documents of a real corpus is the model of one that never saw them; `bench twin` runs whole ones."""
+"""A model that forgot documents of a real corpus is that of one that never saw them; `bench twin` runs whole ones."""
 
 import pytest
 

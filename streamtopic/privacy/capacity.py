@@ -12,12 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.errors import UsageError
+from streamtopic.topics.fit import TopicFit
 
 __all__ = [
     "Capacity",
     "ModelConstants",
     "base_capacity",
     "estimate_constants",
+    "fit_constants",
     "head_capacity",
     "implied_constant",
     "most_deletions",
@@ -27,14 +29,14 @@ __all__ = [
 ]
 
 Float64 = npt.NDArray[np.float64]
-Rule = Literal["calibrated", "theorem", "fixed"]
+Rule = Literal["share", "fixed", "calibrated", "theorem"]
 
 UTILITY = 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """How many deletions a base model bears. `formula`: the theorem's value at c = 1, for comparison."""
+    """How many deletions a base model bears. formula: the theorem's value at c = 1, for comparison."""
 
     limit: int
     rule: Rule
@@ -106,13 +108,32 @@ def estimate_constants(
 
     gamma is the least singular value of diag(z)^-1 R.
     """
-    gamma = float(np.linalg.svd(R / shares[:, None], compute_uv=False)[-1])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rows = R / shares[:, None]
+        a = float(shares.max() / shares.min())
+    gamma = float(np.linalg.svd(rows, compute_uv=False)[-1]) if np.isfinite(rows).all() else 0.0
     p_sep = float(A[anchors, np.arange(len(anchors))].min())
-    return ModelConstants(float(shares.max() / shares.min()), p_sep, gamma, eps0 or 1 / math.sqrt(A.size))
+    return ModelConstants(a, p_sep, gamma, eps0 or 1 / math.sqrt(A.size))
+
+
+def fit_constants(fit: TopicFit, eps0: float | None = None) -> ModelConstants:
+    """Constants of a model before noise, without a pass over Q: from its r anchor rows.
+
+    An anchor's row of Qbar is R_k A^T / z_k where the topics are separable, so diag(z)^-1 R = X A^+^T for the anchor
+    rows X (r, n), or the super-anchors' of the default learner; a and p as in `estimate_constants`.
+    """
+    last, live = fit.rounds[-1], fit.live
+    X = last.anchor_counts[:, live] / last.anchor_mass[:, None]
+    z = fit.topic_masses
+    R = z[:, None] * (X @ fit.A @ np.linalg.pinv(fit.A.T @ fit.A, hermitian=True))
+    return estimate_constants(fit.A, R, z, np.searchsorted(live, fit.choice.rows), eps0)
 
 
 def precondition(m: int, r: int, constants: ModelConstants) -> float:
-    """Greatest number of deletions that the utility proof covers: 0.001 m eps0 (gamma p)^3 / (a^2 r^2)."""
+    """Greatest number of deletions that the utility proof covers: 0.001 m eps0 (gamma p)^3 / (a^2 r^2).
+
+    0 where a topic has no share, since a is infinite then.
+    """
     margin = (constants.gamma * constants.p_sep) ** 3
     return UTILITY * m * constants.eps0 * margin / (constants.a**2 * r**2)
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from streamtopic.errors import UsageError
 from streamtopic.privacy.capacity import UTILITY, ModelConstants
 
-__all__ = ["HeadCapacity", "head_capacity_terms", "task_mass", "theorem_head_sensitivity"]
+__all__ = ["HeadCapacity", "general_head_terms", "head_capacity_terms", "task_mass", "theorem_head_sensitivity"]
 
 Float64 = npt.NDArray[np.float64]
 
@@ -95,6 +95,20 @@ def head_capacity_terms(
     r, q = len(shares), task_mass(shares, topics)
     noise = c * m * q * epsilon / (r * math.sqrt(n * r * math.log(1 / delta)))
     return HeadCapacity(noise, c * UTILITY * m / r**2, q, float(shares.max() / shares.min()), r)
+
+
+def general_head_terms(c: float, m: int, n: int, r: int, constants: ModelConstants, q: float) -> dict[str, float]:
+    """The proof's own bound on m_U for general q: each of the three terms of its minimum, in documents.
+
+    m_U <= c m eps0 gamma p / (a r)^2 min{1/sqrt(r), 1/(n r)^(1/4), a r q / sqrt(n r)}; the paper takes n >= r^3, where
+    the last is the least and alone knows the task. Source: the end of the section "Proof for general q".
+    """
+    unit = c * m * constants.eps0 * constants.gamma * constants.p_sep / (constants.a * r) ** 2
+    return {
+        "1/sqrt(r)": unit / math.sqrt(r),
+        "1/(nr)^(1/4)": unit / (n * r) ** 0.25,
+        "arq/sqrt(nr)": unit * constants.a * r * q / math.sqrt(n * r) if unit else 0.0,
+    }
 
 
 def theorem_head_sensitivity(

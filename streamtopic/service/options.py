@@ -2,33 +2,13 @@
 
 from dataclasses import dataclass, field
 
-from streamtopic.privacy.capacity import base_capacity
+from streamtopic.service.capacity import CapacityRule
 from streamtopic.service.decide import Policy
 from streamtopic.service.publishing import Guarded
 from streamtopic.service.tasks import TaskOptions
-from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.options import LearnerOptions
 
 __all__ = ["CapacityRule", "SchedulerOptions"]
-
-
-@dataclass(frozen=True, slots=True)
-class CapacityRule:
-    """How many deletions a base model bears: a share of its documents, a number, or the paper's formula with c."""
-
-    rule: str = "share"
-    share: float = 0.01
-    number: int = 100
-    constant: float = 1.0
-
-    def limit(self, fit: TopicFit, epsilon: float, delta: float) -> int:
-        """Return the capacity of a base model, at least 1 under `share`."""
-        if self.rule == "fixed":
-            return self.number
-        if self.rule == "theorem":
-            n, r = fit.A.shape
-            return int(base_capacity(self.constant, fit.documents, n, r, epsilon, delta))
-        return max(1, int(self.share * fit.documents))
 
 
 @dataclass(frozen=True, slots=True)

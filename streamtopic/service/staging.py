@@ -32,7 +32,12 @@ def stored_base(base: Base, fit: TopicFit) -> StoredBase:
     """Return the base model as Redis keeps it: before noise, so never for subscribers."""
     buffer = io.BytesIO()
     np.savez_compressed(buffer, words=np.array(fit.words), A=fit.A)
-    fields = {"documents": base.documents, "anchors": list(base.anchors), "capacity": base.capacity}
+    fields = {
+        "documents": base.documents,
+        "anchors": list(base.anchors),
+        "capacity": base.capacity,
+        "calibration": dict(base.calibration),
+    }
     return StoredBase(base.epoch, base.version, fields, buffer.getvalue())
 
 

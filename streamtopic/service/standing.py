@@ -1,7 +1,7 @@
 """Where the model stands, read from Redis: what `decide` needs, and what `status` shows."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from streamtopic.service.decide import Standing
@@ -14,7 +14,7 @@ __all__ = ["Base", "LastRelease", "base_forget_set", "read_standing", "unserved"
 class Base:
     """The base model: version that it was published as, last epoch that it was trained on, its documents and anchors.
 
-    capacity: deletions that it bears.
+    capacity: deletions that it bears; calibration: what that was derived from, for people (BaseCapacity.facts).
     """
 
     version: int
@@ -22,12 +22,20 @@ class Base:
     documents: int
     anchors: tuple[str, ...]
     capacity: int
+    calibration: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, stored: StoredBase) -> "Base":
         """Read what Redis keeps of it."""
         fields = stored.fields
-        return cls(stored.version, stored.epoch, fields["documents"], tuple(fields["anchors"]), fields["capacity"])
+        return cls(
+            stored.version,
+            stored.epoch,
+            fields["documents"],
+            tuple(fields["anchors"]),
+            fields["capacity"],
+            fields.get("calibration", {}),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,12 @@
 """Trying out deletions: what becomes of a model when some of its documents are forgotten."""
 
-import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.counts import Cooccurrence, Counts, CountSource, DocumentBatch, count, statistics
+from streamtopic.counts import Cooccurrence, Counts, CountSource, DocumentBatch, SymmetricCounts, count, statistics
 from streamtopic.errors import UsageError
 from streamtopic.topics.display import top_words
 from streamtopic.topics.fit import TopicFit
@@ -106,7 +105,7 @@ class DeletionTrials:
         """Take documents at these distinct positions out of a copy of the model and compare. Cost: one update."""
         part = count(self._documents.take(np.sort(chosen)), len(self._source.words), self._fit.options.weighting)
         delta = Counts(self._source.words, Cooccurrence.zero(part.n_words) - part)
-        outcome = update(copy.deepcopy(self._fit), _Without(self._source, part), delta)
+        outcome = update(_copied(self._fit), _Without(self._source, part), delta)
         if isinstance(outcome, NeedsRetrain):
             return Trial(np.nan, np.nan, np.nan, outcome.reason)
         return self._compared(outcome.fit)
@@ -119,6 +118,12 @@ class DeletionTrials:
         tops = [top_words(A, frequency, self._source.documents, _TOP) for A in (first, second)]
         kept = [len(np.intersect1d(a, b)) / len(a) for a, b in zip(*tops, strict=True)]
         return Trial(float(change.max()), float(change.sum(axis=0).mean()), float(np.mean(kept)))
+
+
+def _copied(fit: TopicFit) -> TopicFit:
+    """Return the fit with copies of those arrays that an update changes in place, which are few of them."""
+    q = SymmetricCounts(fit.q.n, fit.q.indptr, fit.q.columns, fit.q.values.copy())
+    return replace(fit, q=q, rounds=[replace(part, product=part.product.copy()) for part in fit.rounds])
 
 
 def _over(fit: TopicFit, words: list[str]) -> Float:

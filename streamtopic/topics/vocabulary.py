@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from streamtopic.topics.options import LearnerOptions
 
-__all__ = ["Thresholds", "choose_words", "thresholds"]
+__all__ = ["Thresholds", "choose_words", "reachable_words", "thresholds"]
 
 _LEAST_MAX_DF = 20
 _LEAST_ANCHOR_DF = 2
@@ -52,6 +52,18 @@ def choose_words(
         least *= math.sqrt(2)
         keep = np.flatnonzero((frequency >= least) & below)
     return keep, frequency[keep] >= limits.anchor
+
+
+def reachable_words(
+    frequency: npt.NDArray[np.int64], documents: int, options: LearnerOptions, deletions: int
+) -> npt.NDArray[np.intp]:
+    """Return the ascending positions of all words that may be kept after up to so many deletions, whichever they are.
+
+    Thresholds do not rise with deletions, and a word's frequency falls by one a deletion at most.
+    """
+    least = thresholds(max(documents - deletions, 1), options).least
+    most = thresholds(documents, options).most
+    return np.flatnonzero((frequency >= max(least, 1)) & (frequency <= most + deletions))
 
 
 def _coarse(value: float) -> float:

@@ -1,40 +1,42 @@
 """Gaussian noise that floating point does not give away.
 
-Noise is added in the widest float there is and the sum is rounded to a coarse power-of-two grid, so that the low bits
-of the result say nothing about the value beneath (Mironov, CCS 2012, on what happens otherwise). What rounding errors
-before the grid can still show has a probability, the slack, that is taken from delta before sigma is calibrated.
+What is released is the real number value + sigma N, rounded to the nearest multiple of a power of two: exactly that, as
+if it had been computed with all its digits. Floats decide almost every rounding with certainty, since the sum carries a
+bound of its error; the few that lie too near to the middle between two multiples are decided with 100 digits. So the
+rounded numbers are post-processing of the exact Gaussian mechanism, nothing of delta goes to floating point, and the
+bytes are the same on every machine. Naive addition of floats is attackable (Mironov, CCS 2012).
 """
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from streamtopic.errors import UsageError
+from streamtopic.privacy.digits import nearest_step
 from streamtopic.privacy.gaussian import gaussian_scale
-from streamtopic.privacy.keystream import NoiseSeed, standard_normals
+from streamtopic.privacy.keystream import NoiseSeed, draw_normals, exact_normal
 
 __all__ = ["NoisePlan", "NoisedMatrix", "add_noise", "plan_noise", "project_columns", "release_matrix"]
 
 Float64 = npt.NDArray[np.float64]
 
-DRAW_ERROR = 4 * 2.0**-53
-SUM_ERROR = float(np.finfo(np.longdouble).eps)
+_SUM_ERROR = 2 * float(np.finfo(np.longdouble).eps)
 
 
 @dataclass(frozen=True, slots=True)
 class NoisePlan:
-    """How much noise a matrix gets; a function of the settings and its shape only, never of its content.
+    """How much noise a matrix gets; a function of the settings only, never of its content.
 
-    scale: s = sigma / sensitivity. grid: every noised number is a multiple of it. slack: what rounding takes of delta.
+    scale: s = sigma / sensitivity. grid: every noised number is a multiple of it.
     """
 
     sensitivity: float
     epsilon: float
     delta: float
     scale: float
-    slack: float
     grid: float
 
     @property
@@ -43,57 +45,67 @@ class NoisePlan:
         return self.scale * self.sensitivity
 
     @property
-    def delta_used(self) -> float:
-        """The delta that sigma was calibrated for: delta less the slack."""
-        return self.delta - self.slack
+    def slack(self) -> float:
+        """What rounding takes of delta: nothing, because sums are rounded exactly."""
+        return 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoisedMatrix:
-    """A matrix after noise; `matrix` float64, columns on the simplex if it came from `release_matrix`."""
+    """A matrix after noise, float64.
+
+    matrix: what is released, columns on the simplex if it came from `release_matrix`; noised: the multiples of the grid
+    that it was made of. Both are guarded alike.
+    """
 
     matrix: Float64
+    noised: Float64
     plan: NoisePlan
 
 
-def plan_noise(numbers: int, mass: float, sensitivity: float, epsilon: float, delta: float) -> NoisePlan:
-    """Calibrate noise for `numbers` numbers whose absolute values sum to at most `mass`.
+def plan_noise(sensitivity: float, epsilon: float, delta: float) -> NoisePlan:
+    """Calibrate noise.
 
     sensitivity: greatest L2 distance between the two matrices that must be told apart no better than (epsilon, delta).
-    The slack is 2 E|err| / g a number, E|err| <= 4 u sigma of the draw and u' |number| of the sum.
-    Raises UsageError where the slack would take more than half of delta.
+    Raises UsageError for a sensitivity that is not above 0 or a guarantee that makes no sense.
     """
-    if not sensitivity > 0:
+    if not 0 < sensitivity < math.inf:
         raise UsageError(f"the sensitivity must be above 0, not {sensitivity}: set a tolerance")
-    # Taking the slack from delta only makes sigma and grid larger, so the slack at this sigma is enough.
-    scale = gaussian_scale(epsilon, delta)
-    slack = _slack(numbers, mass, scale * sensitivity, _grid(scale * sensitivity))
-    if slack > delta / 2:
-        raise UsageError(
-            f"delta {delta} is too small for {numbers} numbers: rounding alone needs {slack:.1e}; raise delta, or use "
-            "fewer words or topics"
-        )
-    scale = gaussian_scale(epsilon, delta - slack)
-    return NoisePlan(sensitivity, epsilon, delta, scale, slack, _grid(scale * sensitivity))
+    scale = _scale(epsilon, delta)
+    return NoisePlan(sensitivity, epsilon, delta, scale, _grid(scale * sensitivity))
 
 
 def add_noise(values: Float64, plan: NoisePlan, seed: NoiseSeed) -> Float64:
-    """`values` plus N(0, sigma^2) each, rounded to multiples of the plan's grid; the same shape, float64."""
-    draws = standard_normals(seed, values.size).reshape(values.shape).astype(np.longdouble)
-    noised = values.astype(np.longdouble) + draws * np.longdouble(plan.sigma)
-    steps = np.rint(noised / np.longdouble(plan.grid))
-    result: Float64 = (steps * np.longdouble(plan.grid)).astype(np.float64)
+    """`values` plus N(0, sigma^2) each, rounded to the nearest multiple of the plan's grid; the same shape, float64.
+
+    Raises UsageError for values that are not finite: they would be released as they are.
+    """
+    if not np.isfinite(values).all():
+        raise UsageError("numbers that are not finite cannot be noised: fit the model again")
+    drawn, sigma = draw_normals(seed, values.size), plan.sigma
+    draws = drawn.values.reshape(values.shape)
+    noised = values.astype(np.longdouble) + draws.astype(np.longdouble) * np.longdouble(sigma)
+    scaled = noised / np.longdouble(plan.grid)
+    steps = np.rint(scaled)
+    doubt = sigma * drawn.errors.reshape(values.shape) + _SUM_ERROR * (np.abs(values) + sigma * np.abs(draws))
+    # Not "less than", so that a bound without a number counts as doubt.
+    for place in np.flatnonzero(~(0.5 - np.abs(scaled - steps) > doubt / plan.grid)):
+        draw = exact_normal(seed, values.size, int(place))
+        steps.flat[place] = nearest_step(float(values.flat[place]), draw, sigma, plan.grid)
+    # Adding 0 turns -0 into 0: the sign of a zero would tell on which side of it the sum lay.
+    result: Float64 = (steps * np.longdouble(plan.grid)).astype(np.float64) + 0.0
     return result
 
 
 def release_matrix(A: Float64, *, tolerance: float, epsilon: float, delta: float, seed: NoiseSeed) -> NoisedMatrix:
     """Noise for A (n, r) whose columns are on the simplex: certified to lie within `tolerance` of the exact one.
 
-    So two runs differ by 2 tolerance at most, sigma = s(epsilon, delta - slack) * 2 * tolerance; columns are put back
-    on the simplex afterwards. A function of A, the settings and the seed.
+    So two runs differ by 2 tolerance at most, sigma = s(epsilon, delta) * 2 * tolerance; columns are put back on the
+    simplex afterwards. A function of A, the settings and the seed.
     """
-    plan = plan_noise(A.size, 2.0 * A.shape[1], 2 * tolerance, epsilon, delta)
-    return NoisedMatrix(project_columns(add_noise(A, plan, seed)), plan)
+    plan = plan_noise(2 * tolerance, epsilon, delta)
+    noised = add_noise(A, plan, seed)
+    return NoisedMatrix(project_columns(noised), noised, plan)
 
 
 def project_columns(values: Float64) -> Float64:
@@ -107,9 +119,10 @@ def project_columns(values: Float64) -> Float64:
     return projected
 
 
+@lru_cache(maxsize=64)
+def _scale(epsilon: float, delta: float) -> float:
+    return gaussian_scale(epsilon, delta)
+
+
 def _grid(sigma: float) -> float:
     return 2.0 ** math.floor(math.log2(sigma / 16))
-
-
-def _slack(numbers: int, mass: float, sigma: float, grid: float) -> float:
-    return 2 * (numbers * DRAW_ERROR * sigma + SUM_ERROR * (mass + numbers * sigma)) / grid

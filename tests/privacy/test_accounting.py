@@ -1,0 +1,112 @@
+"""Accounting held against dp-accounting (privacy loss distributions) and against mpmath."""
+
+import math
+
+import mpmath
+import pytest
+from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamtopic.errors import UsageError
+from streamtopic.privacy import Composition, gaussian_delta, gaussian_epsilon, gaussian_scale
+
+DELTA = 1e-6
+
+
+def accountant(scales, delta=DELTA, step=1e-3):
+    """Epsilon at delta of Gaussian mechanisms by dp-accounting: an upper bound, by about a step a mechanism."""
+    composed = None
+    for scale in scales:
+        one = from_gaussian_mechanism(scale, value_discretization_interval=step, log_mass_truncation_bound=-60)
+        composed = one if composed is None else composed.compose(one)
+    return composed.get_epsilon_for_delta(delta)
+
+
+def exact_delta(epsilon, s):
+    """Delta of theorem 8 with 60 digits."""
+    with mpmath.workdps(60):
+        s, epsilon = mpmath.mpf(s), mpmath.mpf(epsilon)
+        inside, outside = (mpmath.ncdf(side / (2 * s) - epsilon * s) for side in (1, -1))
+        return float(inside - mpmath.exp(epsilon) * outside)
+
+
+@pytest.mark.parametrize("s", [0.05, 0.3, 1.0, 4.224679, 50.0])
+@pytest.mark.parametrize("epsilon", [0.0, 0.01, 0.5, 1.0, 5.0, 30.0])
+def test_delta_agrees_with_60_digits(epsilon, s):
+    """Delta is right to eight digits wherever it is above 1e-250, with no loss by cancellation in the tails."""
+    expected = exact_delta(epsilon, s)
+    assert gaussian_delta(epsilon, s) == pytest.approx(expected, rel=1e-8, abs=1e-250)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.5, 1e-6), (5.0, 1e-6), (0.1, 1e-9), (10.0, 1e-5)])
+def test_the_scale_is_that_of_the_accountant(epsilon, delta):
+    """One release at the calibrated scale costs epsilon by an independent accountant, by no more and by little less."""
+    assert accountant([gaussian_scale(epsilon, delta)], delta) == pytest.approx(epsilon, rel=2e-3)
+
+
+@pytest.mark.parametrize(("releases", "expected"), [(1, 1.0), (4, 2.12286), (16, 4.5924), (256, 24.53)])
+def test_equal_releases_compose_as_the_accountant_says(releases, expected):
+    """1, 4, 16 and 256 releases of (1, 1e-6): section 7's values, and dp-accounting's own composition of them."""
+    scale = gaussian_scale(1.0, DELTA)
+    ours = Composition.of([(scale, 0.0)] * releases).epsilon(DELTA)
+    assert ours == pytest.approx(expected, rel=2e-4)
+    if releases <= 16:
+        assert accountant([scale] * releases, step=1e-4) == pytest.approx(ours, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "scales",
+    [(4.2, 8.1), (0.98, 4.22, 8.06), (2.0, 2.0, 3.0, 50.0), (10.6, 10.6, 4.22)],
+    ids=["two", "three epsilons", "a weak one", "theorem mode's A and R beside a certified one"],
+)
+def test_unequal_releases_compose_as_the_accountant_says(scales):
+    """Releases of different scales, as after a change of settings, cost what dp-accounting says."""
+    ours = Composition.of([(scale, 0.0) for scale in scales]).epsilon(DELTA)
+    assert accountant(scales, step=1e-4) == pytest.approx(ours, rel=1e-3)
+
+
+@given(st.lists(st.floats(0.3, 50), min_size=1, max_size=20), st.floats(1e-12, 1e-2))
+@settings(max_examples=100, deadline=None)
+def test_the_pair_of_epsilon_and_delta_is_on_the_curve(scales, delta):
+    """What is spent is the least epsilon at delta: delta holds there and fails a millionth below."""
+    composed = Composition.of([(scale, 0.0) for scale in scales])
+    spent = composed.epsilon(delta)
+    assert gaussian_delta(spent, 1 / composed.mu) <= delta
+    if spent > 1e-6:
+        assert gaussian_delta(spent * (1 - 1e-6), 1 / composed.mu) > delta
+
+
+@given(st.floats(0.05, 8), st.integers(2, 64))
+@settings(max_examples=50, deadline=None)
+def test_composition_beats_adding_up_and_never_a_single_release(epsilon, releases):
+    """Together they cost more than one, and less than the sum of epsilons at the sum of deltas."""
+    scale = gaussian_scale(epsilon, DELTA)
+    spent = Composition.of([(scale, 0.0)] * releases).epsilon(DELTA)
+    assert epsilon * (1 - 1e-9) < spent
+    assert Composition.of([(scale, 0.0)] * releases).epsilon(releases * DELTA) <= releases * epsilon
+
+
+def test_a_new_base_starts_from_nothing():
+    """An empty composition costs nothing, and what is added one by one is what is composed at once."""
+    scales = [gaussian_scale(1.0, DELTA), gaussian_scale(0.5, DELTA), 3.0]
+    running = Composition()
+    assert running.epsilon(DELTA) == 0
+    for scale in scales:
+        running = running.then(scale)
+    assert running.epsilon(DELTA) == pytest.approx(Composition.of([(s, 0.0) for s in scales]).epsilon(DELTA), rel=1e-12)
+
+
+@pytest.mark.parametrize(("scale", "slack"), [(0.0, 0.0), (-1.0, 0.0), (math.nan, 0.0), (1.0, -1e-9)])
+def test_what_is_no_release_cannot_be_composed(scale, slack):
+    """A scale that is not above 0, or a negative slack, is refused on both ways in."""
+    with pytest.raises(UsageError, match="scale above 0"):
+        Composition().then(scale, slack)
+    with pytest.raises(UsageError, match="scale above 0"):
+        Composition.of([(scale, slack)])
+
+
+def test_epsilon_is_infinite_where_nothing_is_left_of_delta():
+    """Noise far too small for any epsilon, and slack that takes all of delta, say so in place of a number."""
+    assert gaussian_epsilon(1e-6, 1e-9) == math.inf
+    assert Composition.of([(1.0, 2e-6)]).epsilon(1e-6) == math.inf

@@ -38,7 +38,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     Parameters: see LearnerOptions. n_topics: r. learner: "default" or "paper". min_df, max_df, anchor_min_df,
     max_words: the working vocabulary; use min_df=1, max_df=1.0 to keep what a vectoriser already chose. alpha,
-    tolerance: prior and stopping change of `transform`.
+    tolerance: prior of `transform`, and bound on the relative error of each proportion.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         anchor_min_df: float = 0.01,
         max_words: int = 20_000,
         alpha: float = 0.1,
-        tolerance: float = 1e-5,
+        tolerance: float = 1e-3,
     ) -> None:
         self.n_topics = n_topics
         self.learner = learner

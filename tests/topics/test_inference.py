@@ -1,0 +1,62 @@
+"""Topics of new documents."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from streamtopic.topics.inference import fold_in
+
+
+def corpus(n, r, documents, seed, most=60):
+    """Return a topic matrix (n, r) and documents as CSR counts."""
+    rng = np.random.default_rng(seed)
+    A = rng.dirichlet(np.full(n, 0.1), r).T + 1e-9
+    A /= A.sum(axis=0)
+    x = rng.multinomial(most, np.full(n, 1 / n), documents) * (rng.random((documents, n)) < 0.5)
+    return A, csr_array(x)
+
+
+def fold(A, x, **options):
+    """Call with a CSR matrix."""
+    return fold_in(A, x.indptr.astype(np.int64), x.indices, x.data, **options)
+
+
+@pytest.mark.parametrize(("n", "r", "alpha"), [(300, 20, 0.1), (5, 50, 0.01), (40, 3, 5.0), (8, 120, 0.002)])
+def test_proportions_are_within_the_tolerance(n, r, alpha):
+    """The optimum, known from a far smaller tolerance and its own conditions, is as near as was promised."""
+    A, x = corpus(n, r, 30, seed=r, most=400)
+    exact = fold(A, x, alpha=alpha, tolerance=1e-9)
+    pull = (x / np.where(x.toarray() > 0, exact @ A.T, 1)) @ A
+    length = np.asarray(x.sum(axis=1)).ravel()[:, None]
+    assert np.allclose(exact * (length + r * alpha - np.asarray(pull)), alpha, rtol=1e-6)
+    rough = fold(A, x, alpha=alpha, tolerance=0.01)
+    assert np.sqrt((((exact - rough) / rough) ** 2).sum(axis=1)).max() <= 0.01
+    assert np.allclose(rough.sum(axis=1), 1)
+
+
+def test_a_document_does_not_depend_on_others():
+    """Alone, in any order or among many, a document gets the same proportions to rounding."""
+    A, x = corpus(200, 10, 300, seed=1)
+    together = fold(A, x)
+    order = np.random.default_rng(2).permutation(x.shape[0])
+    assert np.abs(fold(A, x[order]) - together[order]).max() <= 1e-12
+    assert np.abs(fold(A, x[[7]]) - together[[7]]).max() <= 1e-12
+
+
+def test_documents_without_known_words_get_the_prior():
+    """Neither an empty document nor one of unknown words is an error or a NaN."""
+    A = np.array([[0.5, 0.2], [0.5, 0.8], [0.0, 0.0]])
+    x = csr_array(np.array([[0, 0, 0], [0, 0, 9], [1, 0, 9]]))
+    theta = fold(A, x)
+    assert np.allclose(theta[:2], 0.5)
+    assert theta[2, 0] > 0.5
+    assert fold(A, x[:0]).shape == (0, 2)
+
+
+def test_more_likely_topics_get_more():
+    """A document of one topic's own words belongs to it."""
+    A = np.kron(np.eye(3), np.full((4, 1), 0.25))
+    x = csr_array(np.array([[9] * 4 + [0] * 8]))
+    theta = fold(A, x, alpha=0.1)
+    # By hand: (36 + 0.1) / 36.3 and 0.1 / 36.3.
+    assert np.allclose(theta, [[36.1 / 36.3, 0.1 / 36.3, 0.1 / 36.3]], rtol=1e-3)

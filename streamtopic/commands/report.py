@@ -1,0 +1,108 @@
+"""`streamtopic report`: the evidence about one version, for an auditor."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from streamtopic.commands.options import command, instance_settings, settings_of
+from streamtopic.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamtopic.commands.options import Subparsers
+    from streamtopic.service.evidence import Finding
+    from streamtopic.service.verify import Verification
+
+__all__ = ["print_findings", "register", "run"]
+
+SHOWN = {True: "ok  ", False: "FAIL", None: "-   "}
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command's arguments."""
+    parser = command(subparsers, "report", run, "write what an auditor needs about a version, or check such a file")
+    parser.add_argument("number", nargs="?", type=int, metavar="VERSION", help="which version (default: the newest)")
+    parser.add_argument("--to", type=Path, metavar="FILE", help="a name that ends in .html or .json")
+    parser.add_argument("--verify", action="store_true", help="count and learn again, and say what came of it")
+    parser.add_argument(
+        "--audit", type=Path, metavar="FILE", help="what `streamtopic audit --json` printed, to go with it"
+    )
+    parser.add_argument("--check", type=Path, metavar="FILE", help="check a report's file offline instead")
+    parser.add_argument("--public-key", metavar="KEY", help="--check: signing.pub, or the key in hexadecimal digits")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the report, or check one; status 1 if a check failed. The file is written all the same."""
+    return _write(args) if args.check is None else _check(args)
+
+
+def print_findings(findings: Sequence[Finding]) -> None:
+    """Print findings for a person, with what to do about those that did not pass."""
+    for finding in findings:
+        print(f"{SHOWN[finding.passed]}  {finding.name}: {finding.detail}")
+        if finding.remedy:
+            print(f"        {finding.remedy}")
+
+
+def _write(args: argparse.Namespace) -> int:
+    from streamtopic.service.evidence import gather, page, read_audit
+    from streamtopic.service.runner import Service
+
+    if args.to is None or args.to.suffix not in {".html", ".json"}:
+        raise UsageError("where to? give --to FILE, a name that ends in .html or .json")
+    settings = instance_settings(args)
+    audited = None if args.audit is None else read_audit(args.audit)
+    with Service(settings) as service:
+        number = args.number if args.number is not None else service.release(None).version
+        verification = _verified(service, quiet=args.json) if args.verify else None
+        evidence = gather(service, number, verification=verification, audited=audited)
+    written = page(evidence) if args.to.suffix == ".html" else json.dumps(evidence, indent=1, allow_nan=False) + "\n"
+    try:
+        args.to.write_text(written, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {args.to}: {error.strerror}") from None
+    _tell(args, evidence)
+    return 0 if evidence["passed"] else 1
+
+
+def _verified(service: Any, *, quiet: bool) -> Verification:  # noqa: ANN401 -- a Service, which is loaded late
+    from streamtopic.console import progress
+
+    with progress("verifying", "records", quiet=quiet) as update:
+        found: Verification = service.verify(update)
+    return found
+
+
+def _tell(args: argparse.Namespace, evidence: dict[str, Any]) -> None:
+    from streamtopic.service.evidence import Finding
+
+    if args.json:
+        told = {name: evidence[name] for name in ("version", "passed", "complete", "findings")}
+        print(json.dumps({"to": str(args.to), **told}))
+        return
+    print_findings([Finding(**finding) for finding in evidence["findings"]])
+    print(f"version {evidence['version']}: written to {args.to}")
+
+
+def _check(args: argparse.Namespace) -> int:
+    from streamtopic.service.evidence import as_json, passed, reopen
+    from streamtopic.signing import PublicKey
+
+    if args.to is not None or args.number is not None or args.verify or args.audit is not None:
+        raise UsageError(
+            "--check takes no version, --to, --verify or --audit: it checks a file that was written before"
+        )
+    source = args.public_key or settings_of(args).public_key
+    if source is None:
+        raise UsageError("which key? give --public-key signing.pub")
+    findings = reopen(args.check).check(PublicKey.load(source))
+    if args.json:
+        print(json.dumps({"passed": passed(findings), "findings": as_json(findings)}))
+        return 0 if passed(findings) else 1
+    print_findings(findings)
+    print("what is signed is checked; the file's own findings are its maker's word: it says how to repeat them")
+    return 0 if passed(findings) else 1

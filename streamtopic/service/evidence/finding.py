@@ -1,0 +1,69 @@
+"""One thing that was checked about a version, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streamtopic.service.verify import Check, Verification
+
+__all__ = ["Finding", "Source", "as_json", "passed", "relearned"]
+
+Source = Literal["signed", "log", "records", "relearned", "audit"]
+"""What a finding rests on: the signed release; records of the log, each signed; what Redis keeps; the log's documents,
+counted and learned from again; a file that `streamtopic audit` wrote."""
+
+_ERASED = (
+    "what was deleted has left the log, so only models made from now on can be learned again: `streamtopic retrain`, "
+    "then `streamtopic verify`"
+)
+_REMEDIES = {
+    "counts": "do not trust this state: keep a copy of it, then `streamtopic rebuild --yes` and `streamtopic verify`",
+    "base model": "`streamtopic retrain` makes a base that can be checked; verify with the settings it was made with",
+    "newest version": "do not use this version: keep a copy of the log, then `streamtopic retrain`",
+    "settings": "verify with the settings that the version was made with (`--config`, `--set`)",
+    "model": "`streamtopic status` says why no model can be made of these documents",
+}
+_UNCHECKED = {
+    "counts": "run it again once `streamtopic status` shows no lag",
+    "newest version": "verify where the noise key is, on a version that is not withdrawn",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was checked. passed None: it could not be, `detail` says why; remedy: what to do unless it passed."""
+
+    name: str
+    passed: bool | None
+    detail: str
+    source: Source
+    remedy: str = ""
+
+
+def relearned(verification: Verification) -> tuple[Finding, ...]:
+    """Return what counting and learning again has found, with remedies."""
+    return tuple(
+        Finding(check.name, check.passed, check.detail, "relearned", _remedy(check)) for check in verification.checks
+    )
+
+
+def passed(findings: Iterable[Finding]) -> bool:
+    """Whether none failed; one that could not be checked has not."""
+    return all(finding.passed is not False for finding in findings)
+
+
+def as_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
+    """Return findings as JSON has them."""
+    return [asdict(finding) for finding in findings]
+
+
+def _remedy(check: Check) -> str:
+    if check.passed:
+        return ""
+    if check.passed is None:
+        return _ERASED if "erased" in check.detail else _UNCHECKED.get(check.name, _ERASED)
+    return _REMEDIES.get(check.name, "`streamtopic doctor` says what is wrong with the service")

@@ -1,0 +1,78 @@
+"""HTML in which nothing from outside can become markup: text is escaped here, and only here."""
+
+from __future__ import annotations
+
+import html
+import unicodedata
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["Markup", "element", "facts", "join", "shown", "table", "text"]
+
+_VOID = {"meta"}
+# Controls, surrogates, line separators, and what cannot be seen or turns a line around; joiners are part of words.
+_HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+_KEPT = "\n\t\u200c\u200d"
+
+
+@dataclass(frozen=True, slots=True)
+class Markup:
+    """Finished HTML; every other value is text."""
+
+    html: str
+
+
+def text(value: object) -> Markup:
+    """Return a value as text: escaped, and with characters that cannot be seen or turn the line around made visible."""
+    return Markup(html.escape("".join(map(_visible, str(value))), quote=True))
+
+
+def element(name: str, /, *children: object, **attributes: str) -> Markup:
+    """Return an element. Attributes are escaped as text is; `class_` stands for class, `aria_label` for aria-label."""
+    given = "".join(f' {key.rstrip("_").replace("_", "-")}="{text(value).html}"' for key, value in attributes.items())
+    if name in _VOID:
+        return Markup(f"<{name}{given}>")
+    inside = "".join(child.html if isinstance(child, Markup) else text(child).html for child in children)
+    return Markup(f"<{name}{given}>{inside}</{name}>")
+
+
+def join(parts: Iterable[Markup]) -> Markup:
+    """Return one after another, a line each."""
+    return Markup("\n".join(part.html for part in parts))
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> Markup:
+    """Return a table whose columns have headers, as a screen reader needs them."""
+    top = element("tr", *(element("th", title, scope="col") for title in head))
+    body = [element("tr", *(element("td", cell) for cell in row)) for row in rows]
+    named = [element("caption", caption)] if caption else []
+    return element(
+        "div", element("table", *named, element("thead", top), element("tbody", *body)), class_="wide", tabindex="0"
+    )
+
+
+def facts(rows: Iterable[tuple[str, object]]) -> Markup:
+    """Return names and values, as a list of definitions."""
+    return element("dl", *(part for name, value in rows for part in (element("dt", name), element("dd", value))))
+
+
+def shown(value: object) -> str:
+    """Write a value for a person: figures in at most six digits, a dash for what is not there."""
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(shown(item) for item in value) or "-"
+    return str(value)
+
+
+def _visible(character: str) -> str:
+    if unicodedata.category(character) in _HIDDEN and character not in _KEPT:
+        return f"\\u{{{ord(character):x}}}"
+    return character

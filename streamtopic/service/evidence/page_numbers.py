@@ -1,0 +1,125 @@
+"""Parts of the page with figures: noise and epsilon, deletion capacity, conditions of the proof."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streamtopic.service.evidence.chart import spending_chart
+from streamtopic.service.evidence.markup import Markup, element, facts, join, shown, table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["capacity", "conditions", "numbers"]
+
+_LISTED = 40
+
+
+def numbers(evidence: Mapping[str, Any]) -> Markup:
+    """Show epsilon, noise and certificate of the version, and what all versions of its base spend together."""
+    envelope, spending = evidence["envelope"], evidence["spending"]
+    rows = [
+        ("epsilon, delta of this version", f"{shown(envelope['epsilon'])}, {shown(envelope['delta'])}"),
+        ("noise, standard deviation (sigma)", shown(envelope["sigma"])),
+        ("norm of the noise over norm of the model", _ratio(envelope.get("ratio"))),
+        ("error allowed before noise (tolerance)", shown(envelope["tolerance"])),
+        ("error proved (certificate)", _unbounded(envelope["certificate"])),
+        ("least lead of an anchor (margin)", _unbounded(envelope["margin"])),
+        ("cumulative epsilon since the base", f"{_unbounded(envelope['cumulative_epsilon'])} at the same delta"),
+        ("budget, after which a retraining is due", shown(spending["budget"])),
+    ]
+    parts = [facts(rows)]
+    chart = spending_chart(spending["versions"], spending["budget"])
+    if chart is not None:
+        parts += [element("h3", "Cumulative epsilon by version"), chart]
+    parts.append(_spent(spending["versions"]))
+    return join(parts)
+
+
+def capacity(evidence: Mapping[str, Any]) -> Markup:
+    """Show how many deletions the base bears, and by which rule."""
+    found = evidence["capacity"]
+    rows = [
+        ("rule", found["rule"]),
+        ("deletions that the base bears", shown(found["capacity"])),
+        ("used", shown(found["used"])),
+        ("left", shown(found["left"])),
+    ]
+    parts = [facts(rows), element("p", _RULES.get(found["rule"], ""), class_="soft")]
+    if found["calibration"]:
+        parts += [element("h3", "Calibration"), facts((n.replace("_", " "), shown(v)) for n, v in _flat(found))]
+    return join(parts)
+
+
+_CHECKED = "Whatever the rule, each update is checked by itself: one that is not certified becomes a retraining."
+_RULES = {
+    "share": f"A share of the base's documents: a choice of the operator. {_CHECKED}",
+    "fixed": f"A number: a choice of the operator. {_CHECKED}",
+    "calibrated": "Measured by deleting documents from this base on trial: an estimate, not a proof, of how many "
+    f"deletions change little. {_CHECKED}",
+    "theorem": "The paper's formula with the operator's constant c, which the paper gives no value.",
+}
+
+
+def conditions(evidence: Mapping[str, Any]) -> Markup | None:
+    """Show each condition of the proof with its numbers; nothing where the guarantee rests on none."""
+    found = evidence["conditions"]
+    if not found["checks"]:
+        return None
+    rows = [
+        [
+            element("span", "holds", class_="good") if check.get("holds") else element("span", "FAILS", class_="bad"),
+            shown(check.get("name")),
+            f"{_unbounded(check.get('value'))} {shown(check.get('relation'))} {_unbounded(check.get('bound'))}",
+            shown(check.get("source")),
+        ]
+        for check in found["checks"]
+    ]
+    held = sum(bool(check.get("holds")) for check in found["checks"])
+    told = (
+        f"{held} of {len(rows)} conditions hold. The proof needs all of them; constants that the paper hides in O(...) "
+        "are taken as 1, so one that passes narrowly says little."
+    )
+    parts = [element("p", told), table(["", "condition", "numbers", "where the paper says so"], rows)]
+    if found["vacuity"]:
+        parts.append(element("p", shown(found["vacuity"])))
+    if found["constants"]:
+        parts += [element("h3", "Constants"), facts((name, shown(value)) for name, value in found["constants"].items())]
+    return join(parts)
+
+
+def _spent(versions: list[Mapping[str, Any]]) -> Markup:
+    rows = [
+        [
+            shown(v["version"]) + (" (withdrawn)" if v["withdrawn"] else ""),
+            v["kind"],
+            shown(v["forgotten"]),
+            shown(v["epsilon"]),
+            _unbounded(v["cumulative_epsilon"]),
+        ]
+        for v in versions[-_LISTED:]
+    ]
+    more = len(versions) - len(rows)
+    caption = "Versions of this base; a withdrawn one was seen, so it counts"
+    caption += f" ({more} older ones are in the page's data)" if more else ""
+    return table(["version", "kind", "forgotten", "epsilon", "cumulative epsilon"], rows, caption)
+
+
+def _flat(found: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    calibration = found["calibration"]
+    pairs = calibration.items() if hasattr(calibration, "items") else [("result", calibration)]
+    flat: list[tuple[str, Any]] = []
+    for name, value in pairs:
+        inner = value.items() if hasattr(value, "items") else None
+        flat += [(f"{name}: {key}", item) for key, item in inner] if inner else [(name, value)]
+    return flat
+
+
+def _ratio(ratio: float | None) -> str:
+    if not ratio:
+        return "-"
+    return f"{ratio:.3g}" + (": there is nothing but noise to see" if ratio >= 1 else "")
+
+
+def _unbounded(value: object) -> str:
+    return "no bound" if value is None else shown(value)

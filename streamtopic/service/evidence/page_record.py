@@ -1,0 +1,170 @@
+"""Parts of the page about what was done and found: promise, checks, deletions, audit, limits, commands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streamtopic.service.evidence.markup import Markup, element, facts, join, shown, table
+from streamtopic.service.evidence.page_model import moment
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["attached", "checked", "forgotten", "limits", "promised", "steps"]
+
+_OUTCOMES = {True: ("passed", "good"), False: ("FAILED", "bad"), None: ("not made", "open")}
+_SOURCES = {
+    "signed": "the signed release itself",
+    "log": "the log's signed records",
+    "records": "what the service keeps in Redis",
+    "relearned": "counting and learning again from the log",
+    "audit": "the attached audit",
+}
+_LISTED = 50
+
+
+def promised(evidence: Mapping[str, Any]) -> Markup:
+    """State the claim and what it rests on."""
+    claim = evidence["claim"]
+    return join(
+        [
+            element("blockquote", element("p", claim["statement"])),
+            element("h3", "It rests on"),
+            _list(claim["assumptions"]),
+        ]
+    )
+
+
+def checked(evidence: Mapping[str, Any]) -> Markup:
+    """List every check, what it rests on, and what to do about one that did not pass."""
+    rows = [
+        [
+            element("span", _OUTCOMES[finding["passed"]][0], class_=_OUTCOMES[finding["passed"]][1]),
+            element("code", finding["name"]),
+            join([element("div", part) for part in (finding["detail"], finding["remedy"]) if part]),
+            _SOURCES.get(finding["source"], finding["source"]),
+        ]
+        for finding in evidence["findings"]
+    ]
+    parts = [table(["", "check", "what was found, and what to do", "rests on"], rows)]
+    if not evidence["verified"]:
+        told = "Nothing was counted or learned again for this page; streamtopic report --verify does both."
+        parts.append(element("p", told, class_="soft"))
+    return join(parts)
+
+
+def forgotten(evidence: Mapping[str, Any]) -> Markup:
+    """Count the deletions that this version reflects, and those that wait; name no document."""
+    found = evidence["forgotten"]
+    this, chain, waiting = found["this_version"], found["chain"], found["waiting"]
+    rows = [
+        ("receipts that name this version", f"{this['receipts']}, of which {this['found']} found a document"),
+        ("asked for", _span(this["first_received"], this["last_received"])),
+        ("subtracted, the last", moment(this["last_applied"])),
+        ("longest from request to subtraction", f"{this['slowest'] / 1000:.1f} s"),
+        ("tokens in the documents found", shown(this["tokens"])),
+        ("deletions without a receipt yet", _waiting(waiting)),
+        ("records that are not counted yet", shown(waiting["lag"])),
+        ("receipts of this model in all", shown(chain["receipts"])),
+        ("newest receipt", f"number {chain['last']}"),
+        ("digest of the newest receipt", element("code", shown(chain["head"]))),
+    ]
+    parts = [
+        element(
+            "p", "A receipt names the first version without the document, and no document by its id.", class_="soft"
+        ),
+        facts(rows),
+    ]
+    if len(found["since_base"]) > 1:
+        parts.append(_by_version(found["since_base"]))
+    if found["receipts"]:
+        parts.append(_receipts(found["receipts"], this["receipts"]))
+    return join(parts)
+
+
+def attached(evidence: Mapping[str, Any]) -> Markup | None:
+    """Show the result of an audit; nothing without one."""
+    audit = evidence["audit"]
+    if audit is None:
+        return None
+    told = (
+        "An audit attacks the mechanism that made this version, on deletions made up for the purpose, and bounds "
+        "epsilon from below; it says nothing of this version's own bytes."
+    )
+    return join([element("p", told), _tree(audit["result"]), facts([("file, SHA-256", audit["sha256"])])])
+
+
+def limits(evidence: Mapping[str, Any]) -> Markup:
+    """Say what is not promised."""
+    return _list(evidence["limits"])
+
+
+def steps(evidence: Mapping[str, Any]) -> Markup:
+    """List the commands by which a stranger repeats each check."""
+    rows = [[step["shows"], element("code", step["command"]), step["needs"]] for step in evidence["steps"]]
+    return table(["what it shows", "command", "what you need"], rows)
+
+
+def _by_version(versions: Sequence[Mapping[str, Any]]) -> Markup:
+    rows = [
+        [
+            shown(one["version"]),
+            shown(one["receipts"]),
+            shown(one["found"]),
+            _span(one["first_received"], one["last_received"]),
+        ]
+        for one in versions
+    ]
+    return table(["first version without", "receipts", "documents found", "asked for"], rows, "Since the base")
+
+
+def _receipts(receipts: Sequence[Mapping[str, Any]], total: int) -> Markup:
+    rows = [
+        [
+            shown(receipt["sequence"]),
+            moment(receipt["received"]),
+            moment(receipt["applied"]),
+            "yes" if receipt["found"] else "no such document",
+            element("code", receipt["sha256"][:16]),
+            element("code", receipt["document"][:16]),
+        ]
+        for receipt in receipts[:_LISTED]
+    ]
+    caption = "Receipts of this version"
+    if len(rows) < total:
+        caption += f": {len(rows)} of {total}; `streamtopic receipts export` gives all"
+    head = ["number", "asked for", "subtracted", "found", "digest", "document, keyed digest"]
+    return table(head, rows, caption)
+
+
+def _waiting(waiting: Mapping[str, Any]) -> str:
+    if not waiting["deletions"]:
+        return "none"
+    held = "an unknown number" if waiting["held"] is None else waiting["held"]
+    return f"{waiting['deletions']}, the oldest of {moment(waiting['oldest'])}; {held} of documents in this version"
+
+
+def _span(first: int, last: int) -> str:
+    return moment(first) if first == last else f"{moment(first)} to {moment(last)}"
+
+
+def _list(items: Sequence[str]) -> Markup:
+    return element("ul", *(element("li", item) for item in items))
+
+
+def _tree(value: Mapping[str, Any], depth: int = 0) -> Markup:
+    """Show maps and lists of maps as they come: what an audit measures may grow."""
+    plain = [(name, item) for name, item in value.items() if not isinstance(item, dict) and not _rows(item)]
+    parts = [facts((name.replace("_", " "), shown(item)) for name, item in plain)] if plain else []
+    for name, item in value.items():
+        if isinstance(item, dict) and depth < 3:
+            parts += [element("h3", name.replace("_", " ")), _tree(item, depth + 1)]
+        elif _rows(item):
+            head = list(dict.fromkeys(key for row in item for key in row))
+            rows = [[shown(row.get(key)) for key in head] for row in item]
+            parts.append(table([key.replace("_", " ") for key in head], rows, name.replace("_", " ")))
+    return join(parts)
+
+
+def _rows(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(row, dict) for row in value)

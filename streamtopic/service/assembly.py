@@ -63,6 +63,8 @@ def scheduler_options(settings: Settings) -> SchedulerOptions:
             share=settings.capacity_share,
             number=settings.capacity_fixed,
             constant=settings.capacity_constant,
+            forget_sets=settings.capacity_forget_sets,
+            updates=settings.capacity_updates,
         ),
         tasks=task_options(settings),
         epsilon=settings.epsilon,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from streamtopic.errors import CannotLearn
 from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.release import Envelope, Kind, seal_release, to_messages
+from streamtopic.service.capacity import BaseCapacity, measure_capacity
 from streamtopic.service.decide import Decision, Retrain, Standing, Unlearn, Wait, decision_text
 from streamtopic.service.lease import LeaseKeeper
 from streamtopic.service.modelling import Modelled, Modeller, NotVerified
@@ -146,8 +147,15 @@ class Scheduler:
                 return Step(Wait(f"partition {partition} could not begin an epoch: {result.reason}"))
         modelled = self.modeller.retrain(self.reader.snapshot(through=epoch))
         fit = modelled.fit
-        capacity = self.options.capacity.limit(fit, self.options.epsilon, self.options.delta)
-        return self._stage(lease, decision, modelled, "retrain", Base(0, epoch, fit.documents, fit.anchors, capacity))
+        capacity = self._capacity(modelled)
+        base = Base(0, epoch, fit.documents, fit.anchors, capacity.limit, capacity.facts)
+        return self._stage(lease, decision, modelled, "retrain", base)
+
+    def _capacity(self, modelled: Modelled) -> BaseCapacity:
+        options = self.options
+        tasks = tuple(options.tasks.tasks.values()) if options.tasks.withheld else ()
+        snapshot, fit = modelled.snapshot, modelled.fit
+        return measure_capacity(options.capacity, self.connection, snapshot, fit, options.epsilon, options.delta, tasks)
 
     def _stage(self, lease: Lease, decision: Retrain | Unlearn, modelled: Modelled, kind: Kind, base: Base) -> Step:
         last = self._outlook.last()

@@ -143,12 +143,21 @@ class Settings(BaseSettings):
     unlearn_at: Share = Field(0.8, description="Share of the deletion capacity at which an update is made at once.")
     batch: Share = Field(0.1, description="Share of the deletion capacity that makes an update beyond `unlearn_at`.")
     update_after: Share = Field(0.05, description="New documents, as a share of the model's, that make an update.")
-    capacity: Literal["share", "fixed", "theorem"] = Field(
-        "share", description="Rule of the deletion capacity: a share of the base, a number, or the paper's formula."
+    capacity: Literal["share", "fixed", "theorem", "calibrated"] = Field(
+        "share",
+        description="Rule of the deletion capacity: a share of the base, a number, the paper's formula, or what trials "
+        "at each retrain show.",
     )
     capacity_share: Share = Field(0.01, description="Deletion capacity under `share`, of the base model's documents.")
     capacity_fixed: int = Field(100, ge=0, description="Deletion capacity under `fixed`, in documents.")
     capacity_constant: float = Field(1.0, gt=0, description="The constant c of the formula under `theorem`.")
+    capacity_forget_sets: Literal["any", "random"] = Field(
+        "any",
+        description="Forget sets that `calibrated` tries: random ones and such as aim at a topic, or random ones only.",
+    )
+    capacity_updates: int = Field(
+        100, ge=1, le=100_000, description="Most updates that `calibrated` tries at a retrain; each costs one update."
+    )
     tasks: Tasks = Field(
         {},
         description="Downstream tasks, a table each: `[tasks.NAME]` with `topics` (anchor words; none: all), `ridge` "

@@ -14,13 +14,16 @@ from streamtopic.privacy import NoiseKey
 from streamtopic.privacy.assumptions import guaranteed_error
 from streamtopic.privacy.capacity import ModelConstants
 from streamtopic.privacy.theorem import (
+    BaseFacts,
     TheoremOptions,
     _noised_covariance,
     fit_constants,
     plan_theorem,
+    release_remaining,
     theorem_release,
 )
 from streamtopic.synthetic import SyntheticTopics
+from streamtopic.topics.algorithm1 import Statistics, remaining_counts
 from streamtopic.topics.learner import learn
 from streamtopic.topics.options import LearnerOptions
 
@@ -88,10 +91,7 @@ def test_sigma_is_the_proofs_sigma():
     assert plan.topics.sigma == pytest.approx(0.5 * math.sqrt(2 * math.log(1.25e6)) / 0.5, rel=1e-5)
     assert plan.covariance.sensitivity == 2 ** (math.ceil(2 * math.log2(2 * math.sqrt(2) * 0.25 * 0.4 / 1e-3)) / 2)
     for noise in (plan.topics, plan.covariance):
-        assert noise.sigma == pytest.approx(
-            noise.sensitivity * math.sqrt(2 * math.log(1.25 / (1e-6 - noise.slack))) / 0.5
-        )
-        assert 0 < noise.slack < 1e-8
+        assert noise.sigma == pytest.approx(noise.sensitivity * math.sqrt(2 * math.log(1.25e6)) / 0.5)
         assert math.log2(noise.grid) == math.floor(math.log2(noise.sigma / 16))
 
 
@@ -118,6 +118,57 @@ def test_a_release_is_a_model(corpus, fit):
     assert first.R.tobytes() == again.R.tobytes()
     assert not np.array_equal(first.A, other.A)
     assert not np.array_equal(first.R, other.R)
+
+
+def test_kept_statistics_give_the_same_release(corpus, fit):
+    """From C^S, a few constants and the counts that are left, the same bytes as from the model and the forget set."""
+    options = TheoremOptions(deletions=10, c=0.02, length=LENGTH)
+    whole = theorem_release(fit, corpus.counts(range(7)), options, seeds())
+    left = remaining_counts(Statistics.of(fit), corpus.counts(range(7, 20_000)), corpus.options)
+    kept = release_remaining(left, BaseFacts.of(fit), options, seeds())
+    assert kept.words == whole.words
+    assert kept.A.tobytes() == whole.A.tobytes()
+    assert kept.R.tobytes() == whole.R.tobytes()
+    assert kept.plan == whole.plan
+    known = {check.name: check.value for check in kept.checks}
+    assert known.pop("words that entered or left the vocabulary") == 0
+    assert known == pytest.approx({check.name: check.value for check in whole.checks}, rel=1e-6, abs=1e-12)
+    assert kept.compared.anchors == fit.anchors
+    with pytest.raises(UsageError, match="exceed the capacity of 5"):
+        release_remaining(left, BaseFacts.of(fit), replace(options, deletions=5), seeds())
+
+
+def test_noise_that_a_retraining_would_not_draw_shows(corpus, fit):
+    """Where Delta of S and of S less the forget set round apart, the two could be told apart, and a check says so."""
+    m, T = 20_000, 10
+    plan = plan_theorem(m, 8, 2, fit_constants(fit), 1.0, TheoremOptions(T, length=LENGTH))
+    # Delta is put just below a power of sqrt 2, so that that of fewer documents lies above it.
+    c = 2.0 ** (math.floor(2 * math.log2(plan.formula)) / 2) / plan.formula * (1 - 1e-7)
+    edge = TheoremOptions(T, c=c, length=LENGTH, constants=fit_constants(fit))
+    for forgotten, alike in ((None, True), (corpus.counts(range(T)), False)):
+        release = theorem_release(fit, forgotten, edge, seeds())
+        (check,) = [check for check in release.checks if check.name.startswith("Delta")]
+        assert check.holds is alike
+        assert release.compared.ratio == pytest.approx(1 if alike else math.sqrt(2))
+
+
+def test_noise_of_any_size_leaves_a_model(corpus, fit):
+    """However large sigma is, columns are on the simplex and R is finite; past what a release holds it is refused."""
+    for c in (1e6, 1e15, 1e25):
+        release = theorem_release(fit, None, TheoremOptions(3, c=c, length=LENGTH), seeds())
+        assert release.A.min() >= 0
+        assert np.abs(release.A.sum(axis=0) - 1).max() < 1e-12
+        assert np.isfinite(release.R.astype(np.float32)).all()
+    with pytest.raises(UsageError, match="no release can hold"):
+        theorem_release(fit, None, TheoremOptions(3, c=1e40, length=LENGTH), seeds())
+
+
+def test_known_constants_stand_in_for_estimates(corpus, fit):
+    """A constant that the operator knows is used as it is, the others are estimated."""
+    options = TheoremOptions(3, length=LENGTH, known={"gamma": 0.25, "eps0": 0.5})
+    found = theorem_release(fit, None, options, seeds(), compare=False).plan.constants
+    assert (found.gamma, found.eps0) == (0.25, 0.5)
+    assert (found.a, found.p_sep) == (fit_constants(fit).a, fit_constants(fit).p_sep)
 
 
 def test_noise_on_the_covariance_is_symmetric():
@@ -282,6 +333,8 @@ def test_the_pair_reveals_a_little_more_than_each(corpus, fit):
         ({"c": math.inf}, "c is"),
         ({"length": -1.0}, "length"),
         ({"q_norm": 1.5}, "q_norm"),
+        ({"known": {"gamma": 0.0}}, "gamma"),
+        ({"known": {"beta": 1.0}}, "beta"),
     ],
 )
 def test_what_the_proof_does_not_cover_is_refused(wrong, named):
@@ -291,7 +344,7 @@ def test_what_the_proof_does_not_cover_is_refused(wrong, named):
 
 
 def test_what_cannot_be_released_says_why(corpus, fit):
-    """Too many documents, strangers, a flat covariance, a tiny delta and a lost anchor end in errors, not in NaN."""
+    """Too many documents, strangers, a flat covariance and a lost anchor end in errors, not in NaN."""
     options = TheoremOptions(50, length=LENGTH)
     with pytest.raises(UsageError, match="exceed the capacity of 50"):
         theorem_release(fit, corpus.counts(range(51)), options, seeds())
@@ -301,8 +354,6 @@ def test_what_cannot_be_released_says_why(corpus, fit):
     for flat in (replace(CONSTANTS, gamma=0.0), replace(CONSTANTS, p_sep=0.0), replace(CONSTANTS, gamma=math.nan)):
         with pytest.raises(UsageError, match="above 0"):
             theorem_release(fit, None, replace(options, constants=flat), seeds())
-    with pytest.raises(UsageError, match="too small"):
-        theorem_release(fit, None, replace(options, delta=1e-15), seeds())
     holders = corpus.richest(corpus.planted.words.index(fit.anchors[0]), 10**6)
     with pytest.raises(CannotLearn):
         theorem_release(fit, corpus.counts(holders), replace(options, deletions=10**6), seeds())

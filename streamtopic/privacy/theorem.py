@@ -4,6 +4,7 @@
     plan_theorem        Delta and sigma, a function of those and of sizes, never of the forget set
     BaseFacts           what noise and conditions take from the base model: sizes and constants, small enough to keep
     theorem_release     Abar and Rbar, noised and projected, with checks and the size of the noise
+    examine, draw       its two halves: all that is measured, then the noise
     release_remaining   the same from kept statistics and exact counts (topics/remaining.py)
 
 The sensitivity is proved for an unknown c and under assumptions that real corpora do not meet: at realistic sizes the
@@ -23,7 +24,7 @@ import numpy.typing as npt
 from streamtopic.counts import CountSource
 from streamtopic.errors import CannotLearn, UsageError
 from streamtopic.privacy.assumptions import Check, Situation, assumption_checks
-from streamtopic.privacy.capacity import ModelConstants, estimate_constants
+from streamtopic.privacy.capacity import ModelConstants, estimate_constants, fit_constants
 from streamtopic.privacy.keystream import NoiseSeed
 from streamtopic.privacy.noise import NoisePlan, add_noise, project_columns
 from streamtopic.privacy.theorem_noise import TheoremOptions, TheoremPlan, Vacuity, plan_theorem
@@ -37,15 +38,17 @@ from streamtopic.topics.algorithm1 import (
     unlearn_base,
 )
 from streamtopic.topics.fit import TopicFit
-from streamtopic.topics.released import topic_correlations
 
 __all__ = [
     "BaseFacts",
     "Compared",
+    "Examined",
     "TheoremOptions",
     "TheoremPlan",
     "TheoremRelease",
     "Vacuity",
+    "draw",
+    "examine",
     "fit_constants",
     "plan_theorem",
     "release_remaining",
@@ -90,6 +93,17 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Examined:
+    """Abar and Rbar, `found`, with the noise that they get, all before a number is drawn: secret."""
+
+    found: BaseModel
+    plan: TheoremPlan
+    checks: tuple[Check, ...]
+    vacuity: Vacuity
+    compared: Compared | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class TheoremRelease:
     """An unlearned model after noise, over `words`: A (n, r) columns on the simplex, R (r, r) positive semidefinite.
 
@@ -120,12 +134,6 @@ class TheoremRelease:
         return all(check.holds for check in self.checks)
 
 
-def fit_constants(fit: TopicFit, eps0: float | None = None) -> ModelConstants:
-    """Estimate a, p, gamma from a learned model before noise; eps0 is 1/sqrt(n r) unless given."""
-    anchors = np.searchsorted(fit.live, fit.choice.rows)
-    return estimate_constants(fit.A, topic_correlations(fit, fit.A).R, fit.topic_masses, anchors, eps0)
-
-
 def theorem_release(
     fit: TopicFit,
     forgotten: CountSource | None,
@@ -153,6 +161,14 @@ def release_remaining(
     compare: bool = True,
 ) -> TheoremRelease:
     """Return U_base(S_f, A(S), T(S)) from what remains, as `theorem_release` does. Raises UsageError, CannotLearn."""
+    return draw(examine(left, base, options, compare=compare), seed_for)
+
+
+def examine(left: Remaining, base: BaseFacts, options: TheoremOptions, *, compare: bool = True) -> Examined:
+    """Do all but draw: run Algorithm 1 up to its noise, and hold the proof against what is there.
+
+    Raises UsageError for more deletions than T and where the proof gives no noise, CannotLearn where rows depend.
+    """
     forgotten = base.documents - left.documents
     if forgotten > options.deletions:
         raise UsageError(
@@ -163,10 +179,6 @@ def release_remaining(
     n, r = found.A.shape
     q_norm = options.q_norm if options.q_norm is not None else base.q_norm
     plan = plan_theorem(base.documents, n, r, constants, q_norm, options)
-    noised = add_noise(found.A, plan.topics, seed_for("A"))
-    # A projection on the simplex does not see a shift, and next to 0 no sigma is too large for it.
-    A = project_columns(noised - noised.max(axis=0))
-    R = _noised_covariance(found.R, plan.covariance, seed_for("R"))
     checks = assumption_checks(
         Situation(
             m=base.documents,
@@ -185,7 +197,17 @@ def release_remaining(
     compared = _compare(left, found, plan, options) if compare else None
     if compared is not None:
         checks += _held(left, compared, plan)
-    return TheoremRelease(found.words, A, R, plan, checks, _vacuity(found.A, plan.topics), compared)
+    return Examined(found, plan, checks, _vacuity(found.A, plan.topics), compared)
+
+
+def draw(examined: Examined, seed_for: Callable[[str], NoiseSeed]) -> TheoremRelease:
+    """Add nu_A and nu_R and project; seed_for: as in `theorem_release`."""
+    found, plan = examined.found, examined.plan
+    noised = add_noise(found.A, plan.topics, seed_for("A"))
+    # A projection on the simplex does not see a shift, and next to 0 no sigma is too large for it.
+    A = project_columns(noised - noised.max(axis=0))
+    R = _noised_covariance(found.R, plan.covariance, seed_for("R"))
+    return TheoremRelease(found.words, A, R, plan, examined.checks, examined.vacuity, examined.compared)
 
 
 def _noised_covariance(R: Float, plan: NoisePlan, seed: NoiseSeed) -> Float:

@@ -29,18 +29,19 @@ def nearest_step(value: float, draw: Decimal, sigma: float, grid: float) -> int:
 
 def _series(angle: Decimal, first: int) -> Decimal:
     """Return cos (first 0) or sin (first 1) by Taylor's series; |angle| <= pi, so it loses one digit at most."""
+    least = Decimal(1).scaleb(-(_CONTEXT.prec + _GUARD))
     term: Decimal = angle if first else Decimal(1)
-    total: Decimal = term
-    k = first
-    while abs(term) > Decimal(10) ** -(_CONTEXT.prec + _GUARD):
-        term *= -angle * angle / ((k + 1) * (k + 2))
-        total, k = total + term, k + 2
+    total, k = term, first
+    while abs(term) > least:
+        term = -term * angle * angle / ((k + 1) * (k + 2))
+        total += term
+        k += 2
     return total
 
 
 def _pi() -> Decimal:
     """Machin's formula, pi = 16 arctan(1/5) - 4 arctan(1/239), in integers."""
-    unit = 10 ** (_CONTEXT.prec + _GUARD)
+    unit: int = 10 ** (_CONTEXT.prec + _GUARD)
     return Decimal(16 * _arctan_of_inverse(5, unit) - 4 * _arctan_of_inverse(239, unit)) / unit
 
 

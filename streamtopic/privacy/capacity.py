@@ -17,6 +17,7 @@ from streamtopic.topics.fit import TopicFit
 __all__ = [
     "Capacity",
     "ModelConstants",
+    "anchored_constants",
     "base_capacity",
     "estimate_constants",
     "fit_constants",
@@ -124,9 +125,15 @@ def fit_constants(fit: TopicFit, eps0: float | None = None) -> ModelConstants:
     """
     last, live = fit.rounds[-1], fit.live
     X = last.anchor_counts[:, live] / last.anchor_mass[:, None]
-    z = fit.topic_masses
-    R = z[:, None] * (X @ fit.A @ np.linalg.pinv(fit.A.T @ fit.A, hermitian=True))
-    return estimate_constants(fit.A, R, z, np.searchsorted(live, fit.choice.rows), eps0)
+    return anchored_constants(X, fit.A, fit.topic_masses, np.searchsorted(live, fit.choice.rows), eps0)
+
+
+def anchored_constants(
+    X: Float64, A: Float64, z: Float64, anchors: npt.NDArray[np.intp], eps0: float | None = None
+) -> ModelConstants:
+    """Return the same of any model: X (r, n) anchor rows of Qbar, A (n, r), shares z (r,), anchors (r,) rows of A."""
+    R = z[:, None] * (X @ A @ np.linalg.pinv(A.T @ A, hermitian=True))
+    return estimate_constants(A, R, z, anchors, eps0)
 
 
 def precondition(m: int, r: int, constants: ModelConstants) -> float:

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from streamtopic.counts import CountSource
 from streamtopic.errors import CannotLearn, UsageError
 from streamtopic.privacy.assumptions import Check, Situation, assumption_checks
-from streamtopic.privacy.capacity import ModelConstants, estimate_constants, fit_constants
+from streamtopic.privacy.capacity import ModelConstants, anchored_constants, fit_constants
 from streamtopic.privacy.keystream import NoiseSeed
 from streamtopic.privacy.noise import NoisePlan, add_noise, project_columns
 from streamtopic.privacy.theorem_noise import TheoremOptions, TheoremPlan, Vacuity, plan_theorem
@@ -38,6 +38,7 @@ from streamtopic.topics.algorithm1 import (
     unlearn_base,
 )
 from streamtopic.topics.fit import TopicFit
+from streamtopic.topics.products import dense_rows
 
 __all__ = [
     "BaseFacts",
@@ -226,7 +227,9 @@ def _compare(left: Remaining, found: BaseModel, plan: TheoremPlan, options: Theo
         anchors, margin = tuple(left.names[k] for k in choice.rows), choice.margin
     except CannotLearn:
         anchors, margin = (), math.nan
-    estimated = estimate_constants(retrained.A, project_psd(retrained.R), retrained.C.T @ left.p, left.anchors)
+    rows = dense_rows(left.q, left.live[left.anchors])[:, left.live]
+    X = rows / rows.sum(axis=1, keepdims=True)
+    estimated = anchored_constants(X, retrained.A, retrained.C.T @ left.p, left.anchors)
     n, r = found.A.shape
     q_norm = options.q_norm if options.q_norm is not None else float(left.p.max())
     try:

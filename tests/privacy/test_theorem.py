@@ -120,8 +120,8 @@ def test_a_release_is_a_model(corpus, fit):
     assert not np.array_equal(first.R, other.R)
 
 
-def test_kept_statistics_give_the_same_release(corpus, fit):
-    """From C^S, a few constants and the counts that are left, the same bytes as from the model and the forget set."""
+def test_kept_statistics_and_a_retraining_give_the_same_release(corpus, fit):
+    """U(S_f, A(S)) from the model, from what is kept of it, and U(empty set, A(S - S_f)): the same bytes."""
     options = TheoremOptions(deletions=10, c=0.02, length=LENGTH)
     whole = theorem_release(fit, corpus.counts(range(7)), options, seeds())
     left = remaining_counts(Statistics.of(fit), corpus.counts(range(7, 20_000)), corpus.options)
@@ -134,6 +134,12 @@ def test_kept_statistics_give_the_same_release(corpus, fit):
     assert known.pop("words that entered or left the vocabulary") == 0
     assert known == pytest.approx({check.name: check.value for check in whole.checks}, rel=1e-6, abs=1e-12)
     assert kept.compared.anchors == fit.anchors
+    twin = corpus.fit(start=7)
+    assert twin.anchors == fit.anchors
+    reference = theorem_release(twin, None, options, seeds())
+    assert reference.plan.topics == whole.plan.topics
+    assert reference.A.tobytes() == whole.A.tobytes()
+    assert reference.R.tobytes() == whole.R.tobytes()
     with pytest.raises(UsageError, match="exceed the capacity of 5"):
         release_remaining(left, BaseFacts.of(fit), replace(options, deletions=5), seeds())
 
@@ -150,6 +156,25 @@ def test_noise_that_a_retraining_would_not_draw_shows(corpus, fit):
         (check,) = [check for check in release.checks if check.name.startswith("Delta")]
         assert check.holds is alike
         assert release.compared.ratio == pytest.approx(1 if alike else math.sqrt(2))
+
+
+def test_a_retraining_is_estimated_as_it_would_estimate_itself(corpus, fit):
+    """The constants that decide whether noise is alike are those of the model learned without the forget set."""
+    forget = corpus.richest(corpus.planted.anchors[0], 300)
+    twin = learn(corpus.counts(np.setdiff1d(np.arange(20_000), forget)), corpus.options)
+    at = plan_theorem(twin.documents, 8, 2, fit_constants(twin), float(twin.p.max()), TheoremOptions(300))
+    power = 2.0 ** (math.ceil(2 * math.log2(at.formula)) / 2) / at.formula
+    for c in (1 + 1e-7, 1 - 1e-7):
+        # The retraining's Delta lies next to a power of sqrt 2, on one side or the other.
+        edge = TheoremOptions(300, c=power * c, length=LENGTH, q_norm=1.0)
+        here = plan_theorem(20_000, 8, 2, fit_constants(fit), 1.0, edge)
+        there = plan_theorem(twin.documents, 8, 2, fit_constants(twin), 1.0, edge)
+        found = theorem_release(fit, corpus.counts(forget), edge, seeds()).compared.ratio
+        expected = max(
+            max(one.sensitivity / two.sensitivity, two.sensitivity / one.sensitivity)
+            for one, two in ((here.topics, there.topics), (here.covariance, there.covariance))
+        )
+        assert found == pytest.approx(expected)
 
 
 def test_noise_of_any_size_leaves_a_model(corpus, fit):

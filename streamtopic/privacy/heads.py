@@ -13,7 +13,7 @@ Source: the paper, appendix "Downstream task proofs", and its decomposition of A
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ import numpy.typing as npt
 from streamtopic.errors import CannotLearn, UsageError
 from streamtopic.privacy.keystream import NoiseSeed
 from streamtopic.privacy.noise import NoisedMatrix, add_noise, plan_noise
+from streamtopic.topics.logistic import rounding_bound
 from streamtopic.topics.tasks import HeadTask, LabelledDocuments, TopicMatrix
 
 __all__ = ["HeadConstants", "head_constants", "head_sensitivity", "newton_step_error", "release_task_weights"]
@@ -35,12 +36,14 @@ _UNIT = 2.0**-53
 class HeadConstants:
     """Upper bounds of what the sensitivity depends on, rounded up so that both runs have the same.
 
-    ridge: lambda; classes, topics: C, k; base_error: D_A; spectral: ||A||_2; mean_x: mean ||x||_2; mean_phi: mean
-    ||phi||_2, phi = A^T x; mean_x_phi: mean ||x|| ||phi||; mean_phi_cubed: mean ||phi||^3. They hold for every A within
-    D_A of the one measured. settled: no run within D_A of the exact A could have rounded to other numbers.
+    ridge: lambda; documents, classes, topics: m, C, k; base_error: D_A; spectral: ||A||_2; mean_x: mean ||x||_2;
+    mean_phi: mean ||phi||_2, phi = A^T x; mean_x_phi: mean ||x|| ||phi||; mean_phi_cubed: mean ||phi||^3. They hold for
+    every A within D_A of the one measured. settled: no run within D_A of the exact A could have rounded to other
+    numbers.
     """
 
     ridge: float
+    documents: int
     classes: int
     topics: int
     base_error: float
@@ -66,6 +69,22 @@ class HeadConstants:
     def hessian_lipschitz(self) -> float:
         """L_2: how much the second derivative moves with ||w||, mean ||phi||^3 / (6 sqrt 3)."""
         return self.mean_phi_cubed / (6 * math.sqrt(3))
+
+    def check_reach(self, task: HeadTask) -> None:
+        """Raise CannotLearn where rounding may keep a head from its tolerance.
+
+        By numbers that every run has alike, so that whether there is a head at all gives nothing away; four times as
+        strict as a fit, which therefore succeeds wherever this does.
+        """
+        square = self.mean_phi_cubed ** (2 / 3)
+        floor = rounding_bound(self.documents, self.topics, self.mean_phi, square, self.ridge, self.weights)
+        # Each class is solved to its share of the tolerance.
+        reach = 4 * floor * math.sqrt(self.classes) / self.ridge
+        if reach > task.distance:
+            raise CannotLearn(
+                "head tolerance",
+                f"the head can be known to {reach:.1e} only, not {task.distance:.1e}: raise ridge or tolerance",
+            )
 
 
 def head_constants(
@@ -93,6 +112,7 @@ def head_constants(
     mean_phi_cubed, fourth = _rounded_up(float((phi**3).mean()), cube_drift, rounding)
     return HeadConstants(
         ridge=task.ridge,
+        documents=len(data),
         classes=len(data.classes),
         topics=A.shape[1],
         base_error=base_error,
@@ -132,12 +152,21 @@ def newton_step_error(constants: HeadConstants, distance: float, tau: float = 0.
 
 
 def release_task_weights(
-    B: Float64, constants: HeadConstants, task: HeadTask, *, epsilon: float, delta: float, seed: NoiseSeed
+    B: Float64,
+    constants: HeadConstants,
+    task: HeadTask,
+    *,
+    epsilon: float,
+    delta: float,
+    seed: NoiseSeed,
+    together: int = 1,
 ) -> NoisedMatrix:
     """B = A w (n, C) with noise on all of its numbers jointly: (epsilon, delta)-indistinguishable from a retraining.
 
-    The noise is a function of the constants, the task and the shape of B. Raises UsageError for a guarantee that makes
-    no sense, a B that is not finite or of other classes; CannotLearn where the constants are not settled.
+    together: how many heads are released at once; sqrt(together) times the noise makes all of them (epsilon, delta)
+    together, since mu^2 is the sum of 1 / scale^2. The noise is a function of the constants and the task. Raises
+    UsageError for a guarantee that makes no sense, a B that is not finite or of other classes; CannotLearn where the
+    constants are not settled.
     """
     if B.ndim != 2 or B.shape[1] != constants.classes or not np.isfinite(B).all():
         raise UsageError(f"B {B.shape} is not a finite matrix of {constants.classes} classes: fit the head again")
@@ -147,11 +176,10 @@ def release_task_weights(
             "another run could have measured other constants, and so other noise: retrain from counts, then measure",
         )
     sensitivity = head_sensitivity(constants, task)
-    # Columns of A sum to 1, so |B| sums to |w| at most, which is sqrt(k C) ||w||_F at most.
-    largest = constants.weights + task.tolerance + math.sqrt(2 * task.tau / task.ridge)
-    mass = math.sqrt(constants.topics * constants.classes) * largest
-    plan = plan_noise(B.size, mass, sensitivity, epsilon, delta)
-    return NoisedMatrix(add_noise(B, plan, seed), plan)
+    shared = plan_noise(math.sqrt(together) * sensitivity, epsilon, delta)
+    plan = replace(shared, sensitivity=sensitivity, scale=math.sqrt(together) * shared.scale)
+    noised = add_noise(B, plan, seed)
+    return NoisedMatrix(noised, noised, plan)
 
 
 def _rounded_up(value: float, error: float, rounding: float) -> tuple[float, bool]:

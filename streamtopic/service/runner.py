@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.client import ModelSubscriber, Receipts
-from streamtopic.errors import CheckFailed, InvalidEvent, UsageError
+from streamtopic.errors import CannotLearn, CheckFailed, InvalidEvent, UsageError
 from streamtopic.events import encode_add, encode_delete
 from streamtopic.service import assembly
 from streamtopic.service.decide import decision_text
@@ -25,6 +25,7 @@ from streamtopic.service.publishing import PayloadPlan, make_payload
 from streamtopic.service.report import version_fields
 from streamtopic.service.scheduler import Scheduler
 from streamtopic.service.sweep import sweep_if_due
+from streamtopic.service.tasks import TaskData
 from streamtopic.streams import FileLog
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from streamtopic.counts import CountSource
     from streamtopic.receipts import Receipt
     from streamtopic.release import Release
+    from streamtopic.service.tasks import Labelled
     from streamtopic.service.verify import Verification
     from streamtopic.state import Reader
     from streamtopic.topics.fit import TopicFit
@@ -283,10 +285,19 @@ class Service(Parts):
         """Return the last model of this process: secret, for checks only."""
         return self.scheduler.modeller.fit
 
-    def draw_again(self, fit: TopicFit, source: CountSource, version: int) -> PayloadPlan:
-        """Return the payload that a version gets if it is made of this model: its noise is drawn from the same key."""
+    def draw_again(
+        self, fit: TopicFit, source: CountSource, version: int, labelled: Labelled | None = None
+    ) -> PayloadPlan:
+        """Return the payload that a version gets if it is made of this model: its noise is drawn from the same key.
+
+        labelled: documents of the tasks, without which the payload has no heads. Raises CannotLearn where topics are
+        withheld and there is no head.
+        """
         options = assembly.scheduler_options(self.settings)
-        return make_payload(fit, source, None, options.guarded, self.noise_key, options.model, version)
+        if labelled is None and options.tasks.withheld:
+            raise CannotLearn("tasks", "topics are withheld and there are no labelled documents to fit heads on")
+        data = None if labelled is None else TaskData(options.tasks, labelled)
+        return make_payload(fit, source, None, options.guarded, self.noise_key, options.model, version, data)
 
     def status(self) -> dict[str, Any]:
         """Return where the instance stands, without changing it."""

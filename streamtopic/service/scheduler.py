@@ -1,5 +1,6 @@
 """The scheduler: decide, model, stage one version. One leader at a time."""
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,7 @@ from streamtopic.service.modelling import Modelled, Modeller, NotVerified
 from streamtopic.service.options import SchedulerOptions
 from streamtopic.service.outlook import Outlook
 from streamtopic.service.published import Published
-from streamtopic.service.publishing import PayloadPlan, make_payload
+from streamtopic.service.publishing import PayloadPlan, make_payload, remarks
 from streamtopic.service.recovery import account, adopt
 from streamtopic.service.staging import (
     describe,
@@ -26,6 +27,7 @@ from streamtopic.service.staging import (
     stored_base,
 )
 from streamtopic.service.standing import Base, unserved
+from streamtopic.service.tasks import TaskData, read_labelled
 from streamtopic.signing import SigningKey
 from streamtopic.state import Connection, Lease, ModelState, OutboxRecord, Reader, Snapshot, Stale, cut
 from streamtopic.state.sample import sample_words
@@ -33,6 +35,8 @@ from streamtopic.state.sample import sample_words
 __all__ = ["Scheduler", "Step"]
 
 _RETIRED = 20
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,7 @@ class Scheduler:
         self._lease = lease
         self._outlook = Outlook(self.reader, state, options, clock, published.rivals)
         self._noted = ""
+        self._heads = TaskData().before
         self._failed: tuple[dict[int, int], str] | None = None
 
     def decide(self, requested: str | None = None) -> Decision:
@@ -187,13 +192,18 @@ class Scheduler:
         )
         if isinstance(result, Stale):
             return Step(Wait(f"version {version} was not staged: {result.reason}"), seconds=seconds)
-        self._failed = None
+        self._failed, self._heads = None, plan.fitted
+        for remark in remarks(plan):
+            logger.warning("version %d of %s: %s", version, self.options.model, remark)
         return Step(decision, version, envelope.withdrawn, seconds)
 
     def _payload(self, modelled: Modelled, version: int) -> PayloadPlan:
-        fit, snapshot = modelled.fit, modelled.snapshot
-        sample = sample_words(self.connection, snapshot, fit.words)
-        return make_payload(fit, snapshot, sample, self.options.guarded, self._noise_key, self.options.model, version)
+        fit, snapshot, tasks = modelled.fit, modelled.snapshot, self.options.tasks
+        sample = None if tasks.withheld else sample_words(self.connection, snapshot, fit.words)
+        labelled = read_labelled(self.connection, snapshot, fit.words, tasks)
+        data = TaskData(tasks, labelled, before=self._heads, cold=not modelled.warm)
+        options = self.options
+        return make_payload(fit, snapshot, sample, options.guarded, self._noise_key, options.model, version, data)
 
     def _envelope(self, modelled: Modelled, plan: PayloadPlan, kind: Kind, base: Base, version: int) -> Envelope:
         spent = self._outlook.spent(base.version).then(plan.noise.scale, plan.noise.slack)

@@ -20,7 +20,16 @@ from streamtopic.state.documents import read_documents
 from streamtopic.topics.heads import TopicHead, fit_head
 from streamtopic.topics.tasks import HeadTask, LabelledDocuments, TopicMatrix
 
-__all__ = ["Labelled", "TaskOptions", "labelled_by_task", "labelled_digest", "published_heads", "read_labelled"]
+__all__ = [
+    "Labelled",
+    "TaskData",
+    "TaskOptions",
+    "head_of",
+    "labelled_by_task",
+    "labelled_digest",
+    "published_heads",
+    "read_labelled",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +49,20 @@ class Labelled:
 
     by_task: Mapping[str, LabelledDocuments] = field(default_factory=dict)
     whole: bool = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TaskData:
+    """What heads of a version are made of, besides its model.
+
+    before: heads of the last version where topics are withheld, to start from; cold: whether the model was learned from
+    counts, so that it is the same bits on every path.
+    """
+
+    options: TaskOptions = field(default_factory=TaskOptions)
+    labelled: Labelled = field(default_factory=Labelled)
+    before: Mapping[str, TopicHead] = field(default_factory=dict)
+    cold: bool = True
 
 
 def read_labelled(connection: Connection, snapshot: Snapshot, words: Sequence[str], options: TaskOptions) -> Labelled:
@@ -65,29 +88,24 @@ def labelled_by_task(
     return found
 
 
-def labelled_digest(counted: str, labelled: Labelled, options: TaskOptions) -> str:
+def labelled_digest(counted: str, data: TaskData) -> str:
     """Return a hex digest of all that a release of heads is a function of.
 
     counted: digest of the retained counts and settings. Which document has which label is not in the counts, and the
     noise of two different heads must not be the same.
     """
     state = hashlib.sha256(b"streamtopic heads 1\0" + counted.encode())
-    for task in sorted(options.tasks):
-        data = labelled.by_task[task]
-        parts = [task, repr(options.tasks[task]), *data.labels]
-        for part in parts:
-            state.update(hashlib.sha256(part.encode()).digest())
-        for array in (data.counts.indptr, data.counts.indices, data.counts.data):
+    for task in sorted(data.options.tasks):
+        documents = data.labelled.by_task[task]
+        for text in (task, repr(data.options.tasks[task]), *documents.labels):
+            state.update(hashlib.sha256(text.encode()).digest())
+        for array in (documents.counts.indptr, documents.counts.indices, documents.counts.data):
             state.update(np.asarray(array).astype("<i8").tobytes() + b"\0")
     return state.hexdigest()
 
 
 def published_heads(
-    A: npt.NDArray[np.float32],
-    words: tuple[str, ...],
-    anchors: tuple[str, ...],
-    labelled: Labelled,
-    options: TaskOptions,
+    A: npt.NDArray[np.float32], words: tuple[str, ...], anchors: tuple[str, ...], data: TaskData
 ) -> tuple[dict[str, Head], dict[str, str]]:
     """Fit a head for each task on A (n, r) as published; also tasks without one, and why.
 
@@ -95,14 +113,12 @@ def published_heads(
     """
     model = TopicMatrix(A.astype(np.float64), words, anchors)
     heads, unfitted = {}, {}
-    for name, task in options.tasks.items():
-        data = labelled.by_task[name]
+    for name, task in data.options.tasks.items():
+        documents = data.labelled.by_task[name]
         try:
-            fitted = fit_head(model, data, task)
+            heads[name] = head_of(fit_head(model, documents, task), documents)
         except CannotLearn as error:
             unfitted[name] = str(error)
-        else:
-            heads[name] = head_of(fitted, data)
     return heads, unfitted
 
 

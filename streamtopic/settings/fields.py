@@ -161,7 +161,7 @@ class Settings(BaseSettings):
     tasks: Tasks = Field(
         {},
         description="Downstream tasks, a table each: `[tasks.NAME]` with `topics` (anchor words; none: all), `ridge` "
-        "(1e-7), `tolerance` (1e-6), `tau` (0); as JSON in variables and `--set`.",
+        "(1e-9), `tolerance` (1e-4), `tau` (0); as JSON in variables and `--set`.",
     )
     publish: Literal["topics", "tasks"] = Field(
         "topics", description="`topics`: the model with a head for each task; `tasks`: the heads alone, noised."

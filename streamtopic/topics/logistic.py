@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit
 
-__all__ = ["Solved", "gradient", "hessian", "loss", "minimise", "rounding"]
+__all__ = ["Solved", "gradient", "hessian", "loss", "minimise", "rounding", "rounding_bound"]
 
 Float = npt.NDArray[np.float64]
 Bool = npt.NDArray[np.bool_]
@@ -19,6 +19,7 @@ Bool = npt.NDArray[np.bool_]
 _UNIT = 2.0**-53
 _MOST_STEPS = 200
 _LEAST_STEP = 2.0**-40
+_BLOCK = 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +40,12 @@ def loss(phi: Float, member: Bool, ridge: float, w: Float) -> float:
 
 def gradient(phi: Float, member: Bool, ridge: float, w: Float) -> Float:
     """Return grad f(w), (k,): mean (sigma(phi w) - y) phi + lambda w."""
-    return np.asarray(phi.T @ (expit(phi @ w) - member) / len(phi) + ridge * w)
+    residual = expit(phi @ w) - member
+    # Summed in blocks, so that rounding grows with the size and the number of blocks and not with their product.
+    total = np.zeros(phi.shape[1])
+    for start in range(0, len(phi), _BLOCK):
+        total += residual[start : start + _BLOCK] @ phi[start : start + _BLOCK]
+    return np.asarray(total / len(phi) + ridge * w)
 
 
 def hessian(phi: Float, ridge: float, w: Float) -> Float:
@@ -52,12 +58,14 @@ def hessian(phi: Float, ridge: float, w: Float) -> Float:
 def rounding(phi: Float, ridge: float, w: Float) -> float:
     """Bound the rounding of a computed gradient, phi itself taken as exact: at most u times terms times sizes."""
     m, k = phi.shape
-    size = np.linalg.norm(phi, axis=1)
-    norm = float(np.linalg.norm(w))
-    through_logits = (k + 8) * norm * float((size**2).mean()) / 4
-    return float(
-        _UNIT * ((m + 8) * float(np.linalg.norm(np.abs(phi).mean(axis=0))) + through_logits + 4 * ridge * norm)
-    )
+    mean = float(np.linalg.norm(np.abs(phi).mean(axis=0)))
+    return rounding_bound(m, k, mean, float(np.square(phi).sum()) / m, ridge, float(np.linalg.norm(w)))
+
+
+def rounding_bound(m: int, k: int, mean: float, square: float, ridge: float, weights: float) -> float:
+    """Bound the same from sizes: mean >= ||mean |phi|||, square >= mean ||phi||^2, weights >= ||w||."""
+    terms = min(m, _BLOCK) + -(-m // _BLOCK) + 8
+    return _UNIT * (terms * mean + (k + 8) * weights * square / 4 + 4 * ridge * weights)
 
 
 def minimise(phi: Float, member: Bool, ridge: float, start: Float, goal: float) -> Solved:

@@ -29,11 +29,13 @@ class HeadTask:
     topics: anchor words of the topics that the task depends on; empty for all. ridge: lambda, the strong convexity of
     the loss. tolerance: ||grad|| / lambda that a head must reach, an upper bound on its distance to the optimum. tau:
     the loss above the optimum that is allowed, in place of `tolerance` where it allows more.
+
+    Features A^T x are about 1e-3, so a ridge much above their squares hides them; weights are about 1e4.
     """
 
     topics: tuple[str, ...] = ()
-    ridge: float = 1e-7
-    tolerance: float = 1e-6
+    ridge: float = 1e-9
+    tolerance: float = 1e-4
     tau: float = 0.0
 
     def __post_init__(self) -> None:

@@ -41,7 +41,7 @@ def test_the_variable_for_the_directory_counts_as_well(tmp_path, monkeypatch):
     [
         ("topics = 0", ["topics", "greater than or equal to 1", "streamtopic.toml"]),
         ("topcs = 5", ["topcs", "did you mean `topics`"]),
-        ('capacity = "some"', ["capacity", "'share', 'fixed' or 'theorem'"]),
+        ('capacity = "some"', ["capacity", "'fixed', 'theorem' or 'calibrated'"]),
         ('model = "a b"', ["model", "pattern"]),
         ("topics = [", ["streamtopic.toml", "not valid TOML"]),
         ("tolerance = 1e-12", ["tolerance", "0.000000001"]),

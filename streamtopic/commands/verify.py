@@ -1,4 +1,4 @@
-"""`streamtopic verify`: recount and relearn, and compare."""
+"""`streamtopic verify`: recount and relearn, and compare; check what was published."""
 
 from __future__ import annotations
 
@@ -7,33 +7,48 @@ import json
 from typing import TYPE_CHECKING
 
 from streamtopic.commands.options import command, instance_settings
+from streamtopic.commands.report import print_findings
 
 if TYPE_CHECKING:
     from streamtopic.commands.options import Subparsers
+    from streamtopic.service.evidence import Finding
+    from streamtopic.service.runner import Service
 
 __all__ = ["register", "run"]
-
-SHOWN = {True: "ok  ", False: "FAIL", None: "-   "}
 
 
 def register(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
-    command(subparsers, "verify", run, "recount from the log against the counts; relearn against the current model")
+    description = "recount from the log against the counts, relearn against the models, and check what was published"
+    parser = command(subparsers, "verify", run, description)
+    parser.add_argument("--strict", action="store_true", help="status 1 also where a check could not be made")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the checks; status 1 if one failed. One that cannot be made says why."""
-    from streamtopic.console import progress
+    """Print the checks; status 1 if one failed. One that cannot be made says why, and what would make it possible."""
+    from streamtopic.service.evidence import as_json, passed
     from streamtopic.service.runner import Service
 
-    with (
-        Service(instance_settings(args)) as service,
-        progress("verifying", "records", quiet=args.json) as update,
-    ):
-        found = service.verify(update)
+    with Service(instance_settings(args)) as service:
+        version, findings = _findings(service, quiet=args.json)
+        model = service.settings.model
+    fine, complete = passed(findings), all(finding.passed is not None for finding in findings)
     if args.json:
-        print(json.dumps(found.as_json()))
+        told = {"passed": fine, "complete": complete, "model": model, "version": version}
+        print(json.dumps({**told, "checks": as_json(findings)}))
     else:
-        for check in found.checks:
-            print(f"{SHOWN[check.passed]}  {check.name}: {check.detail}")
-    return 0 if found.passed else 1
+        print_findings(findings)
+    return 0 if fine and (complete or not args.strict) else 1
+
+
+def _findings(service: Service, *, quiet: bool) -> tuple[int | None, list[Finding]]:
+    """Return the newest version, None before the first, and all that was checked."""
+    from streamtopic.console import progress
+    from streamtopic.service.evidence import relearned, release_findings
+
+    with progress("verifying", "records", quiet=quiet) as update:
+        findings = list(relearned(service.verify(update)))
+    newest = service.state.releases(1)
+    if not newest:
+        return None, findings
+    return newest[0][0], [*findings, *release_findings(service, newest[0][0])]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from streamtopic import __version__
 from streamtopic.errors import CheckFailed, UsageError
 from streamtopic.service.evidence.claims import LIMITS, assumptions_of, statement_of, steps_of
-from streamtopic.service.evidence.finding import as_json, passed, relearned
+from streamtopic.service.evidence.finding import Finding, as_json, passed, relearned
 from streamtopic.service.evidence.forgotten import read_receipts, read_waiting
 from streamtopic.service.evidence.release_checks import check_release
 from streamtopic.service.evidence.sealed import read_shelf
@@ -22,7 +22,6 @@ from streamtopic.service.report import topics_of
 if TYPE_CHECKING:
     from streamtopic.release import Envelope, Payload, Release
     from streamtopic.service.evidence.audits import Audited
-    from streamtopic.service.evidence.finding import Finding
     from streamtopic.service.evidence.sealed import Proof, Shelf
     from streamtopic.service.runner import Service
     from streamtopic.service.verify import Verification
@@ -100,8 +99,17 @@ def gather(
 
 
 def release_findings(service: Service, version: int) -> tuple[Finding, ...]:
-    """Return what can be checked about a version without counting or learning again. Raises as `gather`."""
-    known = _known(service, version)
+    """Return what can be checked about a version without counting or learning again; also that there is none to check.
+
+    Raises ComponentUnreachable.
+    """
+    try:
+        known = _known(service, version)
+    except CheckFailed as error:
+        remedy = "do not use it; find out who else writes to the releases topic"
+        return (Finding("signature", passed=False, detail=str(error), source="log", remedy=remedy),)
+    except UsageError as error:
+        return (Finding("signature", None, str(error), "log", "verify again once there is a version"),)
     receipts = read_receipts(service.log, service.settings.model, service.public_key, version)
     return (*_checked(known), receipts.finding(), read_waiting(service, _cut(known)).finding(version))
 
@@ -193,24 +201,54 @@ def _spending(service: Service, known: _Known) -> dict[str, Any]:
 
 
 def _capacity(service: Service, envelope: Envelope) -> dict[str, Any]:
+    """Return the capacity, and how it was found where the base is still the present one.
+
+    Counts of words and shares before noise stay behind: with them, two reports could be subtracted.
+    """
     base = service.state.base_head()
-    current = base is not None and base.version == envelope.base
+    found = base.fields.get("calibration") if base is not None and base.version == envelope.base else None
+    tried = (found or {}).get("tried") or {}
     return {
         "rule": envelope.capacity_rule,
         "capacity": envelope.capacity,
         "used": envelope.forgotten,
         "left": max(0, envelope.capacity - envelope.forgotten),
-        "calibration": base.fields.get("calibration") if base is not None and current else None,
+        "formula": (found or {}).get("formula"),
+        "tried": _rounded({name: tried[name] for name in _TRIED if name in tried}),
     }
+
+
+_TRIED = (
+    "limit",
+    "random_limit",
+    "aimed_limit",
+    "updates",
+    "complete",
+    "sampled",
+    "whole",
+    "utility",
+    "probability",
+    "random",
+    "aimed",
+)
 
 
 def _conditions(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the proof of theorem mode asks, as it was when the version was made."""
     return {
-        "checks": record.get("checks") or [],
-        "constants": record.get("constants") or {},
+        "checks": _rounded(record.get("checks") or []),
+        "constants": _rounded(record.get("constants") or {}),
         "vacuity": record.get("vacuity"),
     }
+
+
+def _rounded(value: object) -> Any:  # noqa: ANN401 -- whatever was given
+    """Return values with three digits each: enough to judge, and no more of the model before noise than that."""
+    if isinstance(value, Mapping):
+        return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(item) for item in value]
+    return float(f"{value:.3g}") if isinstance(value, float) else value
 
 
 def _tasks(payload: Payload, record: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["Markup", "element", "facts", "join", "shown", "table", "text"]
+__all__ = ["Markup", "element", "facts", "join", "prose", "shown", "table", "text"]
 
 _VOID = {"meta"}
 # Controls, surrogates, line separators, and what cannot be seen or turns a line around; joiners are part of words.
@@ -37,6 +37,14 @@ def element(name: str, /, *children: object, **attributes: str) -> Markup:
         return Markup(f"<{name}{given}>")
     inside = "".join(child.html if isinstance(child, Markup) else text(child).html for child in children)
     return Markup(f"<{name}{given}>{inside}</{name}>")
+
+
+def prose(words: str) -> Markup:
+    """Return a sentence as text, what it has between backticks as code."""
+    pieces = words.split("`")
+    if len(pieces) % 2 == 0:
+        return text(words)
+    return Markup("".join((element("code", p) if k % 2 else text(p)).html for k, p in enumerate(pieces)))
 
 
 def join(parts: Iterable[Markup]) -> Markup:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.service.evidence.markup import Markup, element, join, text
+from streamtopic.service.evidence.markup import Markup, element, join, prose, text
 from streamtopic.service.evidence.page_model import about, genuine, tasks, topics
 from streamtopic.service.evidence.page_numbers import capacity, conditions, numbers
 from streamtopic.service.evidence.page_record import attached, checked, forgotten, limits, promised, steps
@@ -78,13 +78,11 @@ def _verdict(evidence: Mapping[str, Any]) -> Markup:
     if unknown:
         lines.append(f"{unknown} could not be made; the table says why, and what to do about it.")
     if not evidence["verified"]:
-        lines.append(
-            "Nothing was counted or learned again for this page: with --verify it would say what came of that."
-        )
+        lines.append("Nothing was counted or learned again for this page: with `--verify` it says what came of that.")
     if evidence["envelope"].get("covered") is False:
         lines.append("Conditions of the paper's proof are not met here, so its promise is not proved for this version.")
     state = "bad" if failed else "open" if unknown or evidence["envelope"].get("covered") is False else ""
-    paragraphs = [element("p", line) for line in lines]
+    paragraphs = [element("p", prose(line)) for line in lines]
     return element("div", *paragraphs, class_=f"verdict {state}".strip(), role="status")
 
 

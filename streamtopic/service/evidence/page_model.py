@@ -102,7 +102,10 @@ def topics(evidence: Mapping[str, Any]) -> Markup | None:
     """List the topics by their top words; nothing where they are withheld."""
     if not evidence["topics"]:
         return None
-    rows = [[shown(one["topic"]), f"{one['share']:.1%}", _words(one["words"])] for one in evidence["topics"]]
+    rows = [
+        [shown(one["topic"]), element("span", f"{one['share']:.1%}", class_="name"), _words(one["words"])]
+        for one in evidence["topics"]
+    ]
     quality = [(name, shown(value)) for name, value in evidence["quality"].items()]
     return join([table(["topic", "share", "top words, after noise"], rows), facts(quality)])
 

@@ -46,11 +46,33 @@ def capacity(evidence: Mapping[str, Any]) -> Markup:
         ("left", shown(found["left"])),
     ]
     parts = [facts(rows), element("p", _RULES.get(found["rule"], ""), class_="soft")]
-    if found["calibration"]:
-        parts += [element("h3", "Calibration"), facts((n.replace("_", " "), shown(v)) for n, v in _flat(found))]
+    if found["formula"] is not None:
+        told = f"The paper's formula at c = 1 gives {shown(found['formula'])}. Its constant is unknown."
+        parts.append(element("p", told, class_="soft"))
+    if found["tried"]:
+        parts += _tried(found["tried"])
     return join(parts)
 
 
+def _tried(tried: Mapping[str, Any]) -> list[Markup]:
+    """Show what was deleted on trial to find the capacity."""
+    plain = [(name.replace("_", " "), shown(v)) for name, v in tried.items() if name not in {"random", "aimed"}]
+    parts = [element("h3", "Deletions on trial"), element("p", _BEFORE_NOISE, class_="soft"), facts(plain)]
+    head = ["documents", "trials", "borne", "moved, mean", "L1, mean", "top words kept"]
+    for kind, caption in (("random", "Documents taken at random"), ("aimed", "Documents aimed at an anchor word")):
+        rows = [
+            [shown(probe.get(name)) for name in ("size", "tried", "borne", "moved", "l1", "overlap")]
+            for probe in tried.get(kind) or []
+        ]
+        if rows:
+            parts.append(table(head, rows, caption))
+    return parts
+
+
+_BEFORE_NOISE = (
+    "These figures come from the model before noise, so they are outside the promise. They are for whoever audits the "
+    "service, not for publication."
+)
 _CHECKED = "Whatever the rule, each update is checked by itself: one that is not certified becomes a retraining."
 _RULES = {
     "share": f"A share of the base's documents: a choice of the operator. {_CHECKED}",
@@ -80,7 +102,8 @@ def conditions(evidence: Mapping[str, Any]) -> Markup | None:
         f"{held} of {len(rows)} conditions hold. The proof needs all of them; constants that the paper hides in O(...) "
         "are taken as 1, so one that passes narrowly says little."
     )
-    parts = [element("p", told), table(["", "condition", "numbers", "where the paper says so"], rows)]
+    parts = [element("p", told), element("p", _BEFORE_NOISE, class_="soft")]
+    parts.append(table(["", "condition", "numbers", "where the paper says so"], rows))
     if found["vacuity"]:
         parts.append(element("p", shown(found["vacuity"])))
     if found["constants"]:
@@ -103,16 +126,6 @@ def _spent(versions: list[Mapping[str, Any]]) -> Markup:
     caption = "Versions of this base; a withdrawn one was seen, so it counts"
     caption += f" ({more} older ones are in the page's data)" if more else ""
     return table(["version", "kind", "forgotten", "epsilon", "cumulative epsilon"], rows, caption)
-
-
-def _flat(found: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    calibration = found["calibration"]
-    pairs = calibration.items() if hasattr(calibration, "items") else [("result", calibration)]
-    flat: list[tuple[str, Any]] = []
-    for name, value in pairs:
-        inner = value.items() if hasattr(value, "items") else None
-        flat += [(f"{name}: {key}", item) for key, item in inner] if inner else [(name, value)]
-    return flat
 
 
 def _ratio(ratio: float | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.service.evidence.markup import Markup, element, facts, join, shown, table
+from streamtopic.service.evidence.markup import Markup, element, facts, join, prose, shown, table
 from streamtopic.service.evidence.page_model import moment
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _SOURCES = {
     "relearned": "counting and learning again from the log",
     "audit": "the attached audit",
 }
-_LISTED = 50
+_LISTED = 25
 
 
 def promised(evidence: Mapping[str, Any]) -> Markup:
@@ -40,16 +40,16 @@ def checked(evidence: Mapping[str, Any]) -> Markup:
     rows = [
         [
             element("span", _OUTCOMES[finding["passed"]][0], class_=_OUTCOMES[finding["passed"]][1]),
-            element("code", finding["name"]),
-            join([element("div", part) for part in (finding["detail"], finding["remedy"]) if part]),
+            element("code", finding["name"], class_="name"),
+            join([element("div", prose(part)) for part in (finding["detail"], finding["remedy"]) if part]),
             _SOURCES.get(finding["source"], finding["source"]),
         ]
         for finding in evidence["findings"]
     ]
     parts = [table(["", "check", "what was found, and what to do", "rests on"], rows)]
     if not evidence["verified"]:
-        told = "Nothing was counted or learned again for this page; streamtopic report --verify does both."
-        parts.append(element("p", told, class_="soft"))
+        told = "Nothing was counted or learned again for this page; `streamtopic report --verify` does both."
+        parts.append(element("p", prose(told), class_="soft"))
     return join(parts)
 
 
@@ -101,8 +101,16 @@ def limits(evidence: Mapping[str, Any]) -> Markup:
 
 def steps(evidence: Mapping[str, Any]) -> Markup:
     """List the commands by which a stranger repeats each check."""
-    rows = [[step["shows"], element("code", step["command"]), step["needs"]] for step in evidence["steps"]]
-    return table(["what it shows", "command", "what you need"], rows)
+    items = [
+        element(
+            "li",
+            element("div", step["shows"]),
+            element("div", element("code", step["command"])),
+            element("div", "needs ", prose(step["needs"]), class_="soft"),
+        )
+        for step in evidence["steps"]
+    ]
+    return element("ol", *items, class_="steps")
 
 
 def _by_version(versions: Sequence[Mapping[str, Any]]) -> Markup:
@@ -122,18 +130,18 @@ def _receipts(receipts: Sequence[Mapping[str, Any]], total: int) -> Markup:
     rows = [
         [
             shown(receipt["sequence"]),
-            moment(receipt["received"]),
-            moment(receipt["applied"]),
-            "yes" if receipt["found"] else "no such document",
-            element("code", receipt["sha256"][:16]),
-            element("code", receipt["document"][:16]),
+            element("span", moment(receipt["received"]).removesuffix(" UTC"), class_="name"),
+            element("span", moment(receipt["applied"]).removesuffix(" UTC"), class_="name"),
+            "yes" if receipt["found"] else "no such",
+            element("code", receipt["sha256"][:12], class_="name"),
+            element("code", receipt["document"][:12], class_="name"),
         ]
         for receipt in receipts[:_LISTED]
     ]
     caption = "Receipts of this version"
     if len(rows) < total:
-        caption += f": {len(rows)} of {total}; `streamtopic receipts export` gives all"
-    head = ["number", "asked for", "subtracted", "found", "digest", "document, keyed digest"]
+        caption += f": {len(rows)} of {total}; streamtopic receipts export gives all"
+    head = ["number", "asked for (UTC)", "subtracted (UTC)", "found", "digest", "document, keyed digest"]
     return table(head, rows, caption)
 
 
@@ -149,7 +157,7 @@ def _span(first: int, last: int) -> str:
 
 
 def _list(items: Sequence[str]) -> Markup:
-    return element("ul", *(element("li", item) for item in items))
+    return element("ul", *(element("li", prose(item)) for item in items))
 
 
 def _tree(value: Mapping[str, Any], depth: int = 0) -> Markup:

@@ -26,15 +26,20 @@ a:focus-visible, .wide:focus-visible { outline: 2px solid var(--accent); outline
 .bad { color: var(--bad); }
 .open { color: var(--open); }
 td .bad, td .open { font-weight: 600; white-space: nowrap; }
+td { overflow-wrap: anywhere; }
+td .name { white-space: nowrap; overflow-wrap: normal; }
 nav ul { columns: 16rem 3; padding-left: 1.1rem; margin: .5rem 0; }
 dl { display: grid; grid-template-columns: minmax(9rem, 14rem) 1fr; gap: .25rem 1rem; margin: .5rem 0; }
 dt { color: var(--soft); }
 dd { margin: 0; overflow-wrap: anywhere; }
+bdi { overflow-wrap: break-word; }
+.steps li { margin: .6rem 0; break-inside: avoid; }
 .wide { overflow-x: auto; margin: .6rem 0; }
 table { border-collapse: collapse; width: 100%; font-size: .92rem; }
 caption { text-align: left; color: var(--soft); padding-bottom: .3rem; }
 th, td { text-align: left; vertical-align: top; padding: .35rem .7rem .35rem 0; border-bottom: 1px solid var(--edge); }
 th { font-weight: 600; }
+td:last-child { min-width: 7rem; }
 code { font: .88em/1.4 ui-monospace, "SFMono-Regular", Menlo, Consolas, monospace; overflow-wrap: anywhere; }
 blockquote { margin: .6rem 0; padding: .6rem 1rem; background: var(--panel); border-left: .25rem solid var(--accent); }
 svg { width: 100%; max-width: 42rem; height: auto; font: 11px system-ui, sans-serif; }

@@ -1,0 +1,423 @@
+"""What an auditor gets about a version: the page, its JSON, and checking either with a public key alone."""
+
+import json
+import random
+import re
+import shutil
+from collections import Counter
+from html.parser import HTMLParser
+
+import pytest
+
+from streamtopic.corpus import Document
+from streamtopic.release import to_messages, tombstones
+from streamtopic.service.evidence import page
+from streamtopic.service.runner import Service
+from streamtopic.settings import load, write
+from streamtopic.state import ModelState
+from streamtopic.streams import FileLog, Message
+
+GONE = ["doc-3", "doc-17", "doc-40"]
+HOSTILE = "\"'><script>alert(1)</script><!-- & \u202e\x1b[31m </script> `x`"
+VOID = {"meta"}
+SETTINGS = {"topics": 4, "max_df": 1.0, "max_forget_lag": 0.0, "capacity_share": 0.05}
+
+
+@pytest.fixture(scope="module")
+def made(sample, tmp_path_factory):
+    """An instance of 300 documents with two versions, the second without three of them."""
+    folder = tmp_path_factory.mktemp("report") / "instance"
+    settings = load({"dir": folder, **SETTINGS})
+    folder.mkdir()
+    write(settings, folder / "streamtopic.toml")
+    with Service(settings) as service:
+        lines = [json.loads(line) for line in sample[:300]]
+        service.add([Document(line["id"], line["text"], {}) for line in lines])
+        service.settle()
+        service.delete([*GONE, "nobody"])
+        assert service.settle().receipts == 4
+    return folder
+
+
+@pytest.fixture(scope="module")
+def facts(made, tmp_path_factory):
+    """The evidence about version 2, as JSON has it."""
+    from streamtopic.cli import main
+
+    path = tmp_path_factory.mktemp("facts") / "two.json"
+    assert main(["report", "2", "--dir", str(made), "--to", str(path), "--json"]) == 0
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def copy(made, tmp_path):
+    """The instance, to be harmed."""
+    shutil.copytree(made, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+@pytest.fixture
+def report(program, made, tmp_path):
+    """Write a report of the instance: (evidence, what the command printed)."""
+
+    def run(*arguments, status=0, folder=made):
+        path = tmp_path / "report.json"
+        path.unlink(missing_ok=True)
+        found, out, err = program("report", *arguments, "--dir", folder, "--to", path, "--json")
+        assert found == status, out + err
+        return (json.loads(path.read_text(encoding="utf-8")), json.loads(out)) if out else err
+
+    return run
+
+
+class Strict(HTMLParser):
+    """Reads a page and refuses what a browser would have to guess."""
+
+    def __init__(self, written):
+        super().__init__(convert_charrefs=True)
+        self.open, self.tags, self.attributes, self.text = [], Counter(), [], []
+        self.shape = []
+        self.feed(written)
+        self.close()
+        assert not self.open, f"never closed: {self.open}"
+
+    def handle_starttag(self, tag, attrs):
+        self.tags[tag] += 1
+        self.shape.append(tag)
+        self.attributes += [(tag, name, value) for name, value in attrs]
+        assert len({name for name, _ in attrs}) == len(attrs), f"{tag} has an attribute twice"
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):  # noqa: ARG002  the signature is the parser's
+        raise AssertionError(f"{tag} closes itself, which HTML does not know")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, f"{tag} is closed out of order"
+
+    def handle_comment(self, data):
+        raise AssertionError(f"a comment: {data}")
+
+    def handle_data(self, data):
+        self.text.append((self.open[-1] if self.open else "", data))
+
+    def values(self, name):
+        return [value for _, attribute, value in self.attributes if attribute == name]
+
+
+def finding(evidence, name):
+    """One finding by its name."""
+    (found,) = [one for one in evidence["findings"] if one["name"] == name]
+    return found
+
+
+def test_a_page_is_whole_and_needs_nothing_else(facts):
+    """Every tag is closed in order, links stay within the page, and nothing is loaded or run."""
+    written = page(facts)
+    parsed = Strict(written)
+    assert written.startswith("<!doctype html>")
+    assert not re.search(r"https?:|//[a-z]|url\(|@import|javascript:", written)
+    assert not parsed.tags.keys() & {"link", "img", "iframe", "object", "form", "base", "input"}
+    assert not [name for _, name, _ in parsed.attributes if name.startswith("on") or name in {"src", "style", "action"}]
+    assert parsed.tags["script"] == 1
+    assert ("script", "type", "application/json") in parsed.attributes
+    policy = [value for value in parsed.values("content") if "default-src" in value]
+    assert policy == ["default-src 'none'; style-src 'unsafe-inline'"]
+    ids = parsed.values("id")
+    assert len(set(ids)) == len(ids)
+    assert {href.removeprefix("#") for href in parsed.values("href")} <= set(ids)
+
+
+def test_a_page_can_be_read_without_seeing_it(facts):
+    """Language, one main part, one first heading, column headers and a text for the chart are there."""
+    parsed = Strict(page(facts))
+    assert ("html", "lang", "en") in parsed.attributes
+    assert [parsed.tags[tag] for tag in ("h1", "main", "title", "svg")] == [1, 1, 4, 1]
+    assert {value for tag, name, value in parsed.attributes if (tag, name) == ("th", "scope")} == {"col"}
+    assert parsed.tags["th"] == len(parsed.values("scope"))
+    (label,) = [value for tag, name, value in parsed.attributes if (tag, name) == ("svg", "aria-label")]
+    assert "of a budget of 8" in label
+    assert set(parsed.values("aria-labelledby")) <= set(parsed.values("id"))
+
+
+def _replaced(value, words):
+    if isinstance(value, dict):
+        return {key: _replaced(item, words) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_replaced(item, words) for item in value]
+    return words if isinstance(value, str) else value
+
+
+def test_hostile_words_stay_words(facts):
+    """Whatever text stands anywhere in the evidence, the page has the same elements and runs nothing."""
+    facts = facts | {
+        "tasks": {
+            "heads": [{"task": "t", "topics": ["w"], "classes": ["a", "b"], "documents": 3, "withheld": False}],
+            "unfitted": {HOSTILE: "gone"},
+        },
+        "conditions": {
+            "checks": [{"name": "n", "value": 1.0, "relation": "<", "bound": 2.0, "source": "s", "holds": False}],
+            "constants": {HOSTILE: 1.0},
+            "vacuity": "v",
+        },
+        "audit": {"sha256": "ab", "result": {"passed": True, HOSTILE: "x", "controls": [{HOSTILE: "y"}]}},
+    }
+    keep = {"envelope": facts["envelope"] | {"anchors": [HOSTILE]}}
+    plain = Strict(page(_replaced(facts, "word") | keep))
+    hostile = page(_replaced(facts, HOSTILE) | keep)
+    attacked = Strict(hostile)
+    code = {"code"}  # text between backticks is shown as code, nothing else is made of text
+    assert [tag for tag in attacked.shape if tag not in code] == [tag for tag in plain.shape if tag not in code]
+    assert "\u202e" not in hostile
+    assert "\x1b" not in hostile
+    assert any("\\u{202e}" in text for _, text in attacked.text)
+
+
+def test_page_and_json_hold_the_same(program, made, facts, tmp_path):
+    """The page carries the evidence as data, equal to the JSON report but for the time."""
+    path = tmp_path / "two.html"
+    assert program("report", 2, "--dir", made, "--to", path)[0] == 0
+    parsed = Strict(path.read_text(encoding="utf-8"))
+    (data,) = [json.loads(text) for tag, text in parsed.text if tag == "script"]
+    assert data | {"made": ""} == facts | {"made": ""}
+    shown = " ".join(text for tag, text in parsed.text if tag not in {"script", "style"})
+    for expected in (facts["proof"]["release_sha256"], facts["forgotten"]["chain"]["head"], "297", "certified"):
+        assert expected in shown
+
+
+def test_the_evidence_is_what_happened(facts, program, made, tmp_path):
+    """Counts, receipts, epsilon and digests are those that the other commands tell."""
+    assert facts["passed"] is True
+    assert facts["complete"] is True
+    assert facts["verified"] is False
+    assert (facts["envelope"]["m"], facts["envelope"]["forgotten"]) == (297, 3)
+    this = facts["forgotten"]["this_version"]
+    assert (this["receipts"], this["found"], len(facts["forgotten"]["receipts"])) == (3, 3, 3)
+    since = [(one["version"], one["receipts"], one["found"]) for one in facts["forgotten"]["since_base"]]
+    assert since == [(1, 1, 0), (2, 3, 3)]  # the first version was already one without `nobody`
+    assert facts["forgotten"]["waiting"] == {"deletions": 0, "held": 0, "oldest": None, "lag": 0}
+    exported = json.loads(program("receipts", "export", "--dir", made, "--to", tmp_path / "r.jsonl", "--json")[1])
+    assert facts["forgotten"]["chain"]["head"] == exported["head"]
+    assert facts["forgotten"]["chain"]["receipts"] == exported["receipts"] == 4
+    versions = json.loads(program("versions", "--dir", made, "--json")[1])["versions"]
+    told = [(v["version"], v["cumulative_epsilon"], v["withdrawn"]) for v in versions]
+    spent = [(v["version"], v["cumulative_epsilon"], v["withdrawn"]) for v in facts["spending"]["versions"]]
+    assert spent == told
+    assert facts["capacity"]["used"] + facts["capacity"]["left"] == facts["capacity"]["capacity"] == 15
+
+
+def test_no_document_is_named(facts, made):
+    """Neither ids nor texts of documents are in a report, forgotten or not."""
+    written = json.dumps(facts)
+    assert not re.search(r"doc-\d", written)
+    assert "nobody" not in written
+    assert str(made) not in written
+
+
+def test_the_newest_version_is_the_default(report):
+    """Without a number the report is about the newest version."""
+    evidence, told = report()
+    assert evidence["version"] == told["version"] == 2
+
+
+def test_verify_counts_and_learns_again(report):
+    """With --verify the findings hold what a recount and a relearning found, and that they were made."""
+    evidence, _ = report("2", "--verify")
+    assert evidence["verified"] is True
+    relearned = {one["name"]: one["passed"] for one in evidence["findings"] if one["source"] == "relearned"}
+    assert relearned == {"counts": True, "base model": True, "newest version": True}
+
+
+def test_versions_that_cannot_be_reported_on_say_why(report, copy, monkeypatch):
+    """A withdrawn, a missing, an unpublished, a forged and an erased version are refused, each with its reason."""
+    assert "withdrawn" in report("1", status=2)
+    assert "no version 9" in report("9", status=2)
+    with FileLog(copy / "log") as log:
+        log.append_many("default.releases", to_messages(3, b"signed by nobody"))
+    assert "does not verify" in report("3", status=1, folder=copy)
+    records = ModelState.releases
+    monkeypatch.setattr(ModelState, "releases", lambda state, n=None: [*(r := records(state, n)), (3, r[-1][1])])
+    assert "not in the log" in report("3", status=2)
+    monkeypatch.undo()
+    with FileLog(copy / "log") as log:
+        log.append_many("default.releases", tombstones(2, 1, retired=True))
+        log.compact("default.releases")
+    assert "keep_versions" in report("2", status=2, folder=copy)
+
+
+def test_a_record_that_differs_from_what_was_signed_is_found(report, monkeypatch):
+    """Redis cannot say another epsilon than the signed envelope, nor more anchors, without a failed check."""
+    records = ModelState.releases
+
+    def changed(state, count=None):
+        return [(v, r | {"epsilon": 0.1, "anchors": [*r["anchors"], "more"]}) for v, r in records(state, count)]
+
+    monkeypatch.setattr(ModelState, "releases", changed)
+    evidence, told = report("2", status=1)
+    assert told["passed"] is False
+    assert finding(evidence, "record")["passed"] is False
+    assert "epsilon" in finding(evidence, "record")["detail"]
+    assert finding(evidence, "anchors")["passed"] is False
+    assert "Do not rely" in page(evidence)
+
+
+def test_a_ledger_that_lost_a_version_proves_nothing(report, monkeypatch):
+    """Where what was spent is not known, composition is open, not passed; spent more than signed, it fails."""
+    ledger = ModelState.ledger
+    monkeypatch.setattr(ModelState, "ledger", lambda state: {2: ledger(state)[2]})
+    evidence, told = report("2")
+    assert (told["passed"], told["complete"]) == (True, False)
+    assert finding(evidence, "composition")["passed"] is None
+    monkeypatch.setattr(ModelState, "ledger", lambda state: {v: e | {"scale": 1.0} for v, e in ledger(state).items()})
+    assert finding(report("2", status=1)[0], "composition")["passed"] is False
+
+
+def test_documents_that_a_version_still_holds_are_counted(program, copy, report):
+    """A deletion that waits is told, with how many documents of the version it concerns."""
+    assert program("delete", "doc-50", "--dir", copy, "--set", "max_forget_lag=86400")[0] == 0
+    evidence, told = report("2", folder=copy)
+    waiting = evidence["forgotten"]["waiting"]
+    assert (waiting["deletions"], waiting["held"]) == (1, 1)
+    assert finding(evidence, "deletions")["passed"] is None
+    assert told["complete"] is False
+
+
+def test_receipts_that_are_missing_or_forged_are_found(copy, report):
+    """A record that nobody signed and a receipt that the log has lost each fail the report."""
+    topic = "default.receipts"
+    with FileLog(copy / "log") as log:
+        log.append_many(topic, [Message(b"default/0/99", b"junk", partition=0)])
+        second = log.read(topic, 0, 0)[1]
+    detail = finding(report("2", folder=copy, status=1)[0], "receipts")["detail"]
+    assert "1 records of the topic are no receipts" in detail
+    with FileLog(copy / "log") as log:
+        log.append_many(topic, [Message(second.key, None, partition=0)])
+        log.compact(topic)
+    assert finding(report("2", folder=copy, status=1)[0], "receipts")["detail"].startswith("receipts 2 to 2 are")
+
+
+@pytest.mark.parametrize("suffix", ["json", "html"])
+def test_a_report_is_checked_by_its_public_key_alone(program, made, tmp_path, suffix):
+    """Offline, without the instance: the file as written passes, with another key it does not."""
+    path, key = tmp_path / f"two.{suffix}", tmp_path / "signing.pub"
+    assert program("report", 2, "--dir", made, "--to", path)[0] == 0
+    shutil.copy(made / "keys" / "signing.pub", key)
+    status, out, _ = program("report", "--check", path, "--public-key", key, "--json")
+    assert status == 0
+    assert json.loads(out)["passed"] is True
+    assert program("keys", "new", "--to", tmp_path / "other")[0] == 0
+    assert program("report", "--check", path, "--public-key", tmp_path / "other" / "signing.pub")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "caught"),
+    [
+        (("envelope", "epsilon"), 0.01, "facts"),
+        (("envelope", "forgotten"), 0, "facts"),
+        (("version",), 3, "facts"),
+        (("proof", "payload_sha256"), "00" * 32, "signature"),
+        (("proof", "envelope"), "AAAA", "signature"),
+        (("proof", "signature"), "not base 64", "signature"),
+        (("claim", "statement"), "Everything is fine.", "wording"),
+        (("limits",), [], "wording"),
+    ],
+)
+def test_a_forged_report_is_caught(program, made, facts, tmp_path, path, value, caught):
+    """What was signed, and the words of the promise, cannot be changed without failing the check."""
+    forged = json.loads(json.dumps(facts))
+    inner = forged
+    for name in path[:-1]:
+        inner = inner[name]
+    assert inner[path[-1]] != value
+    inner[path[-1]] = value
+    file = tmp_path / "forged.json"
+    file.write_text(json.dumps(forged), encoding="utf-8")
+    status, out, _ = program("report", "--check", file, "--public-key", made / "keys" / "signing.pub", "--json")
+    assert status == 1
+    assert caught in {one["name"] for one in json.loads(out)["findings"] if one["passed"] is False}
+
+
+def test_a_page_that_shows_other_than_its_data_is_caught(program, made, facts, tmp_path):
+    """Words changed on the page alone, where people read, fail the check as well."""
+    file, key = tmp_path / "page.html", made / "keys" / "signing.pub"
+    file.write_text(page(facts).replace("<dd>297</dd>", "<dd>300</dd>"), encoding="utf-8")
+    status, out, _ = program("report", "--check", file, "--public-key", key, "--json")
+    assert (status, [one["name"] for one in json.loads(out)["findings"] if one["passed"] is False]) == (1, ["page"])
+    other = facts | {"program": "streamtopic 9.9"}
+    file.write_text(page(other).replace("<dd>297</dd>", "<dd>300</dd>"), encoding="utf-8")
+    status, out, _ = program("report", "--check", file, "--public-key", key, "--json")
+    assert (status, [one["name"] for one in json.loads(out)["findings"] if one["passed"] is None]) == (0, ["page"])
+
+
+def test_an_audit_goes_with_the_report(report, tmp_path):
+    """Its result is shown and decides with the rest; what is no result is refused."""
+    file = tmp_path / "audit.json"
+    result = {
+        "passed": True,
+        "epsilon": 1.0,
+        "lower_bound": float("nan"),
+        "controls": [{"name": "off", "caught": True}],
+    }
+    file.write_text(json.dumps(result), encoding="utf-8")
+    evidence, _ = report("2", "--audit", file)
+    assert evidence["audit"]["result"]["controls"] == result["controls"]
+    assert evidence["audit"]["result"]["lower_bound"] is None
+    assert finding(evidence, "audit")["passed"] is True
+    Strict(page(evidence))
+    file.write_text('{"passed": false}', encoding="utf-8")
+    assert finding(report("2", "--audit", file, status=1)[0], "audit")["passed"] is False
+    for bad in ("", "[]", '{"passed": 1}', "{" * 5000, "\udcff"):
+        file.write_bytes(bad.encode("utf-8", "surrogatepass"))
+        assert "no result of an audit" in report("2", "--audit", file, status=2)
+    assert "cannot read" in report("2", "--audit", tmp_path / "nowhere", status=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["2"], "--to FILE"),
+        (["2", "--to", "report.pdf"], ".html or .json"),
+        (["2", "--to", "/nowhere/report.html"], "cannot write"),
+        (["--check", "/nowhere.json", "--public-key", "ab" * 32], "cannot read"),
+        (["--check", "r.json", "--verify", "--public-key", "ab" * 32], "--check takes no"),
+    ],
+)
+def test_wrong_use_says_what_to_give(program, made, arguments, said):
+    """Each mistake is one line with the remedy, and status 2."""
+    status, _, err = program("report", *arguments, "--dir", made)
+    assert status == 2
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_any_file_is_a_report_or_refused(program, tmp_path):
+    """Bytes of any kind, and JSON of any shape, give a finding or one line, never a traceback."""
+    rng = random.Random(3)
+    whole = {"format": 1, "envelope": {}, "proof": {}, "claim": {}}
+    texts = ["", "{}", "[]", "null", json.dumps(whole), json.dumps(whole | {"format": 99}), json.dumps({"envelope": 3})]
+    texts += [f'<script type="application/json" id="evidence">{json.dumps(whole)}</script>']
+    for content in [*(text.encode() for text in texts), bytes(rng.randrange(256) for _ in range(200))]:
+        path = tmp_path / "any"
+        path.write_bytes(content)
+        status, _, err = program("report", "--check", path, "--public-key", "ab" * 32)
+        assert status in {1, 2}
+        assert "unexpected" not in err
+    path.unlink()
+
+
+def test_verify_is_evidence(program, made, copy):
+    """Each check says what it rests on and what to do; what could not be made is open, and an error under --strict."""
+    status, out, _ = program("verify", "--dir", made, "--json", "--strict")
+    found = json.loads(out)
+    assert (status, found["passed"], found["complete"], found["version"]) == (0, True, True, 2)
+    names = [check["name"] for check in found["checks"]]
+    assert len(set(names)) == len(names)
+    assert {"counts", "base model", "newest version", "certificate", "noise", "composition", "receipts"} <= set(names)
+    with FileLog(copy / "log") as log:
+        assert log.compact("default.documents") > 0
+    status, out, _ = program("verify", "--dir", copy, "--json")
+    found = json.loads(out)
+    assert (status, found["passed"], found["complete"]) == (0, True, False)
+    opened = [check for check in found["checks"] if check["passed"] is None]
+    assert all("retrain" in check["remedy"] for check in opened)
+    assert program("verify", "--dir", copy, "--strict")[0] == 1

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from streamtopic.corpus import Corpus
     from streamtopic.settings import Settings
 
-__all__ = ["Amount", "register", "run"]
+__all__ = ["Amount", "read_corpus", "register", "run"]
 
 
 class Amount:
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     with stages.stage("load the program"):
         from streamtopic.commands.demo_flow import run_demo
     with stages.stage("read documents"):
-        corpus = _corpus(args)
+        corpus = read_corpus(args)
     count = args.delete.of(len(corpus.documents))
     if args.kafka and args.keep is not None:
         raise UsageError("--keep keeps a log in files, and the broker of --kafka ends with the demo: give one of them")
@@ -92,7 +92,8 @@ def run(args: argparse.Namespace) -> int:
     return 0 if agrees and verified else 1
 
 
-def _corpus(args: argparse.Namespace) -> Corpus:
+def read_corpus(args: argparse.Namespace) -> Corpus:
+    """Return the documents of `args.documents`, or docstrings of installed packages; problems are warned of."""
     from streamtopic.commands.outcome import report_problems
     from streamtopic.console import progress
     from streamtopic.corpus import load_jsonl

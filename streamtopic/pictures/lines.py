@@ -1,0 +1,103 @@
+"""Line charts: values over versions or over numbers of topics."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from streamtopic.pictures.markup import Markup, tag
+
+__all__ = ["Series", "line_chart", "sparkline", "ticks"]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Values at the positions of a chart, None where there is none; at_most, at_least: ends of the axis, if fixed."""
+
+    title: str
+    values: Sequence[float | None]
+    note: str = ""
+    at_least: float | None = None
+    at_most: float | None = None
+
+
+def ticks(low: float, high: float, most: int = 4) -> list[float]:
+    """Return round numbers that cover low to high, at most one more than `most`."""
+    if not high > low:
+        low, high = low - 0.5, high + 0.5
+    unit = 10.0
+    while (high - low) / unit < most:
+        unit /= 10
+    step = next(unit * m for m in (1, 2, 5, 10) if _covering(low, high, unit * m) <= most)
+    first = int(low // step)
+    return [round((first + k) * step, 10) for k in range(_covering(low, high, step) + 1)]
+
+
+def _covering(low: float, high: float, step: float) -> int:
+    return int(-(-round(high / step, 9) // 1)) - int(round(low / step, 9) // 1)
+
+
+def line_chart(
+    series: Series,
+    positions: Sequence[str],
+    *,
+    left: float,
+    top: float,
+    chosen: int | None = None,
+    width: float = 280.0,
+) -> Markup:
+    """Return one small chart as a group: its title above, values as points on a line, positions evenly below.
+
+    chosen: a position that is marked by a dashed line.
+    """
+    height, margin = 130.0, 40.0
+    known = [value for value in series.values if value is not None]
+    low = series.at_least if series.at_least is not None else min(known, default=0.0)
+    high = series.at_most if series.at_most is not None else max(known, default=1.0)
+    marks = ticks(low, high)
+    span = marks[-1] - marks[0]
+    places = [margin + (width - margin - 12) * (k + 0.5) / len(positions) for k in range(len(positions))]
+
+    def level(value: float) -> float:
+        return 44 + (height - 44) * (1 - (value - marks[0]) / span)
+
+    parts: list[Markup] = [
+        tag("text", series.title, x=0, y=14, class_="strong"),
+        tag("text", series.note, x=0, y=30, class_="soft small"),
+    ]
+    for mark in marks:
+        parts += [
+            tag("path", d=f"M{margin:.1f} {level(mark):.1f}H{width:.1f}", class_="axis"),
+            tag("text", f"{mark:g}", x=margin - 6, y=level(mark) + 4, class_="soft small", text_anchor="end"),
+        ]
+    if chosen is not None:
+        parts.append(tag("path", d=f"M{places[chosen]:.1f} 40V{height:.1f}", class_="chosen"))
+    parts.append(_line([None if value is None else level(value) for value in series.values], places))
+    for name, place, value in zip(positions, places, series.values, strict=True):
+        parts.append(tag("text", name, x=place, y=height + 18, class_="soft small", text_anchor="middle"))
+        if value is not None:
+            point = tag("title", f"{name}: {value:.3g}")
+            parts.append(tag("circle", point, cx=place, cy=level(value), r=3.5, class_="mark"))
+    return tag("g", *parts, transform=f"translate({left:g} {top:g})")
+
+
+def _line(levels: Sequence[float | None], places: Sequence[float]) -> Markup:
+    drawn, pen = [], "M"
+    for level, place in zip(levels, places, strict=True):
+        if level is None:
+            pen = "M"
+            continue
+        drawn.append(f"{pen}{place:.1f} {level:.1f}")
+        pen = "L"
+    return tag("path", d="".join(drawn) or "M0 0", class_="mark-line")
+
+
+def sparkline(values: Sequence[float | None], highest: float, label: str) -> Markup:
+    """Return a small line without axes; `highest` is the top of its scale, 0 the bottom."""
+    width, height = 150.0, 30.0
+    places = [6 + (width - 12) * k / max(len(values) - 1, 1) for k in range(len(values))]
+    levels = [None if value is None else 4 + (height - 8) * (1 - value / (highest or 1.0)) for value in values]
+    ends = [(place, level) for place, level in zip(places, levels, strict=True) if level is not None]
+    dot = tag("circle", cx=ends[-1][0], cy=ends[-1][1], r=3.0, class_="mark") if ends else Markup("")
+    return tag(
+        "svg", tag("title", label), _line(levels, places), dot,
+        viewBox=f"0 0 {width:g} {height:g}", width=int(width), height=int(height), role="img",
+    )  # fmt: skip

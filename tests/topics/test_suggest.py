@@ -1,0 +1,173 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from streamtopic.counts import Counts, DocumentBatch, WordSets, count
+from streamtopic.errors import CannotLearn, UsageError
+from streamtopic.topics.display import diversity, npmi, top_words
+from streamtopic.topics.learner import learn
+from streamtopic.topics.recommend import Candidate, recommend
+from streamtopic.topics.suggest import TrialPlan, _kept, _narrowed, suggest_topics
+from streamtopic.topics.trials import DeletionTrials
+
+
+@pytest.fixture(scope="module")
+def corpus(planted):
+    """Counts and documents of the planted corpus of four topics."""
+    options = planted.options(max_df=0.4, anchor_min_df=0.02)
+    return planted.counts(options), DocumentBatch.build(planted.documents), options
+
+
+def suggested(corpus, seed=0, **more):
+    """What is suggested for the corpus."""
+    source, documents, options = corpus
+    return suggest_topics(source, documents, options, np.random.default_rng(seed), **more)
+
+
+def test_measures_are_those_of_the_model_that_is_learned(corpus):
+    """A candidate describes the model that the service would learn: its words, coherence, diversity and shares."""
+    source, documents, options = corpus
+    held = WordSets(documents.indptr, documents.words.astype(np.int64))
+    for candidate in suggested(corpus, topics=(3, 5), plan=TrialPlan(0)).candidates:
+        fit = learn(source, dataclasses.replace(options, n_topics=candidate.topics))
+        at = np.searchsorted(np.array(source.words), np.array(fit.words))
+        top = at[top_words(fit.A, source.frequency[at], source.documents, 10)]
+        assert candidate.top_words == tuple(tuple(source.words[k] for k in topic) for topic in top)
+        assert candidate.coherence == pytest.approx(npmi(top, held), abs=1e-12)
+        assert candidate.diversity == diversity(top)
+        assert candidate.least_share == pytest.approx(fit.topic_masses.min())
+        assert candidate.certificate == pytest.approx(fit.certificate.bound)
+        assert (candidate.kept, candidate.steady) == (None, None)
+
+
+@pytest.mark.parametrize("learner", ["default", "paper"])
+def test_steady_agrees_with_updates(planted, learner):
+    """A forget set counts as steady exactly where an update of the model verifies its anchors."""
+    options = planted.options(learner, n_topics=6, anchor_min_df=0.02)
+    source, documents = planted.counts(options), DocumentBatch.build(planted.documents)
+    plan = TrialPlan(trials=6, share=0.1)
+    (found,) = suggest_topics(source, documents, options, np.random.default_rng(3), topics=(6,), plan=plan).candidates
+    generator = np.random.default_rng(3)
+    trials = DeletionTrials(source, documents, learn(source, options))
+    served = [not trials.forget(generator.permutation(600)[:60]).reason for _ in range(6)]
+    assert found.steady == pytest.approx(np.mean(served))
+    assert 0 < found.kept <= 1
+
+
+def test_words_that_cannot_matter_change_nothing(corpus):
+    """Counts narrowed for forget sets of some size give the same models after any such forget set, bit for bit."""
+    source, documents, options = corpus
+    sparse = dataclasses.replace(options, min_df=60, max_df=0.3)
+    narrow = _narrowed(source, sparse, 60)
+    assert len(narrow.words) < len(source.words)
+    for seed in range(4):
+        gone = np.sort(np.random.default_rng(seed).permutation(600)[:60])
+        part = count(documents.take(gone), len(source.words), options.weighting)
+        at = np.searchsorted(np.array(source.words), np.array(narrow.words))
+        one = learn(Counts(source.words, source.cooccurrence - part), sparse)
+        other = learn(Counts(narrow.words, narrow.cooccurrence - part.restrict(at)), sparse)
+        assert one.words == other.words
+        assert np.array_equal(one.A, other.A)
+
+
+def test_a_number_that_makes_no_model_says_why_and_others_go_on(corpus):
+    """One impossible number is an outcome with a reason, and never recommended."""
+    found = suggested(corpus, topics=(100, 4), plan=TrialPlan(1))
+    assert [candidate.topics for candidate in found.candidates] == [4, 100]
+    assert "candidate" in found.candidates[1].reason or "may be anchors" in found.candidates[1].reason
+    assert found.recommended is found.candidates[0]
+    nothing = suggested(corpus, topics=(110, 100), plan=TrialPlan(1))
+    assert nothing.recommended is None
+    assert nothing.reason.startswith("no model can be made: ")
+    assert nothing.as_json()["recommended"] is None
+
+
+def test_nothing_at_all_is_said_of_no_documents(corpus):
+    """Counts without a document are an outcome too, not a crash."""
+    _, documents, options = corpus
+    empty = documents.take(np.zeros(0, np.intp))
+    source = Counts([], count(empty, 0, options.weighting))
+    found = suggest_topics(source, empty, options, np.random.default_rng(0), topics=(2,))
+    assert found.recommended is None
+    assert "no document" in found.reason
+
+
+def test_the_same_seed_gives_the_same_suggestion(corpus):
+    """What is found is a function of documents, settings and seed; every model is reported on the way."""
+    seen = []
+    one = suggested(corpus, 5, topics=(3, 4), plan=TrialPlan(2), progress=lambda *at: seen.append(at))
+    assert seen[-1] == (6, 6)
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    assert one == suggested(corpus, 5, topics=(4, 3, 3), plan=TrialPlan(2))
+
+
+def test_thresholds_are_tried_around_the_recommended_number(corpus):
+    """Half and twice of each threshold, one at a time, at the number that was recommended."""
+    found = suggested(corpus, topics=(3, 4), plan=TrialPlan(0, variants=True))
+    tried = {(round(one.max_df, 6), round(one.anchor_min_df, 6)) for one in found.variants}
+    assert tried == {(0.2, 0.02), (0.8, 0.02), (0.4, 0.01), (0.4, 0.04)}
+    assert {one.topics for one in found.variants} == {found.recommended.topics}
+
+
+def test_kept_words_do_not_depend_on_the_order_of_topics():
+    """Topics are compared with their counterparts, wherever those are; a lost model keeps nothing."""
+    one = (("a", "b"), ("c", "d"), ("e", "f"))
+    assert _kept(one, (one[2], one[0], one[1])) == 1.0
+    assert _kept(one, (("d", "x"), ("a", "b"), ("y", "z"))) == pytest.approx(0.5)
+    assert _kept(one, ()) == 0.0
+
+
+def candidate(topics, coherence, kept=0.9, steady=1.0, **more):
+    """A candidate of which every topic is different."""
+    return Candidate(topics, 0.05, 0.01, 100, coherence, 1.0, kept, steady, **more)
+
+
+@pytest.mark.parametrize(
+    ("found", "chosen", "said"),
+    [
+        ([candidate(5, 0.4), candidate(10, 0.37), candidate(20, 0.35)], 10, "within a tenth of the best, 0.40 at 5"),
+        ([candidate(5, 0.4), candidate(10, 0.3)], 5, "the best score, 0.40"),
+        ([candidate(5, 0.4, 0.5), candidate(10, 0.3)], 10, "5 scored higher, but too few"),
+        ([candidate(5, 0.4, 0.5), candidate(10, 0.3, 0.7)], 10, "keep the most top words, 70%"),
+        ([candidate(5, -0.2), candidate(10, -0.19)], 10, "the best score, -0.19"),
+        ([candidate(5, 0.4, steady=0.0)], 5, "expect a retrain"),
+        ([candidate(5, 0.4, steady=0.6)], 5, "60% of the forget sets leave"),
+        ([candidate(1, 0.4, None, None)], 1, "1 topic: the best"),
+    ],
+)
+def test_the_recommendation_follows_its_rule(found, chosen, said):
+    """The most topics within a tenth of the best score among those that last, and the reason says which case it was."""
+    made = recommend(found)
+    assert made.recommended.topics == chosen
+    assert said in made.reason
+
+
+@pytest.mark.parametrize("plan", [{"trials": -1}, {"share": 0}, {"share": 0.6}, {"share": float("nan")}], ids=str)
+def test_plans_out_of_range_are_refused(plan):
+    """A plan says what it may hold."""
+    with pytest.raises(UsageError, match="use"):
+        TrialPlan(**plan)
+
+
+def test_what_cannot_be_tried_is_refused(corpus):
+    """No number, a number below 1, or documents that were not counted: an error that says so."""
+    source, documents, options = corpus
+    for topics in ((), (0,), (-3, 4)):
+        with pytest.raises(UsageError, match="numbers of topics"):
+            suggested(corpus, topics=topics)
+    few = Counts(source.words, count(documents.take(np.arange(10)), len(source.words), options.weighting))
+    with pytest.raises(UsageError, match="not those that were counted"):
+        suggest_topics(few, documents, options, np.random.default_rng(0))
+
+
+def test_a_single_document_cannot_be_forgotten(make_planted):
+    """A corpus too small for a forget set is suggested for without trials, or said to be too small."""
+    one = make_planted(documents=1, n=30, r=2)
+    options = one.options(n_topics=2, min_df=1)
+    documents = DocumentBatch.build(one.documents)
+    try:
+        found = suggest_topics(one.counts(options), documents, options, np.random.default_rng(0), topics=(1, 2))
+    except CannotLearn:
+        pytest.fail("an outcome, not an exception")
+    assert all(candidate.kept is None for candidate in found.candidates)

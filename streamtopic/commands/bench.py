@@ -20,7 +20,7 @@ __all__ = ["register", "run"]
 _NUMBERS = {
     "faults": "faults of a campaign (benchmark `faults`)",
     "events": "events of a campaign (benchmark `faults`)",
-    "topics": "topics to learn (benchmark `twin`)",
+    "topics": "topics to learn (benchmarks `twin`, `peers`)",
     "draws": "forget sets of each kind (benchmark `twin`)",
     "seed": "seed of what is drawn (benchmarks `faults`, `twin`)",
 }
@@ -33,8 +33,9 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument("--case", metavar="CASE", help="only one case of it")
     parser.add_argument("--list", action="store_true", help="list the benchmarks")
     parser.add_argument(
-        "--documents", metavar="FILE", help="JSON lines, gzip too (benchmark `twin`; default: installed docstrings)"
+        "--documents", metavar="FILE", help="JSON lines, gzip too (`twin`, `peers`; default: installed docstrings)"
     )
+    parser.add_argument("--rule", help="vocabulary rule: own, all, stop or 5%% (benchmark `peers`)")
     for name, about in _NUMBERS.items():
         parser.add_argument(f"--{name}", type=int, metavar="N", help=about)
 
@@ -49,7 +50,9 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.name is None:
         raise UsageError("which benchmark? `streamtopic bench --list` shows them")
-    options = {name: getattr(args, name) for name in ("documents", *_NUMBERS) if getattr(args, name) is not None}
+    options = {
+        name: getattr(args, name) for name in ("documents", "rule", *_NUMBERS) if getattr(args, name) is not None
+    }
     result = bench.run(args.name, args.case, lambda case: _say(f"{args.name}: {case} ..."), options)
     print(json.dumps(asdict(result)) if args.json else _text(result))
     return 0

@@ -1,0 +1,109 @@
+"""Documents as counts, and the vocabulary rules that every model is offered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from streamtopic.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+    from streamtopic.corpus import Document
+
+__all__ = ["RULES", "Material", "load_material"]
+
+MIN_DF = 5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Material:
+    """Counts (documents, words) over all words of the corpus, ascending; labels, one a document, or None."""
+
+    words: tuple[str, ...]
+    counts: csr_array
+    labels: tuple[str, ...] | None
+
+    @property
+    def frequency(self) -> npt.NDArray[np.int64]:
+        """Documents that hold each word, (words,)."""
+        return np.bincount(self.counts.indices, minlength=len(self.words)).astype(np.int64)
+
+    def vocabulary(self, rule: str) -> npt.NDArray[np.intp]:
+        """Return the positions of the words that a rule leaves, ascending."""
+        return np.flatnonzero((self.frequency >= MIN_DF) & RULES[rule](self))
+
+
+def _everything(material: Material) -> npt.NDArray[np.bool_]:
+    return np.ones(len(material.words), np.bool_)
+
+
+def _below(share: float) -> Callable[[Material], npt.NDArray[np.bool_]]:
+    """Words in at most this share of documents; never fewer than 20 documents, as our own rule has it."""
+
+    def rule(material: Material) -> npt.NDArray[np.bool_]:
+        return np.asarray(material.frequency <= max(20, share * material.counts.shape[0]))
+
+    return rule
+
+
+def _without_stop_words(material: Material) -> npt.NDArray[np.bool_]:
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    return np.array([word not in ENGLISH_STOP_WORDS for word in material.words])
+
+
+RULES: dict[str, Callable[[Material], npt.NDArray[np.bool_]]] = {
+    "all": _everything,
+    "stop": lambda material: _without_stop_words(material) & _below(0.1)(material),
+    "5%": _below(0.05),
+}
+"""Beside min_df 5: every word; no English stop words and max_df .1; max_df .05 and no stop list, our own default."""
+
+
+def load_material(documents: str) -> Material:
+    """Read a JSONL file, or the docstrings of installed packages for "".
+
+    labels: the first task's, where every document has one. Raises UsageError where nothing is left.
+    """
+    from streamtopic.corpus import load_jsonl
+    from streamtopic.docstrings import load_docstrings
+
+    corpus = load_jsonl(Path(documents)) if documents else load_docstrings()
+    words, counts = _counted(corpus.documents)
+    if not len(words):
+        raise UsageError(f"{corpus.name} holds no words: give documents with text")
+    return Material(words, counts, _labels(corpus.documents))
+
+
+def _counted(documents: list[Document]) -> tuple[tuple[str, ...], csr_array]:
+    from streamtopic.text import tokenize
+
+    number: dict[str, int] = {}
+    rows, columns = [], []
+    for row, document in enumerate(documents):
+        found = [number.setdefault(word, len(number)) for word in tokenize(document.text)]
+        rows.append(np.full(len(found), row))
+        columns.append(np.array(found, np.int64))
+    place, column = np.concatenate(rows), np.concatenate(columns)
+    words = sorted(number)
+    order = np.empty(len(words), np.int64)
+    order[[number[word] for word in words]] = np.arange(len(words))
+    counts = csr_array((np.ones(len(place)), (place, order[column])), shape=(len(documents), len(words)))
+    counts.sum_duplicates()
+    return tuple(words), counts
+
+
+def _labels(documents: list[Document]) -> tuple[str, ...] | None:
+    tasks = {task for document in documents for task in document.labels}
+    task = min(tasks, default=None)
+    if task is None or not all(task in document.labels for document in documents):
+        return None
+    return tuple(document.labels[task] for document in documents)

@@ -1,0 +1,87 @@
+"""Peers: the material they share, the scorer that judges them, and that each one works."""
+
+import gzip
+import json
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from streamtopic.bench.cases import peers
+from streamtopic.bench.peers.material import load_material
+from streamtopic.bench.peers.models import MODELS
+from streamtopic.bench.peers.score import score
+
+WORDS = (("goal", "match", "team", "coach"), ("vote", "party", "law", "court"))
+NEEDS = {"gensim-lda": "gensim", "gensim-lda-10-passes": "gensim", "tomotopy-lda": "tomotopy"}
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory):
+    """Return a file of 120 documents on two topics, with a class each and a word that is in most of them."""
+    rng = np.random.default_rng(1)
+    path = tmp_path_factory.mktemp("peers") / "documents.jsonl.gz"
+    with gzip.open(path, "wt") as file:
+        for k in range(120):
+            words = [*rng.choice(WORDS[k % 2], 12), "today", *(["the"] if k % 10 else [])]
+            file.write(json.dumps({"id": str(k), "text": " ".join(words), "label": "ab"[k % 2]}) + "\n")
+    return str(path)
+
+
+def test_rules_leave_what_they_say(documents):
+    """Stop words fall to the list, frequent words to a share, and no rule touches the rest."""
+    material = load_material(documents)
+    assert material.counts.sum() == 120 * 13 + 108
+    left = {rule: {material.words[k] for k in material.vocabulary(rule)} for rule in ("all", "stop", "5%")}
+    assert left["all"] == {"the", "today", *WORDS[0], *WORDS[1]}
+    assert left["stop"] == left["5%"] == set()  # every word is in more than a tenth of these documents
+
+
+def test_the_scorer_is_the_definition(documents):
+    """NPMI of pairs of top words by documents, distinct words among them, and classes told apart."""
+    material = load_material(documents)
+    vocabulary = material.vocabulary("all")
+    names = [material.words[k] for k in vocabulary]
+    topics = np.full((2, len(names)), 1e-6)
+    for k, group in enumerate(WORDS):
+        topics[k, [names.index(word) for word in group]] = 1
+    topics /= topics.sum(axis=1, keepdims=True)
+    found = score(topics, vocabulary, material, top=4)
+    held = [set(np.flatnonzero(material.counts.toarray()[:, material.words.index(w)])) for g in WORDS for w in g]
+    values = []
+    for group in (held[:4], held[4:]):
+        for one, other in combinations(group, 2):
+            joint = len(one & other) / 120
+            values.append(np.log(joint * 120 * 120 / len(one) / len(other)) / -np.log(joint))
+    assert found.npmi == pytest.approx(np.mean(values))
+    assert found.plain_npmi == pytest.approx(np.mean(values))
+    assert found.diversity == 1
+    assert found.accuracy == 1
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_finds_two_topics(documents, name):
+    """Each library learns, infers and says whether it can add and forget; ours can do both."""
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name], reason="it comes with the extra `bench`", exc_type=ImportError)
+    material = load_material(documents)
+    vocabulary = material.vocabulary("all")
+    X = material.counts[:, vocabulary]
+    model = MODELS[name](2)
+    model.fit(X)
+    topics = model.topics()
+    assert topics.shape == (2, len(vocabulary))
+    assert np.allclose(topics.sum(axis=1), 1)
+    theta = model.infer(X[:10])
+    assert theta.shape == (10, 2)
+    assert (theta >= 0).all()
+    able = (model.add(X[:1]), model.forget(X[:1]))
+    assert able == (True, True) if name.startswith("streamtopic") else not able[1]
+
+
+def test_a_case_reports_cost_and_quality(documents):
+    """Figures of our own case: all are there and none is hidden."""
+    found = {f.name: f.value for f in peers.CASES["streamtopic"](documents=documents, topics=2, rule="all")}
+    assert found["documents"] == 120
+    assert found["accuracy"] > 0.9
+    assert {"learn", "NPMI", "diversity", "infer", "add one document", "forget one document"} <= set(found)

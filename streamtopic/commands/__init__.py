@@ -7,6 +7,7 @@ the exit status. It imports what is heavy inside its functions, so that `streamt
 from streamtopic.commands import (
     add,
     bench,
+    capacity,
     delete,
     demo,
     doctor,
@@ -39,6 +40,7 @@ ALL = (
     status,
     versions,
     topics,
+    capacity,
     receipt,
     receipts,
     verify,

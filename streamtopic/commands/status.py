@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from streamtopic.commands.options import command, instance_settings
+from streamtopic.console import number
 
 if TYPE_CHECKING:
     from streamtopic.commands.options import Subparsers
@@ -30,6 +31,13 @@ def run(args: argparse.Namespace) -> int:
         return 0
     width = max(map(len, status))
     for name, value in status.items():
-        shown = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else value
-        print(f"{name.replace('_', ' '):{width}}  {'-' if shown is None else shown}")
+        print(f"{name.replace('_', ' '):{width}}  {_shown(value)}")
     return 0
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {part}" for name, part in value.items()) or "-"
+    if isinstance(value, float):
+        return number(value)
+    return "-" if value is None else str(value)

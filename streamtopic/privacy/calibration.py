@@ -15,7 +15,7 @@ the largest size that passed below the least that failed. An estimate: it bounds
 Source: the paper's definition "Utility-preserving unlearning with deletion capacity".
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -148,12 +148,13 @@ def calibrate(
     generator: np.random.Generator,
     plan: CalibrationPlan | None = None,
     fit: TopicFit | None = None,
+    update: Callable[[int, int], None] = lambda _done, _most: None,
 ) -> Calibration:
     """Estimate the deletion capacity of the model of `source`.
 
     documents: the counted documents, or a sample, in which aimed sets miss what lies outside; their words are positions
-    in `source.words`. fit: the model, if it is at hand; it stays as it is. A function of its arguments and the
-    generator's state. Raises UsageError where the documents are not among the counted ones, CannotLearn where these
+    in `source.words`. fit: the model, if it is at hand; it stays as it is. update: told how many updates were made, of
+    how many at most. A function of its arguments and the generator's state. Raises UsageError where the documents are not among the counted ones, CannotLearn where these
     counts make no model.
     """
     plan = plan or CalibrationPlan()
@@ -163,7 +164,8 @@ def calibrate(
     trials = DeletionTrials(source, documents, fit)
     rarest = trials.anchor_frequency
     hard_limit = most_deletions(rarest)
-    search = _Search(trials, plan, min(int(plan.largest_share * source.documents), documents.documents, hard_limit))
+    most = min(int(plan.largest_share * source.documents), documents.documents, hard_limit)
+    search = _Search(trials, plan, most, update)
     aims = np.argsort(rarest, kind="stable")[: plan.aimed]
     share = plan.trials / (plan.trials + len(aims))
     orders = [generator.permutation(documents.documents) for _ in range(plan.trials)]
@@ -184,10 +186,16 @@ def calibrate(
 class _Search:
     """Bisection over sizes up to `most`, with a shared ceiling on updates."""
 
-    def __init__(self, trials: DeletionTrials, plan: CalibrationPlan, most: int) -> None:
+    def __init__(
+        self,
+        trials: DeletionTrials,
+        plan: CalibrationPlan,
+        most: int,
+        update: Callable[[int, int], None] = lambda _done, _most: None,
+    ) -> None:
         self.sizes = sorted({*(int(2 ** (k / 2) + 0.5) for k in range(2 * max(most, 1).bit_length())), most} - {0})
         self.sizes = [size for size in self.sizes if size <= most]
-        self.trials, self.plan = trials, plan
+        self.trials, self.plan, self._update = trials, plan, update
         self.updates, self.complete = 0, True
 
     def probes(self, orders: Sequence[Positions], ceiling: int) -> tuple[Probe, ...]:
@@ -218,6 +226,7 @@ class _Search:
                 self.complete = False
                 break
             self.updates += 1
+            self._update(self.updates, self.plan.most_updates)
             trials = (*probe.trials, self.trials.forget(order[:size]))
             probe = Probe(size, probe.asked, trials, probe.probability, probe.utility)
         return probe

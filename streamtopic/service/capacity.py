@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.tasks import HeadTask
 from streamtopic.topics.vocabulary import reachable_words
 
-__all__ = ["BaseCapacity", "CapacityRule", "ForgetSets", "anchor_documents", "measure_capacity", "try_deletions"]
+__all__ = ["BaseCapacity", "CapacityRule", "ForgetSets", "measure_capacity", "model_facts", "try_deletions"]
 
 ForgetSets = Literal["any", "random"]
 
@@ -121,7 +121,7 @@ def model_facts(
 ) -> dict[str, Any]:
     """Return what the formulas of a model's capacity need, and what they give at c = 1."""
     n, r = fit.A.shape
-    held = anchor_documents(fit, snapshot)
+    held = _anchor_documents(fit, snapshot)
     constants = {name: _plain(value) for name, value in asdict(fit_constants(fit)).items()}
     return {
         "documents": fit.documents,
@@ -137,14 +137,18 @@ def model_facts(
     }
 
 
-def anchor_documents(fit: TopicFit, snapshot: Snapshot) -> npt.NDArray[np.int64]:
+def _anchor_documents(fit: TopicFit, snapshot: Snapshot) -> npt.NDArray[np.int64]:
     """Return how many documents hold each anchor word, (r,)."""
     place = {word: k for k, word in enumerate(snapshot.words)}
     return np.asarray(snapshot.frequency[[place[word] for word in fit.anchors]])
 
 
 def try_deletions(
-    plan: CalibrationPlan, connection: Connection, snapshot: Snapshot, fit: TopicFit
+    plan: CalibrationPlan,
+    connection: Connection,
+    snapshot: Snapshot,
+    fit: TopicFit,
+    update: Callable[[int, int], None] = lambda _done, _most: None,
 ) -> tuple[Calibration, dict[str, Any]]:
     """Take forget sets of stored documents out of copies of a model of this snapshot; the calibration, and it as facts.
 
@@ -158,9 +162,9 @@ def try_deletions(
     counts = Counts([snapshot.words[k] for k in keep], snapshot.restrict(keep))
     documents = read_documents(connection, snapshot, counts.words, limit=_SAMPLE)
     generator = np.random.default_rng(_SEED)
-    found = calibrate(counts, documents.batch, fit.options, generator, plan, fit)
+    found = calibrate(counts, documents.batch, fit.options, generator, plan, fit, update)
     facts = {
-        **calibration_facts(found),
+        **_calibration_facts(found),
         "sampled": documents.batch.documents,
         "whole": documents.whole,
         "utility": plan.utility,
@@ -170,7 +174,7 @@ def try_deletions(
     return found, facts
 
 
-def calibration_facts(found: Calibration) -> dict[str, Any]:
+def _calibration_facts(found: Calibration) -> dict[str, Any]:
     """Return a calibration as msgpack and JSON have it; None where nothing was measured."""
     return {
         "limit": found.limit,

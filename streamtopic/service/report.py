@@ -28,6 +28,7 @@ def version_fields(version: int, record: Mapping[str, Any], *, withdrawn: bool) 
         "epsilon": record["epsilon"],
         "delta": record["delta"],
         "sigma": record["sigma"],
+        **_guarantee(record),
         "certificate": record["certificate"],
         "anchors_verified": record["kind"] == "unlearn",
         "seconds": round(record["seconds"], 4),
@@ -35,10 +36,20 @@ def version_fields(version: int, record: Mapping[str, Any], *, withdrawn: bool) 
         "base": record["base"],
         "capacity": record["capacity"],
         "cumulative_epsilon": record["cumulative_epsilon"],
+        "unfitted": dict(record.get("unfitted", {})),
         "withdrawn": withdrawn,
         "created": record["created"],
     }
     return finite(fields)
+
+
+def _guarantee(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a version's noise is proved by. covered: None where no proof has conditions to hold."""
+    return {
+        "guarantee": record.get("guarantee", "certified"),
+        "ratio": record.get("ratio", 0.0),
+        "covered": record.get("covered"),
+    }
 
 
 def topics_of(release: Release, top: int) -> list[dict[str, Any]]:
@@ -65,11 +76,15 @@ def finite(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def status_of(service: Service) -> dict[str, Any]:
-    """Return what `status --json` shows. lag: records that are not counted yet."""
+    """Return what `status --json` shows. lag: records that are not counted yet.
+
+    Of the last version: guarantee, ratio of the noise to the model, covered, unfitted tasks and why.
+    """
     positions = service.reader.positions()
-    standing = service.outlook.standing()
+    standing, base = service.outlook.standing(), service.outlook.base()
     decided = service.state.decision()
     versions = service.versions()
+    last = versions[-1] if versions else {"guarantee": None, "ratio": None, "covered": None, "unfitted": {}}
     totals: dict[str, int] = {}
     for meta in positions.values():
         for name, number in meta.totals.items():
@@ -87,10 +102,13 @@ def status_of(service: Service) -> dict[str, Any]:
         "base_documents": standing.base_documents,
         "forget_set": standing.forget_set,
         "capacity": standing.capacity,
+        "capacity_rule": base.calibration.get("rule") if base else None,
+        "capacity_left": max(standing.capacity - standing.forget_set, 0) if base else None,
         "unserved_deletions": standing.unserved,
         "new_documents": standing.new_documents,
         "cumulative_epsilon": versions[-1]["cumulative_epsilon"] if versions else 0.0,
         "epsilon_budget": service.settings.epsilon_budget,
+        **{name: last[name] for name in ("guarantee", "ratio", "covered", "unfitted")},
         "decision": decided[0] if decided else decision_text(service.outlook.decide(standing)),
         "decided": decided[1] if decided else None,
         "lag": sum(lags.values()),

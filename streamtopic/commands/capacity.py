@@ -1,0 +1,139 @@
+"""`streamtopic capacity`: how many deletions the current model bears, by rule, by formula and by trial."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from streamtopic.commands.options import command, instance_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from streamtopic.commands.options import Subparsers
+
+__all__ = ["register", "run"]
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command's arguments."""
+    parser = command(
+        subparsers, "capacity", run, "show how many deletions the base model bears, by which rule, and why"
+    )
+    parser.add_argument(
+        "--calibrate",
+        action="store_true",
+        help="try deletions on copies of the model now; nothing is kept (setting capacity=calibrated does that)",
+    )
+    parser.add_argument("--trials", type=_trials, metavar="N", help="random forget sets of each size (default: 10)")
+
+
+def _trials(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= 10_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 10000")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the capacity of the current base model; nothing is changed."""
+    from streamtopic.console import progress
+    from streamtopic.service.capacity_report import CalibrationRequest, capacity_of
+    from streamtopic.service.runner import Service
+
+    request = CalibrationRequest(args.trials) if args.calibrate or args.trials else None
+    with (
+        Service(instance_settings(args)) as service,
+        progress("trying deletions", "updates", quiet=args.json or request is None) as update,
+    ):
+        found = capacity_of(service, request, update)
+    print(json.dumps(found) if args.json else "\n".join(_lines(found)))
+    return 0
+
+
+def _lines(found: Mapping[str, Any]) -> Iterator[str]:
+    yield from _in_force(found)
+    yield ""
+    yield from _by_formula(found)
+    yield ""
+    yield from _by_trial(found)
+
+
+def _in_force(found: Mapping[str, Any]) -> Iterator[str]:
+    from streamtopic.console import number
+
+    yield f"base model    version {found['version']}: {found['base_documents']:,} documents"
+    rule = f" by the rule `{found['rule']}`" if found["rule"] else ""
+    yield f"capacity      {found['capacity']:,} deletions{rule}; {found['used']:,} used, {found['left']:,} left"
+    if found["rule"] not in (None, found["rule_set"]):
+        yield f"              the setting is `{found['rule_set']}` now, and counts from the next retrain on"
+    if found["capacity"] == 0:
+        yield "              every deletion of a document of the base is a retrain"
+    yield (
+        f"hard limit    {found['hard_limit']:,} deletions: one more could take the last document of the anchor word "
+        f"{found['rarest_anchor']}"
+    )
+    constants = found["constants"]
+    sizes = f"m {found['documents']:,}, n {found['words']:,}, r {found['topics']}"
+    others = (("a", "a"), ("gamma", "gamma"), ("p", "p_sep"), ("eps0", "eps0"))
+    yield f"constants     {sizes}, {', '.join(f'{name} {number(constants[key])}' for name, key in others)}"
+
+
+def _by_formula(found: Mapping[str, Any]) -> Iterator[str]:
+    from streamtopic.console import number, table
+
+    guarantee = f"epsilon {found['epsilon']:g}, delta {found['delta']:g}"
+    yield f"By formula, in documents, with c = {found['constant']:g}, {guarantee}:"
+    base = found["formula"]
+    rows = [["base (theorem 1)", *(number(base[key]) for key in ("noise", "utility", "limit")), base["binds"], "", ""]]
+    for name, head in found["heads"].items():
+        if "reason" in head:
+            rows.append([f"head {name}", "-", "-", "-", head["reason"], "", ""])
+            continue
+        terms = [number(head[key]) for key in ("noise", "utility", "limit")]
+        rows.append([f"head {name} (theorem 3)", *terms, head["binds"], number(head["q"]), f"{head['ratio']:.2f}"])
+        general = head["general"]
+        rows.append([f"head {name} (any n)", "", "", number(general["limit"]), general["binds"], "", ""])
+    rows.append(["condition of the proofs", "", "", number(found["precondition"]), "", "", ""])
+    yield table(["", "noise term", "utility term", "capacity", "binds", "q", "q / (1/ar)"], rows)
+    for name, head in found["heads"].items():
+        if head.get("binds") == "utility" and head["ratio"] > head["gain"] + 1e-9:
+            yield (
+                f"The utility term 0.001 m / r^2 is the same for every task, and hides what head {name} gains: "
+                f"{head['gain']:.2f} times in place of {head['ratio']:.2f}."
+            )
+
+
+def _by_trial(found: Mapping[str, Any]) -> Iterator[str]:
+    from streamtopic.console import duration, number, table
+
+    tried = found["tried"]
+    if tried is None:
+        yield "By trial: not tried. `--calibrate` tries deletions now, the setting capacity=calibrated at each retrain."
+        return
+    aimed = "" if tried["aimed_limit"] is None else f", {tried['aimed_limit']:,} that aim at one topic"
+    yield (
+        f"By trial: {tried['random_limit']:,} random deletions{aimed}: an estimate, for {tried['of']}. "
+        f"Implied c {number(tried['implied_constant'])}."
+    )
+    of = "all" if tried["sampled"] == found["documents"] else f"{tried['sampled']:,} of {found['documents']:,}"
+    end = "" if tried["complete"] else "; the bound on updates (capacity_updates) ended it, what passed by then stands"
+    yield f"{tried['updates']} updates in {duration(tried['seconds'])}, sets from {of} documents{end}."
+    head = ["forget sets", "documents", "tried", "borne", "entry moved", "L1", "top 10 kept", "first reason not borne"]
+    rows = [
+        [kind, probe["size"], probe["tried"], probe["borne"], *_means(probe), "".join(probe["reasons"][:1])[:60]]
+        for kind in ("random", "aimed")
+        for probe in tried[kind]
+    ]
+    if rows:
+        yield table(head, rows)
+    yield (
+        f"Borne: anchors stay and no entry of A moves by more than {tried['utility']:g}; "
+        f"{tried['probability']:.0%} of the sets must be."
+    )
+
+
+def _means(probe: Mapping[str, Any]) -> list[str]:
+    from streamtopic.console import number
+
+    return [number(probe[name]) for name in ("moved", "l1", "overlap")]

@@ -166,6 +166,43 @@ class Settings(BaseSettings):
     publish: Literal["topics", "tasks"] = Field(
         "topics", description="`topics`: the model with a head for each task; `tasks`: the heads alone, noised."
     )
+    guarantee: Literal["certified", "theorem"] = Field(
+        "certified",
+        description="`certified`, or `theorem`: Algorithm 1 of the paper with its noise, under the paper's conditions; "
+        "needs `learner` paper, `epsilon` below 1, `publish` topics.",
+    )
+    theorem_constant: float = Field(
+        1.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="The constant c of the sensitivity under `guarantee` theorem; the paper gives none.",
+    )
+    accuracy: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="eps0 under `guarantee` theorem: error of the base model's entries; by default 1/sqrt(n r).",
+    )
+    imbalance: float | None = Field(
+        None,
+        ge=1,
+        allow_inf_nan=False,
+        description="a under `guarantee` theorem: share of the most frequent topic over that of the rarest; by default "
+        "estimated.",
+    )
+    conditioning: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="gamma under `guarantee` theorem: condition of the topics' covariance; by default estimated.",
+    )
+    separability: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="p under `guarantee` theorem: least probability of an anchor word in its topic; by default "
+        "estimated.",
+    )
     signing_key: UserPath | None = Field(
         None, description="Ed25519 private key (PEM); by default `keys/signing.pem` in `dir`."
     )

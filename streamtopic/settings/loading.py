@@ -16,6 +16,7 @@ from pydantic import SecretStr, ValidationError
 from pydantic_settings import SettingsConfigDict
 
 from streamtopic.errors import SettingsError
+from streamtopic.settings.conflicts import refuse_conflicts
 from streamtopic.settings.fields import FILE_NAME, PATHS, PREFIX, SECRETS, Settings
 
 if TYPE_CHECKING:
@@ -60,15 +61,8 @@ def load(flags: Mapping[str, Any] | None = None, *, config: Path | None = None) 
         if name in from_file and config is not None and values[name] is not None:
             values[name] = config.parent / values[name]
     found = Settings.model_construct(**values)
-    _refuse_conflicts(found)
+    refuse_conflicts(found)
     return found
-
-
-def _refuse_conflicts(settings: Settings) -> None:
-    if settings.publish == "tasks" and not settings.tasks:
-        raise SettingsError(
-            "setting `publish`: there are no tasks to publish: name one, `[tasks.NAME]`, or publish topics"
-        )
 
 
 def write(settings: Settings, path: Path) -> None:

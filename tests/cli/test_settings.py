@@ -181,3 +181,24 @@ def test_tasks_that_are_no_json_say_so(monkeypatch):
 def test_tasks_are_named_as_labels_are():
     """A task can have any name that a document's label can, by the limits of events."""
     assert (tasks.MAX_LABELS, tasks.MAX_LABEL) == (events.MAX_LABELS, events.MAX_LABEL)
+
+
+@pytest.mark.parametrize(
+    ("more", "parts"),
+    [
+        ({"learner": "default"}, ["guarantee", "learner", '"paper"']),
+        ({"epsilon": 1.0}, ["guarantee", "epsilon", "below 1"]),
+        ({"publish": "tasks", "tasks": '{"section": {}}'}, ["guarantee", "publish", '"topics"']),
+        ({"separability": 1.5}, ["separability", "less than or equal to 1"]),
+        ({"imbalance": 0.5}, ["imbalance", "greater than or equal to 1"]),
+        ({"theorem_constant": "inf"}, ["theorem_constant", "finite"]),
+        ({"accuracy": 0}, ["accuracy", "greater than 0"]),
+    ],
+)
+def test_what_the_theorem_does_not_speak_of_is_refused_with_a_remedy(more, parts):
+    """Theorem mode without what its proof needs is refused when settings are read, by the setting to change."""
+    proved = {"guarantee": "theorem", "learner": "paper", "epsilon": 0.5}
+    assert load(proved).guarantee == "theorem"
+    with pytest.raises(SettingsError) as caught:
+        load(proved | more)
+    assert all(part in str(caught.value) for part in parts), str(caught.value)

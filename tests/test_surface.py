@@ -1,0 +1,60 @@
+"""What the library offers by name, package by package."""
+
+import importlib
+import pkgutil
+import subprocess
+import sys
+
+import pytest
+
+PACKAGES = ("counts", "topics", "privacy")
+
+
+def _package(name):
+    return importlib.import_module(f"streamtopic.{name}")
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_names_are_there_and_described(name):
+    """Every public name can be had, is listed by dir(), and stands in the package's table of contents."""
+    package = _package(name)
+    assert sorted(package.__all__) == sorted(set(package.__all__))
+    words = set(package.__doc__.replace(",", " ").replace(";", " ").replace(":", " ").replace(")", " ").split())
+    for public in package.__all__:
+        assert getattr(package, public) is not None
+        assert public in dir(package)
+        if name != "counts":
+            assert {public, f"({public}"} & words, f"{public} is missing in the docstring of streamtopic.{name}"
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_no_name_is_that_of_a_module(name):
+    """Importing a module sets its name on the package, so a function of that name would be hidden by it."""
+    package = _package(name)
+    modules = {module.name for module in pkgutil.iter_modules(package.__path__)}
+    assert not modules & set(package.__all__)
+
+
+@pytest.mark.parametrize("name", ["topics", "privacy"])
+def test_every_name_has_one_home(name):
+    """The table that loads names holds exactly the public ones, each once."""
+    homes = [public for names in _package(name)._HOMES.values() for public in names]
+    assert sorted(homes) == sorted(_package(name).__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = _package(name).nonsense
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import streamtopic.topics",
+        "import streamtopic.privacy",
+        "from streamtopic.topics import fold_in",
+        "from streamtopic.privacy import Composition, NoiseKey, release_matrix, gaussian_scale",
+    ],
+)
+def test_light_names_stay_light(statement):
+    """Whoever infers, or asks for noise, loads neither the compiler nor scikit-learn."""
+    program = f"import sys; {statement}; print(*sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True)
+    assert not set(done.stdout.split()) & {"numba", "sklearn", "scipy.sparse.linalg"}

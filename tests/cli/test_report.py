@@ -4,10 +4,15 @@ import json
 import random
 import re
 import shutil
-from collections import Counter
-from html.parser import HTMLParser
+import sys
+from pathlib import Path
 
 import pytest
+
+# Tests are imported by path (importmode importlib), so what they share is found only if its folder is named.
+sys.path.append(str(Path(__file__).parent.parent))
+
+from strict_html import Strict
 
 from streamtopic.corpus import Document
 from streamtopic.release import to_messages, tombstones
@@ -19,7 +24,6 @@ from streamtopic.streams import FileLog, Message
 
 GONE = ["doc-3", "doc-17", "doc-40"]
 HOSTILE = "\"'><script>alert(1)</script><!-- & \u202e\x1b[31m </script> `x`"
-VOID = {"meta"}
 SETTINGS = {"topics": 4, "max_df": 1.0, "max_forget_lag": 0.0, "capacity_share": 0.05}
 
 
@@ -70,41 +74,6 @@ def report(program, made, tmp_path):
     return run
 
 
-class Strict(HTMLParser):
-    """Reads a page and refuses what a browser would have to guess."""
-
-    def __init__(self, written):
-        super().__init__(convert_charrefs=True)
-        self.open, self.tags, self.attributes, self.text = [], Counter(), [], []
-        self.shape = []
-        self.feed(written)
-        self.close()
-        assert not self.open, f"never closed: {self.open}"
-
-    def handle_starttag(self, tag, attrs):
-        self.tags[tag] += 1
-        self.shape.append(tag)
-        self.attributes += [(tag, name, value) for name, value in attrs]
-        assert len({name for name, _ in attrs}) == len(attrs), f"{tag} has an attribute twice"
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):  # noqa: ARG002  the signature is the parser's
-        raise AssertionError(f"{tag} closes itself, which HTML does not know")
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag, f"{tag} is closed out of order"
-
-    def handle_comment(self, data):
-        raise AssertionError(f"a comment: {data}")
-
-    def handle_data(self, data):
-        self.text.append((self.open[-1] if self.open else "", data))
-
-    def values(self, name):
-        return [value for _, attribute, value in self.attributes if attribute == name]
-
-
 def finding(evidence, name):
     """One finding by its name."""
     (found,) = [one for one in evidence["findings"] if one["name"] == name]
@@ -152,7 +121,10 @@ def test_hostile_words_stay_words(facts):
     """Whatever text stands anywhere in the evidence, the page has the same elements and runs nothing."""
     facts = facts | {
         "tasks": {
-            "heads": [{"task": "t", "topics": ["w"], "classes": ["a", "b"], "documents": 3, "withheld": False}],
+            "heads": [
+                {"task": "t", "topics": ["w"], "classes": ["a", "b"], "documents": 3, "sigma": 1.0, "ratio": None}
+            ],
+            "labelled_whole": False,
             "unfitted": {HOSTILE: "gone"},
         },
         "conditions": {

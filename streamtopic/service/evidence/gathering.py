@@ -252,6 +252,8 @@ def _rounded(value: object) -> Any:  # noqa: ANN401 -- whatever was given
 
 
 def _tasks(payload: Payload, record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return heads as published, with what the record adds where each has its own noise."""
+    kept = record.get("heads") or {}
     heads = [
         {
             "task": task,
@@ -259,7 +261,9 @@ def _tasks(payload: Payload, record: Mapping[str, Any]) -> dict[str, Any]:
             "classes": list(head.classes),
             "documents": head.documents,
             "withheld": head.w is None,
+            **{name: kept.get(task, {}).get(name) for name in ("sigma", "ratio")},
         }
         for task, head in sorted(payload.heads.items())
     ]
-    return {"heads": heads, "unfitted": dict(record.get("unfitted") or {})}
+    whole = record.get("labelled_whole")
+    return {"heads": heads, "labelled_whole": whole, "unfitted": dict(record.get("unfitted") or {})}

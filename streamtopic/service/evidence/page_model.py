@@ -86,12 +86,22 @@ def tasks(evidence: Mapping[str, Any]) -> Markup | None:
         "it adds nothing to epsilon."
     )
     rows = [
-        [_words([head["task"]]), _words(head["classes"]), _words(head["topics"]), shown(head["documents"])]
+        [
+            _words([head["task"]]),
+            _words(head["classes"]),
+            _words(head["topics"]),
+            shown(head["documents"]),
+            *((shown(head["sigma"]), shown(head["ratio"])) if withheld else ()),
+        ]
         for head in heads
     ]
     parts = [element("p", how)]
+    if evidence["tasks"]["labelled_whole"] is False:
+        late = "Some labelled documents were deleted while the heads were fitted; the heads are of those still there."
+        parts.append(element("p", late))
     if rows:
-        parts.append(table(["task", "classes", "topics, by anchor word", "labelled documents"], rows))
+        own = ["sigma", "noise over weights"] if withheld else []
+        parts.append(table(["task", "classes", "topics, by anchor word", "labelled documents", *own], rows))
     if unfitted:
         without = [[_words([task]), str(reason)] for task, reason in unfitted.items()]
         parts.append(table(["task without a head", "why"], without))

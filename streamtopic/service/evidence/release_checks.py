@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from streamtopic.privacy.accounting import Composition
-from streamtopic.privacy.gaussian import gaussian_scale
 from streamtopic.release import Envelope, Payload
 from streamtopic.service.evidence.finding import Finding
 from streamtopic.service.evidence.sealed import Proof, Shelf
@@ -57,7 +56,8 @@ def check_release(
         _signature(shelf, envelope, proof),
         _form(payload, envelope),
         _record(envelope, records.get(envelope.version)),
-        *_certificate(payload, envelope),
+        *_certificate(envelope),
+        _noise(payload, envelope, records.get(envelope.version, {})),
         *_anchors(envelope, records.get(envelope.base)),
         _composition(envelope, records, ledger),
         *_withdrawal(shelf, envelope),
@@ -122,8 +122,8 @@ def _same(value: object, envelope: Envelope, name: str) -> bool:
     )
 
 
-def _certificate(payload: Payload, envelope: Envelope) -> Iterator[Finding]:
-    """Whether the noise is as large as the claim asks for, given what the certificate promised."""
+def _certificate(envelope: Envelope) -> Iterator[Finding]:
+    """Whether the model before noise is as near to the exact one as the noise is made for."""
     if envelope.guarantee != "certified":
         return
     reached = envelope.certificate <= envelope.tolerance
@@ -132,15 +132,39 @@ def _certificate(payload: Payload, envelope: Envelope) -> Iterator[Finding]:
         f"{'at most' if reached else 'more than'} the tolerance {envelope.tolerance:.3g} that the noise is made for"
     )
     yield Finding("certificate", reached, detail, "signed", "" if reached else "do not use it: `streamtopic retrain`")
-    if payload.A is None:
-        return
-    needed = 2 * envelope.tolerance * gaussian_scale(envelope.epsilon, envelope.delta)
-    enough = envelope.sigma >= needed * (1 - _ROUNDING)
+
+
+def _noise(payload: Payload, envelope: Envelope, record: Record) -> Finding:
+    """Whether the noise is as large as the claim needs (analytic Gaussian mechanism)."""
+    name, scale = "noise", envelope.scale
+    if not scale > 0:
+        remedy = "`streamtopic retrain` makes a version that does"
+        return Finding(name, None, "an older program made it, which did not say its scale", "signed", remedy)
+    spent = Composition.of([(scale, envelope.slack)]).epsilon(envelope.delta)
     detail = (
-        f"sigma is {envelope.sigma:.6g}; ({envelope.epsilon:g}, {envelope.delta:g}) needs {needed:.6g} for two models "
-        f"that lie {2 * envelope.tolerance:.3g} apart (analytic Gaussian mechanism)"
+        f"of {scale:.6g} times what two models may lie apart, it makes ({spent:.6g}, {envelope.delta:g}); "
+        f"({envelope.epsilon:g}, {envelope.delta:g}) is claimed"
     )
-    yield Finding("noise", enough, detail, "signed", "" if enough else "do not use it: `streamtopic retrain`")
+    problem = None if spent <= envelope.epsilon * (1 + _ROUNDING) else "the claim is smaller than that"
+    problem = problem or _smaller_than_said(payload, envelope, record)
+    remedy = "do not use this version: `streamtopic retrain`" if problem else ""
+    return Finding(name, problem is None, f"{detail}; {problem}" if problem else detail, "signed", remedy)
+
+
+def _smaller_than_said(payload: Payload, envelope: Envelope, record: Record) -> str | None:
+    """Return why sigma is not the scale times how far apart two models may lie; None if it is, or cannot be told."""
+    if payload.A is None:
+        heads = [(head["sigma"], head["sensitivity"]) for head in (record.get("heads") or {}).values()]
+        if not heads:
+            return None
+        mu = Composition.of((sigma / sensitivity, 0.0) for sigma, sensitivity in heads).mu
+        return None if mu * envelope.scale <= 1 + _ROUNDING else "the noise of the heads is smaller than that"
+    if envelope.guarantee != "certified":
+        return None
+    needed = 2 * envelope.tolerance * envelope.scale
+    if envelope.sigma >= needed * (1 - _ROUNDING):
+        return None
+    return f"sigma is {envelope.sigma:.6g}, and should be {needed:.6g} for models {2 * envelope.tolerance:.3g} apart"
 
 
 def _anchors(envelope: Envelope, base: Record | None) -> Iterator[Finding]:

@@ -1,0 +1,199 @@
+"""Evidence about versions of every kind: what holds passes, what is off by a little fails."""
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+# Tests are imported by path (importmode importlib), so what they share is found only if its folder is named.
+sys.path.append(str(Path(__file__).parent.parent))
+
+from strict_html import Strict
+
+from streamtopic.corpus import Document
+from streamtopic.errors import UsageError
+from streamtopic.release import Envelope, Head, Payload, open_release, seal_release
+from streamtopic.service.evidence import gather, page
+from streamtopic.service.evidence.chart import spending_chart
+from streamtopic.service.evidence.release_checks import check_release
+from streamtopic.service.evidence.sealed import Proof, Shelf, read_shelf
+from streamtopic.service.runner import Service
+from streamtopic.settings import Settings
+from streamtopic.signing import SigningKey
+
+KEY = SigningKey.from_bytes(bytes(range(32)))
+HOSTILE = "</script><script>alert(1)</script>\u202e"
+SUBJECTS = {
+    "plants": ["rose", "tulip", "soil", "seed", "bloom", "compost", "spade", "hedge"],
+    HOSTILE: ["oven", "flour", "butter", "knead", "simmer", "roast", "spoon", "salt"],
+    "ships": ["vessel", "tide", "crew", "cargo", "mast", "rope", "gull", "quay"],
+}
+
+
+def labelled(number=150, seed=0):
+    """Documents that lean to one of three subjects, labelled with it; one subject's name is markup."""
+    rng = np.random.default_rng(seed)
+    for k in range(number):
+        subject = list(SUBJECTS)[k % 3]
+        words = [str(w) for w in rng.choice(SUBJECTS[subject], 30)]
+        words += [str(w) for w in rng.choice([w for other in SUBJECTS.values() for w in other], 8)]
+        yield Document(f"doc-{k:03d}", " ".join(words), {"subject": subject})
+
+
+@pytest.mark.parametrize("publish", ["topics", "tasks"])
+def test_tasks_are_evidence_too(tmp_path, publish):
+    """With heads beside topics, or in their place, the evidence is complete, and a hostile class stays a word."""
+    settings = Settings(
+        dir=tmp_path,
+        topics=3,
+        max_df=1.0,
+        max_forget_lag=0.0,
+        publish=publish,
+        tasks={"subject": {"ridge": 1e-3}, "other": {}},
+    )
+    with Service(settings) as service:
+        service.add(labelled())
+        service.settle()
+        service.delete(["doc-000", "doc-001"])
+        service.settle()
+        evidence = gather(service, 2)
+    assert [one for one in evidence["findings"] if one["passed"] is not True] == []
+    assert evidence["claim"]["published"] == publish
+    (head,) = evidence["tasks"]["heads"]
+    assert (head["task"], head["classes"], head["documents"]) == ("subject", sorted(SUBJECTS), 148)
+    assert list(evidence["tasks"]["unfitted"]) == ["other"]
+    assert bool(evidence["topics"]) is (publish == "topics")
+    assert (head["sigma"] is None) is (publish == "topics")
+    written = page(evidence)
+    assert Strict(written).tags["script"] == 1
+    assert "alert" in written
+
+
+def version(**changes):
+    """Payload and envelope of an update that is in order; keyword arguments change the envelope."""
+    rng = np.random.default_rng(1)
+    words = tuple(f"w{k:02d}" for k in range(12))
+    A = rng.dirichlet(np.ones(12), 3).T.astype(np.float32)
+    payload = Payload(words, A, np.eye(3, dtype=np.float32) / 3, np.full(3, 1 / 3), (words[:3],) * 3, {})
+    envelope = Envelope(
+        model="m", version=2, kind="unlearn", parent=1, base=1, cut={0: 9}, m=8, n=12, r=3, guarantee="certified",
+        epsilon=1.0, delta=1e-6, sigma=8.45e-7, tolerance=1e-7, certificate=1e-11, anchors=words[:3], margin=0.1,
+        forgotten=1, capacity=3, capacity_rule="fixed", cumulative_epsilon=1.46, withdrawn=(1,), created=1,
+        scale=4.2247,
+    )  # fmt: skip
+    return payload, dataclasses.replace(envelope, **changes)
+
+
+def outcomes(payload, envelope, records=None, ledger=None, **shelf):
+    """Findings by name. records, ledger: by default those that fit."""
+    proof = Proof.of(seal_release(payload, envelope, KEY), KEY.public)
+    own = dataclasses.asdict(version()[1])
+    record = own | {"documents": 8, "vocabulary": 12, "topics": 3, "forget_set": 1}
+    records = {1: record | {"kind": "retrain"}, 2: record} if records is None else records
+    ledger = {v: {"scale": 4.2247, "slack": 0.0} for v in (1, 2)} if ledger is None else ledger
+    found = check_release(Shelf(2, **shelf), payload, envelope, proof, records, ledger)
+    return {finding.name: finding.passed for finding in found}
+
+
+def test_a_version_in_order_passes():
+    """Nothing fails where nothing is wrong."""
+    assert set(outcomes(*version()).values()) == {True}
+
+
+@pytest.mark.parametrize(
+    ("changes", "failing"),
+    [
+        ({"certificate": 1.01e-7}, {"certificate", "record"}),
+        ({"certificate": float("inf")}, {"certificate", "record"}),
+        ({"sigma": 8.0e-7}, {"noise", "record"}),
+        ({"scale": 4.22}, {"noise"}),
+        ({"epsilon": 0.99}, {"noise", "record"}),
+        ({"delta": 1e-7}, {"noise", "record", "composition"}),
+        ({"slack": 1e-6}, {"noise"}),
+        ({"cumulative_epsilon": 1.45}, {"composition", "record"}),
+        ({"anchors": ("w00", "w01", "w05")}, {"anchors", "record"}),
+    ],
+)
+def test_numbers_that_do_not_carry_the_claim_fail(changes, failing):
+    """Noise or certificate a little off, less epsilon than was spent, other anchors: each fails its own check."""
+    found = outcomes(*version(**changes))
+    assert {name for name, passed in found.items() if passed is False} == failing
+
+
+def test_an_older_version_that_does_not_say_its_scale_is_open():
+    """What cannot be told is neither passed nor failed."""
+    assert outcomes(*version(scale=0.0))["noise"] is None
+
+
+def test_withheld_heads_need_the_noise_of_all_together():
+    """Two heads, each with noise enough for one alone, do not carry the claim; with sqrt(2) times as much they do."""
+    words = version()[0].words
+    B = np.ones((12, 2), np.float32)
+    payload = Payload(words, heads={name: Head(words[:3], ("a", "b"), 5, B=B) for name in ("s", "t")})
+    _, envelope = version()
+    for factor, expected in ((1.0, False), (2**0.5, True)):
+        heads = {name: {"sigma": factor * 4.2247 * 3.0, "sensitivity": 3.0} for name in ("s", "t")}
+        assert outcomes(payload, envelope, records={2: {"heads": heads, "base": 1}})["noise"] is expected
+
+
+@pytest.mark.parametrize("name", ["A", "R", "shares"])
+def test_what_is_no_topic_model_fails(name):
+    """A column off the simplex, an R that is no covariance, shares that do not sum to 1: signed or not, they fail."""
+    payload, envelope = version()
+    array = getattr(payload, name).copy()
+    array.flat[1 if name == "R" else 0] -= 1.5
+    assert outcomes(dataclasses.replace(payload, **{name: array}), envelope)["form"] is False
+
+
+def test_two_contents_and_bytes_that_should_be_gone_fail():
+    """A version signed twice, and a withdrawn one that still stands in the log, are found."""
+    payload, envelope = version()
+    assert outcomes(payload, envelope, doubled={2})["signature"] is False
+    assert outcomes(payload, envelope, standing={1, 2})["withdrawal"] is False
+
+
+def test_what_redis_lost_is_open():
+    """Without records and ledger nothing is claimed of them, and nothing fails."""
+    found = outcomes(*version(), records={}, ledger={})
+    assert {name for name, passed in found.items() if passed is None} == {"record", "anchors", "composition"}
+    assert False not in found.values()
+
+
+def test_an_envelope_is_proved_without_its_payload():
+    """The proof opens to the signed envelope, as JSON too; any change of it, or of the payload's digest, is refused."""
+    payload, envelope = version()
+    data = seal_release(payload, envelope, KEY)
+    proof = Proof.parse(Proof.of(data, KEY.public).as_json())
+    assert proof.open(KEY.public) == open_release(data, KEY.public).envelope == envelope
+    assert len(proof.envelope) < len(data) / 2
+    other = Proof.of(seal_release(payload, dataclasses.replace(envelope, forgotten=0), KEY), KEY.public)
+    for forged in (
+        dataclasses.replace(proof, envelope=other.envelope),
+        dataclasses.replace(proof, payload="00" * 32),
+        dataclasses.replace(proof, signature=other.signature),
+    ):
+        with pytest.raises(Exception, match="signature"):
+            forged.open(KEY.public)
+
+
+def test_a_log_without_releases_has_none_to_report_on(tmp_path):
+    """Before the first version there is one line that says so."""
+    with Service(Settings(dir=tmp_path)) as service:
+        assert read_shelf(service.log, "default", service.public_key, 1).release is None
+        with pytest.raises(UsageError, match="no version 1"):
+            gather(service, 1)
+
+
+@pytest.mark.parametrize("count", [1, 2, 61, 300])
+def test_the_chart_stays_within_its_frame(count):
+    """However many versions, with or without a bound, each point lies in the picture and no number is missing."""
+    versions = [{"version": v, "kind": "unlearn", "cumulative_epsilon": 0.1 * v} for v in range(1, count + 1)]
+    chart = spending_chart([*versions, {"version": 301, "kind": "unlearn", "cumulative_epsilon": None}], 8.0).html
+    parsed = Strict(chart)
+    (points,) = parsed.values("points")
+    places = [tuple(map(float, point.split(","))) for point in points.split()]
+    assert len(places) == count
+    assert all(0 <= x <= 640 and 0 <= y <= 220 for x, y in places)
+    assert spending_chart([{"version": 1, "kind": "retrain", "cumulative_epsilon": None}], 8.0) is None

@@ -1,7 +1,7 @@
 """From a learned model to the bytes of a version: noise once, then everything else from what was noised."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,17 @@ from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.heads import TopicHead
 from streamtopic.topics.released import topic_correlations
 
-__all__ = ["Guarded", "PayloadPlan", "ReleaseNoise", "head_facts", "head_ratio", "make_payload", "remarks"]
+__all__ = [
+    "Guarded",
+    "PayloadPlan",
+    "ReleaseNoise",
+    "displayed",
+    "frequencies",
+    "head_facts",
+    "head_ratio",
+    "make_payload",
+    "remarks",
+]
 
 TOP_WORDS = 20
 _QUALITY_WORDS = 10
@@ -123,7 +133,7 @@ def make_payload(
     no task has a head.
     """
     data = data or TaskData()
-    frequency = _frequencies(fit, source)
+    frequency = frequencies(fit.words, source)
     digest = fingerprint(fit, frequency.tolist(), [repr(fit.options), repr(guarded)])
     if data.options.withheld:
         return _heads_alone(fit, source, guarded, key, model, version, labelled_digest(digest, data), data)
@@ -132,15 +142,15 @@ def make_payload(
     # From here on only the published numbers and the retained documents are used.
     A = noised.matrix.astype(np.float32)
     related = topic_correlations(fit, A.astype(np.float64))
-    order = top_words(A.astype(np.float64), frequency, fit.documents, TOP_WORDS)
     heads, unfitted = published_heads(A, fit.words, fit.anchors, data)
+    best, quality = displayed(A, fit.words, frequency, fit.documents, sample)
     payload = Payload(
         words=fit.words,
         A=A,
         R=related.R.astype(np.float32),
         shares=related.shares,
-        top_words=tuple(tuple(fit.words[k] for k in topic) for topic in order),
-        quality=_quality(order[:, :_QUALITY_WORDS], sample),
+        top_words=best,
+        quality=quality,
         heads=heads,
     )
     return PayloadPlan(payload, ReleaseNoise.of(noised), digest, unfitted, facts=head_facts(heads, data))
@@ -187,18 +197,29 @@ def _heads_alone(
     )
     facts = head_facts(found.heads, data)
     for task, noised in found.noised.items():
-        facts["heads"][task] |= {"sigma": noised.plan.sigma, "ratio": head_ratio(noised)}
+        plan = noised.plan
+        facts["heads"][task] |= {"sigma": plan.sigma, "sensitivity": plan.sensitivity, "grid": plan.grid}
+        facts["heads"][task]["ratio"] = head_ratio(noised)
     noise = ReleaseNoise.of_heads(found.noised.values())
     return PayloadPlan(Payload(fit.words, heads=found.heads), noise, digest, found.unfitted, found.fitted, facts=facts)
 
 
-def _frequencies(fit: TopicFit, source: CountSource) -> npt.NDArray[np.int64]:
+def frequencies(words: Sequence[str], source: CountSource) -> npt.NDArray[np.int64]:
+    """Return in how many documents of a source each of these words is, (n,)."""
     place = {word: k for k, word in enumerate(source.words)}
-    return np.array([source.frequency[place[word]] for word in fit.words], np.int64)
+    return np.array([source.frequency[place[word]] for word in words], np.int64)
 
 
-def _quality(order: npt.NDArray[np.intp], sample: WordSets | None) -> dict[str, float]:
-    quality = {"diversity": diversity(order)}
+def displayed(
+    A: npt.NDArray[np.float32],
+    words: Sequence[str],
+    frequency: npt.NDArray[np.int64],
+    documents: int,
+    sample: WordSets | None,
+) -> tuple[tuple[tuple[str, ...], ...], dict[str, float]]:
+    """Return the top words of each topic of a published A (n, r), in display order, and their quality."""
+    order = top_words(A.astype(np.float64), frequency, documents, TOP_WORDS)
+    quality = {"diversity": diversity(order[:, :_QUALITY_WORDS])}
     if sample is not None and len(sample):
-        quality["npmi"] = npmi(order, sample)
-    return quality
+        quality["npmi"] = npmi(order[:, :_QUALITY_WORDS], sample)
+    return tuple(tuple(words[k] for k in topic) for topic in order), quality

@@ -46,12 +46,7 @@ def cut_of(snapshot: Snapshot) -> dict[int, int]:
 
     A retraining reads epochs that were closed before it; records behind a partition's cut belong to the next epoch.
     """
-    offsets = {}
-    for view in snapshot.views:
-        offsets[view.partition] = view.meta.next_offset
-        if snapshot.through is not None and snapshot.through < view.meta.epoch:
-            offsets[view.partition] = view.meta.cuts[snapshot.through - view.meta.folded]
-    return offsets
+    return {view.partition: view.meta.end_of(snapshot.through) for view in snapshot.views}
 
 
 def counted_of(snapshot: Snapshot) -> int:

@@ -79,7 +79,7 @@ def read_documents(
     found = 0
     labels = _Labels(frozenset(labelled))
     for number, view in enumerate(snapshot.views):
-        until = _until(view, snapshot.through)
+        until = view.meta.end_of(snapshot.through)
         for bucket in range(buckets):
             counted = list(_counted(connection, view, bucket, until))
             found += len(counted)
@@ -92,14 +92,6 @@ def read_documents(
         tuple(record.labels for record in chosen),
         whole,
     )
-
-
-def _until(view: PartitionView, through: int | None) -> int:
-    """Return the first offset whose document the snapshot does not count."""
-    meta = view.meta
-    if through is None or through >= meta.epoch:
-        return meta.next_offset
-    return min(meta.next_offset, meta.cuts[through - meta.folded])
 
 
 def _unchanged(connection: Connection, snapshot: Snapshot) -> bool:

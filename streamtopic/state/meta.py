@@ -85,6 +85,12 @@ class Meta:
         """Return the epoch of a document added at this offset."""
         return self.folded + bisect_right(self.cuts, offset)
 
+    def end_of(self, through: int | None) -> int:
+        """Return the offset behind the last add of epochs up to `through`; of all for None."""
+        if through is None or through >= self.epoch:
+            return self.next_offset
+        return min(self.next_offset, self.cuts[through - self.folded])
+
     def live_through(self, epoch: int) -> int:
         """Return how many live documents belong to this epoch or an earlier one."""
         return sum(number for of, number in self.live.items() if of <= epoch)

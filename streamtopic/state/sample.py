@@ -35,16 +35,17 @@ def sample_words(
         position = np.full(view.meta.next_word + 1, -1, np.int64)
         for number, word in view.names.items():
             position[number] = place.get(word, -1)
-        parts += [_bucket(connection, view, bucket, position) for bucket in range(buckets)]
+        until = view.meta.end_of(snapshot.through)
+        parts += [_bucket(connection, view, bucket, position, until) for bucket in range(buckets)]
     sample = WordSets.joined(parts)
     return None if buckets == BUCKETS and len(sample) != snapshot.documents else sample
 
 
-def _bucket(connection: Connection, view: PartitionView, bucket: int, position: Int64) -> WordSets:
+def _bucket(connection: Connection, view: PartitionView, bucket: int, position: Int64, until: int) -> WordSets:
     records = [record for _, record in connection.scan(view.keys.documents(bucket))]
     data = np.frombuffer(bytearray().join(records), np.uint8)
     ends = np.cumsum([len(record) for record in records], dtype=np.int64)
-    indptr, held = _held(data, ends, position, view.meta.next_offset)
+    indptr, held = _held(data, ends, position, until)
     if len(indptr) == 0:
         raise StateCorrupt("a stored document cannot be read: rebuild the state (`streamtopic rebuild`)")
     return WordSets(indptr, held)

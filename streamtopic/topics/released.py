@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from streamtopic.topics.fit import TopicFit
 
-__all__ = ["Correlations", "topic_correlations"]
+__all__ = ["Correlations", "topic_correlations", "topic_shares"]
 
 Float = npt.NDArray[np.float64]
 
@@ -34,7 +34,11 @@ def topic_correlations(fit: TopicFit, A: Float) -> Correlations:
     R = inverse @ (A.T @ half) @ inverse
     values, vectors = np.linalg.eigh((R + R.T) / 2)
     R = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    return Correlations((R + R.T) / 2, topic_shares(R))
+
+
+def topic_shares(R: Float) -> Float:
+    """Return the shares z of topics, (r,): row sums of R (r, r), none below 0, sum 1; equal ones where all are 0."""
     shares = np.maximum(R.sum(axis=1), 0.0)
     total = float(shares.sum())
-    shares = shares / total if total > 0 else np.full(len(shares), 1 / len(shares))
-    return Correlations((R + R.T) / 2, shares)
+    return np.asarray(shares / total) if total > 0 else np.full(len(shares), 1 / len(shares))

@@ -111,22 +111,33 @@ def _times(
     indptr: Int64, columns: npt.NDArray[np.int32], values: Int64, rows: Positions, thin: Float, out: Float,
     start: int, stop: int,
 ) -> None:  # fmt: skip
-    """Sum in runs of 64 terms and then the runs: rounding grows with 64 + n / 64, not with n."""
+    """Sum in runs of 64 terms and then the runs: rounding grows with 64 + n / 64, not with n.
+
+    A pair that has been forgotten may still be stored, as 0. It is no term: else where runs begin, and so the last bits
+    of what is released, would tell that it was there.
+    """
     r = thin.shape[1]
     run = np.zeros(r)
     for i in range(start, stop):
         row = rows[i]
         total = out[i]
         total[:] = 0.0
-        for first in range(indptr[row], indptr[row + 1], RUN):
-            run[:] = 0.0
-            for k in range(first, min(first + RUN, indptr[row + 1])):
-                value = float(values[k])
-                factors = thin[columns[k]]
-                for t in range(r):
-                    run[t] += value * factors[t]
+        run[:] = 0.0
+        terms = 0
+        for k in range(indptr[row], indptr[row + 1]):
+            if values[k] == 0:
+                continue
+            value = float(values[k])
+            factors = thin[columns[k]]
             for t in range(r):
-                total[t] += run[t]
+                run[t] += value * factors[t]
+            terms += 1
+            if terms % RUN == 0:
+                for t in range(r):
+                    total[t] += run[t]
+                    run[t] = 0.0
+        for t in range(r):
+            total[t] += run[t]
 
 
 @numba.njit(cache=True, nogil=True)

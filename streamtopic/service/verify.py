@@ -8,25 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamtopic.errors import CannotLearn, InvalidEvent, SettingsError
-from streamtopic.events import Add, Delete, decode_record
-from streamtopic.service.assembly import learner_options
-from streamtopic.service.recount import Numbering
+from streamtopic.errors import CannotLearn, SettingsError
+from streamtopic.service.assembly import learner_options, task_options
+from streamtopic.service.retained import documents_in_log
+from streamtopic.service.tasks import Labelled
+from streamtopic.service.verify_heads import heads_differ, labelled_in_log, withheld_differ
 from streamtopic.topics.learner import learn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from streamtopic.counts import Counts, Passage, Weighting
+    from streamtopic.counts import Counts
     from streamtopic.service.runner import Service
     from streamtopic.state import Snapshot
-    from streamtopic.streams import EventLog, Record
     from streamtopic.topics.fit import TopicFit
 
-__all__ = ["Check", "Retained", "Verification", "documents_in_log", "verify_instance"]
+__all__ = ["Check", "Verification", "verify_instance"]
 
 AGREES = 1e-12
-STRIDE = 1_000
 ERASED = "the log has erased documents that were deleted or replaced since, so this cannot be learned again from it"
 
 
@@ -55,78 +54,26 @@ class Verification:
         return {"passed": self.passed, "checks": [asdict(check) for check in self.checks]}
 
 
-@dataclass(frozen=True, slots=True)
-class Retained:
-    """The documents that a log leaves alive before some offsets, by partition and id, over numbers of words.
-
-    whole: whether the log still holds every record before them, so that nothing was erased.
-    """
-
-    alive: Mapping[tuple[int, str], Sequence[Passage]]
-    numbering: Numbering
-    whole: bool
-
-    def recount(self, weighting: Weighting) -> Counts:
-        """Count them from scratch."""
-        return self.numbering.count(list(self.alive.values()), weighting)
-
-
-def documents_in_log(
-    log: EventLog, topic: str, offsets: Mapping[int, int], progress: Callable[[int, int | None], None]
-) -> Retained:
-    """Read what the log leaves alive before these offsets.
-
-    Reads with the events' own codec, but with none of the code that keeps the counts.
-    """
-    total, done = sum(offsets.values()), 0
-    alive: dict[tuple[int, str], Sequence[Passage]] = {}
-    numbering = Numbering()
-    whole = True
-    for partition, end in offsets.items():
-        expected = 0
-        for record in _records(log, topic, partition, end):
-            whole &= record.offset == expected
-            expected = record.next_offset
-            _apply(record, alive, numbering)
-            if expected % STRIDE == 0:
-                progress(done + expected, total)
-        whole &= expected == end
-        done += end
-        progress(done, total)
-    return Retained(alive, numbering, whole)
-
-
-def _records(log: EventLog, topic: str, partition: int, end: int) -> Iterator[Record]:
-    offset = log.begin(topic, partition)
-    while offset < end and (page := log.read(topic, partition, offset)):
-        yield from (record for record in page if record.offset < end)
-        offset = page[-1].next_offset
-
-
-def _apply(record: Record, alive: dict[tuple[int, str], Sequence[Passage]], numbering: Numbering) -> None:
-    try:
-        event = decode_record(record)
-    except InvalidEvent:
-        return
-    if isinstance(event, Add):
-        alive[record.partition, event.document] = numbering.number(event.passages)
-    elif isinstance(event, Delete):
-        alive.pop((record.partition, event.document), None)
-
-
 def verify_instance(service: Service, update: Callable[[int, int | None], None]) -> Verification:
     """Compare counts, base model and newest version of an instance with what its log alone gives.
 
     A compacted log holds the live documents only: what was learned from others cannot be learned again.
     """
     counted = _Recounts(service, update)
-    return Verification((_counts(service, counted), _base_model(service, counted), _newest(service, counted)))
+    return Verification(
+        (_counts(service, counted), _base_model(service, counted), _newest(service, counted), *_heads(service, counted))
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Recount:
     counts: Counts
+    labelled: Labelled
     whole: bool
+
+    def over(self, words: Sequence[str]) -> Labelled:
+        """Return the labelled documents over a model's words."""
+        return Labelled({task: documents.over(words) for task, documents in self.labelled.by_task.items()})
 
 
 class _Recounts:
@@ -137,13 +84,15 @@ class _Recounts:
         self._update = update
         self._made: dict[tuple[tuple[int, int], ...], _Recount] = {}
         self.options = learner_options(service.settings)
+        self.tasks = task_options(service.settings)
 
     def at(self, cut: Mapping[int, int]) -> _Recount:
         key = tuple(sorted(cut.items()))
         if key not in self._made:
             service = self._service
             found = documents_in_log(service.log, service.names.documents, cut, self._update)
-            self._made[key] = _Recount(found.recount(self.options.weighting), found.whole)
+            labelled = labelled_in_log(found.alive, found.labels, found.numbering, self.tasks)
+            self._made[key] = _Recount(found.recount(self.options.weighting), labelled, found.whole)
         return self._made[key]
 
 
@@ -217,8 +166,21 @@ def _newest(service: Service, counted: _Recounts) -> Check:
     fit = _learned(name, counted, record)
     if isinstance(fit, Check):
         return fit
-    release = service.release(version)
-    plan = service.draw_again(fit, counted.at(_cut(record)).counts, version)
+    return _compared(service, counted, fit, version, record)
+
+
+def _compared(service: Service, counted: _Recounts, fit: TopicFit, version: int, record: Mapping[str, Any]) -> Check:
+    """Hold a version against one made again, noise included, from a model learned cold."""
+    name = "newest version"
+    release, found = service.release(version), counted.at(_cut(record))
+    labelled = found.over(fit.words) if counted.tasks.withheld else None
+    try:
+        plan = service.draw_again(fit, found.counts, version, labelled)
+    except CannotLearn as error:
+        return Check(name, passed=False, detail=f"the documents in the log allow none: {error}")
+    if counted.tasks.withheld:
+        problem = withheld_differ(release, plan)
+        return _judged(name, record, problem, f"version {version}, signed, noise included: heads")
     if plan.payload.words != release.words or plan.payload.A is None or plan.payload.A.shape != release.A.shape:
         return Check(name, passed=False, detail="a model learned from scratch has other words or topics")
     gap = float(np.abs(plan.payload.A - release.A).max())
@@ -226,6 +188,30 @@ def _newest(service: Service, counted: _Recounts) -> Check:
     bound = 2 * plan.noise.grid + 2.0**-23 * float(release.A.max())
     detail = f"version {version}, signed, noise included: largest difference {gap:.3g} from one learned from scratch"
     return Check(name, gap <= bound, detail)
+
+
+def _heads(service: Service, counted: _Recounts) -> list[Check]:
+    """Heads of the newest version beside its topics, against heads fitted on the same topics from the log alone."""
+    records, withdrawn = service.state.releases(1), service.state.withdrawn()
+    if not counted.tasks.tasks or counted.tasks.withheld or not records or records[0][0] in withdrawn:
+        return []
+    version, record = records[0]
+    name, found = "heads", counted.at(_cut(record))
+    if not record["cut"] or found.counts.documents != record["documents"]:
+        detail = f"{found.counts.documents} of {record['documents']} documents: {ERASED}"
+        return [Check(name, passed=None if not found.whole else False, detail=detail)]
+    release = service.release(version)
+    problem = heads_differ(release, found.over(release.words), counted.tasks)
+    return [_judged(name, record, problem, f"version {version}: {len(release.heads)} heads")]
+
+
+def _judged(name: str, record: Mapping[str, Any], problem: str | None, what: str) -> Check:
+    if problem is None:
+        return Check(name, passed=True, detail=f"{what} are those of the labelled documents in the log")
+    if not record.get("labelled_whole", True):
+        detail = f"labelled documents were deleted while it was made, and are not in its heads ({problem})"
+        return Check(name, passed=None, detail=detail)
+    return Check(name, passed=False, detail=problem)
 
 
 def _learned(name: str, counted: _Recounts, record: Mapping[str, Any]) -> TopicFit | Check:

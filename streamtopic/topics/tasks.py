@@ -134,6 +134,19 @@ class LabelledDocuments:
         """Return all documents but those at these positions."""
         return self.take(np.setdiff1d(np.arange(len(self)), np.asarray(forgotten, np.intp)))
 
+    def over(self, words: Sequence[str]) -> "LabelledDocuments":
+        """Return the same documents over other words: counts of those that are among its own, 0 for the rest."""
+        if self.words == tuple(words):
+            return self
+        place = {word: k for k, word in enumerate(words)}
+        ids = np.array([place.get(word, -1) for word in self.words], np.intp)
+        kept = np.flatnonzero(ids >= 0)
+        some = self.counts[:, kept].tocoo()
+        rows, columns = some.coords
+        counts = csr_array((some.data, (rows, ids[kept][columns])), shape=(len(self), len(words)))
+        counts.sort_indices()
+        return LabelledDocuments(tuple(words), counts, self.labels)
+
     def frequencies(self, words: Sequence[str]) -> csr_array:
         """Return x (documents, len(words)): shares of these words in a document, rows summing to 1, or 0 with none.
 
@@ -142,12 +155,9 @@ class LabelledDocuments:
         if len(self.classes) < 2:
             left = f"only {self.classes[0]!r} is" if self.labels else "no labelled document is"
             raise CannotLearn("classes", f"{left} left, and a head tells classes apart: label documents of two classes")
-        place = {word: k for k, word in enumerate(words)}
-        ids = np.array([place.get(word, -1) for word in self.words], np.intp)
-        kept = np.flatnonzero(ids >= 0)
-        some = self.counts[:, kept].tocoo()
-        rows, columns = some.coords
-        totals = np.bincount(rows, some.data, len(self))
+        counts = self.over(words).counts.tocoo()
+        rows, columns = counts.coords
+        totals = np.bincount(rows, counts.data, len(self))
         if not totals.any():
             raise CannotLearn("words", "no labelled document holds a word of the model: label documents of its kind")
-        return csr_array((some.data / totals[rows], (rows, ids[kept][columns])), shape=(len(self), len(words)))
+        return csr_array((counts.data / totals[rows], (rows, columns)), shape=counts.shape)

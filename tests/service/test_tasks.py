@@ -1,0 +1,265 @@
+"""Downstream tasks in the service: heads come with every version, and forget what the model forgets."""
+
+import numpy as np
+import pytest
+
+from streamtopic.corpus import Document
+from streamtopic.errors import CannotLearn, InvalidRelease, UsageError
+from streamtopic.service.assembly import task_options
+from streamtopic.service.runner import Service
+from streamtopic.service.tasks import read_labelled
+from streamtopic.settings import load
+
+TOPICS = {
+    "garden": ["rose", "tulip", "soil", "seed", "bloom", "compost", "spade", "hedge"],
+    "kitchen": ["oven", "flour", "butter", "knead", "simmer", "roast", "spoon", "salt"],
+    "harbour": ["anchor", "vessel", "tide", "crew", "cargo", "mast", "rope", "gull"],
+}
+SHARED = ["morning", "people", "river", "light", "small", "great", "quiet", "stone"]
+
+
+def corpus(number=160, seed=0, label=lambda name, _: {"place": name}):
+    """Texts that lean to one of three topics each, labelled by it."""
+    rng = np.random.default_rng(seed)
+    documents = []
+    for k in range(number):
+        shares = rng.dirichlet([0.2] * len(TOPICS))
+        words = [str(rng.choice(TOPICS[str(rng.choice(list(TOPICS), p=shares))])) for _ in range(30)]
+        words += [str(word) for word in rng.choice(SHARED, 6)]
+        labels = label(list(TOPICS)[int(shares.argmax())], k)
+        documents.append(Document(f"doc-{k:03d}", " ".join(words), labels))
+    return documents
+
+
+DOCUMENTS = corpus()
+WITHHELD = {"publish": "tasks", "tolerance": 1e-9}
+
+
+@pytest.fixture
+def key(tmp_path):
+    """A file with a noise key that is always the same."""
+    path = tmp_path / "noise.key"
+    path.write_text(bytes(range(32)).hex())
+    path.chmod(0o600)
+    return path
+
+
+def service(folder, tasks=None, **more):
+    """An embedded instance with one task, which serves deletions at once."""
+    plain = {
+        "dir": folder,
+        "topics": 3,
+        "max_forget_lag": 0.0,
+        "capacity": "fixed",
+        "capacity_fixed": 1000,
+        "max_df": 1.0,
+        "tasks": {"place": {"ridge": 1e-6}} if tasks is None else tasks,
+    }
+    return Service(load({**plain, **more}))
+
+
+def newest(instance):
+    """Settle, and return the newest release with its record."""
+    instance.settle()
+    return instance.release(None), instance.state.releases(1)[0][1]
+
+
+def accuracy(release, documents, task="place"):
+    """Share of documents whose class is found."""
+    found = release.classify([document.text for document in documents], task)
+    return np.mean([got == document.labels[task] for got, document in zip(found, documents, strict=True)])
+
+
+@pytest.mark.parametrize("how", [{}, WITHHELD], ids=["topics", "tasks"])
+def test_heads_reach_subscribers_and_classify_unseen_documents(tmp_path, how):
+    """A version brings a head with all classes, its subscribers classify with it, and the noise leaves it useful."""
+    with service(tmp_path, **how) as instance:
+        instance.add(DOCUMENTS)
+        release, record = newest(instance)
+        (received,) = iter(instance.subscriber().poll, None)
+        assert received.heads == ("place",)
+        assert received.classes("place") == ("garden", "harbour", "kitchen")
+        assert np.array_equal(received.task_weights("place"), release.task_weights("place"))
+        assert accuracy(received, corpus(60, seed=9)) > 0.9
+        assert record["heads"]["place"]["documents"] == len(DOCUMENTS)
+        assert record["unfitted"] == {}
+        assert record["ratio"] == received.envelope.ratio < 0.5
+        if how:
+            assert received.payload.A is None
+            with pytest.raises(InvalidRelease, match="withholds"):
+                received.topics()
+        assert instance.verify().passed
+
+
+def settled_again(instance):
+    """Ask for a retrain and return the newest release with its record."""
+    instance.state.request("retrain")
+    return newest(instance)
+
+
+GONE = {document.id for document in DOCUMENTS[3:9]}
+REST = [document for document in DOCUMENTS if document.id not in GONE]
+TWO = {"place": {"ridge": 1e-6}, "parity": {"ridge": 1e-5, "topics": []}}
+
+
+def labelled_twice(documents):
+    """The documents with a second label, which says if their number is even; some have none."""
+
+    def parity(document):
+        return {} if document.id.endswith("7") else {"parity": "even" if int(document.id[-1]) % 2 == 0 else "odd"}
+
+    return [Document(document.id, document.text, document.labels | parity(document)) for document in documents]
+
+
+@pytest.mark.parametrize("how", [{}, WITHHELD], ids=["topics", "tasks"])
+def test_service_and_twin_publish_the_same_heads(tmp_path, key, how):
+    """With one noise key, heads that forgot documents are byte for byte those of a service that never saw them."""
+    with service(tmp_path / "saw", TWO, noise_key=key, **how) as saw:
+        saw.add(labelled_twice(DOCUMENTS))
+        first, _ = newest(saw)
+        saw.delete(sorted(GONE))
+    with service(tmp_path / "saw", TWO, noise_key=key, **how) as saw:
+        release, _ = newest(saw)
+        assert (release.version, release.envelope.kind) == (2, "unlearn")
+        assert saw.verify().passed
+    with service(tmp_path / "never", TWO, noise_key=key, **how) as never:
+        never.add(labelled_twice(REST))
+        newest(never)
+        twin, _ = settled_again(never)
+        assert (twin.version, twin.envelope.kind) == (2, "retrain")
+    assert release.heads == twin.heads == ("parity", "place")
+    assert (release.envelope.sigma, release.envelope.scale) == (twin.envelope.sigma, twin.envelope.scale)
+    for task in release.heads:
+        one, other = release.head(task), twin.head(task)
+        assert (one.topics, one.classes, one.documents) == (other.topics, other.classes, other.documents)
+        assert (one.B if how else one.w).tobytes() == (other.B if how else other.w).tobytes()
+        assert not np.array_equal(release.task_weights(task), first.task_weights(task))
+
+
+def test_a_warm_head_is_within_its_bound_of_the_twins(tmp_path, key):
+    """Heads carried over in memory differ from the twin's by what their noise is calibrated to, and far less."""
+    with service(tmp_path / "saw", noise_key=key, **WITHHELD) as saw:
+        saw.add(DOCUMENTS)
+        newest(saw)
+        saw.delete(sorted(GONE))
+        release, record = newest(saw)
+        assert record["warm"]
+        assert saw.verify().passed
+    with service(tmp_path / "never", noise_key=key, **WITHHELD) as never:
+        never.add(REST)
+        newest(never)
+        twin, other = settled_again(never)
+    assert record["heads"] == other["heads"]
+    about = record["heads"]["place"]
+    gap = np.abs(release.task_weights("place") - twin.task_weights("place")).max()
+    assert gap <= about["sensitivity"] + about["grid"]
+
+
+def test_a_class_that_is_forgotten_leaves_no_trace(tmp_path):
+    """Once its last document is deleted a class is gone from the head; where one is left there is none, and why."""
+
+    def label(name, k):
+        return {"place": name, "rare": "yes" if k < 2 else "no"} | ({"odd": "once"} if k == 5 else {"odd": name})
+
+    with service(tmp_path, {"place": {}, "rare": {}, "odd": {}}) as instance:
+        instance.add(corpus(label=label))
+        release, record = newest(instance)
+        assert release.heads == ("odd", "place", "rare")
+        assert "once" in release.classes("odd")
+        instance.delete([DOCUMENTS[k].id for k in (0, 1, 5)])
+        release, record = newest(instance)
+        assert release.heads == ("odd", "place")
+        assert release.classes("odd") == ("garden", "harbour", "kitchen")
+        assert "only 'no' is left" in record["unfitted"]["rare"]
+        assert instance.verify().passed
+
+
+def test_tasks_without_a_head_are_told_and_the_version_goes_out(tmp_path, caplog):
+    """Anchor words that are none, a label that nobody has: the topics are published, and the operator hears why."""
+    tasks = {"place": {}, "gone": {"topics": ["tulip", "nosuchword"]}, "unknown": {}}
+    with caplog.at_level("WARNING"), service(tmp_path, tasks) as instance:
+        instance.add(corpus(label=lambda name, _: {"place": name, "gone": name}))
+        release, record = newest(instance)
+        assert release.heads == ("place",)
+        assert len(release.topics()) == 3
+        assert record["unfitted"].keys() == {"gone", "unknown"}
+        assert "nosuchword" in record["unfitted"]["gone"]
+        assert release.envelope.anchors[0] in record["unfitted"]["gone"]
+        assert "no labelled document is left" in record["unfitted"]["unknown"]
+        assert all(f"task {task!r} has no head" in caplog.text for task in ("gone", "unknown"))
+        with pytest.raises(UsageError, match="it has place"):
+            release.classify(["rose"], "gone")
+        assert instance.verify().passed
+
+
+def test_withheld_topics_wait_until_a_task_has_a_head(tmp_path):
+    """With heads alone to publish and none to be had nothing is published, the reason is told, and labels mend it."""
+    with service(tmp_path, **WITHHELD) as instance:
+        instance.add(corpus(label=lambda *_: {}))
+        decision = instance.settle().decision
+        assert "no task has a head" in decision
+        assert "no labelled document is left" in decision
+        assert instance.versions() == []
+        instance.add(DOCUMENTS)
+        assert [version["kind"] for version in instance.settle().versions] == ["retrain"]
+        instance.delete([document.id for document in DOCUMENTS if document.labels["place"] != "garden"])
+        assert "no model can be made" in instance.settle().decision
+        assert [version["withdrawn"] for version in instance.versions()] == [True]
+
+
+def test_a_new_label_changes_the_head_and_nothing_else(tmp_path):
+    """The same document sent again with another class: the same counts, another head, under other noise if noised."""
+    other = Document(DOCUMENTS[0].id, DOCUMENTS[0].text, {"place": "elsewhere"})
+    with service(tmp_path, **WITHHELD) as instance:
+        instance.add(DOCUMENTS)
+        release, _ = newest(instance)
+        instance.add([other])
+        again, _ = settled_again(instance)
+        assert again.words == release.words
+        assert "elsewhere" in again.classes("place")
+        assert instance.verify().passed
+
+
+HOSTILE = ["<script>alert(1)</script>", "\u202egnitirw", "a\nb\x1b[31m", "x" * 256, " ", "ｆｕｌｌ", "🙂", "ß"]
+
+
+def test_labels_may_be_any_text(tmp_path):
+    """Markup, control characters, the longest and the oddest class names come through as they were sent."""
+    documents = corpus(label=lambda name, k: {"place": HOSTILE[list(TOPICS).index(name) if k % 9 else k % 8]})
+    with service(tmp_path) as instance:
+        assert not instance.add(documents).refused
+        release, _ = newest(instance)
+        assert set(release.classes("place")) == {document.labels["place"] for document in documents}
+        assert accuracy(release, documents) > 0.8
+        assert instance.verify().passed
+
+
+def test_documents_deleted_while_they_are_read_are_in_no_head(tmp_path):
+    """What is deleted between the cut and the reading of labels is left out at once, and that is known."""
+    with service(tmp_path) as instance:
+        instance.add(DOCUMENTS)
+        newest(instance)
+        snapshot = instance.reader.snapshot()
+        options = task_options(instance.settings)
+        everything = read_labelled(instance.connection, snapshot, snapshot.words, options)
+        instance.delete([DOCUMENTS[0].id])
+        instance.settle()
+        left = read_labelled(instance.connection, snapshot, snapshot.words, options)
+        assert (everything.whole, left.whole) == (True, False)
+        assert len(left.by_task["place"]) == len(everything.by_task["place"]) - 1
+
+
+def test_a_crash_before_staging_makes_the_same_heads_again(tmp_path):
+    """The same version made again from the same documents with the same key has the same B, another version has not."""
+    with service(tmp_path, TWO, **WITHHELD) as instance:
+        instance.add(labelled_twice(DOCUMENTS))
+        release, _ = newest(instance)
+        snapshot, fit = instance.reader.snapshot(), instance.model_before_noise()
+        labelled = read_labelled(instance.connection, snapshot, fit.words, task_options(instance.settings))
+        again = instance.draw_again(fit, snapshot, release.version, labelled)
+        other = instance.draw_again(fit, snapshot, release.version + 1, labelled)
+        for task in release.heads:
+            assert np.array_equal(again.payload.heads[task].B, release.head(task).B)
+            assert not np.array_equal(other.payload.heads[task].B, release.head(task).B)
+        with pytest.raises(CannotLearn, match="withheld"):
+            instance.draw_again(fit, snapshot, release.version)

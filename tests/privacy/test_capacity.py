@@ -5,18 +5,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamtopic.bench.synthetic import counted, planted
 from streamtopic.errors import UsageError
 from streamtopic.privacy.capacity import (
     Capacity,
     ModelConstants,
     base_capacity,
     estimate_constants,
+    fit_constants,
     head_capacity,
     most_deletions,
     precondition,
     theorem_sensitivity,
     theorem_sigma,
 )
+from streamtopic.privacy.head_capacity import general_head_terms
+from streamtopic.topics.learner import learn
+from streamtopic.topics.options import LearnerOptions
+from streamtopic.topics.released import topic_correlations
 
 
 @pytest.mark.parametrize(("m", "r", "documents"), [(10**6, 20, 2), (10**8, 20, 212), (10**6, 50, 0), (10**8, 50, 21)])
@@ -84,3 +90,39 @@ def test_an_anchor_keeps_a_document():
     """No more deletions than leave the rarest anchor one document."""
     assert most_deletions(np.array([7, 3, 9])) == 2
     assert most_deletions(np.array([0, 3])) == 0
+
+
+@pytest.mark.parametrize("learner", ["default", "paper"])
+def test_constants_from_anchor_rows_are_those_of_the_correlations(learner):
+    """Without a pass over Q they come within a fifth of what R = A^+ Q A^+^T gives, on documents of such topics."""
+    options = LearnerOptions(n_topics=4, max_df=1.0, min_df=3, learner=learner)
+    fit = learn(counted(planted(3000, 150, 4, 60, seed=3), 150, options.weighting), options)
+    correlations = topic_correlations(fit, fit.A)
+    rows = np.searchsorted(fit.live, fit.choice.rows)
+    exact = estimate_constants(fit.A, correlations.R, correlations.shares, rows)
+    quick = fit_constants(fit)
+    assert (quick.p_sep, quick.eps0) == (exact.p_sep, exact.eps0)
+    assert quick.a == pytest.approx(exact.a, rel=0.2)
+    assert quick.gamma == pytest.approx(exact.gamma, rel=0.2)
+
+
+def test_a_topic_without_a_share_bears_nothing():
+    """No division warns, and the proof's condition is then met by no deletion at all."""
+    A = np.array([[0.5, 0.0], [0.0, 0.25], [0.5, 0.75]])
+    constants = estimate_constants(A, np.diag([1.0, 0.0]), np.array([1.0, 0.0]), np.array([0, 1]))
+    assert (constants.a, constants.gamma) == (math.inf, 0.0)
+    assert precondition(10**6, 2, constants) == 0
+    assert set(general_head_terms(1.0, 10**6, 3, 2, constants, 0.5).values()) == {0.0}
+
+
+def test_the_head_for_general_q_takes_the_least_term():
+    """Each term is the proof's; with n at least r^3 and balanced topics the one that knows q is the least."""
+    constants = ModelConstants(1.0, 0.1, 0.5, 0.01)
+    unit = 10**8 * 0.01 * 0.5 * 0.1 / 20**2
+    terms = general_head_terms(1.0, 10**8, 10_000, 20, constants, 0.05)
+    assert list(terms.values()) == pytest.approx(
+        [unit / math.sqrt(20), unit / 200_000**0.25, unit * 20 * 0.05 / math.sqrt(200_000)]
+    )
+    assert min(terms, key=terms.get) == "arq/sqrt(nr)"
+    twice = general_head_terms(1.0, 10**8, 10_000, 20, constants, 0.1)
+    assert twice["arq/sqrt(nr)"] == pytest.approx(2 * terms["arq/sqrt(nr)"])

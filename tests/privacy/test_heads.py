@@ -10,6 +10,7 @@ from scipy.sparse import csr_array
 
 from streamtopic.errors import CannotLearn, UsageError
 from streamtopic.privacy import NoiseKey, gaussian_scale
+from streamtopic.privacy.accounting import Composition
 from streamtopic.privacy.capacity import ModelConstants, base_capacity, head_capacity, theorem_sensitivity
 from streamtopic.privacy.head_capacity import head_capacity_terms, task_mass, theorem_head_sensitivity
 from streamtopic.privacy.heads import head_constants, head_sensitivity, newton_step_error, release_task_weights
@@ -127,6 +128,50 @@ def test_noise_is_calibrated_to_the_sensitivity():
     assert (released.matrix - B).std() == pytest.approx(sigma, rel=0.25)
     again = release_task_weights(B, constants, task, epsilon=1, delta=1e-6, seed=SEED)
     assert again.matrix.tobytes() == released.matrix.tobytes()
+
+
+@given(st.integers(1, 12), st.floats(0.1, 5))
+@settings(max_examples=20, deadline=None)
+def test_heads_of_one_version_spend_epsilon_together(heads, epsilon):
+    """However many heads are released at once, and however different, together they compose to epsilon and not more."""
+    plans = []
+    for k in range(heads):
+        model, data = made(k)
+        task = HeadTask(ridge=10.0 ** -(k % 4), tolerance=1e-8)
+        constants = head_constants(model, data, task, 1e-9)
+        B = fit_head(model, data, task).task_weights(model)
+        release = release_task_weights(B, constants, task, epsilon=epsilon, delta=1e-6, seed=SEED, together=heads)
+        assert release.plan.sensitivity == head_sensitivity(constants, task)
+        alone = release_task_weights(B, constants, task, epsilon=epsilon, delta=1e-6, seed=SEED)
+        assert release.plan.sigma == pytest.approx(math.sqrt(heads) * alone.plan.sigma)
+        plans.append(release.plan)
+    spent = Composition.of((plan.scale, plan.slack) for plan in plans).epsilon(1e-6)
+    assert spent == pytest.approx(epsilon, rel=1e-6)
+
+
+@given(st.integers(0, 200), st.sampled_from([1e-12, 1e-9, 1e-6, 1e-3]), st.sampled_from([1e-12, 1e-8, 1e-5, 1e-2]))
+@settings(max_examples=40, deadline=None)
+def test_a_head_in_reach_is_reached(seed, ridge, tolerance):
+    """Whether there is a head is told beforehand by shared numbers, and what is promised so is always kept."""
+    model, data = made(seed)
+    task = HeadTask(ridge=ridge, tolerance=tolerance)
+    constants = head_constants(model, data, task, 1e-9)
+    try:
+        constants.check_reach(task)
+    except CannotLearn:
+        assert ridge * tolerance < 1e-9
+        return
+    assert fit_head(model, data, task).distance <= tolerance * (1 + 1e-9)
+
+
+def test_what_is_out_of_reach_is_refused():
+    """A tolerance below what rounding allows is refused, and a loss that may be left makes it reachable."""
+    model, data = made(0)
+    hopeless = HeadTask(ridge=1e-12, tolerance=1e-12)
+    with pytest.raises(CannotLearn, match="can be known to"):
+        head_constants(model, data, hopeless, 1e-9).check_reach(hopeless)
+    loose = HeadTask(ridge=1e-12, tolerance=1e-12, tau=1e-3)
+    head_constants(model, data, loose, 1e-9).check_reach(loose)
 
 
 def test_sensitivity_is_the_sum_of_its_terms():

@@ -1,17 +1,20 @@
 """Heads of downstream tasks: exact to a certificate, and forgetting is never having seen."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
+from scipy.special import expit
 
 from streamtopic.counts import Cooccurrence, Counts, DocumentBatch, Passage
 from streamtopic.errors import CannotLearn, UsageError
 from streamtopic.topics.heads import fit_head, newton_step, unlearn_head
 from streamtopic.topics.learner import learn
 from streamtopic.topics.literal_head import component_outside, literal_head
-from streamtopic.topics.logistic import gradient, hessian, loss, minimise
+from streamtopic.topics.logistic import gradient, hessian, loss, minimise, rounding
 from streamtopic.topics.tasks import HeadTask, LabelledDocuments, TopicMatrix
 from streamtopic.topics.update import Updated, update
 
@@ -78,6 +81,32 @@ def test_newton_arrives_from_anywhere(seed, ridge, far):
     assert np.linalg.norm(found.w - best.w) <= (found.gradient + best.gradient) / ridge
     near = [loss(phi, member, ridge, found.w + s) for s in rng.normal(size=(20, 4)) * 0.1]
     assert loss(phi, member, ridge, found.w) <= min(near)
+
+
+def test_rounding_bounds_the_error_of_a_gradient_of_many_documents():
+    """Against sums of exact fractions; the bound grows with blocks and not with documents."""
+    rng = np.random.default_rng(0)
+    phi, member, w = rng.random((5000, 2)) * 1e-3, rng.random(5000) < 0.3, np.array([900.0, -700.0])
+    g = gradient(phi, member, 1e-9, w)
+    residual = [Fraction(float(value)) for value in expit(phi @ w) - member]
+    for k in range(2):
+        exact = sum((r * Fraction(float(x)) for r, x in zip(residual, phi[:, k], strict=True)), Fraction(0)) / 5000
+        exact += Fraction(1e-9) * Fraction(float(w[k]))
+        assert abs(Fraction(float(g[k])) - exact) <= Fraction(rounding(phi, 1e-9, w))
+    many, few = (rounding(np.full((m, 2), 1e-3), 1e-9, w) for m in (100_000, 1000))
+    assert many < 1.5 * few
+
+
+def test_documents_are_looked_at_over_other_words(planted):
+    """Words that are left out or unknown change nothing but themselves; order and labels stay."""
+    data = labelled(planted)
+    words = tuple(sorted({*planted.words[3:50], "unknown"}))
+    over = data.over(words)
+    assert over.labels == data.labels
+    assert over.over(words) is over
+    assert (over.counts[:, [words.index(w) for w in planted.words[3:50]]] != data.counts[:, 3:50]).nnz == 0
+    assert over.counts[:, [words.index("unknown")]].nnz == 0
+    assert (over.frequencies(words) != data.frequencies(words)).nnz == 0
 
 
 def test_a_head_is_the_minimum_scikit_learn_finds(planted, fitted):

@@ -1,0 +1,167 @@
+"""From a model to what is published of it, without a service around it."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from streamtopic.privacy.accounting import Composition
+from streamtopic.privacy.keystream import NoiseKey
+from streamtopic.privacy.noise import NoisedMatrix, plan_noise
+from streamtopic.service import withheld
+from streamtopic.service.publishing import Guarded, ReleaseNoise, head_ratio, make_payload, remarks
+from streamtopic.service.recount import Numbering
+from streamtopic.service.tasks import Labelled, TaskData, TaskOptions, labelled_by_task, labelled_digest
+from streamtopic.text import passages
+from streamtopic.topics.learner import learn
+from streamtopic.topics.options import LearnerOptions
+from streamtopic.topics.tasks import HeadTask
+
+KEY = NoiseKey(bytes(range(32)))
+GUARDED = Guarded(1.0, 1e-6, 1e-9)
+PLACES = {
+    "garden": "rose tulip soil seed bloom",
+    "kitchen": "oven flour butter knead",
+    "sea": "vessel tide crew cargo mast",
+}
+TASKS = {"place": HeadTask(ridge=1e-6), "sea": HeadTask(ridge=1e-5, tolerance=1e-5)}
+
+
+@pytest.fixture(scope="module")
+def made():
+    """A fit of planted documents, its counts, and the labelled documents of two tasks."""
+    rng = np.random.default_rng(4)
+    rows, labels, numbering = [], [], Numbering()
+    for k in range(120):
+        own = list(PLACES)[k % 3]
+        words = [str(rng.choice(PLACES[own if rng.random() < 0.8 else "sea"].split())) for _ in range(30)]
+        rows.append(numbering.number(tuple(passages(" ".join(words)))))
+        labels.append({"place": own, "sea": str(own == "sea")} if k % 10 else {"place": own})
+    options = LearnerOptions(n_topics=3, max_df=1.0, min_df=2)
+    words, batch = numbering.batch(rows)
+    source = numbering.count(rows, options.weighting)
+    fit = learn(source, options)
+    by_task = labelled_by_task(batch, labels, words, TaskOptions(TASKS))
+    return fit, source, Labelled({task: documents.over(fit.words) for task, documents in by_task.items()})
+
+
+def payload(made, **how):
+    """The plan of version 1."""
+    fit, source, labelled = made
+    data = TaskData(TaskOptions(TASKS, withheld=how.pop("withheld", False)), labelled, **how)
+    return make_payload(fit, source, None, GUARDED, KEY, "news", 1, data)
+
+
+def test_documents_are_parted_by_task(made):
+    """A document is of every task that it has a label of, in order, and of no other."""
+    by_task = made[2].by_task
+    assert (len(by_task["place"]), len(by_task["sea"])) == (120, 108)
+    assert by_task["place"].labels[:4] == ("garden", "kitchen", "sea", "garden")
+    assert by_task["sea"].classes == ("False", "True")
+
+
+def test_heads_do_not_change_the_topics_they_stand_beside(made):
+    """With tasks or without, the model and its noise are the same bytes: a head is computed from them alone."""
+    fit, source, _ = made
+    alone, beside = make_payload(fit, source, None, GUARDED, KEY, "news", 1), payload(made)
+    assert np.array_equal(alone.payload.A, beside.payload.A)
+    assert alone.noise == beside.noise
+    assert beside.payload.heads.keys() == TASKS.keys()
+    assert alone.facts == {}
+
+
+def test_heads_alone_are_noised_together(made):
+    """Each head has sqrt(2) times the noise it would need alone, and both together spend epsilon."""
+    plan = payload(made, withheld=True)
+    assert plan.payload.A is plan.payload.R is plan.payload.shares is None
+    assert plan.payload.quality == {}
+    assert plan.payload.top_words == ()
+    assert plan.noise.sigma == max(about["sigma"] for about in plan.facts["heads"].values())
+    spent = Composition().then(plan.noise.scale, plan.noise.slack).epsilon(GUARDED.delta)
+    assert spent == pytest.approx(GUARDED.epsilon, rel=1e-6)
+    for task, head in plan.payload.heads.items():
+        exact = plan.fitted[task].w
+        noise = head.B - made[0].A[:, [made[0].anchors.index(topic) for topic in head.topics]] @ exact
+        assert noise.std() == pytest.approx(plan.facts["heads"][task]["sigma"], rel=0.5)
+
+
+def test_constants_that_another_path_could_round_otherwise_are_measured_cold(made, monkeypatch):
+    """A model that was carried over gets the noise of one learned from counts: the same numbers, after one more fit."""
+    learned = []
+    monkeypatch.setattr(withheld, "learn", lambda *args: learned.append(args) or learn(*args))
+    cold = payload(made, withheld=True)
+    assert not learned
+    measure = withheld.head_constants
+
+    def unsettled(*args, cold):
+        return dataclasses.replace(measure(*args, cold=cold), settled=cold)
+
+    monkeypatch.setattr(withheld, "head_constants", unsettled)
+    warm = payload(made, withheld=True, cold=False)
+    assert len(learned) == 1
+    assert warm.noise == cold.noise
+
+
+def test_heads_start_from_the_last_ones(made):
+    """Heads of the version before are a start only: what is released is the same to the bound of the noise."""
+    first = payload(made, withheld=True)
+    again = payload(made, withheld=True, before=first.fitted)
+    assert all(head.steps == 0 for head in again.fitted.values())
+    for task, head in again.payload.heads.items():
+        assert np.abs(head.B - first.payload.heads[task].B).max() <= first.facts["heads"][task]["sensitivity"]
+
+
+def test_noise_of_heads_is_keyed_by_labels_too(made):
+    """Counts do not say which document has which label; the digest does, in every part."""
+    data = TaskData(TaskOptions(TASKS), made[2])
+    digest = labelled_digest("counts", data)
+    assert digest == labelled_digest("counts", data)
+    place = made[2].by_task["place"]
+    swapped = dataclasses.replace(place, labels=(place.labels[1], place.labels[0], *place.labels[2:]))
+    turned = place.take(np.array([1, 0, *range(2, 120)]))
+    others = [
+        TaskData(TaskOptions(TASKS), Labelled(dict(made[2].by_task) | {"place": swapped})),
+        TaskData(
+            TaskOptions(TASKS),
+            Labelled(dict(made[2].by_task) | {"place": dataclasses.replace(turned, labels=place.labels)}),
+        ),
+        TaskData(TaskOptions(TASKS | {"place": HeadTask(ridge=1e-7)}), made[2]),
+        TaskData(TaskOptions({"place": TASKS["place"]}), made[2]),
+    ]
+    digests = {digest, labelled_digest("other counts", data), *(labelled_digest("counts", other) for other in others)}
+    assert len(digests) == 6
+
+
+@pytest.mark.parametrize("size", [0.0, 0.1, 1.0, 30.0])
+def test_ratio_of_a_head_is_that_of_noise_to_model(size):
+    """Estimated from what is released; where the model cannot be seen it is large, and finite."""
+    rng = np.random.default_rng(0)
+    B = rng.normal(size=(500, 4))
+    B *= size / np.linalg.norm(B) if size else 0.0
+    plan = plan_noise(0.01, 1.0, 1e-6)
+    released = B + rng.normal(size=B.shape) * plan.sigma
+    ratio = head_ratio(NoisedMatrix(released, released, plan))
+    true = plan.sigma * math.sqrt(B.size) / size if size else math.inf
+    assert ratio == pytest.approx(true, rel=0.1) if true < 1 else 1 < ratio < 1e3
+
+
+def test_what_an_operator_should_hear(made):
+    """A task without a head and noise that drowns the model are told, with the remedy; a good version is not."""
+    plan = payload(made)
+    assert remarks(plan) == []
+    drowned = dataclasses.replace(
+        plan, noise=dataclasses.replace(plan.noise, ratio=3.0), unfitted={"mood": "one class"}
+    )
+    assert [text.split(":")[0] for text in remarks(drowned)] == ["task 'mood' has no head", remarks(drowned)[1]]
+    alone = payload(made, withheld=True)
+    loud = remarks(dataclasses.replace(alone, noise=dataclasses.replace(alone.noise, ratio=3.0)))
+    assert "lower `tolerance`" in loud[0]
+
+
+def test_noise_of_topics_is_held_against_the_topics(made):
+    """The ratio is sigma sqrt(n r) over the norm of what is published."""
+    plan = payload(made)
+    A = plan.payload.A.astype(float)
+    assert plan.noise.ratio == pytest.approx(plan.noise.sigma * math.sqrt(A.size) / np.linalg.norm(A), rel=1e-5)
+    assert isinstance(plan.noise, ReleaseNoise)

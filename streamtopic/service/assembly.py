@@ -9,6 +9,8 @@ from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.service.decide import Policy
 from streamtopic.service.options import CapacityRule, SchedulerOptions
 from streamtopic.service.tasks import TaskOptions
+from streamtopic.service.theorem import TheoremRule
+from streamtopic.settings import refuse_conflicts
 from streamtopic.signing import PublicKey, SigningKey, load_secret, new_secret, new_signing_key
 from streamtopic.topics.options import LearnerOptions
 from streamtopic.topics.tasks import HeadTask
@@ -30,6 +32,7 @@ __all__ = [
     "scheduler_options",
     "signing_key",
     "task_options",
+    "theorem_rule",
 ]
 
 
@@ -47,7 +50,8 @@ def learner_options(settings: Settings) -> LearnerOptions:
 
 
 def scheduler_options(settings: Settings) -> SchedulerOptions:
-    """Return the scheduler's part of the settings."""
+    """Return the scheduler's part of the settings. Raises SettingsError where they contradict each other."""
+    refuse_conflicts(settings)
     return SchedulerOptions(
         model=settings.model,
         learner=learner_options(settings),
@@ -70,7 +74,22 @@ def scheduler_options(settings: Settings) -> SchedulerOptions:
         epsilon=settings.epsilon,
         delta=settings.delta,
         keep_versions=settings.keep_versions,
+        theorem=theorem_rule(settings),
     )
+
+
+def theorem_rule(settings: Settings) -> TheoremRule | None:
+    """Return what theorem mode is told, None in certified mode."""
+    if settings.guarantee != "theorem":
+        return None
+    set_by_hand = {
+        "a": settings.imbalance,
+        "p_sep": settings.separability,
+        "gamma": settings.conditioning,
+        "eps0": settings.accuracy,
+    }
+    known = {name: value for name, value in set_by_hand.items() if value is not None}
+    return TheoremRule(settings.epsilon, settings.delta, settings.theorem_constant, known)
 
 
 def task_options(settings: Settings) -> TaskOptions:

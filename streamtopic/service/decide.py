@@ -31,7 +31,8 @@ class Standing:
     new_documents: added since the last version; capacity: deletions the base model bears; next_epsilon: cumulative
     epsilon if one more version is released on this base; failed: why the last attempt on these very documents made no
     model; requested: what an operator asked for; behind: why counts are not yet where the last version was; lost: why
-    the base model is not the last version's; doubled: versions that stand in the log with two contents.
+    the base model is not the last version's; doubled: versions that stand in the log with two contents; base_only:
+    whether an update covers the base model's documents only, as in theorem mode.
     """
 
     documents: int
@@ -49,6 +50,7 @@ class Standing:
     behind: str | None = None
     lost: str | None = None
     doubled: tuple[int, ...] = ()
+    base_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,8 @@ def _later(standing: Standing, policy: Policy, now_ms: int) -> Decision:
             f"one more release would spend epsilon {standing.next_epsilon:.2f} of {policy.epsilon_budget:g} "
             "on this base"
         )
+    if standing.base_only and _grown(standing, policy):
+        return Retrain(f"{cause}; an update covers the base model's documents only")
     return Unlearn(cause)
 
 
@@ -126,9 +130,13 @@ def _cause(standing: Standing, policy: Policy, now_ms: int) -> str | None:
         cause = _deletions(standing, policy, now_ms)
         if cause is not None:
             return cause
-    if standing.new_documents and standing.new_documents >= policy.update_after * standing.model_documents:
+    if _grown(standing, policy):
         return f"{standing.new_documents} new documents since a version of {standing.model_documents}"
     return None
+
+
+def _grown(standing: Standing, policy: Policy) -> bool:
+    return 0 < standing.new_documents >= policy.update_after * standing.model_documents
 
 
 def _deletions(standing: Standing, policy: Policy, now_ms: int) -> str | None:

@@ -23,6 +23,44 @@ class Modelled:
     warm: bool
     seconds: float
 
+    @property
+    def documents(self) -> int:
+        """Documents that it is of."""
+        return self.fit.documents
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Its words, ascending."""
+        return self.fit.words
+
+    @property
+    def anchors(self) -> tuple[str, ...]:
+        """The anchor word of each topic."""
+        return self.fit.anchors
+
+    @property
+    def certificate(self) -> float:
+        """Bound on its distance to the exact optimum."""
+        return self.fit.certificate.bound
+
+    @property
+    def tolerance(self) -> float:
+        """What was promised of that distance."""
+        return self.fit.options.tolerance
+
+    @property
+    def margin(self) -> float:
+        """The least lead of an anchor."""
+        return self.fit.choice.margin
+
+    @property
+    def cut(self) -> dict[int, int]:
+        """Partition to the offset up to which records are reflected.
+
+        A retraining reads epochs that were closed before it; records behind a partition's cut belong to the next epoch.
+        """
+        return {view.partition: view.meta.end_of(self.snapshot.through) for view in self.snapshot.views}
+
 
 @dataclass(frozen=True, slots=True)
 class NotVerified:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from streamtopic.privacy.accounting import Composition
-from streamtopic.privacy.gaussian import gaussian_scale
 from streamtopic.release import Envelope
 from streamtopic.service.decide import Decision, Standing, decide
 from streamtopic.service.options import SchedulerOptions
@@ -34,14 +33,16 @@ class Outlook:
     def standing(self, requested: str | None = None, failed: str | None = None) -> Standing:
         """Return where the model stands now. failed: why no model can be made of the present documents."""
         base = self.base()
-        scale = gaussian_scale(self._options.epsilon, self._options.delta)
         standing = read_standing(
             self._reader,
             self.last(),
             base,
-            next_epsilon=self.spent(base.version if base else None).then(scale).epsilon(self._options.delta),
+            next_epsilon=self.spent(base.version if base else None)
+            .then(self._options.scale)
+            .epsilon(self._options.delta),
             failed=failed,
             requested=requested,
+            theorem=self._options.theorem is not None,
         )
         return replace(standing, doubled=self.doubled())
 

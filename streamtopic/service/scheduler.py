@@ -28,9 +28,11 @@ from streamtopic.service.staging import (
 )
 from streamtopic.service.standing import Base, unserved
 from streamtopic.service.tasks import TaskData, read_labelled
+from streamtopic.service.theorem import TheoremBase, TheoremModeller, Unlearned, theorem_payload
 from streamtopic.signing import SigningKey
 from streamtopic.state import Connection, Lease, ModelState, OutboxRecord, Reader, Snapshot, Stale, cut
 from streamtopic.state.sample import sample_words
+from streamtopic.topics.fit import TopicFit
 
 __all__ = ["Scheduler", "Step"]
 
@@ -73,6 +75,7 @@ class Scheduler:
         self.options = options
         self.reader = Reader(connection, options.model, state.settings.partitions)
         self.modeller = Modeller(options.learner)
+        self.theorem = None if options.theorem is None else TheoremModeller(options.learner, options.theorem)
         self._noise_key = noise_key
         self._signing_key = signing_key
         self._published = published
@@ -137,10 +140,21 @@ class Scheduler:
         base = self._outlook.base()
         if base is None:
             return Step(Wait("the base model vanished while it was decided on"))
-        modelled = self.modeller.unlearn(self.reader.snapshot(), base.anchors)
-        if isinstance(modelled, NotVerified):
-            return self._retrain(lease, Retrain(f"{decision.reason}; {modelled.reason}"))
-        return self._stage(lease, decision, modelled, "unlearn", base)
+        made: Modelled | Unlearned | NotVerified
+        if self.theorem is None:
+            made = self.modeller.unlearn(self.reader.snapshot(), base.anchors)
+        else:
+            made = self._unlearn_base(self.theorem, base)
+        if isinstance(made, NotVerified):
+            return self._retrain(lease, Retrain(f"{decision.reason}; {made.reason}"))
+        return self._stage(lease, decision, made, "unlearn", base)
+
+    def _unlearn_base(self, theorem: TheoremModeller, base: Base) -> Unlearned | NotVerified:
+        """Take what is left of the base model's documents, and start from what was kept of it."""
+        stored = self.state.base()
+        if stored is None or stored.version != base.version:
+            return NotVerified("the base model was replaced meanwhile")
+        return theorem.unlearn(self.reader.snapshot(through=base.epoch), TheoremBase.parse(stored))
 
     def _retrain(self, lease: Lease, decision: Retrain) -> Step:
         """Begin a new epoch everywhere, train on all before it, commit once: a crash leaves the old base as it was."""
@@ -154,7 +168,9 @@ class Scheduler:
         fit = modelled.fit
         capacity = self._capacity(modelled)
         base = Base(0, epoch, fit.documents, fit.anchors, capacity.limit, capacity.facts)
-        return self._stage(lease, decision, modelled, "retrain", base)
+        if self.theorem is None:
+            return self._stage(lease, decision, modelled, "retrain", base, fit)
+        return self._stage(lease, decision, self.theorem.first(modelled, capacity.limit), "retrain", base, fit)
 
     def _capacity(self, modelled: Modelled) -> BaseCapacity:
         options = self.options
@@ -162,10 +178,19 @@ class Scheduler:
         snapshot, fit = modelled.snapshot, modelled.fit
         return measure_capacity(options.capacity, self.connection, snapshot, fit, options.epsilon, options.delta, tasks)
 
-    def _stage(self, lease: Lease, decision: Retrain | Unlearn, modelled: Modelled, kind: Kind, base: Base) -> Step:
+    def _stage(
+        self,
+        lease: Lease,
+        decision: Retrain | Unlearn,
+        modelled: Modelled | Unlearned,
+        kind: Kind,
+        base: Base,
+        fit: TopicFit | None = None,
+    ) -> Step:
+        """Stage a version; fit: the new base model that it is the first version of, if it is."""
         last = self._outlook.last()
         version = last.version + 1 if last else 1
-        if kind == "retrain":
+        if fit is not None:
             base = replace(base, version=version)
         start = time.perf_counter()
         plan = self._payload(modelled, version)
@@ -188,7 +213,7 @@ class Scheduler:
             ),
             ledger=ledger_entry(envelope, plan.digest),
             records=records,
-            base=stored_base(base, modelled.fit) if kind == "retrain" else None,
+            base=None if fit is None else stored_base(base, fit, _kept(modelled)),
         )
         if isinstance(result, Stale):
             return Step(Wait(f"version {version} was not staged: {result.reason}"), seconds=seconds)
@@ -197,15 +222,19 @@ class Scheduler:
             logger.warning("version %d of %s: %s", version, self.options.model, remark)
         return Step(decision, version, envelope.withdrawn, seconds)
 
-    def _payload(self, modelled: Modelled, version: int) -> PayloadPlan:
-        fit, snapshot, tasks = modelled.fit, modelled.snapshot, self.options.tasks
-        sample = None if tasks.withheld else sample_words(self.connection, snapshot, fit.words)
-        labelled = read_labelled(self.connection, snapshot, fit.words, tasks)
+    def _payload(self, modelled: Modelled | Unlearned, version: int) -> PayloadPlan:
+        snapshot, tasks, words = modelled.snapshot, self.options.tasks, modelled.words
+        sample = None if tasks.withheld else sample_words(self.connection, snapshot, words)
+        labelled = read_labelled(self.connection, snapshot, words, tasks)
         data = TaskData(tasks, labelled, before=self._heads, cold=not modelled.warm)
-        options = self.options
-        return make_payload(fit, snapshot, sample, options.guarded, self._noise_key, options.model, version, data)
+        options, key = self.options, self._noise_key
+        if isinstance(modelled, Unlearned):
+            return theorem_payload(modelled, sample, key, options.model, version, data)
+        return make_payload(modelled.fit, snapshot, sample, options.guarded, key, options.model, version, data)
 
-    def _envelope(self, modelled: Modelled, plan: PayloadPlan, kind: Kind, base: Base, version: int) -> Envelope:
+    def _envelope(
+        self, modelled: Modelled | Unlearned, plan: PayloadPlan, kind: Kind, base: Base, version: int
+    ) -> Envelope:
         spent = self._outlook.spent(base.version).then(plan.noise.scale, plan.noise.slack)
         facts = describe(
             modelled,
@@ -218,11 +247,10 @@ class Scheduler:
         )
         return Envelope(
             **facts,
-            guarantee="certified",
+            guarantee=self.options.guarantee,
             epsilon=plan.noise.epsilon,
             delta=plan.noise.delta,
             sigma=plan.noise.sigma,
-            tolerance=self.options.learner.tolerance,
             scale=plan.noise.scale,
             slack=plan.noise.slack,
             ratio=plan.noise.ratio,
@@ -276,3 +304,7 @@ class Scheduler:
             return None
         offsets = {partition: meta.next_offset for partition, meta in self.reader.positions().items()}
         return self._failed[1] if offsets == self._failed[0] else None
+
+
+def _kept(modelled: Modelled | Unlearned) -> TheoremBase | None:
+    return modelled.base if isinstance(modelled, Unlearned) else None

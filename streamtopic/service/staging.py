@@ -11,12 +11,12 @@ import numpy as np
 from streamtopic.release import Envelope, Kind, tombstones
 from streamtopic.service.modelling import Modelled
 from streamtopic.service.standing import Base, base_forget_set
+from streamtopic.service.theorem import TheoremBase, Unlearned
 from streamtopic.state import ModelState, OutboxRecord, Snapshot, StoredBase
 from streamtopic.streams import Message, TopicNames
 from streamtopic.topics.fit import TopicFit
 
 __all__ = [
-    "cut_of",
     "describe",
     "erasures",
     "forgotten_of",
@@ -28,25 +28,24 @@ __all__ = [
 ]
 
 
-def stored_base(base: Base, fit: TopicFit) -> StoredBase:
-    """Return the base model as Redis keeps it: before noise, so never for subscribers."""
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, words=np.array(fit.words), A=fit.A)
-    fields = {
+def stored_base(base: Base, fit: TopicFit, theorem: TheoremBase | None = None) -> StoredBase:
+    """Return the base model as Redis keeps it: before noise, so never for subscribers.
+
+    theorem: what theorem mode starts from, kept with it.
+    """
+    fields: dict[str, Any] = {
         "documents": base.documents,
         "anchors": list(base.anchors),
         "capacity": base.capacity,
         "calibration": dict(base.calibration),
     }
+    buffer, words = io.BytesIO(), np.array(fit.words)
+    if theorem is None:
+        np.savez_compressed(buffer, words=words, A=fit.A)
+    else:
+        np.savez_compressed(buffer, words=words, A=fit.A, C=theorem.statistics.C)
+        fields["theorem"] = theorem.fields
     return StoredBase(base.epoch, base.version, fields, buffer.getvalue())
-
-
-def cut_of(snapshot: Snapshot) -> dict[int, int]:
-    """Return up to where each partition's records are reflected.
-
-    A retraining reads epochs that were closed before it; records behind a partition's cut belong to the next epoch.
-    """
-    return {view.partition: view.meta.end_of(snapshot.through) for view in snapshot.views}
 
 
 def counted_of(snapshot: Snapshot) -> int:
@@ -120,13 +119,19 @@ def holding(
 
     forgotten: (partition, offset of its add) for each document that is gone.
     """
-    before = set(withdrawn)
+    before, cuts = set(withdrawn), {version: record["cut"] for version, record in records}
     return tuple(
         version
         for version, record in records
         if version not in before
-        and any(offset < record["cut"].get(str(partition), math.inf) for partition, offset in forgotten)
+        and any(offset < _adds(record, cuts).get(str(partition), math.inf) for partition, offset in forgotten)
     )
+
+
+def _adds(record: Mapping[str, Any], cuts: Mapping[int, Mapping[str, int]]) -> Mapping[str, int]:
+    """Return up to where a version holds added documents: under the theorem, those of its base model only."""
+    own: Mapping[str, int] = record["cut"]
+    return cuts.get(record["base"], own) if own and record.get("guarantee") == "theorem" else own
 
 
 def erasures(
@@ -146,10 +151,10 @@ def outgoing(model: str, message: Message) -> OutboxRecord:
 
 
 def describe(
-    modelled: Modelled, *, base: Base, kind: Kind, version: int, model: str, topics: int, created: int
+    modelled: Modelled | Unlearned, *, base: Base, kind: Kind, version: int, model: str, topics: int, created: int
 ) -> dict[str, Any]:
     """Return the envelope's facts about the model and its place among versions."""
-    fit, snapshot = modelled.fit, modelled.snapshot
+    snapshot = modelled.snapshot
     return {
         "model": model,
         "version": version,
@@ -157,14 +162,15 @@ def describe(
         "parent": version - 1,
         "base": base.version,
         "epoch": base.epoch,
-        "cut": cut_of(snapshot),
+        "cut": dict(modelled.cut),
         "counted": counted_of(snapshot),
-        "m": fit.documents,
-        "n": len(fit.words),
+        "m": modelled.documents,
+        "n": len(modelled.words),
         "r": topics,
-        "certificate": fit.certificate.bound,
-        "anchors": fit.anchors,
-        "margin": fit.choice.margin,
+        "tolerance": modelled.tolerance,
+        "certificate": modelled.certificate,
+        "anchors": modelled.anchors,
+        "margin": modelled.margin,
         "forgotten": forgotten_of(snapshot, base),
         "capacity": base.capacity,
         "created": created,

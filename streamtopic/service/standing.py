@@ -14,7 +14,8 @@ __all__ = ["Base", "LastRelease", "base_forget_set", "read_standing", "unserved"
 class Base:
     """The base model: version that it was published as, last epoch that it was trained on, its documents and anchors.
 
-    capacity: deletions that it bears; calibration: what that was derived from, for people (BaseCapacity.facts).
+    capacity: deletions that it bears; calibration: what that was derived from, for people (BaseCapacity.facts);
+    theorem: whether what theorem mode starts from was kept with it.
     """
 
     version: int
@@ -23,6 +24,7 @@ class Base:
     anchors: tuple[str, ...]
     capacity: int
     calibration: Mapping[str, Any] = field(default_factory=dict)
+    theorem: bool = False
 
     @classmethod
     def parse(cls, stored: StoredBase) -> "Base":
@@ -35,6 +37,7 @@ class Base:
             tuple(fields["anchors"]),
             fields["capacity"],
             fields.get("calibration", {}),
+            "theorem" in fields,
         )
 
 
@@ -90,13 +93,16 @@ def read_standing(
     next_epsilon: float,
     failed: str | None,
     requested: str | None,
+    theorem: bool = False,
 ) -> Standing:
-    """Return where things stand now. base: None before the first."""
+    """Return where things stand now. base: None before the first; theorem: whether updates are theorem mode's."""
     positions = reader.positions()
     documents = sum(meta.documents for meta in positions.values())
     if last is None:
         return Standing(documents, failed=failed, requested=requested)
     behind, lost = _behind(positions, last), _lost(positions, last, base)
+    if lost is None and theorem and base is not None and not base.theorem:
+        lost = "the base model was not learned in theorem mode"
     if base is None or behind is not None:
         return Standing(documents, failed=failed, requested=requested, behind=behind, lost=lost)
     waiting = [forget for _, forget in unserved(reader, positions, last)]
@@ -114,6 +120,7 @@ def read_standing(
         failed=failed,
         requested=requested,
         lost=lost,
+        base_only=theorem,
     )
 
 

@@ -1,0 +1,303 @@
+"""Theorem mode in the service: Algorithm 1 on the base model's own documents, with noise and conditions of its proof.
+
+    TheoremRule       what the operator sets: c of the sensitivity, and constants where they are known
+    TheoremBase       what is kept with a base model, so that a restarted scheduler goes on without its documents
+    TheoremModeller   a base model, or the counts that are left of its documents, to Abar and Rbar
+    theorem_payload   their noise, once; the rest of the payload from what was noised
+
+An update covers the documents of the base model only; m_U is its capacity whatever the forget set; what was measured
+before noise goes into the release record, for the operator alone. Source: Wei et al. (2025), algorithm 1.
+"""
+
+import io
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+import numpy as np
+
+from streamtopic.counts import CountSource, WordSets
+from streamtopic.errors import CannotLearn, StateCorrupt, UsageError
+from streamtopic.privacy.accounting import Composition
+from streamtopic.privacy.assumptions import Check
+from streamtopic.privacy.capacity import ModelConstants, theorem_sigma
+from streamtopic.privacy.keystream import NoiseKey
+from streamtopic.privacy.theorem import BaseFacts, Examined, TheoremOptions, TheoremRelease, draw, examine
+from streamtopic.release import Payload
+from streamtopic.service.modelling import Modelled, NotVerified
+from streamtopic.service.publishing import PayloadPlan, ReleaseNoise, displayed, frequencies, head_facts
+from streamtopic.service.tasks import TaskData, published_heads
+from streamtopic.state import Snapshot, StoredBase
+from streamtopic.topics.algorithm1 import BaseModel, Remaining, Statistics, remaining, remaining_counts
+from streamtopic.topics.fingerprint import fingerprint
+from streamtopic.topics.fit import TopicFit
+from streamtopic.topics.options import LearnerOptions
+from streamtopic.topics.released import topic_shares
+
+__all__ = ["TheoremBase", "TheoremModeller", "TheoremRule", "Unlearned", "theorem_payload"]
+
+
+@dataclass(frozen=True, slots=True)
+class TheoremRule:
+    """What theorem mode is told. constant: c of Delta; known: constants that are not estimated, as ModelConstants."""
+
+    epsilon: float
+    delta: float
+    constant: float = 1.0
+    known: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def scale(self) -> float:
+        """What one version composes with: that of A and R together, each sigma = scale * Delta."""
+        one = theorem_sigma(1.0, self.epsilon, self.delta)
+        return 1 / Composition.of([(one, 0.0), (one, 0.0)]).mu
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TheoremBase:
+    """A base model as theorem mode keeps it: T(S) but for counts, and the numbers that its noise follows from.
+
+    length: mean tokens of the vocabulary in a document; capacity: deletions that it bears.
+    """
+
+    statistics: Statistics
+    facts: BaseFacts
+    length: float
+    capacity: int
+
+    @classmethod
+    def of(cls, fit: TopicFit, source: CountSource, capacity: int) -> Self:
+        """Take it from A(S); source: the counts that it was learned from."""
+        place = {word: k for k, word in enumerate(source.words)}
+        tokens = int(source.tokens[[place[word] for word in fit.words]].sum())
+        return cls(Statistics.of(fit), BaseFacts.of(fit), tokens / fit.documents, capacity)
+
+    @classmethod
+    def parse(cls, stored: StoredBase) -> Self:
+        """Read what Redis keeps of it. Raises StateCorrupt where it was kept in another mode."""
+        kept = stored.fields.get("theorem")
+        with np.load(io.BytesIO(stored.blob)) as arrays:
+            if kept is None or "C" not in arrays:
+                raise StateCorrupt("the base model was not kept for theorem mode: run `streamtopic retrain`")
+            words, C = tuple(arrays["words"].tolist()), arrays["C"]
+        documents = stored.fields["documents"]
+        return cls(
+            Statistics(words, C, tuple(stored.fields["anchors"]), documents),
+            BaseFacts(documents, ModelConstants(**kept["constants"]), kept["q_norm"], kept["rarest"]),
+            kept["length"],
+            stored.fields["capacity"],
+        )
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Return what is kept beside C^S, as msgpack values."""
+        facts = self.facts
+        constants = asdict(facts.constants)
+        return {"constants": constants, "q_norm": facts.q_norm, "rarest": facts.rarest, "length": self.length}
+
+    def options(self, rule: TheoremRule) -> TheoremOptions:
+        """Return what noise is calibrated to: m_U = T, and at least 1 since there is no noise for none."""
+        return TheoremOptions(
+            max(self.capacity, 1), rule.epsilon, rule.delta, rule.constant, self.length, known=rule.known
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unlearned:
+    """Abar and Rbar of the documents that a snapshot counts, before noise: secret.
+
+    left: their counts as Algorithm 1 sees them; cut: partition to the offset up to which records are reflected;
+    seconds: what it took; warm, certificate: as of `Modelled`, where nothing is carried over and nothing certified.
+    """
+
+    left: Remaining
+    base: TheoremBase
+    examined: Examined
+    rule: TheoremRule
+    learner: LearnerOptions
+    snapshot: Snapshot
+    cut: Mapping[int, int]
+    seconds: float
+    warm: bool = False
+    certificate: float = math.inf
+
+    @property
+    def documents(self) -> int:
+        """Documents that it is of."""
+        return self.left.documents
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Its words, ascending."""
+        return self.left.words
+
+    @property
+    def anchors(self) -> tuple[str, ...]:
+        """The anchor word of each topic."""
+        return self.base.statistics.anchors
+
+    @property
+    def margin(self) -> float:
+        """The least lead of an anchor in a retraining."""
+        return self.examined.compared.margin if self.examined.compared else math.nan
+
+    @property
+    def tolerance(self) -> float:
+        """What the proof promises of ||Abar - A^F||_F: Delta."""
+        return self.examined.plan.topics.sensitivity
+
+
+class TheoremModeller:
+    """Makes models of base documents; keeps the last for comparison. clock: seconds, for durations."""
+
+    def __init__(
+        self, options: LearnerOptions, rule: TheoremRule, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self.options = options
+        self.rule = rule
+        self.last: BaseModel | None = None
+        self._clock = clock
+
+    def first(self, modelled: Modelled, capacity: int) -> Unlearned:
+        """Run Algorithm 1 with an empty forget set on a model just learned: the reference run of the definition.
+
+        Raises CannotLearn where the proof gives no noise for it.
+        """
+        start = self._clock() - modelled.seconds
+        snapshot = modelled.snapshot
+        base = TheoremBase.of(modelled.fit, snapshot, capacity)
+        left = remaining(modelled.fit)
+        try:
+            examined = examine(left, base.facts, base.options(self.rule))
+        except UsageError as error:
+            raise CannotLearn("noise", str(error)) from error
+        return self._made(left, base, examined, snapshot, modelled.cut, start)
+
+    def unlearn(self, snapshot: Snapshot, base: TheoremBase) -> Unlearned | NotVerified:
+        """Run Algorithm 1 from the kept C^S. snapshot: of the base's documents that are left.
+
+        Where a retraining on them would have other anchors, or noise of another size, nothing may be released: the two
+        could be told apart for certain.
+        """
+        start = self._clock()
+        try:
+            left = remaining_counts(base.statistics, snapshot, self.options)
+            examined = examine(left, base.facts, base.options(self.rule))
+        except (CannotLearn, UsageError) as error:
+            return NotVerified(str(error))
+        reason = _told_apart(base.statistics.anchors, examined)
+        if reason is not None:
+            return NotVerified(reason)
+        return self._made(left, base, examined, snapshot, snapshot.offsets, start)
+
+    def _made(
+        self,
+        left: Remaining,
+        base: TheoremBase,
+        examined: Examined,
+        snapshot: Snapshot,
+        cut: Mapping[int, int],
+        start: float,
+    ) -> Unlearned:
+        self.last = examined.found
+        seconds = self._clock() - start
+        return Unlearned(left, base, examined, self.rule, self.options, snapshot, cut, seconds)
+
+
+def _told_apart(anchors: Sequence[str], examined: Examined) -> str | None:
+    compared = examined.compared
+    if compared is None or compared.anchors != tuple(anchors):
+        found = () if compared is None else compared.anchors
+        gone, new = sorted({*anchors} - {*found}), sorted({*found} - {*anchors})
+        return f"anchor words changed: {', '.join(gone)} gave way to {', '.join(new) or 'none'}"
+    if not compared.ratio <= 1:
+        return f"a retraining would draw noise of another size, {compared.ratio:.3g} times as large or small"
+    return None
+
+
+def theorem_payload(
+    made: Unlearned,
+    sample: WordSets | None,
+    key: NoiseKey,
+    model: str,
+    version: int,
+    data: TaskData | None = None,
+) -> PayloadPlan:
+    """Return the payload of a version in theorem mode; sample, data: as in `make_payload`.
+
+    Noise is drawn for the retained counts and the settings, so a retraining on the same documents draws the same.
+    """
+    data, rule = data or TaskData(), made.rule
+    frequency = frequencies(made.words, made.snapshot)
+    digest = fingerprint(made.left, frequency.tolist(), ["theorem", repr(made.learner), repr(rule)])
+    release = draw(made.examined, lambda purpose: key.seed(model, version, digest, purpose))
+    # From here on only the published numbers and the retained documents are used.
+    A = release.A.astype(np.float32)
+    heads, unfitted = published_heads(A, made.words, made.anchors, data)
+    best, quality = displayed(A, made.words, frequency, made.documents, sample)
+    payload = Payload(
+        words=made.words,
+        A=A,
+        R=release.R.astype(np.float32),
+        shares=topic_shares(release.R),
+        top_words=best,
+        quality=quality,
+        heads=heads,
+    )
+    facts = {**head_facts(heads, data), **_facts(made, release)}
+    return PayloadPlan(payload, _noise(release, rule), digest, unfitted, covered=release.covered, facts=facts)
+
+
+def _noise(release: TheoremRelease, rule: TheoremRule) -> ReleaseNoise:
+    """Describe both draws together; sigma, grid and ratio are those of A, the norm taken after noise."""
+    plan, together = release.plan.topics, release.plan.together
+    ratio = plan.sigma * math.sqrt(release.A.size) / float(np.linalg.norm(release.A))
+    epsilon = together.epsilon(rule.delta)
+    return ReleaseNoise(epsilon, rule.delta, plan.sigma, 1 / together.mu, together.slack, plan.grid, ratio)
+
+
+def _facts(made: Unlearned, release: TheoremRelease) -> dict[str, Any]:
+    """Return what the release record keeps for the operator: measured before noise, so never for subscribers."""
+    plan, facts = release.plan, made.base.facts
+    constants = {
+        "a": plan.constants.a,
+        "p": plan.constants.p_sep,
+        "gamma": plan.constants.gamma,
+        "eps0": plan.constants.eps0,
+        "c": plan.c,
+        "implied_c": release.implied_c,
+        "m": facts.documents,
+        "m_U": max(made.base.capacity, 1),
+        "length": made.base.length,
+        "q_norm": facts.q_norm,
+        "rarest": facts.rarest,
+        "delta_formula": plan.formula,
+        "delta_A": plan.topics.sensitivity,
+        "delta_R": plan.covariance.sensitivity,
+        "sigma_A": plan.topics.sigma,
+        "sigma_R": plan.covariance.sigma,
+        "epsilon_each": plan.topics.epsilon,
+    }
+    return {
+        "checks": [_check(check) for check in release.checks],
+        "constants": {name: _plain(value) for name, value in constants.items()},
+        "vacuity": str(release.vacuity),
+    }
+
+
+def _check(check: Check) -> dict[str, Any]:
+    return {
+        "name": check.name,
+        "value": _plain(check.value),
+        "relation": check.relation,
+        "bound": _plain(check.limit),
+        "source": check.paper,
+        "holds": bool(check.holds),
+    }
+
+
+def _plain(value: float) -> float | int | None:
+    """Return a number as msgpack and JSON have it, None for what is none."""
+    return value if isinstance(value, int) else float(value) if math.isfinite(value) else None

@@ -68,11 +68,11 @@ class SymmetricCounts:
 
     def upper(self) -> Cooccurrence:
         """Return the upper triangle, entries that have become zero left out."""
-        row = np.repeat(np.arange(self.n), np.diff(self.indptr))
-        kept = (self.columns >= row) & (self.values != 0)
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(row[kept], minlength=self.n))])
+        indptr = _upper_indptr(self.indptr, self.columns, self.values)
+        columns, values = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.int64)
+        _upper(self.indptr, self.columns, self.values, columns, values)
         nothing = np.zeros(self.n, np.int64)
-        return Cooccurrence(self.n, indptr, self.columns[kept], self.values[kept], nothing, nothing, 0)
+        return Cooccurrence(self.n, indptr, columns, values, nothing, nothing, 0)
 
     def magnitudes(self) -> "SymmetricCounts":
         """Return the absolute values of a signed change."""
@@ -116,6 +116,28 @@ def _mirror(indptr: Int64, columns: Int32, values: Int64, full: Int64, out_colum
                 fill[column] = slot + 1
                 out_columns[slot] = row
                 out_values[slot] = values[k]
+
+
+@numba.njit(cache=True, nogil=True)
+def _upper_indptr(indptr: Int64, columns: Int32, values: Int64) -> Int64:
+    upper = np.zeros(len(indptr), np.int64)
+    for row in range(len(indptr) - 1):
+        kept = 0
+        for k in range(indptr[row], indptr[row + 1]):
+            kept += columns[k] >= row and values[k] != 0
+        upper[row + 1] = upper[row] + kept
+    return upper
+
+
+@numba.njit(cache=True, nogil=True)
+def _upper(indptr: Int64, columns: Int32, values: Int64, out_columns: Int32, out_values: Int64) -> None:
+    slot = 0
+    for row in range(len(indptr) - 1):
+        for k in range(indptr[row], indptr[row + 1]):
+            if columns[k] >= row and values[k] != 0:
+                out_columns[slot] = columns[k]
+                out_values[slot] = values[k]
+                slot += 1
 
 
 @numba.njit(cache=True, nogil=True)

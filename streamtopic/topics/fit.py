@@ -94,12 +94,18 @@ class TopicFit:
         wide[self.live] = thin
         return np.asarray(times(self.q, wide)[self.live] / float(sum(self.mass.tolist())))
 
-    def over(self, names: list[str]) -> "TopicFit":
-        """Return the same model over more internal words, ascending; new ones have no counts yet."""
+    def places(self, names: list[str]) -> Int64:
+        """Return the position of each internal word among `names`, -1 where it is none of them."""
         place = {name: k for k, name in enumerate(names)}
-        stays = np.array([k for k, name in enumerate(self.names) if name in place], np.intp)
-        ids = np.full(len(self.names), -1, np.int64)
-        ids[stays] = [place[self.names[k]] for k in stays]
+        return np.array([place.get(name, -1) for name in self.names], np.int64)
+
+    def over(self, names: list[str], q: SymmetricCounts) -> "TopicFit":
+        """Return the same model over other internal words, ascending; new ones are in nothing but `q` yet.
+
+        q: the counts that it shall hold, over `names`; all that is derived from counts stays that of the old ones.
+        """
+        ids = self.places(names)
+        stays = np.flatnonzero(ids >= 0)
         n, at = len(names), ids[stays]
 
         rounds = [
@@ -116,7 +122,7 @@ class TopicFit:
         return replace(
             self,
             names=tuple(names),
-            q=SymmetricCounts.of(self.q.upper().relabel(ids, n)),
+            q=q,
             mass=_spread(self.mass, at, stays, n, 0),
             squares=_spread(self.squares, at, stays, n, 1),
             candidates=ids[self.candidates],

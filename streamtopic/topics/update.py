@@ -83,8 +83,7 @@ def update(fit: TopicFit, now: CountSource, delta: CountSource) -> Updated | Nee
             return NeedsRetrain("no document is left")
         keep, may_anchor = choose_words(now.frequency, now.documents, fit.options)
         if _entered(fit, now, keep):
-            fit = fit.over(sorted({*fit.words, *(now.words[k] for k in keep)}))
-            change = _replace(fit, now, keep)
+            fit, change = _replace(fit, now, keep)
         else:
             change = _apply(fit, _internal(fit, delta), now, keep)
         first = _moved(fit.rounds[0], fit, change, dense_rows(change.delta, fit.choice.rows))
@@ -114,12 +113,15 @@ def _internal(fit: TopicFit, delta: CountSource) -> Cooccurrence:
     return delta.restrict(known).relabel(ids, len(fit.names))
 
 
-def _replace(fit: TopicFit, now: CountSource, keep: npt.NDArray[np.intp]) -> _Change:
+def _replace(fit: TopicFit, now: CountSource, keep: npt.NDArray[np.intp]) -> tuple[TopicFit, _Change]:
     """Take Q from the counts themselves, where words enter; the change is then the difference. Cost: nnz(Q)."""
-    whole = now.restrict(keep).relabel(_positions(fit, [now.words[k] for k in keep]), len(fit.names))
-    delta = whole - fit.q.upper()
-    fit.q = SymmetricCounts.of(whole)
-    return _consequences(fit, delta)
+    kept = [now.words[k] for k in keep]
+    names = sorted({*fit.words, *kept})
+    before = fit.q.upper().relabel(fit.places(names), len(names))
+    place = {name: k for k, name in enumerate(names)}
+    whole = now.restrict(keep).relabel([place[word] for word in kept], len(names))
+    fit = fit.over(names, SymmetricCounts.of(whole))
+    return fit, _consequences(fit, whole - before)
 
 
 def _apply(fit: TopicFit, delta: Cooccurrence, now: CountSource, keep: npt.NDArray[np.intp]) -> _Change:

@@ -81,7 +81,7 @@ def _held(data: npt.NDArray[np.uint8], ends: Int64, position: Int64, until: int)
                 gap, at = varints.get(record, at)
                 if gap & np.uint64(1):
                     _, at = varints.get(record, at)
-                if at < 0:
+                if at < 0 or (gap >> np.uint64(1)) > np.uint64(last):
                     return nothing, nothing
                 word += 1 + np.int64(gap >> np.uint64(1))
                 # Words that came after the snapshot have no place.

@@ -12,6 +12,7 @@ from streamtopic.errors import StateCorrupt
 from streamtopic.state import Applied, Changes, PartitionState, Reader, RemovedDocument, compact, cut
 from streamtopic.state.documents import read_documents
 from streamtopic.state.keys import BUCKETS, ModelKeys
+from streamtopic.state.sample import sample_words
 
 WORDS = [f"w{k}" for k in range(30)] + ["é", "zz"]
 
@@ -238,3 +239,16 @@ def test_bytes_that_are_no_record_are_refused(connection, model, record):
     connection.call("HSET", keys.documents(keys.bucket(b"a")), b"a", record)
     with pytest.raises(StateCorrupt, match="streamtopic rebuild"):
         read_documents(connection, snapshot, snapshot.words)
+
+
+@pytest.mark.parametrize("record", [b"", GOOD[:-1], bytes([1, 0, 0, 1, 3, 2, *[0xFE] * 8, 0x7F, *[0xFE] * 9, 1])])
+def test_a_sample_of_damaged_records_is_refused(connection, model, record):
+    """Gaps between words that leave every range are no way to read other memory."""
+    corpus = Corpus(connection, model, partitions=1)
+    corpus.change({b"a": (((3, {"w1": 1, "w2": 2}),), {})})
+    snapshot, keys = corpus.snapshot(), ModelKeys(model).partition(0)
+    assert len(sample_words(connection, snapshot, snapshot.words)) == 1
+    connection.call("HSET", keys.documents(keys.bucket(b"a")), b"a", record)
+    for read in (sample_words, read_documents):
+        with pytest.raises(StateCorrupt, match="streamtopic rebuild"):
+            read(connection, snapshot, snapshot.words)

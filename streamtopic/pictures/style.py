@@ -49,7 +49,7 @@ PAGE = (
     "table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
     "th,td{text-align:left;padding:.15rem .6rem .15rem 0;vertical-align:baseline;overflow-wrap:anywhere}"
     "th{font-weight:600}td.n,th.n{text-align:right;overflow-wrap:normal;white-space:nowrap}"
-    ".card table{width:100%;font-size:.86rem}.card th{font-weight:400;width:45%}.card svg{display:block;width:100%}"
+    ".card table{width:100%;font-size:.86rem}.card th{font-weight:400;width:45%}.bar{display:block;height:.6rem;background:var(--mark)}"
     ".ruled{font-size:.9rem}.ruled tr>*{border-bottom:1px solid var(--line);padding:.3rem .8rem .3rem 0}"
     ".wide{overflow-x:auto}.picture{margin:1rem 0}.picture>svg{width:100%;height:auto;display:block}"
     "figcaption{color:var(--soft);font-size:.9rem;max-width:46rem}"

@@ -1,0 +1,109 @@
+"""What pictures show of a model, whether it was published or has just been fitted."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from streamtopic.errors import UsageError
+from streamtopic.release import Release
+
+if TYPE_CHECKING:
+    from streamtopic.topics.estimator import AnchorTopics
+
+__all__ = ["ModelView", "correlations", "view_of"]
+
+Float = npt.NDArray[np.float64]
+
+_TOP = 10
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModelView:
+    """words (n,); A (n, r), words given topics; R (r, r), topic-topic covariance; shares (r,) of topics; top (r, k)
+    positions of each topic's words in display order.
+    """
+
+    words: tuple[str, ...]
+    A: Float
+    R: Float
+    shares: Float
+    top: tuple[tuple[int, ...], ...]
+
+    @property
+    def order(self) -> list[int]:
+        """Topics by share, the largest first."""
+        return [int(topic) for topic in np.argsort(-self.shares, kind="stable")]
+
+    def top_words(self, topic: int, most: int = _TOP) -> tuple[str, ...]:
+        """Return the first words of a topic in display order."""
+        return tuple(self.words[k] for k in self.top[topic][:most])
+
+    def name(self, topic: int, most: int = 2) -> str:
+        """Return a topic's first words, by which a person knows it."""
+        return " ".join(self.top_words(topic, most))
+
+    def here(self, topic: int) -> Float:
+        """Return how much of each top word's use is in this topic, p(t|w), (k,): 1 for a word that no other has."""
+        at = list(self.top[topic])
+        joint = self.A[at] * self.shares
+        return np.asarray(joint[:, topic] / np.maximum(joint.sum(axis=1), 1e-300))
+
+
+def view_of(model: "Release | AnchorTopics", feature_names: Sequence[str] | None = None) -> ModelView:
+    """Return what is shown of a Release or a fitted AnchorTopics.
+
+    feature_names: the words of an AnchorTopics' columns, where it was not fitted on a frame that names them. Raises
+    InvalidRelease for a release that is withdrawn or withholds its topics, UsageError for anything else.
+    """
+    return _of_release(model) if isinstance(model, Release) else _of_estimator(model, feature_names)
+
+
+def _of_release(release: Release) -> ModelView:
+    release.topics(0)  # refuses where topics must not be shown
+    place = {word: k for k, word in enumerate(release.words)}
+    top = tuple(tuple(place[word] for word in words[:_TOP]) for words in release.top_words)
+    return ModelView(release.words, release.A, release.R, release.shares, top)
+
+
+def _of_estimator(model: "AnchorTopics", feature_names: Sequence[str] | None) -> ModelView:
+    from streamtopic.topics.display import top_words
+    from streamtopic.topics.released import topic_correlations
+
+    if not hasattr(model, "fit_"):
+        raise UsageError("this is neither a Release nor a fitted AnchorTopics: fit it first")
+    fit = model.fit_
+    names = feature_names if feature_names is not None else getattr(model, "feature_names_in_", None)
+    if names is not None and len(names) != model.n_features_in_:
+        raise UsageError(f"{len(names)} names for {model.n_features_in_} columns: give one for each")
+    columns = np.array([int(word) for word in fit.words], np.intp)
+    words = tuple(f"x{k}" if names is None else str(names[k]) for k in columns.tolist())
+    order = top_words(fit.A, model.counts_.frequency[columns], fit.documents, _TOP)
+    top = tuple(tuple(int(k) for k in row if fit.A[k, topic] > 0) for topic, row in enumerate(order))
+    related = topic_correlations(fit, fit.A)
+    return ModelView(words, fit.A, related.R, np.asarray(fit.topic_masses), top)
+
+
+def correlations(view: ModelView) -> Float:
+    """Return the correlations between the topics of two words of one document, (r, r), from -1 to 1.
+
+    A word counts for each topic that uses it, by C = p(t|w) (n, r). The joint distribution of the two words' topics is
+    T = M R M^T with M = C^T A: R (r, r) is E[theta theta^T] as the model has it, and rows of T sum to the shares. T is
+    positive semidefinite, so T - z z^T is a covariance (a Schur complement). 0 for a topic that has none. Of R itself
+    nearly all entries off the diagonal are negative on real text, and say which topics overlap rather than which meet.
+    """
+    joint = view.A * view.shares
+    C = joint / np.maximum(joint.sum(axis=1, keepdims=True), 1e-300)
+    total = float(view.R.sum())
+    M = C.T @ view.A
+    T = M @ (view.R / total if total > 0 else np.diag(view.shares)) @ M.T
+    z = T.sum(axis=1)
+    covariance = T - np.outer(z, z)
+    own = np.diag(covariance)
+    # Entries of a release are rounded to float32, so a topic without variance may seem to have a little.
+    scale = np.sqrt(np.where(own > 1e-6 * np.abs(np.diag(T)).max(initial=0.0), own, np.inf))
+    found = np.clip(covariance / np.outer(scale, scale), -1.0, 1.0)
+    np.fill_diagonal(found, 1.0)
+    return np.asarray((found + found.T) / 2)

@@ -326,16 +326,20 @@ def test_an_audit_goes_with_the_report(report, tmp_path):
     file = tmp_path / "audit.json"
     result = {
         "passed": True,
-        "epsilon": 1.0,
-        "lower_bound": float("nan"),
+        "claim": {"epsilon": 1.0, "delta": 1e-6},
+        "epsilon_lower": 0.3,
+        "by_curve": float("nan"),
         "controls": [{"name": "off", "caught": True}],
     }
     file.write_text(json.dumps(result), encoding="utf-8")
     evidence, _ = report("2", "--audit", file)
     assert evidence["audit"]["result"]["controls"] == result["controls"]
-    assert evidence["audit"]["result"]["lower_bound"] is None
+    assert evidence["audit"]["result"]["by_curve"] is None
     assert finding(evidence, "audit")["passed"] is True
     Strict(page(evidence))
+    file.write_text(json.dumps(result | {"claim": {"epsilon": 2.0, "delta": 1e-6}}), encoding="utf-8")
+    other = finding(report("2", "--audit", file)[0], "audit")
+    assert (other["passed"], "other epsilon" in other["detail"]) == (None, True)
     file.write_text('{"passed": false}', encoding="utf-8")
     assert finding(report("2", "--audit", file, status=1)[0], "audit")["passed"] is False
     for bad in ("", "[]", '{"passed": 1}', "{" * 5000, "\udcff"):

@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from streamtopic.errors import UsageError
 from streamtopic.service.evidence.finding import Finding
+from streamtopic.service.evidence.markup import shown
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from streamtopic.release import Envelope
+
 __all__ = ["Audited", "read_audit"]
 
 _MOST_BYTES = 4 << 20
+_CLAIMED = ("epsilon", "delta")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +29,29 @@ class Audited:
     result: dict[str, Any]
     sha256: str
 
-    def finding(self) -> Finding:
-        """Say whether the audit passed. It is of the mechanism on made-up deletions, not of one version."""
-        passed = self.result["passed"]
-        detail = "the attacks found no more than the claim allows, and every control was caught"
+    def finding(self, envelope: Envelope) -> Finding:
+        """Say whether the audit passed, and whether it attacked what this version claims.
+
+        It is of the mechanism, on deletions made up for the purpose, not of one version's bytes.
+        """
+        passed, claim = self.result["passed"], self.result.get("claim")
         if not passed:
-            detail = "an attack tells more than the claim allows, or a control was missed: see the audit's own result"
-        return Finding("audit", passed, detail, "audit", "" if passed else "do not rely on the claim; report it")
+            detail = "an attack tells more than the claim allows, or a fault that was built in was missed"
+            return Finding("audit", passed=False, detail=detail, source="audit", remedy="do not rely on the claim")
+        others = [name for name in _CLAIMED if isinstance(claim, dict) and _differs(claim.get(name), envelope, name)]
+        if others:
+            detail = f"it passed, on a claim of other {', '.join(others)} than this version's"
+            return Finding("audit", None, detail, "audit", "run `streamtopic audit` with this version's settings")
+        detail = f"attacks show epsilon to be at least {shown(self.result.get('epsilon_lower'))}, no more than claimed"
+        return Finding("audit", passed=True, detail=detail, source="audit")
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields as JSON has them."""
         return {"sha256": self.sha256, "result": self.result}
+
+
+def _differs(claimed: object, envelope: Envelope, name: str) -> bool:
+    return isinstance(claimed, int | float) and claimed != getattr(envelope, name)
 
 
 def read_audit(path: Path) -> Audited:

@@ -66,7 +66,7 @@ def gather(
         receipts.finding(),
         waiting.finding(version),
         *(relearned(verification) if verification else ()),
-        *((audited.finding(),) if audited else ()),
+        *((audited.finding(envelope),) if audited else ()),
     )
     evidence = {
         "format": FORMAT,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from streamtopic.privacy.accounting import Composition
+from streamtopic.privacy.capacity import theorem_sigma
 from streamtopic.release import Envelope, Payload
 from streamtopic.service.evidence.finding import Finding
 from streamtopic.service.evidence.sealed import Proof, Shelf
@@ -58,6 +59,7 @@ def check_release(
         _record(envelope, records.get(envelope.version)),
         *_certificate(envelope),
         _noise(payload, envelope, records.get(envelope.version, {})),
+        *_conditions(envelope, records.get(envelope.version, {})),
         *_anchors(envelope, records.get(envelope.base)),
         _composition(envelope, records, ledger),
         *_withdrawal(shelf, envelope),
@@ -159,12 +161,28 @@ def _smaller_than_said(payload: Payload, envelope: Envelope, record: Record) -> 
             return None
         mu = Composition.of((sigma / sensitivity, 0.0) for sigma, sensitivity in heads).mu
         return None if mu * envelope.scale <= 1 + _ROUNDING else "the noise of the heads is smaller than that"
-    if envelope.guarantee != "certified":
+    apart, scale = 2 * envelope.tolerance, envelope.scale
+    if envelope.guarantee == "theorem":
+        constants = record.get("constants") or {}
+        if not constants.get("delta_A"):
+            return None
+        apart, scale = constants["delta_A"], theorem_sigma(1.0, constants["epsilon_each"], envelope.delta)
+    if envelope.sigma >= apart * scale * (1 - _ROUNDING):
         return None
-    needed = 2 * envelope.tolerance * envelope.scale
-    if envelope.sigma >= needed * (1 - _ROUNDING):
-        return None
-    return f"sigma is {envelope.sigma:.6g}, and should be {needed:.6g} for models {2 * envelope.tolerance:.3g} apart"
+    return f"sigma is {envelope.sigma:.6g}, and should be {apart * scale:.6g} for models {apart:.3g} apart"
+
+
+def _conditions(envelope: Envelope, record: Record) -> Iterator[Finding]:
+    """Whether every condition of the paper's proof held; where one does not, the claim is not proved, nor refuted."""
+    if envelope.covered is None:
+        return
+    failing = [str(check["name"]) for check in record.get("checks") or [] if not check["holds"]]
+    if envelope.covered:
+        yield Finding("conditions", passed=True, detail="every condition of the paper's proof held", source="signed")
+        return
+    detail = f"not every condition of the paper's proof holds, so nothing is proved here: {', '.join(failing)}"
+    remedy = "the certified mode (setting `guarantee`) rests on no such condition"
+    yield Finding("conditions", None, detail.removesuffix(": "), "signed", remedy)
 
 
 def _anchors(envelope: Envelope, base: Record | None) -> Iterator[Finding]:

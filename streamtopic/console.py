@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Update", "doing", "duration", "number", "progress", "table", "warn"]
+__all__ = ["Update", "doing", "duration", "number", "printable", "progress", "table", "warn"]
 
 
 class Update(Protocol):
@@ -50,6 +50,11 @@ def doing(what: str) -> None:
 def warn(message: str) -> None:
     """Print one line on standard error."""
     sys.stderr.write(f"streamtopic: {message}\n")
+
+
+def printable(text: str) -> str:
+    """Return text of others as a terminal may show it: what would move the cursor or turn the writing is escaped."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

@@ -10,7 +10,7 @@ from streamtopic.console import doing, progress
 from streamtopic.errors import CheckFailed, UsageError
 from streamtopic.service.assembly import learner_options
 from streamtopic.service.recount import compare, recount
-from streamtopic.service.report import quality_of, receipt_fields, topics_of
+from streamtopic.service.report import heads_of, quality_of, receipt_fields, topics_of
 from streamtopic.service.runner import Service, silent
 from streamtopic.text import passages
 from streamtopic.topics.learner import learn
@@ -18,6 +18,7 @@ from streamtopic.topics.learner import learn
 if TYPE_CHECKING:
     from streamtopic.commands.stages import Stages
     from streamtopic.corpus import Corpus, Document
+    from streamtopic.release import Release
     from streamtopic.settings import Settings
 
 __all__ = ["chosen", "run_demo"]
@@ -106,8 +107,20 @@ def _report(service: Service, corpus: Corpus, gone: list[Document]) -> dict[str,
         "deleted": len(gone),
         "examples": [document.id for document in gone[:EXAMPLES]],
         "vocabulary": len(release.words),
-        "topics": topics_of(release, 10),
+        "topics": topics_of(release, 10) if release.payload.A is not None else [],
+        "heads": _heads(release, gone),
         "versions": service.versions(),
         "receipts": {"count": len(receipts), "example": receipt_fields(receipts[0]) if receipts else None},
         "quality": quality_of(release),
     }
+
+
+def _heads(release: Release, gone: list[Document]) -> dict[str, Any]:
+    """Say what each head goes by, and how well it does on forgotten documents: it has never seen them."""
+    found = heads_of(release, 5)
+    for task, head in found.items():
+        unseen = [document for document in gone if task in document.labels]
+        classes = release.classify([document.text for document in unseen], task)
+        right = sum(name == document.labels[task] for name, document in zip(classes, unseen, strict=True))
+        head |= {"unseen": len(unseen), "right": right}
+    return found

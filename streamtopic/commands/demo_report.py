@@ -17,7 +17,8 @@ __all__ = ["print_report"]
 def print_report(report: dict[str, Any], keep: Path | None) -> None:
     """Print topics, what was forgotten, a receipt, the checks, versions, times and what to try next."""
     sections = {
-        "Topics": topics.table_of(report["topics"]),
+        "Topics": topics.table_of(report["topics"]) if report["topics"] else "",
+        "Heads": _heads(report["heads"], report["versions"][-1]["unfitted"]),
         "Forgotten": _forgotten(report),
         "Receipt of one deletion": _receipt(report["receipts"]["example"]),
         "Checks": _checks(report),
@@ -44,6 +45,17 @@ def _forgotten(report: dict[str, Any]) -> str:
         if report["deleted"]
         else ""
     )
+
+
+def _heads(heads: dict[str, dict[str, Any]], unfitted: dict[str, str]) -> str:
+    lines = [topics.heads_table(heads), ""] if heads else []
+    for task, head in heads.items():
+        lines.append(
+            f"{task}: fitted on {head['documents']} documents; of {head['unseen']} forgotten ones, which it has never "
+            f"seen, {head['right']} are classed right"
+        )
+    lines += [f"{task}: no head, because {reason}" for task, reason in unfitted.items()]
+    return "\n".join(lines)
 
 
 def _receipt(receipt: dict[str, Any] | None) -> str:

@@ -42,12 +42,15 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({"rejected": counted.total(), "reasons": reasons, "newest": newest}))
         return 0
-    from streamtopic.console import table
+    from streamtopic.console import printable, table
 
     if not counted:
         print("no record was refused")
         return 0
-    rows = [[_plain(r["document"]), r["reason"], f"{r['partition']}/{r['offset']}", r["time"]] for r in newest]
+    # An id may be anybody's, and none at all.
+    rows = [
+        [printable(r["document"] or "-"), r["reason"], f"{r['partition']}/{r['offset']}", r["time"]] for r in newest
+    ]
     print(table(["document", "reason", "partition/offset", "time"], rows))
     print(f"\n{counted.total()} refused: " + ", ".join(f"{number} {reason}" for reason, number in reasons.items()))
     return 0
@@ -70,8 +73,3 @@ def _fields(rejection: Rejection) -> dict[str, Any]:
         "offset": rejection.offset,
         "time": datetime.fromtimestamp(rejection.time_ms / 1000, UTC).isoformat(timespec="seconds"),
     }
-
-
-def _plain(document: str | None) -> str:
-    """Write an id, which may be anybody's, so that a terminal takes nothing in it for a command."""
-    return "-" if document is None else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in document)

@@ -11,7 +11,7 @@ from streamtopic.commands.options import command, instance_settings
 if TYPE_CHECKING:
     from streamtopic.commands.options import Subparsers
 
-__all__ = ["register", "run", "table_of"]
+__all__ = ["heads_table", "register", "run", "table_of"]
 
 
 def register(subparsers: Subparsers) -> None:
@@ -24,18 +24,35 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print topics in display order, largest share first."""
-    from streamtopic.service.report import topics_of
+    """Print topics in display order, largest share first, and what heads go by."""
+    from streamtopic.service.report import heads_of, topics_of
     from streamtopic.service.runner import Service
 
     with Service(instance_settings(args)) as service:
         release = service.release(args.number)
-        found = topics_of(release, args.top)
+        shown = release.payload.A is not None
+        found = topics_of(release, args.top) if shown else []
+        heads = heads_of(release, args.top)
     if args.json:
-        print(json.dumps({"version": release.version, "topics": found}))
-    else:
-        print(f"version {release.version}\n\n{table_of(found)}")
+        print(json.dumps({"version": release.version, "topics": found, "heads": heads}))
+        return 0
+    parts = [table_of(found) if shown else "its topics are withheld"]
+    if heads:
+        parts.append(heads_table(heads))
+    print(f"version {release.version}", *parts, sep="\n\n")
     return 0
+
+
+def heads_table(heads: dict[str, dict[str, Any]]) -> str:
+    """Lay out the heads of a release for a person: a line for each class."""
+    from streamtopic.console import printable, table
+
+    rows = [
+        [task, printable(name), " ".join(words)]
+        for task, head in heads.items()
+        for name, words in head["classes"].items()
+    ]
+    return table(["task", "class", "words that speak for it"], rows)
 
 
 def table_of(topics: list[dict[str, Any]]) -> str:

@@ -51,4 +51,8 @@ def table_of(versions: list[dict[str, Any]]) -> str:
         for v in versions
     ]
     head = ["version", "kind", "documents", "forgotten", "(ε, δ)", "sigma", "certificate", "anchors hold", "time"]
+    if any(v["heads"] or v["unfitted"] for v in versions):
+        head.append("heads")
+        for row, v in zip(rows, versions, strict=True):
+            row.append(", ".join([*v["heads"], *(f"no {task}" for task in v["unfitted"])]) or "-")
     return table(head, rows)

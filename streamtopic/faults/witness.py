@@ -30,7 +30,10 @@ def digest(release: Release) -> str:
     """Tell two releases apart: everything that a subscriber gets."""
     payload, envelope = release.payload, release.envelope
     parts = [repr(payload.words), repr(payload.top_words), repr(dict(payload.quality)), repr(envelope)]
-    arrays = [array.tobytes() for array in (payload.A, payload.R, payload.shares) if array is not None]
+    parts += [repr((task, head.topics, head.classes, head.documents)) for task, head in sorted(payload.heads.items())]
+    tables = [payload.A, payload.R, payload.shares]
+    tables += [table for _, head in sorted(payload.heads.items()) for table in (head.w, head.B)]
+    arrays = [table.tobytes() for table in tables if table is not None]
     return hashlib.sha256(b"\0".join([*(part.encode() for part in parts), *arrays])).hexdigest()
 
 

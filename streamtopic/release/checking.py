@@ -58,9 +58,9 @@ def _head(head: Head, envelope: Envelope, *, withheld: bool) -> str | None:
         return "rests on topics that the model has not"
     array, other = (head.B, head.w) if withheld else (head.w, head.B)
     rows = envelope.n if withheld else len(head.topics)
-    if other is not None or np.shape(array) != (rows, len(head.classes)):
+    if array is None or other is not None or array.shape != (rows, len(head.classes)):
         return f"does not fit {envelope.n} words, its topics and its classes"
-    return None if array is not None and np.isfinite(array).all() else "holds what is no number"
+    return None if np.isfinite(array).all() else "holds what is no number"
 
 
 def _ascending(words: Sequence[str]) -> bool:

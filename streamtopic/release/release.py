@@ -168,6 +168,19 @@ class Release:
         A = np.asarray(self.payload.A, np.float64)[:, [place[topic] for topic in head.topics]]
         return np.asarray(A @ np.asarray(head.w))
 
+    def class_words(self, task: str, top: int = 10) -> dict[str, tuple[str, ...]]:
+        """Return for each class the words that speak most for it against the others, by B less its mean over classes.
+
+        Raises InvalidRelease for a withdrawn version, UsageError as `head`.
+        """
+        self._check_served()
+        B = self.task_weights(task)
+        order = np.argsort(B.mean(axis=1, keepdims=True) - B, axis=0, kind="stable")[:top]
+        return {
+            name: tuple(self.words[k] for k in column)
+            for name, column in zip(self.classes(task), order.T.tolist(), strict=True)
+        }
+
     def scores(self, texts: Sequence[str], task: str) -> Float64:
         """Return x^T B, (texts, C), x the shares of the vocabulary's words in a text: 0 where it holds none of them.
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from streamtopic.release import Release
     from streamtopic.service.runner import Service
 
-__all__ = ["finite", "quality_of", "receipt_fields", "status_of", "topics_of", "version_fields"]
+__all__ = ["finite", "heads_of", "quality_of", "receipt_fields", "status_of", "topics_of", "version_fields"]
 
 
 def version_fields(version: int, record: Mapping[str, Any], *, withdrawn: bool) -> dict[str, Any]:
@@ -36,6 +36,7 @@ def version_fields(version: int, record: Mapping[str, Any], *, withdrawn: bool) 
         "base": record["base"],
         "capacity": record["capacity"],
         "cumulative_epsilon": record["cumulative_epsilon"],
+        "heads": dict(record.get("heads", {})),
         "unfitted": dict(record.get("unfitted", {})),
         "withdrawn": withdrawn,
         "created": record["created"],
@@ -58,6 +59,16 @@ def topics_of(release: Release, top: int) -> list[dict[str, Any]]:
         {"topic": topic.topic, "share": round(topic.share, 6), "words": list(topic.words)}
         for topic in release.topics(top)
     ]
+
+
+def heads_of(release: Release, top: int) -> dict[str, Any]:
+    """Return a release's heads by task, with the words that speak for each class, as `topics --json` shows them."""
+    found = {}
+    for task in release.heads:
+        head = release.head(task)
+        words = {name: list(some) for name, some in release.class_words(task, top).items()}
+        found[task] = {"topics": list(head.topics), "documents": head.documents, "classes": words}
+    return found
 
 
 def quality_of(release: Release) -> dict[str, float | None]:

@@ -1,0 +1,112 @@
+"""Commands on an instance with downstream tasks: what people see of heads, and what is exported."""
+
+import json
+
+import numpy as np
+import pytest
+
+from streamtopic.cli import main
+from streamtopic.console import printable
+
+TASKS = '{"label": {"ridge": 1e-7}, "mood of the day": {}}'
+
+
+@pytest.fixture(scope="module", params=["topics", "tasks"])
+def kept(request, sample_file, tmp_path_factory):
+    """An instance with two versions, and what the demo said of it; topics are published in one, withheld in one."""
+    folder = tmp_path_factory.mktemp("kept") / "instance"
+    how = ["max_df=1", "capacity_share=0.05", f"tasks={TASKS}", f"publish={request.param}", "tolerance=1e-9"]
+    given = [argument for setting in how for argument in ("--set", setting)]
+    assert (
+        main(
+            ["demo", "--documents", str(sample_file), "--topics", "4", "--delete", "3%", "--keep", str(folder), *given]
+        )
+        == 0
+    )
+    return folder, request.param
+
+
+@pytest.fixture
+def on(program, kept):
+    """Run a command on the instance; returns what it prints."""
+
+    def run(command, *arguments, status=0):
+        found, out, err = program(command, *arguments, "--dir", kept[0])
+        assert found == status, err
+        return out
+
+    return run
+
+
+def test_settings_of_the_demo_are_kept(kept, on):
+    """The instance goes on with its tasks: another version has its head as well."""
+    assert '[tasks."mood of the day"]' in (kept[0] / "streamtopic.toml").read_text()
+    assert json.loads(on("retrain", "--json"))["versions"][0]["heads"].keys() == {"label"}
+
+
+def test_versions_show_heads_and_tasks_without_one(on):
+    """A table for people, and all of it as JSON."""
+    newest = json.loads(on("versions", "--json"))["versions"][-1]
+    assert newest["heads"]["label"]["classes"] == ["0", "1", "2", "3"]
+    assert "no labelled document is left" in newest["unfitted"]["mood of the day"]
+    assert "label, no mood of the day" in on("versions")
+
+
+def test_topics_show_the_words_that_speak_for_a_class(kept, on, sample):
+    """Words of a class are words of its documents; withheld topics are not shown, their heads are."""
+    shown = json.loads(on("topics", "--json", "--top", 3))
+    assert bool(shown["topics"]) == (kept[1] == "topics")
+    assert ("its topics are withheld" in on("topics")) == (kept[1] == "tasks")
+    for name, words in shown["heads"]["label"]["classes"].items():
+        assert len(words) == 3
+        own = " ".join(json.loads(line)["text"] for line in sample if json.loads(line)["label"] == name).split()
+        rest = " ".join(json.loads(line)["text"] for line in sample if json.loads(line)["label"] != name).split()
+        assert all(own.count(word) / len(own) > rest.count(word) / len(rest) for word in words)
+
+
+def test_exports_hold_heads(kept, on, tmp_path):
+    """Both formats have the same B; w too where topics are published, which are left out where they are withheld."""
+    version = json.loads(on("status", "--json"))["version"]
+    told = json.loads(on("export", version, "--to", tmp_path / "m.npz", "--json"))
+    assert (told["topics"], told["heads"]) == (4 if kept[1] == "topics" else 0, ["label"])
+    assert "heads of label" in on("export", version, "--to", tmp_path / "m.json")
+    arrays, plain = np.load(tmp_path / "m.npz"), json.loads((tmp_path / "m.json").read_text())
+    assert arrays["heads"].tolist() == ["label"]
+    assert arrays["head_0_classes"].tolist() == plain["heads"]["label"]["classes"] == ["0", "1", "2", "3"]
+    assert np.array_equal(arrays["head_0_B"], plain["heads"]["label"]["B"])
+    if kept[1] == "tasks":
+        assert set(arrays) == {"words", "heads", "head_0_topics", "head_0_classes", "head_0_B"}
+        assert "A" not in plain
+    else:
+        assert arrays["A"][:, :4] @ arrays["head_0_w"] == pytest.approx(arrays["head_0_B"])
+        assert np.array_equal(arrays["head_0_w"], plain["heads"]["label"]["w"])
+
+
+def test_the_demo_tells_how_well_heads_do(program, sample_file):
+    """On forgotten documents, which no head has seen, made-up subjects are told apart; the rest is said in words."""
+    given = [
+        "--documents",
+        sample_file,
+        "--topics",
+        "4",
+        "--delete",
+        "10%",
+        "--set",
+        "max_df=1",
+        "--set",
+        f"tasks={TASKS}",
+    ]
+    status, out, err = program("demo", *given, "--json")
+    assert status == 0, err
+    head = json.loads(out)["heads"]["label"]
+    assert (head["documents"], head["unseen"]) == (540, 60)
+    assert head["right"] > 50
+    status, out, _ = program("demo", *given)
+    assert "of 60 forgotten ones, which it has never seen" in out
+    assert "mood of the day: no head, because no labelled document is left" in out
+
+
+def test_classes_of_others_move_no_cursor():
+    """What a terminal would take for a command is escaped, other scripts are not."""
+    assert printable("größe 漢字 🙂") == "größe 漢字 🙂"
+    assert printable("a\x1b[31mb\nc\u202ed") == "a\\x1b[31mb\\nc\\u202ed"

@@ -167,7 +167,8 @@ def calibrate(
     most = min(int(plan.largest_share * source.documents), documents.documents, hard_limit)
     search = _Search(trials, plan, most, update)
     aims = np.argsort(rarest, kind="stable")[: plan.aimed]
-    share = plan.trials / (plan.trials + len(aims))
+    # Random sets need their searches' full depth; aimed ones mostly fail early.
+    share = max(plan.trials / (plan.trials + len(aims)), 0.5)
     orders = [generator.permutation(documents.documents) for _ in range(plan.trials)]
     random = search.probes(orders, max(int(share * plan.most_updates), 1))
     aimed = search.probes([trials.aimed(int(topic), generator) for topic in aims], plan.most_updates)

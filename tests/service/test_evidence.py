@@ -71,6 +71,31 @@ def test_tasks_are_evidence_too(tmp_path, publish):
     assert "alert" in written
 
 
+def test_theorem_mode_shows_every_condition(tmp_path):
+    """Conditions that fail are told with their numbers, and the claim is open rather than passed."""
+    settings = Settings(
+        dir=tmp_path, topics=3, max_df=1.0, max_forget_lag=0.0, learner="paper", guarantee="theorem", epsilon=0.5,
+        capacity="fixed", capacity_fixed=20,
+    )  # fmt: skip
+    with Service(settings) as service:
+        service.add(labelled())
+        service.settle()
+        service.delete(["doc-000", "doc-001"])
+        service.settle()
+        evidence = gather(service, 2, verification=service.verify())
+    opened = [one["name"] for one in evidence["findings"] if one["passed"] is not True]
+    assert opened == ["conditions"]
+    assert evidence["passed"] is True
+    assert evidence["complete"] is False
+    checks = evidence["conditions"]["checks"]
+    assert {check["holds"] for check in checks} == {True, False}
+    written = page(evidence)
+    shown = Strict(written).text
+    assert sum(text == "FAILS" for _, text in shown) == sum(not check["holds"] for check in checks)
+    assert "not proved for this version" in written
+    assert "nothing to forget" in evidence["claim"]["statement"]
+
+
 def version(**changes):
     """Payload and envelope of an update that is in order; keyword arguments change the envelope."""
     rng = np.random.default_rng(1)
@@ -120,6 +145,21 @@ def test_numbers_that_do_not_carry_the_claim_fail(changes, failing):
     """Noise or certificate a little off, less epsilon than was spent, other anchors: each fails its own check."""
     found = outcomes(*version(**changes))
     assert {name for name, passed in found.items() if passed is False} == failing
+
+
+def test_noise_of_theorem_mode_is_held_against_its_own_delta():
+    """Sigma below that of the proof for the recorded Delta fails, at it passes; without constants nothing is told."""
+    payload, envelope = version(guarantee="theorem", epsilon=0.75, scale=7.5, sigma=5.0, covered=True)
+    constants = {"delta_A": 0.5, "epsilon_each": 0.5}
+    needed = 0.5 * (2 * np.log(1.25e6)) ** 0.5 / 0.5
+    for sigma, expected in ((needed * 1.001, True), (needed * 0.999, False)):
+        found = outcomes(
+            payload,
+            dataclasses.replace(envelope, sigma=float(sigma)),
+            records={2: {"base": 1, "constants": constants}},
+        )
+        assert (found["noise"], found["conditions"]) == (expected, True)
+        assert "certificate" not in found
 
 
 def test_an_older_version_that_does_not_say_its_scale_is_open():

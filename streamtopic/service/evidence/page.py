@@ -76,7 +76,7 @@ def _verdict(evidence: Mapping[str, Any]) -> Markup:
     if failed:
         lines.insert(0, f"{failed} {'check' if failed == 1 else 'checks'} failed. Do not rely on this version.")
     if unknown:
-        lines.append(f"{unknown} could not be made; the table says why, and what to do about it.")
+        lines.append(f"{unknown} {'is' if unknown == 1 else 'are'} open: the table says why, and what to do about it.")
     if not evidence["verified"]:
         lines.append("Nothing was counted or learned again for this page: with `--verify` it says what came of that.")
     if evidence["envelope"].get("covered") is False:

@@ -22,8 +22,7 @@ def numbers(evidence: Mapping[str, Any]) -> Markup:
         ("epsilon, delta of this version", f"{shown(envelope['epsilon'])}, {shown(envelope['delta'])}"),
         ("noise, standard deviation (sigma)", shown(envelope["sigma"])),
         ("norm of the noise over norm of the model", _ratio(envelope.get("ratio"))),
-        ("error allowed before noise (tolerance)", shown(envelope["tolerance"])),
-        ("error proved (certificate)", _unbounded(envelope["certificate"])),
+        *_distance(envelope),
         ("least lead of an anchor (margin)", _unbounded(envelope["margin"])),
         ("cumulative epsilon since the base", f"{_unbounded(envelope['cumulative_epsilon'])} at the same delta"),
         ("budget, after which a retraining is due", shown(spending["budget"])),
@@ -36,6 +35,16 @@ def numbers(evidence: Mapping[str, Any]) -> Markup:
     return join(parts)
 
 
+def _distance(envelope: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return how far the model before noise may lie from a retraining's: measured, or as the theorem has it."""
+    if envelope["guarantee"] == "theorem":
+        return [("distance to a retraining, by the theorem (Delta)", shown(envelope["tolerance"]))]
+    return [
+        ("error allowed before noise (tolerance)", shown(envelope["tolerance"])),
+        ("error proved (certificate)", _unbounded(envelope["certificate"])),
+    ]
+
+
 def capacity(evidence: Mapping[str, Any]) -> Markup:
     """Show how many deletions the base bears, and by which rule."""
     found = evidence["capacity"]
@@ -45,7 +54,8 @@ def capacity(evidence: Mapping[str, Any]) -> Markup:
         ("used", shown(found["used"])),
         ("left", shown(found["left"])),
     ]
-    parts = [facts(rows), element("p", _RULES.get(found["rule"], ""), class_="soft")]
+    meaning = _NOISED if evidence["envelope"]["guarantee"] == "theorem" else _CHECKED
+    parts = [facts(rows), element("p", f"{_RULES.get(found['rule'], '')} {meaning}".strip(), class_="soft")]
     if found["formula"] is not None:
         told = f"The paper's formula at c = 1 gives {shown(found['formula'])}. Its constant is unknown."
         parts.append(element("p", told, class_="soft"))
@@ -74,11 +84,12 @@ _BEFORE_NOISE = (
     "service, not for publication."
 )
 _CHECKED = "Whatever the rule, each update is checked by itself: one that is not certified becomes a retraining."
+_NOISED = "The noise is for this many deletions, whatever number was forgotten; one more becomes a retraining."
 _RULES = {
-    "share": f"A share of the base's documents: a choice of the operator. {_CHECKED}",
-    "fixed": f"A number: a choice of the operator. {_CHECKED}",
+    "share": "A share of the base's documents: a choice of the operator.",
+    "fixed": "A number: a choice of the operator.",
     "calibrated": "Measured by deleting documents from this base on trial: an estimate, not a proof, of how many "
-    f"deletions change little. {_CHECKED}",
+    "deletions change little.",
     "theorem": "The paper's formula with the operator's constant c, which the paper gives no value.",
 }
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["attached", "checked", "forgotten", "limits", "promised", "steps"]
 
-_OUTCOMES = {True: ("passed", "good"), False: ("FAILED", "bad"), None: ("not made", "open")}
+_OUTCOMES = {True: ("passed", "good"), False: ("FAILED", "bad"), None: ("open", "open")}
 _SOURCES = {
     "signed": "the signed release itself",
     "log": "the log's signed records",

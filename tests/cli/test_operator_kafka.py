@@ -111,6 +111,10 @@ def test_the_service_can_be_checked_from_the_log_up(site, tmp_path):
     made = site.on("receipts", "export", "--to", tmp_path / "receipts.jsonl")
     checked = site.on("receipts", "verify", tmp_path / "receipts.jsonl", "--head", made["head"])
     assert (checked["passed"], checked["receipts"]) == (True, 2)
+    report = tmp_path / "report.html"
+    written = site.on("report", "--verify", "--to", report)
+    assert (written["version"], written["passed"], written["complete"]) == (2, True, True)
+    assert site.on("report", "--check", report)["passed"] is True
     assert site.on("unlearn")["running"] is True
     assert "schedule" in site.on("unlearn", "--wait", 0.3, status=1)
     assert site.work()[0].version == 3
@@ -123,6 +127,7 @@ def test_a_rebuild_gives_the_same_counts(site):
     assert site.on("rebuild", "--yes")["documents"] == 398
     assert site.digest() == digest
     assert site.on("verify")["passed"] is True
+    assert site.on("report", "--to", site.folder / "report.json")["passed"] is True
     step, receipts = site.work()
     assert (step.version, receipts) == (3, 0)
     assert len(site.receipts()) == 2
@@ -138,6 +143,8 @@ def test_partitions_can_be_added(site):
     assert "partitions" in site.on("doctor", status=1)["findings"][-1]["detail"]
     made = site.on("rebuild", "--yes")
     assert (made["partitions"], made["documents"], made["waiting"]) == (3, 398, 0)
+    findings = {one["name"]: one["passed"] for one in site.on("report", "--to", site.folder / "r.json")["findings"]}
+    assert (findings["signature"], findings["deletions"]) == (True, None)
     assert site.digest() == digest
     with DocumentProducer(site.servers, model=site.model) as producer:
         requests = [producer.delete(f"doc-{n}") for n in range(3, 12)]

@@ -48,3 +48,19 @@ def kafka_server():
         pytest.skip(str(error))
     with server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def payloads():
+    """Return a function: payload bytes of each version that a service has in its releases topic."""
+    from streamtopic.release import Assembled, Assembler
+    from streamtopic.signing import unseal
+
+    def read(service):
+        assembler, found, topic = Assembler(), {}, service.names.releases
+        for record in service.log.read(topic, 0, service.log.begin(topic, 0), 10_000):
+            if isinstance(whole := assembler.take(record), Assembled):
+                found[whole.version] = unseal("release", whole.data, service.public_key)["payload"]
+        return found
+
+    return read

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from streamtopic.corpus import Document
-from streamtopic.release import Assembled, Assembler
 from streamtopic.service.runner import Service
 from streamtopic.settings import Settings
-from streamtopic.signing import unseal
 
 TOPICS = {
     "garden": ["rose", "tulip", "soil", "seed", "bloom", "compost", "spade", "hedge"],
@@ -23,6 +21,7 @@ MODES = {
     "paper": {"learner": "paper"},
     "heads": TASK,
     "heads alone": {**TASK, "publish": "tasks", "epsilon": 5.0},
+    "theorem": {**TASK, "learner": "paper", "guarantee": "theorem", "epsilon": 0.5},
 }
 
 
@@ -61,15 +60,6 @@ def opened(request, tmp_path):
     return lambda name: Service(Settings(dir=tmp_path / name, **settings))
 
 
-def payloads(service):
-    """The payload bytes of each version in the releases topic."""
-    assembler, found = Assembler(), {}
-    for record in service.log.read(service.names.releases, 0, service.log.begin(service.names.releases, 0), 10_000):
-        if isinstance(whole := assembler.take(record), Assembled):
-            found[whole.version] = unseal("release", whole.data, service.public_key)["payload"]
-    return found
-
-
 def never_saw(service):
     """Make the second version of a service from the documents that are left, learned cold."""
     service.add(LEFT[:90])
@@ -77,10 +67,9 @@ def never_saw(service):
     service.add(LEFT[90:])
     (version,) = service.settle(requested="retrain").versions
     assert (version["version"], version["kind"], version["documents"]) == (2, "retrain", len(LEFT))
-    return payloads(service)[2], service.release(2)
 
 
-def test_a_retrain_publishes_the_bytes_of_the_twin(opened):
+def test_a_retrain_publishes_the_bytes_of_the_twin(opened, payloads):
     """Learned cold on both sides, the payload is the same to the last byte: nothing of the documents is left in it."""
     with opened("saw") as saw, opened("never") as never:
         saw.add(DOCUMENTS)
@@ -88,12 +77,12 @@ def test_a_retrain_publishes_the_bytes_of_the_twin(opened):
         saw.delete(GONE)
         (version,) = saw.settle(requested="retrain").versions
         assert version["version"] == 2
-        twin, _ = never_saw(never)
-        assert payloads(saw)[2] == twin
+        never_saw(never)
+        assert payloads(saw)[2] == payloads(never)[2]
 
 
-def test_an_update_after_a_restart_publishes_the_bytes_of_the_twin(opened):
-    """A process that starts anew has no model to go on from, solves cold, and publishes the twin's bytes."""
+def test_an_update_after_a_restart_publishes_the_bytes_of_the_twin(opened, payloads):
+    """A process that starts anew has no model to go on from, only counts and what is kept: the twin's bytes again."""
     with opened("saw") as saw:
         saw.add(DOCUMENTS)
         saw.settle()
@@ -101,30 +90,39 @@ def test_an_update_after_a_restart_publishes_the_bytes_of_the_twin(opened):
     with opened("saw") as saw, opened("never") as never:
         (version,) = saw.settle().versions
         assert (version["version"], version["kind"], version["forgotten"]) == (2, "unlearn", len(GONE))
-        twin, _ = never_saw(never)
-        assert payloads(saw)[2] == twin
+        never_saw(never)
+        assert payloads(saw)[2] == payloads(never)[2]
 
 
-def test_an_update_of_a_running_service_is_within_the_grid(opened):
-    """Carried over warm, every noised number is the twin's or a neighbour of it on the grid; all else is exact."""
+def test_an_update_of_a_running_service_publishes_the_bytes_of_the_twin(opened, payloads):
+    """Carried over warm, A differs by rounding before noise, and the grid of noise takes that away: the same bytes.
+
+    A number would have to lie within 1e-16 of the edge of a step of 5e-8 to come out otherwise. Heads that go out alone
+    are known to their tolerance only, so theirs may be a step apart; all else is exact.
+    """
     with opened("saw") as saw, opened("never") as never:
         saw.add(DOCUMENTS)
         saw.settle()
         saw.delete(GONE)
         (version,) = saw.settle().versions
-        assert version["kind"] == "unlearn"
+        assert (version["version"], version["kind"]) == (2, "unlearn")
         one = saw.release(2)
-        _, twin = never_saw(never)
-        assert one.words == twin.words
-        assert one.envelope.anchors == twin.envelope.anchors
-        assert one.heads == twin.heads
-        for a, b in _numbers(one, twin):
-            # Before the grid the two differ by 1e-14, so by one step after it; a projection spreads no more than that.
-            assert np.abs(a - b).max() <= 2 * one.envelope.sigma / 16 + 1e-7 * np.abs(b).max()
+        never_saw(never)
+        twin = never.release(2)
+        if one.payload.A is not None:
+            assert payloads(saw)[2] == payloads(never)[2]
+        assert (one.words, one.envelope.anchors, one.heads) == (twin.words, twin.envelope.anchors, twin.heads)
+        for task in one.heads:
+            difference = np.abs(one.task_weights(task) - twin.task_weights(task)).max()
+            assert difference <= one.envelope.sigma / 16
 
 
-def _numbers(one, twin):
-    if one.payload.A is not None:
-        yield one.A, twin.A
-    for task in one.heads:
-        yield one.task_weights(task), twin.task_weights(task)
+def test_bytes_tell_a_document_apart(opened, payloads):
+    """The same comparison sees one document more: with it, the same key and version, the bytes are others."""
+    with opened("saw") as saw, opened("never") as never:
+        saw.add(DOCUMENTS)
+        saw.settle()
+        saw.delete(GONE[1:])
+        saw.settle(requested="retrain")
+        never_saw(never)
+        assert payloads(saw)[2] != payloads(never)[2]

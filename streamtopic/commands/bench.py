@@ -20,9 +20,9 @@ __all__ = ["register", "run"]
 _NUMBERS = {
     "faults": "faults of a campaign (benchmark `faults`)",
     "events": "events of a campaign (benchmark `faults`)",
-    "topics": "topics to learn (benchmarks `twin`, `peers`)",
+    "topics": "topics to learn (benchmarks `twin`, `peers`, `capacity`)",
     "draws": "forget sets of each kind (benchmark `twin`)",
-    "seed": "seed of what is drawn (benchmarks `faults`, `twin`)",
+    "seed": "seed of what is drawn (benchmarks `faults`, `twin`, `capacity`)",
 }
 
 
@@ -33,7 +33,9 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument("--case", metavar="CASE", help="only one case of it")
     parser.add_argument("--list", action="store_true", help="list the benchmarks")
     parser.add_argument(
-        "--documents", metavar="FILE", help="JSON lines, gzip too (`twin`, `peers`; default: installed docstrings)"
+        "--documents",
+        metavar="FILE",
+        help="JSON lines, gzip too (`twin`, `peers`, `capacity`; default: installed docstrings)",
     )
     parser.add_argument("--rule", help="vocabulary rule: own, all, stop or 5%% (benchmark `peers`)")
     for name, about in _NUMBERS.items():

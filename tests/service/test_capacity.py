@@ -187,6 +187,19 @@ def test_random_sets_alone_bear_at_least_as_much(copied):
         assert limits["any"] <= limits["random"]
 
 
+def test_a_deletion_under_the_trials_is_told(copied):
+    """A document that goes after the snapshot is in its counts and in no trial; the facts say that one was missing."""
+    with Fitted(copied) as made:
+        made.instance.delete(["doc-0-007"])
+        for ingest in made.instance.ingests:
+            assert [progress.outcomes for progress in ingest.drain()] == [{"deleted": 1}]
+        rule = CapacityRule("calibrated", updates=4)
+        measured = measure_capacity(rule, made.instance.connection, made.snapshot, made.fit, 1, 1e-6)
+    tried = measured.facts["tried"]
+    assert (measured.facts["documents"], tried["sampled"], tried["whole"]) == (160, 159, False)
+    assert (tried["updates"], tried["complete"]) == (4, False)
+
+
 def test_the_command_shows_it_all(kept, capsys):
     """Base, heads with their topics, precondition, trials and what is left, for a person and as JSON."""
     anchor = kept[1].anchors[0]

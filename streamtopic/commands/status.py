@@ -38,6 +38,8 @@ def run(args: argparse.Namespace) -> int:
 def _shown(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {part}" for name, part in value.items()) or "-"
+    if isinstance(value, list):
+        return "; ".join(map(str, value)) or "-"
     if isinstance(value, float):
         return number(value)
     return "-" if value is None else str(value)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from streamtopic.receipts import Receipt
     from streamtopic.release import Release
     from streamtopic.service.runner import Service
+    from streamtopic.service.standing import Base
 
 __all__ = ["finite", "heads_of", "quality_of", "receipt_fields", "status_of", "topics_of", "version_fields"]
 
@@ -86,10 +87,25 @@ def finite(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: None if value in (math.inf, -math.inf) else value for name, value in fields.items()}
 
 
+def _remarks(service: Service, base: Base | None) -> list[str]:
+    """Return what an operator should know of the model: no capacity, conditions of the proof that fail, only noise."""
+    said = []
+    if base is not None and base.capacity == 0:
+        said.append("capacity 0: every deletion is a retrain")
+    newest = service.state.releases(1)
+    record = newest[0][1] if newest else {}
+    failed = [check["name"] for check in record.get("checks", []) if not check["holds"]]
+    if failed:
+        said.append(f"{len(failed)} of {len(record['checks'])} conditions of the proof fail: {', '.join(failed)}")
+    if "vacuity" in record:
+        said.append(record["vacuity"])
+    return said
+
+
 def status_of(service: Service) -> dict[str, Any]:
     """Return what `status --json` shows. lag: records that are not counted yet.
 
-    Of the last version: guarantee, ratio of the noise to the model, covered, unfitted tasks and why.
+    Of the last version: guarantee, ratio of the noise to the model, covered, unfitted tasks and why; remarks on it.
     """
     positions = service.reader.positions()
     standing, base = service.outlook.standing(), service.outlook.base()
@@ -120,6 +136,7 @@ def status_of(service: Service) -> dict[str, Any]:
         "cumulative_epsilon": versions[-1]["cumulative_epsilon"] if versions else 0.0,
         "epsilon_budget": service.settings.epsilon_budget,
         **{name: last[name] for name in ("guarantee", "ratio", "covered", "unfitted")},
+        "remarks": _remarks(service, base),
         "decision": decided[0] if decided else decision_text(service.outlook.decide(standing)),
         "decided": decided[1] if decided else None,
         "lag": sum(lags.values()),

@@ -229,7 +229,7 @@ class Scheduler:
         data = TaskData(tasks, labelled, before=self._heads, cold=not modelled.warm)
         options, key = self.options, self._noise_key
         if isinstance(modelled, Unlearned):
-            return theorem_payload(modelled, sample, key, options.model, version, data)
+            return theorem_payload(modelled.run, snapshot, sample, key, options.model, version, data)
         return make_payload(modelled.fit, snapshot, sample, options.guarded, key, options.model, version, data)
 
     def _envelope(
@@ -307,4 +307,4 @@ class Scheduler:
 
 
 def _kept(modelled: Modelled | Unlearned) -> TheoremBase | None:
-    return modelled.base if isinstance(modelled, Unlearned) else None
+    return modelled.run.base if isinstance(modelled, Unlearned) else None

@@ -2,6 +2,7 @@
 
     TheoremRule       what the operator sets: c of the sensitivity, and constants where they are known
     TheoremBase       what is kept with a base model, so that a restarted scheduler goes on without its documents
+    Run               the algorithm up to its noise
     TheoremModeller   a base model, or the counts that are left of its documents, to Abar and Rbar
     theorem_payload   their noise, once; the rest of the payload from what was noised
 
@@ -12,7 +13,7 @@ before noise goes into the release record, for the operator alone. Source: Wei e
 import io
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
@@ -36,7 +37,7 @@ from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.options import LearnerOptions
 from streamtopic.topics.released import topic_shares
 
-__all__ = ["TheoremBase", "TheoremModeller", "TheoremRule", "Unlearned", "theorem_payload"]
+__all__ = ["Run", "TheoremBase", "TheoremModeller", "TheoremRule", "Unlearned", "theorem_payload"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +106,42 @@ class TheoremBase:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Unlearned:
-    """Abar and Rbar of the documents that a snapshot counts, before noise: secret.
-
-    left: their counts as Algorithm 1 sees them; cut: partition to the offset up to which records are reflected;
-    seconds: what it took; warm, certificate: as of `Modelled`, where nothing is carried over and nothing certified.
-    """
+class Run:
+    """Algorithm 1 up to its noise: secret. left: what remains of the documents of `base`."""
 
     left: Remaining
     base: TheoremBase
-    examined: Examined
     rule: TheoremRule
     learner: LearnerOptions
+    examined: Examined
+
+    @classmethod
+    def of(cls, left: Remaining, base: TheoremBase, rule: TheoremRule, learner: LearnerOptions) -> Self:
+        """Run it. Raises UsageError where the proof gives no noise or T is exceeded, CannotLearn."""
+        return cls(left, base, rule, learner, examine(left, base.facts, base.options(rule)))
+
+    @property
+    def told_apart(self) -> str | None:
+        """Say why a retraining on these counts could be told apart for certain, None where it cannot."""
+        compared, anchors = self.examined.compared, self.base.statistics.anchors
+        if compared is None or compared.anchors != anchors:
+            found = () if compared is None else compared.anchors
+            gone, new = sorted({*anchors} - {*found}), sorted({*found} - {*anchors})
+            return f"anchor words changed: {', '.join(gone)} gave way to {', '.join(new) or 'none'}"
+        if not compared.ratio <= 1:
+            return f"a retraining would draw noise of another size, {compared.ratio:.3g} times as large or small"
+        return None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unlearned:
+    """Abar and Rbar of the documents that a snapshot counts, with the facts of a version that `Modelled` has too.
+
+    cut: partition to the offset up to which records are reflected; seconds: what it took. Nothing is carried over from
+    the last version, and nothing is certified.
+    """
+
+    run: Run
     snapshot: Snapshot
     cut: Mapping[int, int]
     seconds: float
@@ -126,27 +151,28 @@ class Unlearned:
     @property
     def documents(self) -> int:
         """Documents that it is of."""
-        return self.left.documents
+        return self.run.left.documents
 
     @property
     def words(self) -> tuple[str, ...]:
         """Its words, ascending."""
-        return self.left.words
+        return self.run.left.words
 
     @property
     def anchors(self) -> tuple[str, ...]:
         """The anchor word of each topic."""
-        return self.base.statistics.anchors
+        return self.run.base.statistics.anchors
 
     @property
     def margin(self) -> float:
         """The least lead of an anchor in a retraining."""
-        return self.examined.compared.margin if self.examined.compared else math.nan
+        compared = self.run.examined.compared
+        return compared.margin if compared else math.nan
 
     @property
     def tolerance(self) -> float:
         """What the proof promises of ||Abar - A^F||_F: Delta."""
-        return self.examined.plan.topics.sensitivity
+        return self.run.examined.plan.topics.sensitivity
 
 
 class TheoremModeller:
@@ -168,12 +194,11 @@ class TheoremModeller:
         start = self._clock() - modelled.seconds
         snapshot = modelled.snapshot
         base = TheoremBase.of(modelled.fit, snapshot, capacity)
-        left = remaining(modelled.fit)
         try:
-            examined = examine(left, base.facts, base.options(self.rule))
+            run = Run.of(remaining(modelled.fit), base, self.rule, self.options)
         except UsageError as error:
             raise CannotLearn("noise", str(error)) from error
-        return self._made(left, base, examined, snapshot, modelled.cut, start)
+        return self._made(run, snapshot, modelled.cut, start)
 
     def unlearn(self, snapshot: Snapshot, base: TheoremBase) -> Unlearned | NotVerified:
         """Run Algorithm 1 from the kept C^S. snapshot: of the base's documents that are left.
@@ -184,61 +209,40 @@ class TheoremModeller:
         start = self._clock()
         try:
             left = remaining_counts(base.statistics, snapshot, self.options)
-            examined = examine(left, base.facts, base.options(self.rule))
+            run = Run.of(left, base, self.rule, self.options)
         except (CannotLearn, UsageError) as error:
             return NotVerified(str(error))
-        reason = _told_apart(base.statistics.anchors, examined)
-        if reason is not None:
-            return NotVerified(reason)
-        return self._made(left, base, examined, snapshot, snapshot.offsets, start)
+        reason = run.told_apart
+        return self._made(run, snapshot, snapshot.offsets, start) if reason is None else NotVerified(reason)
 
-    def _made(
-        self,
-        left: Remaining,
-        base: TheoremBase,
-        examined: Examined,
-        snapshot: Snapshot,
-        cut: Mapping[int, int],
-        start: float,
-    ) -> Unlearned:
-        self.last = examined.found
-        seconds = self._clock() - start
-        return Unlearned(left, base, examined, self.rule, self.options, snapshot, cut, seconds)
-
-
-def _told_apart(anchors: Sequence[str], examined: Examined) -> str | None:
-    compared = examined.compared
-    if compared is None or compared.anchors != tuple(anchors):
-        found = () if compared is None else compared.anchors
-        gone, new = sorted({*anchors} - {*found}), sorted({*found} - {*anchors})
-        return f"anchor words changed: {', '.join(gone)} gave way to {', '.join(new) or 'none'}"
-    if not compared.ratio <= 1:
-        return f"a retraining would draw noise of another size, {compared.ratio:.3g} times as large or small"
-    return None
+    def _made(self, run: Run, snapshot: Snapshot, cut: Mapping[int, int], start: float) -> Unlearned:
+        self.last = run.examined.found
+        return Unlearned(run, snapshot, cut, self._clock() - start)
 
 
 def theorem_payload(
-    made: Unlearned,
+    run: Run,
+    source: CountSource,
     sample: WordSets | None,
     key: NoiseKey,
     model: str,
     version: int,
     data: TaskData | None = None,
 ) -> PayloadPlan:
-    """Return the payload of a version in theorem mode; sample, data: as in `make_payload`.
+    """Return the payload of a version in theorem mode; source, sample, data: as in `make_payload`.
 
     Noise is drawn for the retained counts and the settings, so a retraining on the same documents draws the same.
     """
-    data, rule = data or TaskData(), made.rule
-    frequency = frequencies(made.words, made.snapshot)
-    digest = fingerprint(made.left, frequency.tolist(), ["theorem", repr(made.learner), repr(rule)])
-    release = draw(made.examined, lambda purpose: key.seed(model, version, digest, purpose))
+    data, left = data or TaskData(), run.left
+    frequency = frequencies(left.words, source)
+    digest = fingerprint(left, frequency.tolist(), ["theorem", repr(run.learner), repr(run.rule)])
+    release = draw(run.examined, lambda purpose: key.seed(model, version, digest, purpose))
     # From here on only the published numbers and the retained documents are used.
     A = release.A.astype(np.float32)
-    heads, unfitted = published_heads(A, made.words, made.anchors, data)
-    best, quality = displayed(A, made.words, frequency, made.documents, sample)
+    heads, unfitted = published_heads(A, left.words, run.base.statistics.anchors, data)
+    best, quality = displayed(A, left.words, frequency, left.documents, sample)
     payload = Payload(
-        words=made.words,
+        words=left.words,
         A=A,
         R=release.R.astype(np.float32),
         shares=topic_shares(release.R),
@@ -246,8 +250,8 @@ def theorem_payload(
         quality=quality,
         heads=heads,
     )
-    facts = {**head_facts(heads, data), **_facts(made, release)}
-    return PayloadPlan(payload, _noise(release, rule), digest, unfitted, covered=release.covered, facts=facts)
+    facts = {**head_facts(heads, data), **_facts(run.base, release)}
+    return PayloadPlan(payload, _noise(release, run.rule), digest, unfitted, covered=release.covered, facts=facts)
 
 
 def _noise(release: TheoremRelease, rule: TheoremRule) -> ReleaseNoise:
@@ -258,9 +262,9 @@ def _noise(release: TheoremRelease, rule: TheoremRule) -> ReleaseNoise:
     return ReleaseNoise(epsilon, rule.delta, plan.sigma, 1 / together.mu, together.slack, plan.grid, ratio)
 
 
-def _facts(made: Unlearned, release: TheoremRelease) -> dict[str, Any]:
+def _facts(base: TheoremBase, release: TheoremRelease) -> dict[str, Any]:
     """Return what the release record keeps for the operator: measured before noise, so never for subscribers."""
-    plan, facts = release.plan, made.base.facts
+    plan, facts = release.plan, base.facts
     constants = {
         "a": plan.constants.a,
         "p": plan.constants.p_sep,
@@ -269,8 +273,8 @@ def _facts(made: Unlearned, release: TheoremRelease) -> dict[str, Any]:
         "c": plan.c,
         "implied_c": release.implied_c,
         "m": facts.documents,
-        "m_U": max(made.base.capacity, 1),
-        "length": made.base.length,
+        "m_U": max(base.capacity, 1),
+        "length": base.length,
         "q_norm": facts.q_norm,
         "rarest": facts.rarest,
         "delta_formula": plan.formula,

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamtopic.errors import CannotLearn, SettingsError
-from streamtopic.service.assembly import learner_options, task_options
+from streamtopic.service.assembly import learner_options, task_options, theorem_rule
 from streamtopic.service.retained import documents_in_log
 from streamtopic.service.tasks import Labelled
 from streamtopic.service.verify_heads import heads_differ, labelled_in_log, withheld_differ
+from streamtopic.service.verify_theorem import kept_differs, theorem_differs
 from streamtopic.topics.learner import learn
 
 if TYPE_CHECKING:
@@ -82,15 +83,23 @@ class _Recounts:
     def __init__(self, service: Service, update: Callable[[int, int | None], None]) -> None:
         self._service = service
         self._update = update
-        self._made: dict[tuple[tuple[int, int], ...], _Recount] = {}
+        self._made: dict[object, _Recount] = {}
         self.options = learner_options(service.settings)
         self.tasks = task_options(service.settings)
 
-    def at(self, cut: Mapping[int, int]) -> _Recount:
-        key = tuple(sorted(cut.items()))
+    def of(self, record: Mapping[str, Any]) -> _Recount:
+        """Return those that a version covers: under the theorem, of its base model's documents those that are left."""
+        cut, base = _cut(record), None
+        if record.get("guarantee") == "theorem" and record["kind"] == "unlearn":
+            base = dict(self._service.state.releases()).get(record["base"])
+        return self.at(cut) if base is None else self.at(cut, _cut(base))
+
+    def at(self, cut: Mapping[int, int], added: Mapping[int, int] | None = None) -> _Recount:
+        key = tuple(sorted(cut.items())), tuple(sorted((added or {}).items()))
         if key not in self._made:
             service = self._service
             found = documents_in_log(service.log, service.names.documents, cut, self._update)
+            found = found if added is None else found.added_before(added)
             labelled = labelled_in_log(found.alive, found.labels, found.numbering, self.tasks)
             self._made[key] = _Recount(found.recount(self.options.weighting), labelled, found.whole)
         return self._made[key]
@@ -145,6 +154,9 @@ def _base_model(service: Service, counted: _Recounts) -> Check:
         words, A = arrays["words"].tolist(), arrays["A"]
     if words != list(fit.words) or A.shape != fit.A.shape:
         return Check(name, passed=False, detail="a model learned from scratch has other words or topics")
+    problem = kept_differs(stored, fit, counted.of(record).counts)
+    if problem is not None:
+        return Check(name, passed=False, detail=f"version {stored.version}: {problem}")
     gap = float(np.abs(A - fit.A).max())
     detail = f"version {stored.version}: largest difference {gap:.3g} from one learned from scratch"
     return Check(name, gap <= AGREES, detail)
@@ -163,16 +175,36 @@ def _newest(service: Service, counted: _Recounts) -> Check:
         _ = service.noise_key
     except SettingsError as error:
         return Check(name, passed=None, detail=f"its noise cannot be drawn again: {error}")
+    if record.get("guarantee") == "theorem":
+        return _unlearned(service, counted, version, record)
     fit = _learned(name, counted, record)
     if isinstance(fit, Check):
         return fit
     return _compared(service, counted, fit, version, record)
 
 
+def _unlearned(service: Service, counted: _Recounts, version: int, record: Mapping[str, Any]) -> Check:
+    """Hold a version of theorem mode against Algorithm 1 on the counts of the log, from what is kept of its base."""
+    name, stored = "newest version", service.state.base()
+    if theorem_rule(service.settings) is None:
+        detail = "it was made under the theorem, settings say certified: verify with --set guarantee=theorem"
+        return Check("settings", passed=False, detail=detail)
+    missing = _cannot(name, counted, record)
+    if missing is not None:
+        return missing
+    if stored is None or stored.version != record["base"]:
+        return Check(name, passed=None, detail="its base model is not kept any more")
+    problem = theorem_differs(service, counted.of(record).counts, stored, version)
+    what = f"version {version}, signed, noise included"
+    if problem is not None:
+        return Check(name, passed=False, detail=f"{what}: {problem}")
+    return Check(name, passed=True, detail=f"{what}: Algorithm 1 on the documents in the log gives the same")
+
+
 def _compared(service: Service, counted: _Recounts, fit: TopicFit, version: int, record: Mapping[str, Any]) -> Check:
     """Hold a version against one made again, noise included, from a model learned cold."""
     name = "newest version"
-    release, found = service.release(version), counted.at(_cut(record))
+    release, found = service.release(version), counted.of(record)
     labelled = found.over(fit.words) if counted.tasks.withheld else None
     try:
         plan = service.draw_again(fit, found.counts, version, labelled)
@@ -196,7 +228,7 @@ def _heads(service: Service, counted: _Recounts) -> list[Check]:
     if not counted.tasks.tasks or counted.tasks.withheld or not records or records[0][0] in withdrawn:
         return []
     version, record = records[0]
-    name, found = "heads", counted.at(_cut(record))
+    name, found = "heads", counted.of(record)
     if not record["cut"] or found.counts.documents != record["documents"]:
         detail = f"{found.counts.documents} of {record['documents']} documents: {ERASED}"
         return [Check(name, passed=None if not found.whole else False, detail=detail)]
@@ -216,20 +248,28 @@ def _judged(name: str, record: Mapping[str, Any], problem: str | None, what: str
 
 def _learned(name: str, counted: _Recounts, record: Mapping[str, Any]) -> TopicFit | Check:
     """Learn cold from the documents at a version's cut, or say why that cannot be compared."""
+    missing = _cannot(name, counted, record)
+    if missing is not None:
+        return missing
+    try:
+        return learn(counted.of(record).counts, counted.options)
+    except CannotLearn as error:
+        return Check("model", passed=False, detail=f"the documents in the log allow none: {error}")
+
+
+def _cannot(name: str, counted: _Recounts, record: Mapping[str, Any]) -> Check | None:
+    """Say why a version cannot be made again from the log; None where it can."""
     if record["topics"] != counted.options.n_topics:
         made, said = record["topics"], counted.options.n_topics
         detail = f"the model has {made} topics, settings say {said}: verify with --set topics={made}"
         return Check("settings", passed=False, detail=detail)
     if not record["cut"]:
         return Check(name, passed=None, detail="it was made before documents were moved to other partitions")
-    found = counted.at(_cut(record))
+    found = counted.of(record)
     if found.counts.documents != record["documents"]:
         detail = f"{found.counts.documents} of {record['documents']} documents: {ERASED}"
         return Check(name, passed=None if not found.whole else False, detail=detail)
-    try:
-        return learn(found.counts, counted.options)
-    except CannotLearn as error:
-        return Check("model", passed=False, detail=f"the documents in the log allow none: {error}")
+    return None
 
 
 def _cut(record: Mapping[str, Any]) -> dict[int, int]:

@@ -200,6 +200,16 @@ def test_verify_counts_and_learns_again(report):
     assert relearned == {"counts": True, "base model": True, "newest version": True}
 
 
+def test_an_older_version_is_not_called_learned_again(program, copy, report, sample, tmp_path):
+    """Only the newest version is made again, so the report of one before it says that it was not."""
+    more = tmp_path / "more.jsonl"
+    more.write_text("\n".join(sample[300:400]), encoding="utf-8")
+    assert program("add", more, "--dir", copy)[0] == 0
+    evidence, told = report("2", "--verify", folder=copy)
+    assert (evidence["newest"], told["passed"], told["complete"]) == (3, True, False)
+    assert finding(evidence, "this version")["passed"] is None
+
+
 def test_versions_that_cannot_be_reported_on_say_why(report, copy, monkeypatch):
     """A withdrawn, a missing, an unpublished, a forged and an erased version are refused, each with its reason."""
     assert "withdrawn" in report("1", status=2)

@@ -6,6 +6,7 @@ the exit status. It imports what is heavy inside its functions, so that `streamt
 
 from streamtopic.commands import (
     add,
+    audit,
     bench,
     capacity,
     delete,
@@ -45,6 +46,7 @@ ALL = (
     receipt,
     receipts,
     verify,
+    audit,
     report,
     export,
     suggest,

@@ -1,0 +1,140 @@
+"""`streamtopic audit`: attack the promise, and say how far the attack got."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamtopic.commands.options import command, instance_settings, settings_of
+from streamtopic.errors import UsageError
+
+if TYPE_CHECKING:
+    from streamtopic.commands.options import Subparsers
+    from streamtopic.counts import Counts
+    from streamtopic.privacy.audit import Audit
+    from streamtopic.settings import Settings
+
+__all__ = ["register", "run"]
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command's arguments."""
+    parser = command(
+        subparsers, "audit", run, "try to tell unlearned from retrained versions: a lower bound on epsilon"
+    )
+    parser.add_argument(
+        "--documents", type=Path, metavar="FILE", help="JSON lines, gzip too (default: the instance's, or docstrings)"
+    )
+    parser.add_argument("--draws", type=int, metavar="N", help="releases drawn of either kind (default: 4000 or more)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of all that is drawn (default: 0)")
+    parser.add_argument("--epsilon", type=float, metavar="E", help="the claim to audit (default: as in the settings)")
+    parser.add_argument("--delta", type=float, metavar="D", help="the claim to audit (default: as in the settings)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the audit; status 1 if it told more than is claimed, or missed a fault that was built in."""
+    start = time.perf_counter()
+    settings = settings_of(args, epsilon=args.epsilon, delta=args.delta)
+    from streamtopic.console import progress
+    from streamtopic.privacy.audit import AuditPlan, audit
+    from streamtopic.privacy.audit_games import Guarantee
+    from streamtopic.service.assembly import learner_options
+
+    guarantee = Guarantee(settings.epsilon, settings.delta, settings.tolerance)
+    plan = AuditPlan(draws=args.draws, seed=args.seed)
+    plan.enough(guarantee)
+    counts = _counts(args, settings)
+    with progress("auditing", "steps", quiet=args.json) as update:
+        found = audit(counts, learner_options(settings), guarantee, plan, update)
+    if args.json:
+        print(json.dumps(found.as_json() | {"seconds": round(time.perf_counter() - start, 1)}))
+    else:
+        print(_text(found))
+    return 0 if found.passed else 1
+
+
+def _counts(args: argparse.Namespace, settings: Settings) -> Counts:
+    from streamtopic.console import progress
+    from streamtopic.corpus import load_jsonl
+    from streamtopic.docstrings import load_docstrings
+    from streamtopic.service.assembly import learner_options
+    from streamtopic.service.auditing import counts_of_corpus, counts_of_instance
+
+    options = learner_options(settings)
+    if args.documents is None and (settings.dir is not None or settings.kafka is not None):
+        from streamtopic.service.runner import Service
+
+        with Service(instance_settings(args)) as service:
+            return counts_of_instance(service, options)
+    if args.documents is not None and args.dir is not None:
+        raise UsageError("--documents audits a file, --dir an instance: give one of them")
+    if args.documents is None:
+        with progress("reading docstrings", "files", quiet=args.json) as update:
+            corpus = load_docstrings(progress=update)
+    else:
+        corpus = load_jsonl(args.documents)
+    with progress("counting", "documents", quiet=args.json) as update:
+        return counts_of_corpus(corpus, options, update)
+
+
+def _text(found: Audit) -> str:
+    from streamtopic.console import number, table
+
+    guarantee = found.guarantee
+    documents = [
+        [
+            one.name,
+            "retrained" if one.reason else "updated",
+            f"{one.moved:.2g}",
+            f"{one.gap:.1e}",
+            ", ".join(one.different) or "same bits",
+            ", ".join(one.kept) or "NOTHING",
+        ]
+        for one in found.documents
+    ]
+    games = [
+        [
+            played.name,
+            number(played.claim),
+            number(played.finding.bound),
+            played.finding.distinguisher if played.finding.bound else "-",
+            f"{played.finding.draws:,}",
+            "ok" if played.within else "EXCEEDED",
+        ]
+        for played in found.games
+    ]
+    controls = [
+        [played.name, number(played.claim), number(played.finding.bound), played.finding.distinguisher,
+         f"{played.finding.draws:,}", "MISSED" if played.within else "caught"]
+        for played in found.controls
+    ]  # fmt: skip
+    head = ["", "claim", "at least", "by", "draws", ""]
+    about = (
+        f"{found.m:,} documents, {found.n:,} words, {found.r} topics; claim: epsilon {guarantee.epsilon:g} at delta "
+        f"{guarantee.delta:g}, noise for a tolerance of {guarantee.tolerance:g}"
+    )
+    blocks = [
+        about,
+        table(["forgotten", "model", "moved", "gap", "published bare", "if it were kept"], documents),
+        f"What could be told apart, in epsilon, with {found.plan.confidence:.0%} confidence for all together:",
+        table(head, games),
+        "Faults built in, which must be found:",
+        table(head, controls),
+        _verdict(found),
+    ]
+    return "\n\n".join(blocks)
+
+
+def _verdict(found: Audit) -> str:
+    if found.passed:
+        most = max(played.finding.bound / played.claim for played in found.games)
+        return f"passed: no more than {most:.0%} of a claim was shown, and every fault built in was found"
+    problems = [f"published without noise and different: {', '.join(found.different)}"] if found.different else []
+    problems += [
+        f"{one.name}: {one.finding.bound:.3g} shown, {one.claim:.3g} claimed" for one in found.games if not one.within
+    ]
+    problems += [f"not found although built in: {name}" for name in found.missed]
+    return "FAILED: " + "; ".join(problems)

@@ -1,0 +1,117 @@
+"""The whole audit: it passes on what is there, repeats itself, and fails when a piece is broken."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from streamtopic.bench.synthetic import counted, planted
+from streamtopic.errors import CannotLearn, UsageError
+from streamtopic.privacy.audit import AuditPlan, audit
+from streamtopic.privacy.audit_games import Guarantee
+from streamtopic.privacy.noise import add_noise
+from streamtopic.topics.options import LearnerOptions
+
+OPTIONS = LearnerOptions(n_topics=3, max_df=1.0)
+GUARANTEE = Guarantee(1.0, 1e-6, 1e-7)
+PLAN = AuditPlan(draws=1_000, whole=8)
+GAMES = {
+    "unlearned or retrained, whole model",
+    "edge, in two numbers",
+    "edge, in numbers that are 0",
+    "edge, two versions",
+    "two heads of withheld topics",
+    "topics and covariance of theorem mode",
+}
+
+
+@pytest.fixture(scope="module")
+def counts():
+    """Counts of 300 documents of three topics."""
+    return counted(planted(300, 120, 3, 60, seed=3), 120, OPTIONS.weighting)
+
+
+def test_an_audit_of_what_is_there_passes(counts):
+    """All games stay within their claims, all faults are found, and what is printed is JSON with finite numbers."""
+    steps = []
+    found = audit(counts, OPTIONS, GUARANTEE, PLAN, lambda done, total: steps.append((done, total)))
+    assert found.passed
+    assert {played.name for played in found.games} == GAMES
+    assert all(played.within for played in found.games)
+    assert len(found.controls) == 4
+    assert found.missed == found.different == ()
+    printed = found.as_json()
+    assert json.loads(json.dumps(printed, allow_nan=False)) == printed
+    assert printed["epsilon_lower"] == max(game["epsilon_lower"] for game in printed["games"])
+    assert steps == sorted(steps)
+    assert steps[-1][0] == steps[-1][1]
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """A plan of few draws, for what needs no power."""
+    monkeypatch.setattr("streamtopic.privacy.audit._LEAST_DRAWS", 100)
+    return AuditPlan(draws=130, whole=8)
+
+
+def test_an_audit_can_be_repeated(counts, short):
+    """The same seed gives the same result to the last digit, another seed other draws."""
+    printed = audit(counts, OPTIONS, GUARANTEE, short).as_json()
+    assert audit(counts, OPTIONS, GUARANTEE, short).as_json() == printed
+    assert audit(counts, OPTIONS, GUARANTEE, replace(short, seed=1)).as_json()["games"] != printed["games"]
+
+
+def test_an_audit_of_broken_noise_fails(counts, monkeypatch):
+    """Noise of a third of its size shows in more than one game, and the audit says which."""
+
+    def third(values, plan, seed):
+        return values + (add_noise(values, plan, seed) - values) / 3
+
+    monkeypatch.setattr("streamtopic.privacy.noise.add_noise", third)
+    found = audit(counts, OPTIONS, GUARANTEE, PLAN)
+    assert not found.passed
+    assert {played.name for played in found.games if not played.within} >= {"edge, two versions"}
+    assert not found.as_json()["passed"]
+
+
+def test_an_audit_that_cannot_see_a_fault_fails(counts, short, monkeypatch):
+    """Where distinguishers are blind nothing exceeds a claim, yet the controls are missed, and so the audit fails."""
+    monkeypatch.setattr("streamtopic.privacy.audit_games._Look.at", lambda look, _: [0.0] * look.width)
+    found = audit(counts, OPTIONS, GUARANTEE, short)
+    assert all(played.within for played in found.games)
+    assert len(found.missed) == 4
+    assert not found.passed
+
+
+def test_an_unlearning_that_keeps_the_document_fails_the_audit(counts, short, monkeypatch):
+    """A residue in what is published bare is a failure by itself, whatever the noise hides."""
+    monkeypatch.setattr("streamtopic.privacy.audit_documents._without", lambda fit, *_: (fit, ""))
+    found = audit(counts, OPTIONS, GUARANTEE, short)
+    assert found.different
+    assert not found.passed
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"draws": 999}, {"whole": 1}, {"seed": -1}, {"confidence": 1.0}, {"confidence": 0.1}]
+)
+def test_senseless_plans_are_refused(wrong):
+    """Too few draws, a negative seed and a confidence that is none are usage errors."""
+    with pytest.raises(UsageError, match=next(iter(wrong))):
+        AuditPlan(**wrong)
+
+
+def test_too_few_draws_for_a_weak_claim_are_refused(counts):
+    """At a small epsilon more draws are needed to see a fault: said before anything is learned, with the number."""
+    weak = Guarantee(0.05, 1e-6, 1e-7)
+    with pytest.raises(UsageError, match="give at least"):
+        audit(counts, OPTIONS, weak, PLAN)
+    assert AuditPlan().enough(weak) > AuditPlan().enough(GUARANTEE)
+    for hopeless in (Guarantee(1e-4, 1e-6, 1e-7), Guarantee(60.0, 1e-6, 1e-7)):
+        with pytest.raises(UsageError, match="give so many yourself"):
+            AuditPlan().enough(hopeless)
+
+
+def test_documents_that_make_no_model_are_said_to(counts):
+    """More topics than the corpus bears end in the learner's own error."""
+    with pytest.raises(CannotLearn):
+        audit(counts, LearnerOptions(n_topics=200, max_df=1.0), GUARANTEE, PLAN)

@@ -1,0 +1,91 @@
+"""Lower bounds from draws: exact intervals, and never above the truth."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binomtest, norm
+
+from streamtopic.privacy import gaussian_epsilon
+from streamtopic.privacy.audit_bounds import Rates, judge, least_draws, rate_bounds
+
+
+@given(st.integers(1, 400), st.data(), st.floats(1e-4, 0.2))
+@settings(max_examples=100, deadline=None)
+def test_rates_are_bounded_by_clopper_and_pearson(draws, data, error):
+    """Bounds are those of scipy's exact binomial test, none and all hits included."""
+    hits = data.draw(st.integers(0, draws))
+    low, high = rate_bounds(hits, draws, error)
+    expected = binomtest(hits, draws).proportion_ci(1 - 2 * error, method="exact")
+    assert (low, high) == pytest.approx((expected.low, expected.high), abs=1e-9)
+
+
+def test_bounds_by_hand():
+    """90 of 100 against 10 of 100: ln of the ratio of bounded rates, and the distance of their quantiles."""
+    rates = Rates(90, 10, 100)
+    low, high = rate_bounds(90, 100, 0.01)[0], rate_bounds(10, 100, 0.01)[1]
+    assert rates.epsilon(1e-6, 0.01) == pytest.approx(math.log((low - 1e-6) / high))
+    assert rates.mu(0.01) == pytest.approx(norm.ppf(low) - norm.ppf(high))
+    for nothing in (Rates(0, 0, 100), Rates(100, 100, 100), Rates(50, 50, 100), Rates(10, 90, 100)):
+        assert nothing.epsilon(1e-6, 0.01) == 0
+        assert nothing.mu(0.01) == 0
+
+
+def gaussian_scores(generator, mu, draws=800, noise=4):
+    """Scores of two runs: one column with the difference mu, others without any."""
+    first, second = generator.normal(size=(2, draws, 1 + noise))
+    second[:, 0] += mu
+    return first, second
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.24, 1.0, 3.0])
+def test_no_bound_exceeds_the_truth(mu):
+    """Over 40 repetitions with bounds wrong one time in ten at most, at most that share is above what is true."""
+    generator = np.random.default_rng(int(100 * mu))
+    truth = gaussian_epsilon(1e-6, 1 / mu) if mu else 0.0
+    found = [judge(*gaussian_scores(generator, mu), ["a", "b"], 1e-6, 0.1) for _ in range(40)]
+    assert sum(one.bound > truth for one in found) <= 4
+    if mu >= 1:
+        assert np.median([one.gaussian for one in found]) > truth / 2
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_what_is_plainly_different_is_told_apart(turn):
+    """Two runs that never overlap, either way round, are told apart as well as so many draws allow."""
+    first, second = gaussian_scores(np.random.default_rng(1), turn * 40)
+    found = judge(first, second, ["a", "b"], 1e-6, 0.01)
+    assert found.distinguisher in {"a", "learned"}
+    assert (found.rates.true, found.rates.false) == (400, 0)
+    assert found.epsilon > 4
+    assert judge(second, first, ["a", "b"], 1e-6, 0.01).epsilon > 4
+
+
+def test_a_difference_that_no_single_score_shows_is_learned():
+    """Where the difference lies along a combination of features the classifier finds it."""
+    generator = np.random.default_rng(2)
+    first, second = generator.normal(size=(2, 800, 4))
+    for part in (first, second):
+        part[:, 1:3] += 30 * generator.normal(size=(800, 1))
+    second[:, 1] += 3
+    second[:, 2] -= 3
+    found = judge(first, second, ["nothing"], 1e-6, 0.01)
+    assert found.distinguisher == "learned"
+    assert found.epsilon > 2
+
+
+def test_scores_that_never_vary_show_nothing():
+    """Constant scores give a bound of 0, and no warning of a division."""
+    found = judge(np.ones((80, 3)), np.ones((80, 3)), ["a"], 1e-6, 0.01)
+    assert found.bound == 0
+
+
+def test_enough_draws_show_noise_ten_times_too_small():
+    """With the least number of draws the fault is found in each of 20 repetitions, for weak and strong claims."""
+    for mu in (0.05, 0.24, 1.0):
+        generator, draws = np.random.default_rng(3), least_draws(mu, 0.01)
+        for _ in range(20):
+            found = judge(*gaussian_scores(generator, 10 * mu, draws, noise=1), ["a"], 1e-6, 0.01)
+            assert found.bound > gaussian_epsilon(1e-6, 1 / mu)
+    assert least_draws(0.01, 0.01) > least_draws(0.1, 0.01)

@@ -31,6 +31,10 @@ LONG_AGO = NOW - 3_600_000
         ({**MODEL, "unserved": 1, "oldest_unserved_ms": 0, "next_epsilon": 8.1}, Retrain, "epsilon 8.10 of 8"),
         ({**MODEL, "new_documents": 49}, Wait, "49 new documents"),
         ({**MODEL, "new_documents": 50}, Unlearn, "50 new documents"),
+        ({**MODEL, "base_only": True, "new_documents": 49}, Wait, "49 new documents"),
+        ({**MODEL, "base_only": True, "new_documents": 50}, Retrain, "base model's documents only"),
+        ({**MODEL, "base_only": True, "requested": "unlearn", "new_documents": 49}, Unlearn, "by hand"),
+        ({**MODEL, "base_only": True, "unserved": 3, "oldest_unserved_ms": 0, "forget_set": 3}, Unlearn, "waited"),
         ({**MODEL, "documents": 0, "unserved": 1000, "forget_set": 1000, "failed": "no document"}, Wait, "no document"),
     ],
 )

@@ -52,7 +52,7 @@ class Guarantee:
 
     @property
     def vacuous(self) -> bool:
-        """Whether the noise is as large as the model, so that nothing of it is left to use."""
+        """Whether the noise is as large as the model, so that little or nothing of it can be used."""
         return self.ratio >= 1
 
     def __str__(self) -> str:

@@ -162,7 +162,7 @@ def remarks(plan: PayloadPlan) -> list[str]:
     if plan.noise.ratio >= 1:
         remedy = "; lower `tolerance`, down to 1e-9, or raise `ridge` of the tasks" if plan.payload.A is None else ""
         remedy = remedy if plan.covered is None else "; set `guarantee` to certified"
-        said.append(f"noise has {plan.noise.ratio:.3g} times the norm of the model, so nothing of it is left{remedy}")
+        said.append(f"the noise outweighs the model, with {plan.noise.ratio:.3g} times its norm{remedy}")
     return said
 
 

@@ -124,7 +124,7 @@ def test_noise_as_large_as_the_model_is_told_the_operator(tmp_path, caplog):
         instance.add(DOCUMENTS)
         instance.settle()
         status = instance.status()
-    assert any("nothing of it is left" in message and "certified" in message for message in caplog.messages)
+    assert any("outweighs the model" in message and "certified" in message for message in caplog.messages)
     assert (status["guarantee"], status["covered"]) == ("theorem", False)
     failing, vacuous = status["remarks"]
     assert "conditions of the proof fail: documents of the learner" in failing

@@ -132,7 +132,7 @@ def test_hostile_words_stay_words(facts):
             "constants": {HOSTILE: 1.0},
             "vacuity": "v",
         },
-        "audit": {"sha256": "ab", "result": {"passed": True, HOSTILE: "x", "controls": [{HOSTILE: "y"}]}},
+        "audit": {"sha256": "ab", "result": {"passed": True, "claim": {HOSTILE: "x"}, "controls": [{"name": "y"}]}},
     }
     keep = {"envelope": facts["envelope"] | {"anchors": [HOSTILE]}}
     plain = Strict(page(_replaced(facts, "word") | keep))

@@ -91,7 +91,45 @@ def attached(evidence: Mapping[str, Any]) -> Markup | None:
         "An audit attacks the mechanism that made this version, on deletions made up for the purpose, and bounds "
         "epsilon from below; it says nothing of this version's own bytes."
     )
-    return join([element("p", told), _tree(audit["result"]), facts([("file, SHA-256", audit["sha256"])])])
+    result = audit["result"]
+    claim, model = (result.get(name) if isinstance(result.get(name), dict) else {} for name in ("claim", "model"))
+    rows = [
+        ("outcome", "passed" if result["passed"] else "FAILED"),
+        ("claim", _named(claim)),
+        ("epsilon is at least", shown(result.get("epsilon_lower"))),
+        ("at confidence", shown(result.get("confidence"))),
+        ("made on", _named(model)),
+        ("faults that were missed", shown(result.get("missed"))),
+        ("file, SHA-256", element("code", audit["sha256"])),
+    ]
+    tables = [_played(result[name], caption, head) for name, caption, head in _PLAYED if _rows(result.get(name))]
+    return join([element("p", told), facts(rows), *tables])
+
+
+_DRAWN = {"name": "", "claim": "claim", "epsilon_lower": "at least", "distinguisher": "told by", "draws": "draws"}
+_PLAYED = (
+    (
+        "documents",
+        "Documents made to be hard to forget, each unlearned and compared with a retraining",
+        {"name": "", "how": "how", "gap": "gap in A", "different": "differs", "different_if_kept": "if kept, differs"},
+    ),
+    ("games", "Attacks on the noise as it is; within the claim they pass", _DRAWN | {"passed": "passed"}),
+    ("controls", "The same with a fault built in, which must be caught", _DRAWN | {"caught": "caught"}),
+)
+
+
+def _played(items: Sequence[Mapping[str, Any]], caption: str, head: Mapping[str, str]) -> Markup:
+    """Show the columns that matter; all of them are in the page's data."""
+    rows = [[_short(item.get(name)) for name in head] for item in items]
+    return table(list(head.values()), rows, caption)
+
+
+def _named(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {shown(value)}" for name, value in values.items()) or "-"
+
+
+def _short(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else shown(value)
 
 
 def limits(evidence: Mapping[str, Any]) -> Markup:
@@ -158,20 +196,6 @@ def _span(first: int, last: int) -> str:
 
 def _list(items: Sequence[str]) -> Markup:
     return element("ul", *(element("li", prose(item)) for item in items))
-
-
-def _tree(value: Mapping[str, Any], depth: int = 0) -> Markup:
-    """Show maps and lists of maps as they come: what an audit measures may grow."""
-    plain = [(name, item) for name, item in value.items() if not isinstance(item, dict) and not _rows(item)]
-    parts = [facts((name.replace("_", " "), shown(item)) for name, item in plain)] if plain else []
-    for name, item in value.items():
-        if isinstance(item, dict) and depth < 3:
-            parts += [element("h3", name.replace("_", " ")), _tree(item, depth + 1)]
-        elif _rows(item):
-            head = list(dict.fromkeys(key for row in item for key in row))
-            rows = [[shown(row.get(key)) for key in head] for row in item]
-            parts.append(table([key.replace("_", " ") for key in head], rows, name.replace("_", " ")))
-    return join(parts)
 
 
 def _rows(value: object) -> bool:

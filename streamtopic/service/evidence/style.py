@@ -26,7 +26,7 @@ a:focus-visible, .wide:focus-visible { outline: 2px solid var(--accent); outline
 .bad { color: var(--bad); }
 .open { color: var(--open); }
 td .bad, td .open { font-weight: 600; white-space: nowrap; }
-td { overflow-wrap: anywhere; }
+td { overflow-wrap: anywhere; min-width: 4.5rem; }
 td .name { white-space: nowrap; overflow-wrap: normal; }
 nav ul { columns: 16rem 3; padding-left: 1.1rem; margin: .5rem 0; }
 dl { display: grid; grid-template-columns: minmax(9rem, 14rem) 1fr; gap: .25rem 1rem; margin: .5rem 0; }

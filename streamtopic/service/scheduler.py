@@ -198,6 +198,8 @@ class Scheduler:
         chunks = to_messages(version, seal_release(plan.payload, envelope, self._signing_key))
         records = [outgoing(self.options.model, message) for message in chunks] + self._erased(envelope)
         seconds = {"retrain" if kind == "retrain" else "unlearn": modelled.seconds}
+        if fit is not None and "tried" in base.calibration:
+            seconds["try deletions"] = base.calibration["tried"]["seconds"]
         seconds["noise and release"] = time.perf_counter() - start
         result = self.state.stage(
             lease,

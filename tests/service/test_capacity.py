@@ -88,9 +88,10 @@ def test_the_capacity_does_not_depend_on_history(kept, tmp_path):
     with service(tmp_path / "twin", capacity="calibrated", partitions=3, capacity_share=1.0) as twin:
         twin.add([*corpus(40, seed=9), *corpus()[::-1]])
         twin.delete([document.id for document in corpus(40, seed=9)])
-        twin.settle()
+        seconds = twin.settle().seconds
         base = twin.outlook.base()
     assert base.documents == 160
+    assert seconds["try deletions"] == base.calibration["tried"]["seconds"]
     one, other = ({**b.calibration["tried"], "seconds": 0} for b in (kept[1], base))
     assert one == other
     assert {**kept[1].calibration, "tried": 0} == {**base.calibration, "tried": 0}
@@ -101,7 +102,7 @@ def test_a_restart_keeps_capacity_and_calibration(kept, copied):
     with service(copied, capacity="fixed", capacity_fixed=7) as again:
         assert again.outlook.base() == kept[1]
         assert again.status()["capacity_rule"] == "calibrated"
-        again.settle(requested="retrain")
+        assert "try deletions" not in again.settle(requested="retrain").seconds
         base = again.outlook.base()
         assert (base.capacity, base.calibration["rule"], "tried" in base.calibration) == (7, "fixed", False)
 

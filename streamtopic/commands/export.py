@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections import deque
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,33 +13,55 @@ from streamtopic.commands.options import command, instance_settings
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from streamtopic.commands.options import Subparsers
     from streamtopic.release import Release
+    from streamtopic.service.runner import Service
 
 __all__ = ["register", "run"]
+
+MOST_BEFORE = 30  # versions that a page follows topics over
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """Earlier versions that still stand, the last of them, and the numbers of those that were withdrawn.
+
+    A withdrawn version stays readable until the log is compacted, but what it has and a later one has not was
+    forgotten.
+    """
+
+    standing: tuple[Release, ...] = ()
+    withdrawn: tuple[int, ...] = ()
 
 
 def register(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
-    parser = command(subparsers, "export", run, "write a published model to a .npz or .json file")
+    parser = command(subparsers, "export", run, "write a published model to a .npz, .json or .html file")
     parser.add_argument("number", type=int, metavar="VERSION", help="which version")
-    parser.add_argument("--to", type=Path, required=True, metavar="FILE", help="a name that ends in .npz or .json")
+    parser.add_argument(
+        "--to",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="a name that ends in .npz, .json or .html (pictures)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the verified release, noised as published."""
     from streamtopic.service.runner import Service
 
-    writers = {".npz": _npz, ".json": _json}
+    writers: dict[str, Callable[[Release, Path, _Before], None]] = {".npz": _npz, ".json": _json, ".html": _html}
     if args.to.suffix not in writers:
-        raise UsageError(f"cannot write {args.to.name}: end the name in {' or '.join(writers)}")
+        raise UsageError(f"cannot write {args.to.name}: end the name in .npz, .json or .html")
     settings = instance_settings(args)
     with Service(settings) as service:
         release = service.release(args.number)
+        before = _before(service, release) if args.to.suffix == ".html" else _Before()
     try:
-        writers[args.to.suffix](release, args.to)
+        writers[args.to.suffix](release, args.to, before)
     except OSError as error:
         raise UsageError(f"cannot write {args.to}: {error.strerror}") from None
     report = {
@@ -59,7 +83,7 @@ def _told(report: Mapping[str, Any]) -> str:
     return f"version {report['version']}: {', '.join(parts)}, written to {report['to']}"
 
 
-def _npz(release: Release, path: Path) -> None:
+def _npz(release: Release, path: Path, _: _Before) -> None:
     import numpy as np
 
     arrays: dict[str, Any] = {"words": np.array(release.words)}
@@ -79,7 +103,7 @@ def _npz(release: Release, path: Path) -> None:
         np.savez_compressed(file, **arrays)
 
 
-def _json(release: Release, path: Path) -> None:
+def _json(release: Release, path: Path, _: _Before) -> None:
     found: dict[str, Any] = {"version": release.version, "words": list(release.words)}
     if release.payload.A is not None:
         found |= {
@@ -98,3 +122,18 @@ def _head(release: Release, task: str) -> dict[str, Any]:
     found: dict[str, Any] = {name: list(getattr(head, name)) for name in ("topics", "classes")}
     found |= {"documents": head.documents, "B": release.task_weights(task).tolist()}
     return found if head.w is None else found | {"w": head.w.tolist()}
+
+
+def _before(service: Service, release: Release) -> _Before:
+    gone = {number for number in service.state.withdrawn() if number < release.version}
+    standing: deque[Release] = deque(maxlen=MOST_BEFORE)
+    for one in service.releases():
+        if one.version < release.version and one.version not in gone:
+            standing.append(one)
+    return _Before(tuple(standing), tuple(sorted(gone)))
+
+
+def _html(release: Release, path: Path, before: _Before) -> None:
+    from streamtopic.pictures.model_page import model_page
+
+    path.write_text(model_page(release, before.standing, before.withdrawn), encoding="utf-8")

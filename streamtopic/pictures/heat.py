@@ -29,8 +29,9 @@ def correlation_figure(view: ModelView) -> Markup:
     order = similar_order(part)
     caption = tag(
         "span",
-        "How the topics of two words of one document go together: blue squares more often than by chance, orange circles "
-        "less often; the area is the strength, the strongest pair fills its cell. Topics that meet are neighbours. ",
+        "How the topics of two words of one document go together: blue squares more often than by chance, orange "
+        "circles less often; the area is the strength, the strongest pair fills its cell. Topics that meet are "
+        "neighbours. ",
         _sentence("Meet most", strongest(part, topics, 1), view),
         _sentence("Meet least", strongest(part, topics, -1), view),
     )

@@ -12,7 +12,7 @@ __all__ = ["Map", "classical_scaling", "divergences", "place_topics", "spread"]
 
 Float = npt.NDArray[np.float64]
 
-_ROUNDS = 400
+_AT_ONCE = 2_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,25 +73,30 @@ def classical_scaling(squares: Float) -> tuple[Float, float]:
 def spread(centres: Float, sizes: Float, width: float, height: float) -> Float:
     """Move boxes (r, 2) of these centres and sizes apart until none overlap, within a canvas; positions (r, 2).
 
-    Each overlapping pair moves along the axis on which it overlaps least, and comes back a little each time, so that
-    boxes stay near where they belong. On a canvas with too little room some overlap is left.
+    The largest box stays where it is, and each next one goes to the nearest free place: the order of sizes decides, so
+    that equal boxes give equal maps. A box for which there is no room stays where it is, overlapping.
     """
-    places = np.clip(centres, sizes / 2, np.maximum([width, height] - sizes / 2, sizes / 2))
-    # Boxes of one and the same place part in the order in which they are given.
-    places = places + np.arange(len(places))[:, None] * [1e-3, 1e-3]
-    for turn in range(_ROUNDS):
-        gaps = places[:, None] - places[None]
-        overlap = (sizes[:, None] + sizes[None]) / 2 - np.abs(gaps)
-        meets = np.asarray((overlap > 1e-6).all(axis=2))
-        meets &= ~np.eye(len(places), dtype=np.bool_)
-        if not meets.any():
-            return places
-        along = overlap.argmin(axis=2)
-        signs = np.where(gaps >= 0, 1.0, -1.0)
-        for axis in (0, 1):
-            push = np.where(meets & (along == axis), signs[:, :, axis] * (overlap[:, :, axis] / 2 + 0.05), 0.0)
-            places[:, axis] += push.sum(axis=1) / np.maximum((push != 0).sum(axis=1), 1)
-        if turn < _ROUNDS // 2:
-            places += 0.02 * (centres - places)
-        places = np.clip(places, sizes / 2, np.maximum([width, height] - sizes / 2, sizes / 2))
+    canvas = np.array([width, height])
+    low, high = sizes / 2, np.maximum(canvas - sizes / 2, sizes / 2)
+    places = np.clip(centres, low, high)
+    steps = _nearest_first(canvas)
+    order = np.argsort(-sizes.prod(axis=1), kind="stable")
+    for count, box in enumerate(order):
+        others = order[:count]
+        for first in range(0, len(steps), _AT_ONCE):
+            tried = places[box] + steps[first : first + _AT_ONCE]
+            inside = ((tried >= low[box] - 1e-9) & (tried <= high[box] + 1e-9)).all(axis=1)
+            gaps = np.abs(tried[:, None] - places[others])
+            free = inside & (gaps >= (sizes[box] + sizes[others]) / 2).any(axis=2).all(axis=1)
+            if free.any():
+                places[box] = tried[free.argmax()]
+                break
     return places
+
+
+def _nearest_first(canvas: Float) -> Float:
+    """Return steps on a fine grid over the canvas, (steps, 2), the shortest first, (0, 0) being the first of all."""
+    step = float(canvas.max()) / 160
+    reach = [np.arange(-int(side / step), int(side / step) + 1) * step for side in canvas]
+    steps = np.stack(np.meshgrid(*reach, indexing="ij"), axis=-1).reshape(-1, 2)
+    return np.asarray(steps[np.argsort((steps**2).sum(axis=1).round(6), kind="stable")])

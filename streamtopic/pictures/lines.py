@@ -1,5 +1,6 @@
 """Line charts: values over versions or over numbers of topics."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,19 +21,14 @@ class Series:
 
 
 def ticks(low: float, high: float, most: int = 4) -> list[float]:
-    """Return round numbers that cover low to high, at most one more than `most`."""
+    """Return round numbers, evenly spaced, that cover low to high: two at least, at most two more than `most`."""
     if not high > low:
         low, high = low - 0.5, high + 0.5
-    unit = 10.0
-    while (high - low) / unit < most:
-        unit /= 10
-    step = next(unit * m for m in (1, 2, 5, 10) if _covering(low, high, unit * m) <= most)
-    first = int(low // step)
-    return [round((first + k) * step, 10) for k in range(_covering(low, high, step) + 1)]
-
-
-def _covering(low: float, high: float, step: float) -> int:
-    return int(-(-round(high / step, 9) // 1)) - int(round(low / step, 9) // 1)
+    unit = 10.0 ** math.floor(math.log10((high - low) / most))
+    step = next(unit * factor for factor in (1, 2, 5, 10) if (high - low) / (unit * factor) <= most * (1 + 1e-9))
+    # A value that is on a mark but for rounding needs no further one.
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [float(f"{k * step:.12g}") for k in range(first, last + 1)]
 
 
 def line_chart(

@@ -20,7 +20,7 @@ def promise_section(release: Release) -> Markup:
     ]
     if said.kind == "theorem":
         facts = [fact for fact in facts if fact[0] != "Certificate"]
-    listed = tag("dl", join((tag("dt", name) + tag("dd", value) for name, value in facts)))
+    listed = tag("dl", *(tag(*pair) for name, value in facts for pair in (("dt", name), ("dd", value))))
     return join(
         [
             tag("h2", "What this version guarantees", id="guarantee"),

@@ -64,8 +64,12 @@ def view_of(model: "Release | AnchorTopics", feature_names: Sequence[str] | None
 def _of_release(release: Release) -> ModelView:
     release.topics(0)  # refuses where topics must not be shown
     place = {word: k for k, word in enumerate(release.words)}
-    top = tuple(tuple(place[word] for word in words[:_TOP]) for words in release.top_words)
-    return ModelView(release.words, release.A, release.R, release.shares, top)
+    A, listed = release.A, release.top_words
+    if len(listed) == A.shape[1]:
+        top = tuple(tuple(place[word] for word in words[:_TOP] if word in place) for words in listed)
+    else:
+        top = tuple(tuple(int(k) for k in row) for row in np.argsort(-A.T, axis=1, kind="stable")[:, :_TOP])
+    return ModelView(release.words, A, release.R, release.shares, top)
 
 
 def _of_estimator(model: "AnchorTopics", feature_names: Sequence[str] | None) -> ModelView:

@@ -21,6 +21,9 @@ __all__ = ["HeadTask", "LabelledDocuments", "TopicMatrix"]
 Float = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.intp]
 
+# A class costs a fit of its own and a column of B; anybody who may add documents may add classes.
+MOST_CLASSES = 500
+
 
 @dataclass(frozen=True, slots=True)
 class HeadTask:
@@ -124,7 +127,9 @@ class LabelledDocuments:
     @property
     def membership(self) -> npt.NDArray[np.bool_]:
         """Which documents are of which class, (documents, C)."""
-        return np.asarray(np.array(self.labels)[:, None] == np.array(self.classes))
+        place = {name: c for c, name in enumerate(self.classes)}
+        of = np.array([place[label] for label in self.labels], np.intp)
+        return np.asarray(of[:, None] == np.arange(len(place)))
 
     def take(self, documents: Positions) -> "LabelledDocuments":
         """Return these documents, in the order given."""
@@ -150,8 +155,14 @@ class LabelledDocuments:
     def frequencies(self, words: Sequence[str]) -> csr_array:
         """Return x (documents, len(words)): shares of these words in a document, rows summing to 1, or 0 with none.
 
-        Raises CannotLearn unless there are two classes and some document holds one of the words.
+        Raises CannotLearn unless there are 2 to 500 classes and some document holds one of the words.
         """
+        if len(self.classes) > MOST_CLASSES:
+            raise CannotLearn(
+                "classes",
+                f"there are {len(self.classes)} classes, more than {MOST_CLASSES}: is the label one of a kind for each "
+                "document? take a coarser one",
+            )
         if len(self.classes) < 2:
             left = f"only {self.classes[0]!r} is" if self.labels else "no labelled document is"
             raise CannotLearn("classes", f"{left} left, and a head tells classes apart: label documents of two classes")

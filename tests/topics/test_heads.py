@@ -1,5 +1,6 @@
 """Heads of downstream tasks: exact to a certificate, and forgetting is never having seen."""
 
+import dataclasses
 from fractions import Fraction
 
 import numpy as np
@@ -107,6 +108,26 @@ def test_documents_are_looked_at_over_other_words(planted):
     assert (over.counts[:, [words.index(w) for w in planted.words[3:50]]] != data.counts[:, 3:50]).nnz == 0
     assert over.counts[:, [words.index("unknown")]].nnz == 0
     assert (over.frequencies(words) != data.frequencies(words)).nnz == 0
+
+
+def test_a_label_of_its_own_for_each_document_is_refused(planted, fitted):
+    """Whoever may add documents cannot make heads of any size: there is a bound on classes, told with the remedy."""
+    data = labelled(planted)
+    ids = dataclasses.replace(data, labels=tuple(f"id-{k}" for k in range(len(data))))
+    with pytest.raises(CannotLearn, match="600 classes, more than 500"):
+        fit_head(matrix(fitted), ids, TASK)
+
+
+def test_topics_that_depend_on_each_other_have_a_head(planted, fitted):
+    """The ridge makes a head unique where columns of A are equal, or without any mass at all."""
+    A = fitted.A.copy()
+    A[:, 1], A[:, 2] = A[:, 0], 0.0
+    model = TopicMatrix(A, fitted.words, fitted.anchors)
+    head = fit_head(model, labelled(planted), TASK)
+    assert np.isfinite(head.w).all()
+    assert head.w[0] == pytest.approx(head.w[1])
+    assert head.w[2] == pytest.approx(np.zeros(3))
+    assert head.distance <= TASK.tolerance
 
 
 def test_a_head_is_the_minimum_scikit_learn_finds(planted, fitted):

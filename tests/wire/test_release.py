@@ -113,6 +113,16 @@ def test_scores_are_x_times_b(make, key):
     assert release.classify([], "desk") == []
 
 
+def test_words_of_a_class_are_those_that_speak_for_it(make, key):
+    """In order of B less its mean over classes, ties by word."""
+    release = open_release(seal_release(withheld(desk=B), make()[1], key), key.public)
+    assert release.class_words("desk", 2)["c"] == ("w00000", "w00001")
+    tilted = dataclasses.replace(B, B=B.B * np.array([[1, -1, 0]], np.float32))
+    release = open_release(seal_release(withheld(desk=tilted), make()[1], key), key.public)
+    assert release.class_words("desk", 2)["a"] == ("w00005", "w00004")
+    assert release.class_words("desk", 99)["b"][0] == "w00000"
+
+
 def test_heads_do_not_depend_on_the_numbers_of_topics(make, key):
     """A release whose topics were numbered otherwise classifies as before: w belongs to anchor words."""
     payload, envelope = make(n=30, r=5)

@@ -13,6 +13,7 @@ from streamtopic.service.recount import compare, recount
 from streamtopic.service.report import heads_of, quality_of, receipt_fields, topics_of
 from streamtopic.service.runner import Service, silent
 from streamtopic.text import passages
+from streamtopic.topics.algorithm1 import remaining, unlearn_base
 from streamtopic.topics.learner import learn
 
 if TYPE_CHECKING:
@@ -93,7 +94,10 @@ def _twin(service: Service, corpus: Corpus, gone: list[Document]) -> dict[str, A
     kept = service.model_before_noise()
     if kept is None:
         raise CheckFailed("the service has published a version but holds no model to compare with the twin")
-    difference = compare(kept, learn(recount(rest, options.weighting), options))
+    twin = learn(recount(rest, options.weighting), options)
+    # Under the theorem the reference run is Algorithm 1 with an empty forget set.
+    theorem = service.settings.guarantee == "theorem"
+    difference = compare(kept, unlearn_base(remaining(twin)) if theorem else twin)
     return {"max_abs_difference": difference.max_abs_difference, "words_equal": difference.words_equal}
 
 

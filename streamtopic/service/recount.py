@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from streamtopic.events import Passages
-    from streamtopic.topics.fit import TopicFit
 
 __all__ = ["Difference", "Numbering", "compare", "recount"]
 
@@ -88,7 +87,19 @@ def _placed(passage: Passage, place: npt.NDArray[np.int32]) -> Passage:
     return Passage(passage.length, words[order], passage.counts[order])
 
 
-def compare(one: TopicFit, other: TopicFit) -> Difference:
+class Topics(Protocol):
+    """A model before noise: words (n,) ascending, A (n, r)."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Its words."""
+
+    @property
+    def A(self) -> npt.NDArray[np.float64]:  # noqa: N802 -- the paper's symbol
+        """Words given topics."""
+
+
+def compare(one: Topics, other: Topics) -> Difference:
     """Compare two models before noise. Topics are compared in order: both sort them by anchor word."""
     words = sorted({*one.words, *other.words})
     place = {word: k for k, word in enumerate(words)}

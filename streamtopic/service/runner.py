@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from streamtopic.service.tasks import Labelled
     from streamtopic.service.verify import Verification
     from streamtopic.state import Reader
+    from streamtopic.topics.algorithm1 import BaseModel
     from streamtopic.topics.fit import TopicFit
 
 __all__ = ["Sent", "Service", "Settled", "silent"]
@@ -281,9 +282,10 @@ class Service(Parts):
         records, withdrawn = self.state.releases(), self.state.withdrawn()
         return [version_fields(version, record, withdrawn=version in withdrawn) for version, record in records]
 
-    def model_before_noise(self) -> TopicFit | None:
-        """Return the last model of this process: secret, for checks only."""
-        return self.scheduler.modeller.fit
+    def model_before_noise(self) -> TopicFit | BaseModel | None:
+        """Return the last model of this process, in theorem mode that of Algorithm 1: secret, for checks only."""
+        scheduler = self.scheduler
+        return scheduler.modeller.fit if scheduler.theorem is None else scheduler.theorem.last
 
     def draw_again(
         self, fit: TopicFit, source: CountSource, version: int, labelled: Labelled | None = None

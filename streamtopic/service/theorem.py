@@ -129,7 +129,10 @@ class Run:
             gone, new = sorted({*anchors} - {*found}), sorted({*found} - {*anchors})
             return f"anchor words changed: {', '.join(gone)} gave way to {', '.join(new) or 'none'}"
         if not compared.ratio <= 1:
-            return f"a retraining would draw noise of another size, {compared.ratio:.3g} times as large or small"
+            return (
+                f"a retraining would draw noise of another size, {compared.ratio:.3g} times as large or small: "
+                "set `imbalance`, `conditioning` and `separability`, which are estimated, to keep it"
+            )
         return None
 
 

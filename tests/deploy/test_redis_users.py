@@ -73,6 +73,16 @@ def test_the_dashboard_sees_where_the_service_stands(run, service):
         assert [version["version"] for version in dashboard.versions()] == [1, 2]
 
 
+def test_a_report_needs_no_right_to_write(run, service):
+    """All that an auditor gets without counting again comes with the dashboard's rights."""
+    from streamtopic.service.evidence import gather
+
+    with service("dashboard") as dashboard:
+        evidence = gather(dashboard, 2)
+    assert (evidence["passed"], evidence["complete"]) == (True, True)
+    assert evidence["forgotten"]["this_version"]["receipts"] == 2
+
+
 def test_the_operator_can_examine_and_rebuild(run, service):
     """The doctor looks at everything, and a rebuild makes the state anew."""
     from streamtopic.service.rebuild import rebuild

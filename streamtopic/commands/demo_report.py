@@ -98,6 +98,7 @@ def _next(keep: Path | None, newest: int) -> str:
             f"streamtopic add MORE.jsonl --dir {keep}",
             f"streamtopic delete ID --dir {keep}",
             f"streamtopic verify --dir {keep}",
+            f"streamtopic report --verify --to report.html --dir {keep}",
             f"streamtopic export {newest} --to model.npz --dir {keep}",
         ]
     )

@@ -59,8 +59,7 @@ def statement_of(published: str, envelope: Envelope) -> str:
         never += ", and then ran the same update with nothing to forget"
     forgot = f"a service that learned from {_documents(envelope.forgotten)} deleted since and forgot them"
     if not envelope.forgotten:
-        forgot = f"a service that learned from any documents that are deleted by now, up to {envelope.capacity} of them"
-        forgot += ", and forgot them"
+        forgot = "a service that learned from documents deleted by now and forgot them"
     return (
         f"Whoever sees the payload of version {envelope.version} ({held}) cannot tell whether it comes from {forgot}, "
         f"or from {never}, better than (epsilon, delta) = ({envelope.epsilon:g}, {envelope.delta:g}): for every set T "

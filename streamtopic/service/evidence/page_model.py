@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["about", "genuine", "moment", "tasks", "topics"]
 
+_PARTITIONS = 8
 _KINDS = {"retrain": "a retraining, which begins a new base", "unlearn": "an update of its base"}
 
 
@@ -39,7 +40,7 @@ def about(evidence: Mapping[str, Any]) -> Markup:
         ("topics", shown(envelope["r"])),
         ("anchor words", _words(envelope["anchors"])),
         ("withdraws", shown(envelope["withdrawn"])),
-        ("reflects the log up to", "; ".join(f"partition {p}: {offset}" for p, offset in envelope["cut"].items())),
+        ("reflects the log up to", _places(envelope["cut"])),
     ]
     said = [("why it was made", shown(record["reason"])), ("time to make it", f"{shown(record['seconds'])} s")]
     return join(
@@ -50,6 +51,12 @@ def about(evidence: Mapping[str, Any]) -> Markup:
             facts(said),
         ]
     )
+
+
+def _places(cut: Mapping[str, int]) -> str:
+    listed = [f"partition {partition}: {offset}" for partition, offset in list(cut.items())[:_PARTITIONS]]
+    more = [f"{len(cut) - _PARTITIONS} more in the page's data"] if len(cut) > _PARTITIONS else []
+    return "; ".join([*listed, *more])
 
 
 def genuine(evidence: Mapping[str, Any]) -> Markup:

@@ -10,6 +10,7 @@ from streamtopic.cli import main
 from streamtopic.corpus import Document
 from streamtopic.errors import UsageError
 from streamtopic.privacy.capacity import base_capacity
+from streamtopic.privacy.head_capacity import head_capacity_terms
 from streamtopic.service.capacity import CapacityRule, measure_capacity
 from streamtopic.service.runner import Service
 from streamtopic.settings import Settings
@@ -172,6 +173,23 @@ def test_each_rule_gives_its_number(copied):
         assert limits[0] > limits[1] == limits[2] == limits[3] == limits[4] > 0
         with pytest.raises(UsageError, match="calibrate first"):
             CapacityRule("calibrated").limit(fit, 1, 1e-6)
+
+
+def test_heads_in_place_of_topics_have_a_capacity_of_their_own(tmp_path):
+    """Where tasks are published, the formula is that of the task which bears least, and it goes with the base."""
+    more = {"publish": "tasks", "tasks": {"section": {"ridge": 1e-4}}, "capacity": "theorem", "capacity_constant": 1e4}
+    labelled = [Document(d.id, d.text, {"section": f"s{k % 2}"}) for k, d in enumerate(corpus())]
+    with service(tmp_path, **more) as instance:
+        instance.add(labelled)
+        done = instance.settle()
+        base = instance.outlook.base()
+        fit = learn(instance.reader.snapshot(), OPTIONS)
+        n, r = fit.A.shape
+        head = head_capacity_terms(1.0, 160, n, 1.0, 1e-6, fit.topic_masses)
+    assert [version["kind"] for version in done.versions] == ["retrain"], done.decision
+    assert base.calibration["formula"] == pytest.approx(head.formula)
+    assert base.capacity == int(1e4 * head.formula) > 0
+    assert head.noise != pytest.approx(base_capacity(1.0, 160, n, r, 1.0, 1e-6))
 
 
 def test_random_sets_alone_bear_at_least_as_much(copied):

@@ -61,7 +61,7 @@ class Guarantee:
         held = {
             None: "",
             True: ", under the paper's assumptions",
-            False: ", were the paper's assumptions met, which fail",
+            False: ", under the paper's assumptions, which do not all hold",
         }
         noise = f"; the noise has {self.ratio:.3g} times the norm of the model" if self.vacuous else ""
         return (

@@ -21,13 +21,9 @@ class TaskSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     topics: tuple[str, ...] = Field((), description="Anchor words of the topics that the head rests on; none: all.")
-    ridge: float = Field(1e-9, gt=0, allow_inf_nan=False, description="lambda, the strong convexity of the loss.")
-    tolerance: float = Field(
-        1e-4, gt=0, allow_inf_nan=False, description="Bound on the distance of a head from the optimum."
-    )
-    tau: float = Field(
-        0.0, ge=0, allow_inf_nan=False, description="Loss above the optimum that is allowed, the paper's tau."
-    )
+    ridge: float = Field(1e-9, ge=1e-18, le=1e6, description="lambda, the strong convexity of the loss.")
+    tolerance: float = Field(1e-4, ge=1e-15, le=1e6, description="Bound on the distance of a head from the optimum.")
+    tau: float = Field(0.0, ge=0, le=1, description="Loss above the optimum that is allowed, the paper's tau.")
 
     def model_post_init(self, _context: Any, /) -> None:  # noqa: ANN401  pydantic's signature
         """Refuse a topic that is named twice."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.special import expit
 
 __all__ = ["Solved", "gradient", "hessian", "loss", "minimise", "rounding", "rounding_bound"]
@@ -78,7 +78,11 @@ def minimise(phi: Float, member: Bool, ridge: float, start: Float, goal: float) 
     w, steps = start.copy(), 0
     g = gradient(phi, member, ridge, w)
     while steps < _MOST_STEPS and float(np.linalg.norm(g)) + rounding(phi, ridge, w) > goal:
-        direction = cho_solve(cho_factor(hessian(phi, ridge, w)), g)
+        try:
+            direction = cho_solve(cho_factor(hessian(phi, ridge, w)), g)
+        except LinAlgError:
+            # A ridge that is lost in the rounding of phi^T phi leaves directions without curvature.
+            break
         moved = _descended(phi, member, ridge, w, g, direction)
         if moved is None:
             break

@@ -165,3 +165,15 @@ def test_noise_of_topics_is_held_against_the_topics(made):
     A = plan.payload.A.astype(float)
     assert plan.noise.ratio == pytest.approx(plan.noise.sigma * math.sqrt(A.size) / np.linalg.norm(A), rel=1e-5)
     assert isinstance(plan.noise, ReleaseNoise)
+
+
+def test_heads_that_may_stop_early_get_more_noise(made):
+    """A loss that may be left, tau, costs sqrt(2 tau / lambda) in the sensitivity, and is used: fewer steps."""
+    fit, source, labelled = made
+    tasks = {name: dataclasses.replace(task, tau=1e-6) for name, task in TASKS.items()}
+    data = TaskData(TaskOptions(tasks, withheld=True), labelled)
+    loose, exact = make_payload(fit, source, None, GUARDED, KEY, "news", 1, data), payload(made, withheld=True)
+    for task in TASKS:
+        assert loose.facts["heads"][task]["sigma"] > exact.facts["heads"][task]["sigma"]
+        assert loose.fitted[task].gap <= 1e-6
+        assert loose.fitted[task].steps <= exact.fitted[task].steps

@@ -136,6 +136,17 @@ def test_service_and_twin_publish_the_same_heads(tmp_path, key, how):
         assert not np.array_equal(release.task_weights(task), first.task_weights(task))
 
 
+def test_heads_do_not_depend_on_partitions_or_order(tmp_path, key):
+    """However documents are spread and in whatever order they came, the payload is the same bytes."""
+    heads = []
+    for name, documents, partitions in (("one", DOCUMENTS, 1), ("three", DOCUMENTS[::-1], 3)):
+        with service(tmp_path / name, TWO, noise_key=key, partitions=partitions) as instance:
+            instance.add(labelled_twice(documents))
+            release, _ = newest(instance)
+            heads.append([(head.classes, head.documents, head.w.tobytes()) for head in release.payload.heads.values()])
+    assert heads[0] == heads[1]
+
+
 def test_a_warm_head_is_within_its_bound_of_the_twins(tmp_path, key):
     """Heads carried over in memory differ from the twin's by what their noise is calibrated to, and far less."""
     with service(tmp_path / "saw", noise_key=key, **WITHHELD) as saw:

@@ -130,6 +130,14 @@ def test_topics_that_depend_on_each_other_have_a_head(planted, fitted):
     assert head.distance <= TASK.tolerance
 
 
+def test_a_ridge_lost_in_rounding_is_told(planted, fitted):
+    """Where equal topics leave no curvature but that of a ridge too small to see, there is no head, and why."""
+    A = np.repeat(fitted.A[:, :1], fitted.A.shape[1], axis=1)
+    model = TopicMatrix(A, fitted.words, fitted.anchors)
+    with pytest.raises(CannotLearn, match="raise ridge or tolerance"):
+        fit_head(model, labelled(planted), HeadTask(ridge=1e-40, tolerance=1e-9))
+
+
 def test_a_head_is_the_minimum_scikit_learn_finds(planted, fitted):
     """One class against the others is logistic regression with C = 1 / (m lambda) and no intercept."""
     from sklearn.linear_model import LogisticRegression

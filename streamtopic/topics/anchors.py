@@ -36,15 +36,18 @@ class AnchorChoice:
     certain: bool
 
 
-def farthest_in_principal_directions(gram: Float, r: int, terms: int, updates: int = 0) -> AnchorChoice:
+def farthest_in_principal_directions(
+    gram: Float, r: int, terms: int, updates: int = 0, pairs: tuple[Float, Float] | None = None
+) -> AnchorChoice:
     """Choose r candidates by greedy search in the r leading principal directions of their rows.
 
     gram: (c, c), K = M M^T of the candidates' rows M, each entry a sum of `terms` non-negative products; updates: how
-    many changes have been added to it. Rare words lie far out mostly by sampling noise; the leading directions drop
-    it. Returns positions among the candidates. Raises CannotLearn where the rows span fewer than r directions.
+    many changes have been added to it; pairs: its r + 1 leading eigenpairs or more, where they are at hand. Rare words
+    lie far out mostly by sampling noise; the leading directions drop it. Returns positions among the candidates. Raises
+    CannotLearn where the rows span fewer than r directions.
     """
     c = len(gram)
-    values, vectors = leading_eigenpairs(gram, r)
+    values, vectors = pairs or leading_eigenpairs(gram, r)
     if c < r or values[r - 1] <= c * _UNIT * values[0]:
         raise CannotLearn(
             "rank",

@@ -10,7 +10,7 @@ Source: Arora et al. 2013, Algorithms 1 to 3 (learner "paper"); the differences 
 docs/decisions. Everything is a pure, deterministic function of the counts.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.options import LearnerOptions
 from streamtopic.topics.products import candidate_gram, dense_rows, grouped_rows
 from streamtopic.topics.simplex_round import Round
+from streamtopic.topics.spectrum import leading_eigenpairs
 from streamtopic.topics.vocabulary import choose_words
 
 __all__ = [
@@ -44,7 +45,8 @@ class Prepared:
     """What learning needs of the counts whatever the number of topics: fits made of it share its arrays.
 
     q: counts over the working vocabulary, words; mass (n,) row sums; squares (n,) D^2; candidates: positions of words
-    that may be anchors; gram (c, c) of their rows, or None for learner "paper".
+    that may be anchors; gram (c, c) of their rows, or None for learner "paper"; pairs: leading eigenpairs of that in
+    units of p, where several numbers of topics share them.
     """
 
     q: SymmetricCounts
@@ -54,6 +56,16 @@ class Prepared:
     candidates: npt.NDArray[np.intp]
     gram: Float | None
     documents: int
+    pairs: tuple[Float, Float] | None = None
+
+    def sharing(self, topics: int) -> "Prepared":
+        """Return these counts with the eigenpairs that up to so many topics need, found once for all of them.
+
+        They are those that a number of topics by itself would find, to rounding.
+        """
+        if self.gram is None:
+            return self
+        return replace(self, pairs=leading_eigenpairs(_in_units_of_p(self.gram, self.mass, self.candidates), topics))
 
 
 def learn(source: CountSource, options: LearnerOptions) -> TopicFit:
@@ -88,7 +100,7 @@ def learn_prepared(prepared: Prepared, options: LearnerOptions) -> TopicFit:
     if prepared.gram is None:
         anchors = farthest_rows(q, candidates, mass, options.n_topics)
     else:
-        anchors = choose_in_gram(prepared.gram, mass, candidates, q.n, options)
+        anchors = choose_in_gram(prepared.gram, mass, candidates, q.n, options, pairs=prepared.pairs)
     first = Round.cold(q, mass, squares, dense_rows(q, anchors.rows), None)
     rounds, group = [first], np.full(q.n, -1, np.int64)
     if options.learner == "default":
@@ -164,13 +176,26 @@ def candidate_positions(
 
 
 def choose_in_gram(
-    gram: Float, mass: Int64, candidates: npt.NDArray[np.intp], n: int, options: LearnerOptions, updates: int = 0
+    gram: Float,
+    mass: Int64,
+    candidates: npt.NDArray[np.intp],
+    n: int,
+    options: LearnerOptions,
+    updates: int = 0,
+    pairs: tuple[Float, Float] | None = None,
 ) -> AnchorChoice:
-    """Search the principal directions of Qbar_c D. gram: Q_c D^2 Q_c^T in the units of the counts."""
-    own = mass[candidates].astype(float)
-    scaled = gram / own[:, None] / own
-    choice = farthest_in_principal_directions(scaled, options.n_topics, n, updates)
+    """Search the principal directions of Qbar_c D.
+
+    gram: Q_c D^2 Q_c^T in the units of the counts; pairs: see Prepared, they stand for it where they are given.
+    """
+    scaled = _in_units_of_p(gram, mass, candidates) if pairs is None else gram
+    choice = farthest_in_principal_directions(scaled, options.n_topics, n, updates, pairs)
     return AnchorChoice(candidates[choice.rows], choice.margin, choice.certain)
+
+
+def _in_units_of_p(gram: Float, mass: Int64, candidates: npt.NDArray[np.intp]) -> Float:
+    own = mass[candidates].astype(float)
+    return np.asarray(gram / own[:, None] / own)
 
 
 def super_anchors(first: Round, q: SymmetricCounts, mass: Int64, anchors: npt.NDArray[np.intp]) -> Int64:

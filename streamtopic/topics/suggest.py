@@ -13,8 +13,8 @@ The score is coherence times diversity, each topic's words together and the topi
 "Topic Modeling in Embedding Spaces", section 5). Few topics often score best, so the greatest number within a tenth of
 the best score is taken, of those that keep four fifths of their words.
 
-Every model here is the one that `learn` gives. What does not depend on the number of topics is prepared once for the
-whole and once for each forget set.
+Every model here is the one that `learn` gives, to rounding. What does not depend on the number of topics is prepared
+once for the whole and once for each forget set.
 """
 
 from collections.abc import Callable, Sequence
@@ -138,7 +138,8 @@ class _Search:
     def _learned(self, source: CountSource, wanted: Sequence[LearnerOptions]) -> list["_Learned"]:
         """Learn each; one prepared for the fewest topics serves all."""
         try:
-            prepared = prepare(source, min(wanted, key=lambda options: options.n_topics))
+            most = max(options.n_topics for options in wanted)
+            prepared = prepare(source, min(wanted, key=lambda options: options.n_topics)).sharing(most)
         except CannotLearn as error:
             self._advance(len(wanted))
             return [_Learned(reason=str(error))] * len(wanted)

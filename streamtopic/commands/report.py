@@ -58,7 +58,7 @@ def _write(args: argparse.Namespace) -> int:
     audited = None if args.audit is None else read_audit(args.audit)
     with Service(settings) as service:
         number = args.number if args.number is not None else service.release(None).version
-        verification = _verified(service, quiet=args.json) if args.verify else None
+        verification = _verified(service, number, quiet=args.json) if args.verify else None
         evidence = gather(service, number, verification=verification, audited=audited)
     written = page(evidence) if args.to.suffix == ".html" else json.dumps(evidence, indent=1, allow_nan=False) + "\n"
     try:
@@ -69,11 +69,11 @@ def _write(args: argparse.Namespace) -> int:
     return 0 if evidence["passed"] else 1
 
 
-def _verified(service: Any, *, quiet: bool) -> Verification:  # noqa: ANN401 -- a Service, which is loaded late
+def _verified(service: Any, number: int, *, quiet: bool) -> Verification:  # noqa: ANN401 -- a Service, which is loaded late
     from streamtopic.console import progress
 
     with progress("verifying", "records", quiet=quiet) as update:
-        found: Verification = service.verify(update)
+        found: Verification = service.verify(update, number)
     return found
 
 

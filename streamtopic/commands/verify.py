@@ -21,6 +21,9 @@ def register(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
     description = "recount from the log against the counts, relearn against the models, and check what was published"
     parser = command(subparsers, "verify", run, description)
+    parser.add_argument(
+        "--number", type=int, metavar="N", help="which version to make again and check (default: the newest)"
+    )
     parser.add_argument("--strict", action="store_true", help="status 1 also where a check could not be made")
 
 
@@ -30,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     from streamtopic.service.runner import Service
 
     with Service(instance_settings(args)) as service:
-        version, findings = _findings(service, quiet=args.json)
+        version, findings = _findings(service, args.number, quiet=args.json)
         model = service.settings.model
     fine, complete = passed(findings), all(finding.passed is not None for finding in findings)
     if args.json:
@@ -41,14 +44,13 @@ def run(args: argparse.Namespace) -> int:
     return 0 if fine and (complete or not args.strict) else 1
 
 
-def _findings(service: Service, *, quiet: bool) -> tuple[int | None, list[Finding]]:
-    """Return the newest version, None before the first, and all that was checked."""
+def _findings(service: Service, asked: int | None, *, quiet: bool) -> tuple[int | None, list[Finding]]:
+    """Return the version that was checked, None before the first, and all that was found."""
     from streamtopic.console import progress
     from streamtopic.service.evidence import relearned, release_findings
 
     with progress("verifying", "records", quiet=quiet) as update:
-        findings = list(relearned(service.verify(update)))
+        findings = list(relearned(service.verify(update, asked)))
     newest = service.state.releases(1)
-    if not newest:
-        return None, findings
-    return newest[0][0], [*findings, *release_findings(service, newest[0][0])]
+    version = asked if asked is not None or not newest else newest[0][0]
+    return version, findings if version is None else [*findings, *release_findings(service, version)]

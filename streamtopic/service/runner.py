@@ -307,8 +307,8 @@ class Service(Parts):
 
         return status_of(self)
 
-    def verify(self, update: Callable[[int, int | None], None] = silent) -> Verification:
-        """Recount the log, learn again, and compare with counts, base model and newest version."""
+    def verify(self, update: Callable[[int, int | None], None] = silent, version: int | None = None) -> Verification:
+        """Recount the log, learn again, and compare with counts, base model and a version (None: the newest)."""
         from streamtopic.service.verify import verify_instance
 
-        return verify_instance(self, update)
+        return verify_instance(self, update, version)

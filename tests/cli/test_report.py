@@ -200,14 +200,19 @@ def test_verify_counts_and_learns_again(report):
     assert relearned == {"counts": True, "base model": True, "newest version": True}
 
 
-def test_an_older_version_is_not_called_learned_again(program, copy, report, sample, tmp_path):
-    """Only the newest version is made again, so the report of one before it says that it was not."""
+def test_an_older_version_is_made_again_as_well(program, copy, report, sample, tmp_path):
+    """Documents added since do not matter: each version that stands is compared with the documents at its own cut."""
     more = tmp_path / "more.jsonl"
     more.write_text("\n".join(sample[300:400]), encoding="utf-8")
     assert program("add", more, "--dir", copy)[0] == 0
     evidence, told = report("2", "--verify", folder=copy)
-    assert (evidence["newest"], told["passed"], told["complete"]) == (3, True, False)
-    assert finding(evidence, "this version")["passed"] is None
+    assert (evidence["newest"], told["passed"], told["complete"]) == (3, True, True)
+    assert "version 2" in finding(evidence, "this version")["detail"]
+    status, out, _ = program("verify", "--dir", copy, "--number", 2, "--strict", "--json")
+    assert (status, json.loads(out)["version"]) == (0, 2)
+    status, out, _ = program("verify", "--dir", copy, "--number", 1, "--json")
+    opened = {check["name"] for check in json.loads(out)["checks"] if check["passed"] is None}
+    assert (status, opened) == (0, {"this version", "signature"})
 
 
 def test_versions_that_cannot_be_reported_on_say_why(report, copy, monkeypatch):

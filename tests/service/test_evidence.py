@@ -3,6 +3,7 @@
 import dataclasses
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from streamtopic.service.evidence.chart import spending_chart
 from streamtopic.service.evidence.release_checks import check_release
 from streamtopic.service.evidence.sealed import Proof, Shelf, read_shelf
 from streamtopic.service.runner import Service
+from streamtopic.service.verify_topics import topics_differ
 from streamtopic.settings import Settings
 from streamtopic.signing import SigningKey
 
@@ -185,6 +187,31 @@ def test_what_is_no_topic_model_fails(name):
     array = getattr(payload, name).copy()
     array.flat[1 if name == "R" else 0] -= 1.5
     assert outcomes(dataclasses.replace(payload, **{name: array}), envelope)["form"] is False
+
+
+def test_every_part_of_published_topics_is_compared():
+    """A by more than rounding on the grid, and R, shares, top words or words by anything: each is named."""
+    payload, _ = version()
+    sent, plan = (
+        SimpleNamespace(payload=payload),
+        SimpleNamespace(payload=payload, noise=SimpleNamespace(grid=2.0**-25)),
+    )
+    assert topics_differ(sent, plan) == (None, 0.0)
+    A, R, shares = payload.A.copy(), payload.R.copy(), payload.shares.copy()
+    A[0, 0] += 1e-6
+    R[0, 1] += 1e-4
+    shares[0] += 1e-4
+    for changes, said in (
+        ({"A": A}, "largest difference"),
+        ({"R": R}, "R is not"),
+        ({"shares": shares}, "shares is not"),
+        ({"top_words": (*payload.top_words[:2], payload.words[3:6])}, "top words"),
+        ({"words": (*payload.words[:-1], "w99")}, "other words"),
+        ({"A": None}, "withheld"),
+    ):
+        problem, _ = topics_differ(SimpleNamespace(payload=dataclasses.replace(payload, **changes)), plan)
+        assert problem is not None
+        assert said in problem
 
 
 def test_two_contents_and_bytes_that_should_be_gone_fail():

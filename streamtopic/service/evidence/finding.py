@@ -24,6 +24,7 @@ _REMEDIES = {
     "counts": "do not trust this state: keep a copy of it, then `streamtopic rebuild --yes` and `streamtopic verify`",
     "base model": "`streamtopic retrain` makes a base that can be checked; verify with the settings it was made with",
     "newest version": "do not use this version: keep a copy of the log, then `streamtopic retrain`",
+    "this version": "do not use this version: keep a copy of the log, and take a later one",
     "heads": "do not use its heads: keep a copy of the log, then `streamtopic retrain`",
     "settings": "verify with the settings that the version was made with (`--config`, `--set`)",
     "model": "`streamtopic status` says why no model can be made of these documents",
@@ -31,6 +32,7 @@ _REMEDIES = {
 _UNCHECKED = {
     "counts": "run it again once `streamtopic status` shows no lag",
     "newest version": "verify where the noise key is, on a version that is not withdrawn",
+    "this version": "verify where the noise key is, on a version that is not withdrawn",
 }
 
 

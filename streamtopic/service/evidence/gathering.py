@@ -65,7 +65,7 @@ def gather(
         *_checked(known),
         receipts.finding(),
         waiting.finding(version),
-        *(_relearned(verification, known) if verification else ()),
+        *(relearned(verification) if verification else ()),
         *((audited.finding(envelope),) if audited else ()),
     )
     evidence = {
@@ -132,16 +132,6 @@ def _known(service: Service, version: int) -> _Known:
     if shelf.release is None or shelf.proof is None:
         raise UsageError(f"there is no version {version}: `streamtopic versions` lists them")
     return _Known(shelf.release, shelf.proof, shelf, records, service.state.ledger())
-
-
-def _relearned(verification: Verification, known: _Known) -> tuple[Finding, ...]:
-    """Return what learning again has found; only the newest version is made again, so an older one stays open."""
-    version, newest = known.release.version, max(known.shelf.digests)
-    if version == newest:
-        return relearned(verification)
-    detail = f"version {newest} was made again and compared, not version {version}"
-    older = Finding("this version", None, detail, "relearned", f"report on version {newest}")
-    return (*relearned(verification), older)
 
 
 def _refuse_missing(service: Service, shelf: Shelf, recorded: set[int]) -> None:

@@ -64,7 +64,7 @@ class CapacityRule:
         if self.rule == "fixed":
             return self.number
         if self.rule == "theorem":
-            return int(self.constant * _formula(fit, epsilon, delta, tasks))
+            return int(min(self.constant * _formula(fit, epsilon, delta, tasks), fit.documents))
         if self.rule == "share":
             return max(1, int(self.share * fit.documents))
         if calibration is None:

@@ -149,8 +149,10 @@ class Settings(BaseSettings):
         "at each retrain show.",
     )
     capacity_share: Share = Field(0.01, description="Deletion capacity under `share`, of the base model's documents.")
-    capacity_fixed: int = Field(100, ge=0, description="Deletion capacity under `fixed`, in documents.")
-    capacity_constant: float = Field(1.0, gt=0, description="The constant c of the formula under `theorem`.")
+    capacity_fixed: int = Field(100, ge=0, le=10**12, description="Deletion capacity under `fixed`, in documents.")
+    capacity_constant: float = Field(
+        1.0, gt=0, allow_inf_nan=False, description="The constant c of the formula under `theorem`."
+    )
     capacity_forget_sets: Literal["any", "random"] = Field(
         "any",
         description="Forget sets that `calibrated` tries: random ones and such as aim at a topic, or random ones only.",

@@ -165,11 +165,12 @@ def test_each_rule_gives_its_number(copied):
         rule = CapacityRule("theorem", constant=1000.0)
         assert CapacityRule("theorem").limit(fit, 1, 1e-6) == int(formula) == 0
         assert rule.limit(fit, 1, 1e-6) == int(1000 * formula) > 0
+        assert CapacityRule("theorem", constant=1e308).limit(fit, 1, 1e-6) == 160
         order = np.argsort(fit.topic_masses)
         rare, common = (HeadTask((fit.anchors[order[k]],)) for k in (0, -1))
         # At this epsilon the first term is the least, which knows the task.
         asked = ([common], [common, rare], [rare], [HeadTask()], [HeadTask(("gone",))])
-        limits = [CapacityRule("theorem", constant=1e7).limit(fit, 1e-4, 1e-6, tasks) for tasks in asked]
+        limits = [CapacityRule("theorem", constant=1e6).limit(fit, 1e-4, 1e-6, tasks) for tasks in asked]
         assert limits[0] > limits[1] == limits[2] == limits[3] == limits[4] > 0
         with pytest.raises(UsageError, match="calibrate first"):
             CapacityRule("calibrated").limit(fit, 1, 1e-6)
@@ -178,6 +179,7 @@ def test_each_rule_gives_its_number(copied):
 def test_heads_in_place_of_topics_have_a_capacity_of_their_own(tmp_path):
     """Where tasks are published, the formula is that of the task which bears least, and it goes with the base."""
     more = {"publish": "tasks", "tasks": {"section": {"ridge": 1e-4}}, "capacity": "theorem", "capacity_constant": 1e4}
+    more["epsilon"] = 0.01
     labelled = [Document(d.id, d.text, {"section": f"s{k % 2}"}) for k, d in enumerate(corpus())]
     with service(tmp_path, **more) as instance:
         instance.add(labelled)
@@ -185,11 +187,12 @@ def test_heads_in_place_of_topics_have_a_capacity_of_their_own(tmp_path):
         base = instance.outlook.base()
         fit = learn(instance.reader.snapshot(), OPTIONS)
         n, r = fit.A.shape
-        head = head_capacity_terms(1.0, 160, n, 1.0, 1e-6, fit.topic_masses)
+        head = head_capacity_terms(1.0, 160, n, 0.01, 1e-6, fit.topic_masses)
     assert [version["kind"] for version in done.versions] == ["retrain"], done.decision
     assert base.calibration["formula"] == pytest.approx(head.formula)
     assert base.capacity == int(1e4 * head.formula) > 0
-    assert head.noise != pytest.approx(base_capacity(1.0, 160, n, r, 1.0, 1e-6))
+    assert head.binds == "noise"
+    assert head.formula != pytest.approx(base_capacity(1.0, 160, n, r, 0.01, 1e-6))
 
 
 def test_random_sets_alone_bear_at_least_as_much(copied):
@@ -286,6 +289,8 @@ def test_wrong_use_is_named(tmp_path, capsys, kept):
     for wrong in ("0", "-1", "x", "99999", "1.5"):
         assert main(["capacity", "--dir", str(kept[0]), f"--trials={wrong}"]) == 2
         assert "1 to 10000" in capsys.readouterr().err
-    for wrong in ("capacity=guess", "capacity_updates=0", "capacity_forget_sets=aimed"):
+    ranges = ["capacity_updates=0", "capacity_fixed=-1", f"capacity_fixed={10**13}"]
+    ranges += ["capacity_constant=inf", "capacity_constant=nan", "capacity_constant=0"]
+    for wrong in ("capacity=guess", "capacity_forget_sets=aimed", *ranges):
         assert main(["capacity", "--dir", str(kept[0]), "--set", wrong]) == 2
         assert wrong.partition("=")[0] in capsys.readouterr().err

@@ -28,7 +28,7 @@ from streamtopic.topics.options import LearnerOptions
 __all__ = ["Audit", "AuditPlan", "Played", "audit"]
 
 _GAMES = 6
-_LEAST_DRAWS = 1_000
+_LEAST_DRAWS = 600
 _USUAL_DRAWS, _CONTROL_DRAWS, _MOST_DRAWS = 4_000, 2_000, 100_000
 _WHOLE_DRAWS = 100
 

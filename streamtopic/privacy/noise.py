@@ -17,12 +17,13 @@ import numpy.typing as npt
 from streamtopic.errors import UsageError
 from streamtopic.privacy.digits import nearest_step
 from streamtopic.privacy.gaussian import gaussian_scale
-from streamtopic.privacy.keystream import NoiseSeed, draw_normals, exact_normal
+from streamtopic.privacy.keystream import Draws, NoiseSeed, draw_normals, exact_normal
 
 __all__ = ["NoisePlan", "NoisedMatrix", "add_noise", "plan_noise", "project_columns", "release_matrix"]
 
 Float64 = npt.NDArray[np.float64]
 
+_USUAL_ERROR = 2.0**-40
 _SUM_ERROR = 2 * float(np.finfo(np.longdouble).eps)
 
 
@@ -83,13 +84,11 @@ def add_noise(values: Float64, plan: NoisePlan, seed: NoiseSeed) -> Float64:
     if not np.isfinite(values).all():
         raise UsageError("numbers that are not finite cannot be noised: fit the model again")
     drawn, sigma = draw_normals(seed, values.size), plan.sigma
-    draws = drawn.values.reshape(values.shape)
-    noised = values.astype(np.longdouble) + draws.astype(np.longdouble) * np.longdouble(sigma)
-    scaled = noised / np.longdouble(plan.grid)
-    steps = np.rint(scaled)
-    doubt = sigma * drawn.errors.reshape(values.shape) + _SUM_ERROR * (np.abs(values) + sigma * np.abs(draws))
-    # Not "less than", so that a bound without a number counts as doubt.
-    for place in np.flatnonzero(~(0.5 - np.abs(scaled - steps) > doubt / plan.grid)):
+    noised = values.astype(np.longdouble)
+    noised += drawn.values.reshape(values.shape).astype(np.longdouble) * np.longdouble(sigma)
+    noised /= np.longdouble(plan.grid)
+    steps = np.rint(noised)
+    for place in _in_doubt(values.ravel(), drawn, np.abs(noised - steps).ravel(), plan):
         draw = exact_normal(seed, values.size, int(place))
         steps.flat[place] = nearest_step(float(values.flat[place]), draw, sigma, plan.grid)
     # Adding 0 turns -0 into 0: the sign of a zero would tell on which side of it the sum lay.
@@ -117,6 +116,18 @@ def project_columns(values: Float64) -> Float64:
     shift = excess[support - 1, np.arange(values.shape[1])] / support
     projected: Float64 = np.maximum(values - shift, 0.0)
     return projected
+
+
+def _in_doubt(values: Float64, drawn: Draws, off: npt.NDArray[np.longdouble], plan: NoisePlan) -> npt.NDArray[np.intp]:
+    """Return the places whose rounding may be wrong; off: how far from the step each sum was found, in steps."""
+    sigma = plan.sigma
+    # One bound for all but some draws first: numbers in doubt are rare, and so is looking closer.
+    wide = sigma * _USUAL_ERROR + _SUM_ERROR * (float(np.abs(values).max(initial=0.0)) + 10 * sigma)
+    near = np.flatnonzero(~((0.5 - off > wide / plan.grid) & (drawn.errors < _USUAL_ERROR)))
+    size = np.abs(values[near]) + sigma * np.abs(drawn.values[near])
+    doubt = sigma * drawn.errors[near] + _SUM_ERROR * size
+    # Not "at most", so that a bound that is no number counts as doubt.
+    return np.asarray(near[~(0.5 - off[near] > doubt / plan.grid)])
 
 
 @lru_cache(maxsize=64)

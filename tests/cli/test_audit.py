@@ -1,0 +1,99 @@
+"""`streamtopic audit`: of a file, of an instance; passes, fails, and says what is wrong."""
+
+import json
+
+import pytest
+
+from streamtopic.cli import main
+from streamtopic.privacy.noise import add_noise
+
+SMALL = ["--set", "topics=4", "--set", "max_df=1"]
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Few draws, for what needs no power, and arguments that ask for them."""
+    monkeypatch.setattr("streamtopic.privacy.audit._LEAST_DRAWS", 100)
+    return [*SMALL, "--draws", "150"]
+
+
+def test_an_audit_of_a_file_passes(program, sample_file):
+    """JSON holds claim, games and controls; no game exceeds its claim, and every fault is found."""
+    status, out, _ = program("audit", "--documents", sample_file, *SMALL, "--draws", "600", "--json")
+    printed = json.loads(out)
+    assert (status, printed["passed"], printed["missed"], printed["different"]) == (0, True, [], [])
+    assert printed["claim"]["epsilon"] == 1.0
+    assert printed["claim"]["sigma"] == pytest.approx(8.449e-7, rel=1e-3)
+    assert printed["model"]["topics"] == 4
+    assert all(game["epsilon_lower"] <= game["claim"] for game in printed["games"])
+    assert all(control["epsilon_lower"] > control["claim"] for control in printed["controls"])
+
+
+def test_an_audit_is_shown_to_a_person(program, sample_file, quick):
+    """The text names documents, games and faults, and ends with a verdict that is that of the status."""
+    status, out, _ = program("audit", "--documents", sample_file, *quick)
+    assert out.rstrip().splitlines()[-1].startswith("FAILED: " if status else "passed: ")
+    for part in ("two anchors side by side", "edge, two versions", "two heads", "theorem mode", "the same noise twice"):
+        assert part in out
+    assert "same bits" in out
+
+
+def test_an_instance_is_audited_as_it_stands(program, sample_file, tmp_path, quick):
+    """The counts of an instance are those audited, with its settings, and nothing in it changes."""
+    folder = tmp_path / "instance"
+    keep = ["--keep", str(folder), "--set", "max_df=1"]
+    assert main(["demo", "--documents", str(sample_file), "--topics", "4", "--delete", "3", "--json", *keep]) == 0
+    before = json.loads(program("versions", "--dir", folder, "--json")[1])
+    _, out, err = program("audit", "--dir", folder, *quick[-2:], "--epsilon", "2", "--json")
+    printed = json.loads(out)
+    assert err == ""
+    assert printed["model"]["documents"] == 597
+    assert printed["different"] == []
+    assert printed["claim"]["epsilon"] == 2.0
+    assert json.loads(program("versions", "--dir", folder, "--json")[1]) == before
+    assert main(["verify", "--dir", str(folder), "--json"]) == 0
+
+
+def test_broken_noise_fails_the_audit(program, sample_file, quick, monkeypatch):
+    """Noise of a fifth of its size ends in status 1 and a line that names game, finding and claim."""
+
+    def fifth(values, plan, seed):
+        return values + (add_noise(values, plan, seed) - values) / 5
+
+    monkeypatch.setattr("streamtopic.privacy.noise.add_noise", fifth)
+    status, out, _ = program("audit", "--documents", sample_file, *quick)
+    assert status == 1
+    assert "EXCEEDED" in out
+    last = out.rstrip().splitlines()[-1]
+    assert last.startswith("FAILED: ")
+    assert "edge, two versions: " in last
+    assert "claimed" in last
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--draws", "10"], "draws is 10"),
+        (["--seed", "-1"], "seed is -1"),
+        (["--epsilon", "0.01"], "give so many yourself"),
+        (["--epsilon", "0"], "epsilon"),
+        (["--delta", "1"], "delta"),
+        (["--documents", "no such file"], "no such file"),
+        (["--documents", "no such file", "--dir", "."], "give one of them"),
+    ],
+)
+def test_what_cannot_be_audited_says_so(program, arguments, said):
+    """Wrong arguments end in status 2 and one line with the remedy, before anything is read."""
+    status, out, err = program("audit", *arguments)
+    assert (status, out) == (2, "")
+    assert said in err
+    assert len(err.splitlines()) == 1
+
+
+def test_documents_without_a_model_are_an_error_of_one_line(program, tmp_path, quick):
+    """A corpus too small for the topics asked for says what to change."""
+    path = tmp_path / "tiny.jsonl"
+    path.write_text('{"id": "a", "text": "one two three"}\n', encoding="utf-8")
+    status, _, err = program("audit", "--documents", path, *quick)
+    assert status == 1
+    assert len(err.splitlines()) == 1

@@ -17,6 +17,7 @@ from streamtopic.privacy.assumptions import UTILITY_LOSS
 from streamtopic.privacy.capacity import ModelConstants, theorem_sensitivity, theorem_sigma
 from streamtopic.privacy.gaussian import gaussian_scale
 from streamtopic.privacy.noise import NoisePlan, plan_noise
+from streamtopic.topics.options import LEAST_TOLERANCE
 
 __all__ = ["TheoremOptions", "TheoremPlan", "Vacuity", "plan_theorem"]
 
@@ -127,13 +128,15 @@ def plan_theorem(
     guarantee means: so Delta is rounded up to a power of sqrt 2. Only where one lies between the two does it differ.
     For R: anchors' rows make sigma_min(A) >= p, so by Wedin (1973), ||dA^+||_F <= sqrt 2 ||dA||_F / p^2, and
     ||dR||_F <= 2 sqrt 2 ||Q||_2 Delta / p^3.
-    Raises UsageError where gamma or p is 0, or where sigma is past what a release can hold.
+    Raises UsageError where gamma or p is 0, where Delta is no larger than rounding, or sigma past what a release holds.
     """
     if not constants.gamma * constants.p_sep > 0:
         raise UsageError(
             f"gamma is {constants.gamma}, p is {constants.p_sep}: the proof needs both above 0, ask fewer topics"
         )
     formula = theorem_sensitivity(options.c, m, n, r, options.deletions, constants)
+    if not formula >= LEAST_TOLERANCE:
+        raise UsageError(f"Delta is {formula:.1e}, too near to what rounding alone may change: raise the constant c")
     most = math.sqrt(2) * max(1.0, 2 * math.sqrt(2) * q_norm / constants.p_sep**3) * formula
     if not theorem_sigma(most, options.epsilon, options.delta) < _MOST_SIGMA:
         raise UsageError(

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from streamtopic.counts import Counts
+    from streamtopic.release import Payload
     from streamtopic.service.runner import Service
     from streamtopic.state import StoredBase
     from streamtopic.topics.fit import TopicFit
@@ -46,10 +47,19 @@ def theorem_differs(service: Service, counts: Counts, stored: StoredBase, versio
     payload = theorem_payload(run, counts, None, service.noise_key, service.settings.model, version).payload
     if payload.words != release.words or payload.A is None or payload.A.shape != release.A.shape:
         return "the documents in the log give other words or topics"
-    plan = run.examined.plan
-    return _apart("topics", release.payload.A, payload.A, plan.topics.grid) or _apart(
-        "covariance", release.payload.R, payload.R, plan.covariance.grid
+    plan, sent = run.examined.plan, release.payload
+    return (
+        _apart("topics", sent.A, payload.A, plan.topics.grid)
+        or _apart("covariance", sent.R, payload.R, plan.covariance.grid)
+        or _apart("shares", sent.shares, payload.shares, plan.covariance.grid)
+        or _top_words(sent, payload)
     )
+
+
+def _top_words(sent: Payload, made: Payload) -> str | None:
+    """Compare top words where the topics are the same to the bit: where rounding moved a number they may differ."""
+    same = sent.A is not None and made.A is not None and np.array_equal(sent.A, made.A)
+    return "top words are not those of the topics" if same and sent.top_words != made.top_words else None
 
 
 def kept_differs(stored: StoredBase, fit: TopicFit, counts: Counts) -> str | None:
@@ -73,7 +83,7 @@ def _flat(value: float | Mapping[str, float]) -> list[float]:
 
 
 def _apart(
-    what: str, sent: npt.NDArray[np.float32] | None, made: npt.NDArray[np.float32] | None, grid: float
+    what: str, sent: npt.NDArray[np.floating] | None, made: npt.NDArray[np.floating] | None, grid: float
 ) -> str | None:
     """Compare published numbers; rounding may carry one to the next point of a fine grid, hardly of a coarse one."""
     if sent is None or made is None:

@@ -333,12 +333,31 @@ def test_constants_that_are_known_are_used(tmp_path):
 
 
 def test_what_cannot_be_noised_is_no_version(tmp_path):
-    """Noise past what numbers hold makes no version, and the reason is told; settings that contradict are refused."""
-    with service(tmp_path / "wide", separability=1e-30) as instance:
+    """Noise past what numbers hold, or below their rounding, makes no version, and the reason is told."""
+    for constant, reason in ((1e30, "no release can hold"), (1e-150, "raise the constant c")):
+        with service(tmp_path / reason.replace(" ", ""), theorem_constant=constant) as instance:
+            instance.add(DOCUMENTS)
+            decision = instance.settle().decision
+            assert "no model can be made" in decision
+            assert reason in decision
+
+
+@pytest.mark.parametrize("more", [{"topics": 1}, {"delta": 1e-300}, {"epsilon": 1e-9}, {"epsilon": 0.999999}])
+def test_the_edges_of_what_is_allowed_publish_a_model(tmp_path, more):
+    """One topic, and any epsilon and delta that the proof speaks of: finite, on the simplex, verified."""
+    with service(tmp_path, **more) as instance:
         instance.add(DOCUMENTS)
-        decision = instance.settle().decision
-        assert "no model can be made" in decision
-        assert "no release can hold" in decision
+        instance.settle()
+        instance.delete([DOCUMENTS[20].id])
+        assert [kind for kind, _ in settled(instance)] == ["unlearn"]
+        release = instance.release(None)
+        assert np.isfinite(release.R).all()
+        assert np.abs(release.A.sum(axis=0) - 1).max() < 1e-6
+        assert instance.verify().passed
+
+
+def test_settings_that_contradict_the_theorem_are_refused(tmp_path):
+    """Also where they did not come through the command line."""
     wrongs = ({"epsilon": 1.0}, {"learner": "default"}, {"publish": "tasks", "tasks": {"section": {}}})
     for number, wrong in enumerate(wrongs):
         with service(tmp_path / f"refused{number}", **wrong) as instance, pytest.raises(SettingsError):

@@ -16,6 +16,7 @@ theorem_release   Algorithm 1 with the noise of its proof, a TheoremRelease (The
                   Vacuity: noise beside model)
 assumption_checks what the proof asks of a Situation, a Check each (sample_size, guaranteed_error: of the learner)
 release_task_weights  B = A w with noise (HeadConstants, head_constants, head_sensitivity)
+AuditPlan         how the promise is tried by an Audit, which `streamtopic.privacy.audit.audit` makes
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from streamtopic.privacy.accounting import Composition
     from streamtopic.privacy.assumptions import Check, Situation, assumption_checks, guaranteed_error, sample_size
+    from streamtopic.privacy.audit import Audit, AuditPlan
     from streamtopic.privacy.calibration import Calibration, CalibrationPlan, calibrate
     from streamtopic.privacy.capacity import (
         Capacity,
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "accounting": ("Composition",),
     "assumptions": ("Check", "Situation", "assumption_checks", "guaranteed_error", "sample_size"),
+    "audit": ("Audit", "AuditPlan"),
     "calibration": ("Calibration", "CalibrationPlan", "calibrate"),
     "capacity": (
         "Capacity",
@@ -74,6 +77,8 @@ _HOMES = {
 }
 
 __all__ = [
+    "Audit",
+    "AuditPlan",
     "Calibration",
     "CalibrationPlan",
     "Capacity",

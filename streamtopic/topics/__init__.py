@@ -4,6 +4,8 @@ AnchorTopics     a topic model as a scikit-learn estimator
 LearnerOptions   the choices of a learner
 learn            counts to a TopicFit, cold: the whole path
 TopicFit         a model before noise; Certificate: how far from exact it can be
+suggest_topics   how many topics: a Suggestion from what a TrialPlan tries
+suggest_topics   how many topics, a Suggestion among Candidates by a TrialPlan; suggest_for: the same of a matrix
 DeletionTrials   what becomes of a model when documents are forgotten, one Trial each
 fold_in          topics of new documents (numpy alone)
 top_words        topics in display order; diversity and npmi: how good they are
@@ -34,8 +36,12 @@ if TYPE_CHECKING:
     from streamtopic.topics.inference import fold_in
     from streamtopic.topics.learner import learn
     from streamtopic.topics.options import LearnerOptions
+    from streamtopic.topics.recommend import Suggestion
+    from streamtopic.topics.recommend import Candidate, Suggestion
     from streamtopic.topics.released import topic_correlations
     from streamtopic.topics.remaining import Statistics
+    from streamtopic.topics.suggest import TrialPlan, suggest_topics
+    from streamtopic.topics.suggest import TrialPlan, suggest_for, suggest_topics
     from streamtopic.topics.tasks import HeadTask, LabelledDocuments, TopicMatrix
     from streamtopic.topics.trials import DeletionTrials, Trial
     from streamtopic.topics.update import NeedsRetrain, Updated
@@ -50,8 +56,12 @@ _HOMES = {
     "inference": ("fold_in",),
     "learner": ("learn",),
     "options": ("LearnerOptions",),
+    "recommend": ("Suggestion",),
+    "recommend": ("Candidate", "Suggestion"),
     "released": ("topic_correlations",),
     "remaining": ("Statistics",),
+    "suggest": ("TrialPlan", "suggest_topics"),
+    "suggest": ("TrialPlan", "suggest_for", "suggest_topics"),
     "tasks": ("HeadTask", "LabelledDocuments", "TopicMatrix"),
     "trials": ("DeletionTrials", "Trial"),
     "update": ("NeedsRetrain", "Updated"),
@@ -60,6 +70,7 @@ _HOMES = {
 __all__ = [
     "AnchorTopics",
     "BaseModel",
+    "Candidate",
     "Certificate",
     "DeletionTrials",
     "HeadTask",
@@ -67,10 +78,14 @@ __all__ = [
     "LearnerOptions",
     "NeedsRetrain",
     "Statistics",
+    "Suggestion",
+    "Suggestion",
     "TopicFit",
     "TopicHead",
     "TopicMatrix",
     "Trial",
+    "TrialPlan",
+    "TrialPlan",
     "Updated",
     "diversity",
     "fit_head",
@@ -79,6 +94,9 @@ __all__ = [
     "newton_step",
     "npmi",
     "retrain_rows",
+    "suggest_for",
+    "suggest_topics",
+    "suggest_topics",
     "top_words",
     "topic_correlations",
     "unlearn_base",

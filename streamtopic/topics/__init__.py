@@ -4,8 +4,7 @@ AnchorTopics     a topic model as a scikit-learn estimator
 LearnerOptions   the choices of a learner
 learn            counts to a TopicFit, cold: the whole path
 TopicFit         a model before noise; Certificate: how far from exact it can be
-suggest_topics   how many topics: a Suggestion from what a TrialPlan tries
-suggest_topics   how many topics, a Suggestion among Candidates by a TrialPlan; suggest_for: the same of a matrix
+suggest_topics   how many topics: a Suggestion, a Candidate for each number, by a TrialPlan; suggest_for: of a matrix
 DeletionTrials   what becomes of a model when documents are forgotten, one Trial each
 fold_in          topics of new documents (numpy alone)
 top_words        topics in display order; diversity and npmi: how good they are
@@ -36,11 +35,9 @@ if TYPE_CHECKING:
     from streamtopic.topics.inference import fold_in
     from streamtopic.topics.learner import learn
     from streamtopic.topics.options import LearnerOptions
-    from streamtopic.topics.recommend import Suggestion
     from streamtopic.topics.recommend import Candidate, Suggestion
     from streamtopic.topics.released import topic_correlations
     from streamtopic.topics.remaining import Statistics
-    from streamtopic.topics.suggest import TrialPlan, suggest_topics
     from streamtopic.topics.suggest import TrialPlan, suggest_for, suggest_topics
     from streamtopic.topics.tasks import HeadTask, LabelledDocuments, TopicMatrix
     from streamtopic.topics.trials import DeletionTrials, Trial
@@ -56,11 +53,9 @@ _HOMES = {
     "inference": ("fold_in",),
     "learner": ("learn",),
     "options": ("LearnerOptions",),
-    "recommend": ("Suggestion",),
     "recommend": ("Candidate", "Suggestion"),
     "released": ("topic_correlations",),
     "remaining": ("Statistics",),
-    "suggest": ("TrialPlan", "suggest_topics"),
     "suggest": ("TrialPlan", "suggest_for", "suggest_topics"),
     "tasks": ("HeadTask", "LabelledDocuments", "TopicMatrix"),
     "trials": ("DeletionTrials", "Trial"),
@@ -79,12 +74,10 @@ __all__ = [
     "NeedsRetrain",
     "Statistics",
     "Suggestion",
-    "Suggestion",
     "TopicFit",
     "TopicHead",
     "TopicMatrix",
     "Trial",
-    "TrialPlan",
     "TrialPlan",
     "Updated",
     "diversity",
@@ -95,7 +88,6 @@ __all__ = [
     "npmi",
     "retrain_rows",
     "suggest_for",
-    "suggest_topics",
     "suggest_topics",
     "top_words",
     "topic_correlations",

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
+from scipy.sparse import csr_array
 
 from streamtopic.counts import Cooccurrence, Counts, CountSource, DocumentBatch, WordSets, count
 from streamtopic.errors import CannotLearn, UsageError
@@ -31,9 +32,10 @@ from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.learner import Prepared, learn_prepared, prepare
 from streamtopic.topics.options import LearnerOptions
 from streamtopic.topics.recommend import Candidate, Suggestion, recommend
+from streamtopic.topics.rows import as_documents
 from streamtopic.topics.vocabulary import choose_words, thresholds
 
-__all__ = ["TOPICS", "TrialPlan", "suggest_topics"]
+__all__ = ["TOPICS", "TrialPlan", "suggest_for", "suggest_topics"]
 
 Int64 = npt.NDArray[np.int64]
 Positions = npt.NDArray[np.intp]
@@ -93,6 +95,35 @@ def suggest_topics(
         return found
     variants = tuple(search.variants(replace(options, n_topics=found.recommended.topics)))
     return replace(found, variants=variants)
+
+
+def suggest_for(
+    X: csr_array,
+    feature_names: Sequence[str] | None = None,
+    options: LearnerOptions | None = None,
+    *,
+    topics: Sequence[int] = TOPICS,
+    plan: TrialPlan | None = None,
+    seed: int = 0,
+) -> Suggestion:
+    """Suggest for rows of word counts, as AnchorTopics is fitted on: X (documents, words), sparse or dense.
+
+    feature_names: the words of its columns, distinct; by default their numbers. Raises UsageError as `suggest_topics`.
+    """
+    rows = csr_array(X)
+    names = [f"x{k}" for k in range(rows.shape[1])] if feature_names is None else [str(name) for name in feature_names]
+    if len(set(names)) < len(names) or len(names) != rows.shape[1]:
+        raise UsageError(f"{len(names)} names for {rows.shape[1]} columns: give one for each, all different")
+    if rows.nnz and rows.data.min() < 0:
+        raise UsageError("a word's count is negative: give counts of words")
+    # Counts are over words in order, so columns come into that order.
+    order = np.array(sorted(range(len(names)), key=names.__getitem__), np.intp)
+    rows = csr_array(rows[:, order])
+    rows.sum_duplicates()
+    options = options or LearnerOptions()
+    documents = as_documents(rows)
+    counted = Counts([names[k] for k in order.tolist()], count(documents, len(names), options.weighting))
+    return suggest_topics(counted, documents, options, np.random.default_rng(seed), topics=topics, plan=plan)
 
 
 class _Search:

@@ -2,13 +2,14 @@ import dataclasses
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from streamtopic.counts import Counts, DocumentBatch, WordSets, count
 from streamtopic.errors import CannotLearn, UsageError
 from streamtopic.topics.display import diversity, npmi, top_words
 from streamtopic.topics.learner import learn
 from streamtopic.topics.recommend import Candidate, recommend
-from streamtopic.topics.suggest import TrialPlan, _kept, _narrowed, suggest_topics
+from streamtopic.topics.suggest import TrialPlan, _kept, _narrowed, suggest_for, suggest_topics
 from streamtopic.topics.trials import DeletionTrials
 
 
@@ -141,6 +142,25 @@ def test_the_recommendation_follows_its_rule(found, chosen, said):
     made = recommend(found)
     assert made.recommended.topics == chosen
     assert said in made.reason
+
+
+def test_rows_of_counts_give_the_same_suggestion(corpus):
+    """A matrix with its words, in whatever order, gives what the counts of its rows give."""
+    source, documents, options = corpus
+    shape = (documents.documents, len(source.words))
+    X = csr_array((documents.counts, documents.words, documents.indptr), shape=shape)
+    turned = np.random.default_rng(0).permutation(len(source.words))
+    names = [source.words[k] for k in turned]
+    plan = TrialPlan(2)
+    one = suggest_for(X[:, turned], names, options, topics=(3, 4), plan=plan, seed=1)
+    assert one == suggested(corpus, 1, topics=(3, 4), plan=plan)
+    dense = suggest_for(X.toarray(), options=options, topics=(3,), plan=TrialPlan(0))
+    assert dense.candidates[0].top_words[0][0].startswith("x")
+    for bad in (["a"], ["a"] * len(names)):
+        with pytest.raises(UsageError, match="names for"):
+            suggest_for(X, bad)
+    with pytest.raises(UsageError, match="negative"):
+        suggest_for(-X)
 
 
 @pytest.mark.parametrize("plan", [{"trials": -1}, {"share": 0}, {"share": 0.6}, {"share": float("nan")}], ids=str)

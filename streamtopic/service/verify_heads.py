@@ -51,7 +51,7 @@ def heads_differ(release: Release, labelled: Labelled, options: TaskOptions) -> 
         if problem is None:
             gap = float(np.linalg.norm(np.asarray(sent[task].w) - np.asarray(again[task].w)))
             allowed = 2 * options.tasks[task].distance
-            problem = f"weights differ by {gap:.3g}, more than {allowed:.3g}" if gap > allowed else None
+            problem = _apart(gap, allowed)
         if problem is not None:
             return f"head of task {task!r}: {problem}"
     return None
@@ -74,16 +74,24 @@ def withheld_differ(release: Release, plan: PayloadPlan) -> str | None:
             B = np.asarray(sent[task].B, np.float64)
             gap = float(np.abs(B - np.asarray(again[task].B, np.float64)).max())
             allowed = facts[task]["sensitivity"] + facts[task]["grid"] + 2.0**-22 * float(np.abs(B).max())
-            problem = f"weights differ by {gap:.3g}, more than {allowed:.3g}" if gap > allowed else None
+            problem = _apart(gap, allowed)
         if problem is not None:
             return f"head of task {task!r}: {problem}"
     return None
 
 
+def _apart(gap: float, allowed: float) -> str | None:
+    if gap <= allowed:
+        return None
+    return f"weights differ by {gap:.3g}, more than {allowed:.3g}; retrain, if tasks were changed in the settings"
+
+
 def _other(sent: Head | None, again: Head | None) -> str | None:
     """Return why two heads are not of the same topics, classes and documents."""
-    if sent is None or again is None:
-        return f"there is one only {'from the log' if sent is None else 'in the version'}"
+    if again is None:
+        return "there is none from the log: verify with the tasks that the version was made with, or retrain"
+    if sent is None:
+        return "there is one from the log and none in the version: retrain, if the task is new in the settings"
     for name in ("topics", "classes", "documents"):
         if getattr(sent, name) != getattr(again, name):
             return f"other {name} from the log"

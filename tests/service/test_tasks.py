@@ -274,3 +274,20 @@ def test_a_crash_before_staging_makes_the_same_heads_again(tmp_path):
             assert not np.array_equal(other.payload.heads[task].B, release.head(task).B)
         with pytest.raises(CannotLearn, match="withheld"):
             instance.draw_again(fit, snapshot, release.version)
+
+
+@pytest.mark.parametrize("how", [{}, WITHHELD], ids=["topics", "tasks"])
+def test_verification_notices_other_heads(tmp_path, how):
+    """A head that is not that of the log's labels, other tasks or another way to publish fail, each with its remedy."""
+    with service(tmp_path, TWO, **how) as instance:
+        instance.add(labelled_twice(DOCUMENTS))
+        newest(instance)
+        assert instance.verify().passed
+
+    def failures(tasks=TWO, **more):
+        with service(tmp_path, tasks, **{**how, **more}) as instance:
+            return " ".join(check.detail for check in instance.verify().checks if check.passed is False)
+
+    assert "'parity': there is none from the log: verify with the tasks that" in failures({"place": TWO["place"]})
+    assert "weights differ by" in failures({"place": {"ridge": 1e-4}, "parity": TWO["parity"]})
+    assert f"publish={'tasks' if how else 'topics'}" in failures(publish="topics" if how else "tasks")

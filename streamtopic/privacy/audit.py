@@ -187,7 +187,7 @@ def audit(
     draws, few = plan.enough(guarantee), plan.controls(guarantee)
     generator = np.random.default_rng(plan.seed)
     # A draw at full size and a document to forget are about as long as so many small draws.
-    steps = _Steps(progress, 7 * 2_000 + 40 * 2 * plan.whole + 10 * draws + 8 * few)
+    steps = _Steps(progress, 8 * 2_000 + 40 * 2 * plan.whole + 10 * draws + 8 * few)
     retrained, documents = hardest(counts, options, lambda: steps.done(2_000))
     whole = _whole(documents[0], retrained, guarantee)
     small = edges(retrained.A, guarantee, generator)

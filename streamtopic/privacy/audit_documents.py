@@ -49,7 +49,8 @@ def crafted_documents(counts: Counts, fit: TopicFit) -> dict[str, Passage]:
     """Make documents that pull at what a model is most sensitive to, by name.
 
     counts: what `fit` was learned from. At anchors, at the rarest words, at the threshold of the vocabulary, at all
-    topics at once, and with as much weight as a document may have.
+    topics at once, with as much weight as a document may have; and, as anything else may call for a retrain, one that
+    hardly pulls at all.
     """
     place = {word: k for k, word in enumerate(counts.words)}
     live = np.array([place[word] for word in fit.words], np.int64)
@@ -67,6 +68,7 @@ def crafted_documents(counts: Counts, fit: TopicFit) -> dict[str, Passage]:
         "the rarest words of the vocabulary": _document(rare[:16]),
         "the top words of every topic": _document(tops),
         "words about to enter the vocabulary": _document(below),
+        "words of middling frequency": _document(rare[len(rare) // 2 :][:20], 20),
         "as long as a document may be": _document(rare[-_MOST_WORDS:], MAX_LENGTH),
     }
     return {name: passage for name, passage in made.items() if len(passage.words) > 1}

@@ -9,7 +9,7 @@ from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.service.decide import Policy
 from streamtopic.service.options import CapacityRule, SchedulerOptions
 from streamtopic.service.tasks import TaskOptions
-from streamtopic.service.theorem import TheoremRule
+from streamtopic.service.theorem_base import TheoremRule
 from streamtopic.settings import refuse_conflicts
 from streamtopic.signing import PublicKey, SigningKey, load_secret, new_secret, new_signing_key
 from streamtopic.topics.options import LearnerOptions

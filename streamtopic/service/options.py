@@ -8,7 +8,7 @@ from streamtopic.service.capacity import CapacityRule
 from streamtopic.service.decide import Policy
 from streamtopic.service.publishing import Guarded
 from streamtopic.service.tasks import TaskOptions
-from streamtopic.service.theorem import TheoremRule
+from streamtopic.service.theorem_base import TheoremRule
 from streamtopic.topics.options import LearnerOptions
 
 __all__ = ["CapacityRule", "SchedulerOptions"]

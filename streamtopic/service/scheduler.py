@@ -24,19 +24,19 @@ from streamtopic.service.staging import (
     ledger_entry,
     outgoing,
     release_record,
+    replaced,
     stored_base,
 )
 from streamtopic.service.standing import Base, unserved
 from streamtopic.service.tasks import TaskData, read_labelled
-from streamtopic.service.theorem import TheoremBase, TheoremModeller, Unlearned, theorem_payload
+from streamtopic.service.theorem import TheoremModeller, Unlearned, theorem_payload
+from streamtopic.service.theorem_base import TheoremBase
 from streamtopic.signing import SigningKey
-from streamtopic.state import Connection, Lease, ModelState, OutboxRecord, Reader, Snapshot, Stale, cut
+from streamtopic.state import Connection, Lease, ModelState, Reader, Snapshot, Stale, cut
 from streamtopic.state.sample import sample_words
 from streamtopic.topics.fit import TopicFit
 
 __all__ = ["Scheduler", "Step"]
-
-_RETIRED = 20
 
 logger = logging.getLogger(__name__)
 
@@ -196,7 +196,8 @@ class Scheduler:
         plan = self._payload(modelled, version)
         envelope = self._envelope(modelled, plan, kind, base, version)
         chunks = to_messages(version, seal_release(plan.payload, envelope, self._signing_key))
-        records = [outgoing(self.options.model, message) for message in chunks] + self._erased(envelope)
+        records = [outgoing(self.options.model, message) for message in chunks]
+        records += replaced(self.state, envelope, self.options.keep_versions)
         seconds = {"retrain" if kind == "retrain" else "unlearn": modelled.seconds}
         if fit is not None and "tried" in base.calibration:
             seconds["try deletions"] = base.calibration["tried"]["seconds"]
@@ -261,20 +262,6 @@ class Scheduler:
             cumulative_epsilon=spent.epsilon(self.options.delta),
             withdrawn=tuple(sorted({*self._holding(modelled.snapshot), *self._outlook.doubled()})),
         )
-
-    def _erased(self, envelope: Envelope) -> list[OutboxRecord]:
-        """Return tombstones of what a version replaces.
-
-        They go behind the new version, so that a subscriber is never left without one.
-        """
-        records, withdrawn = self.state.releases(), self.state.withdrawn()
-        old = [version for version, _ in records if version <= envelope.version - self.options.keep_versions]
-        # Each version brings one more past its time; where the setting was lowered, it is a few at once.
-        retired = [version for version in old if version not in withdrawn][-_RETIRED:]
-        return [
-            *erasures(self.state, records, envelope.withdrawn, retired=False),
-            *erasures(self.state, records, set(retired) - set(envelope.withdrawn), retired=True),
-        ]
 
     def _holding(self, snapshot: Snapshot | None) -> tuple[int, ...]:
         """Return versions that still hold a document forgotten since, and are not withdrawn yet."""

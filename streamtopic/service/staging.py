@@ -11,7 +11,8 @@ import numpy as np
 from streamtopic.release import Envelope, Kind, tombstones
 from streamtopic.service.modelling import Modelled
 from streamtopic.service.standing import Base, base_forget_set
-from streamtopic.service.theorem import TheoremBase, Unlearned
+from streamtopic.service.theorem import Unlearned
+from streamtopic.service.theorem_base import TheoremBase
 from streamtopic.state import ModelState, OutboxRecord, Snapshot, StoredBase
 from streamtopic.streams import Message, TopicNames
 from streamtopic.topics.fit import TopicFit
@@ -24,8 +25,11 @@ __all__ = [
     "ledger_entry",
     "outgoing",
     "release_record",
+    "replaced",
     "stored_base",
 ]
+
+_RETIRED = 20
 
 
 def stored_base(base: Base, fit: TopicFit, theorem: TheoremBase | None = None) -> StoredBase:
@@ -143,6 +147,21 @@ def erasures(
         message for version in versions for message in tombstones(version, chunks.get(version, 0), retired=retired)
     ]
     return [outgoing(state.model, message) for message in messages]
+
+
+def replaced(state: ModelState, envelope: Envelope, keep_versions: int) -> list[OutboxRecord]:
+    """Return tombstones of what a version replaces: those that it withdraws, and the oldest beyond `keep_versions`.
+
+    They go behind the new version, so that a subscriber is never left without one.
+    """
+    records, withdrawn = state.releases(), state.withdrawn()
+    old = [version for version, _ in records if version <= envelope.version - keep_versions]
+    # Each version brings one more past its time; where the setting was lowered, it is a few at once.
+    retired = [version for version in old if version not in withdrawn][-_RETIRED:]
+    return [
+        *erasures(state, records, envelope.withdrawn, retired=False),
+        *erasures(state, records, set(retired) - set(envelope.withdrawn), retired=True),
+    ]
 
 
 def outgoing(model: str, message: Message) -> OutboxRecord:

@@ -1,7 +1,5 @@
 """Theorem mode in the service: Algorithm 1 on the base model's own documents, with noise and conditions of its proof.
 
-    TheoremRule       what the operator sets: c of the sensitivity, and constants where they are known
-    TheoremBase       what is kept with a base model, so that a restarted scheduler goes on without its documents
     Run               the algorithm up to its noise
     TheoremModeller   a base model, or the counts that are left of its documents, to Abar and Rbar
     theorem_payload   their noise, once; the rest of the payload from what was noised
@@ -10,99 +8,31 @@ An update covers the documents of the base model only; m_U is its capacity whate
 before noise goes into the release record, for the operator alone. Source: Wei et al. (2025), algorithm 1.
 """
 
-import io
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
 from streamtopic.counts import CountSource, WordSets
-from streamtopic.errors import CannotLearn, StateCorrupt, UsageError
-from streamtopic.privacy.accounting import Composition
+from streamtopic.errors import CannotLearn, UsageError
 from streamtopic.privacy.assumptions import Check
-from streamtopic.privacy.capacity import ModelConstants, theorem_sigma
 from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.privacy.theorem import BaseFacts, Examined, TheoremOptions, TheoremRelease, draw, examine
+from streamtopic.privacy.theorem import Examined, TheoremRelease, draw, examine
 from streamtopic.release import Payload
 from streamtopic.service.modelling import Modelled, NotVerified
 from streamtopic.service.publishing import PayloadPlan, ReleaseNoise, displayed, frequencies, head_facts
 from streamtopic.service.tasks import TaskData, published_heads
-from streamtopic.state import Snapshot, StoredBase
-from streamtopic.topics.algorithm1 import BaseModel, Remaining, Statistics, remaining, remaining_counts
+from streamtopic.service.theorem_base import TheoremBase, TheoremRule
+from streamtopic.state import Snapshot
+from streamtopic.topics.algorithm1 import BaseModel, Remaining, remaining, remaining_counts
 from streamtopic.topics.fingerprint import fingerprint
-from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.options import LearnerOptions
 from streamtopic.topics.released import topic_shares
 
-__all__ = ["Run", "TheoremBase", "TheoremModeller", "TheoremRule", "Unlearned", "theorem_payload"]
-
-
-@dataclass(frozen=True, slots=True)
-class TheoremRule:
-    """What theorem mode is told. constant: c of Delta; known: constants that are not estimated, as ModelConstants."""
-
-    epsilon: float
-    delta: float
-    constant: float = 1.0
-    known: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def scale(self) -> float:
-        """What one version composes with: that of A and R together, each sigma = scale * Delta."""
-        one = theorem_sigma(1.0, self.epsilon, self.delta)
-        return 1 / Composition.of([(one, 0.0), (one, 0.0)]).mu
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TheoremBase:
-    """A base model as theorem mode keeps it: T(S) but for counts, and the numbers that its noise follows from.
-
-    length: mean tokens of the vocabulary in a document; capacity: deletions that it bears.
-    """
-
-    statistics: Statistics
-    facts: BaseFacts
-    length: float
-    capacity: int
-
-    @classmethod
-    def of(cls, fit: TopicFit, source: CountSource, capacity: int) -> Self:
-        """Take it from A(S); source: the counts that it was learned from."""
-        place = {word: k for k, word in enumerate(source.words)}
-        tokens = int(source.tokens[[place[word] for word in fit.words]].sum())
-        return cls(Statistics.of(fit), BaseFacts.of(fit), tokens / fit.documents, capacity)
-
-    @classmethod
-    def parse(cls, stored: StoredBase) -> Self:
-        """Read what Redis keeps of it. Raises StateCorrupt where it was kept in another mode."""
-        kept = stored.fields.get("theorem")
-        with np.load(io.BytesIO(stored.blob)) as arrays:
-            if kept is None or "C" not in arrays:
-                raise StateCorrupt("the base model was not kept for theorem mode: run `streamtopic retrain`")
-            words, C = tuple(arrays["words"].tolist()), arrays["C"]
-        documents = stored.fields["documents"]
-        return cls(
-            Statistics(words, C, tuple(stored.fields["anchors"]), documents),
-            BaseFacts(documents, ModelConstants(**kept["constants"]), kept["q_norm"], kept["rarest"]),
-            kept["length"],
-            stored.fields["capacity"],
-        )
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """Return what is kept beside C^S, as msgpack values."""
-        facts = self.facts
-        constants = asdict(facts.constants)
-        return {"constants": constants, "q_norm": facts.q_norm, "rarest": facts.rarest, "length": self.length}
-
-    def options(self, rule: TheoremRule) -> TheoremOptions:
-        """Return what noise is calibrated to: m_U = T, and at least 1 since there is no noise for none."""
-        return TheoremOptions(
-            max(self.capacity, 1), rule.epsilon, rule.delta, rule.constant, self.length, known=rule.known
-        )
+__all__ = ["Run", "TheoremModeller", "Unlearned", "theorem_payload"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

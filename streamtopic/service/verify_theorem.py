@@ -10,7 +10,8 @@ import numpy as np
 
 from streamtopic.errors import CannotLearn, StateCorrupt, UsageError
 from streamtopic.service.assembly import learner_options, theorem_rule
-from streamtopic.service.theorem import Run, TheoremBase, theorem_payload
+from streamtopic.service.theorem import Run, theorem_payload
+from streamtopic.service.theorem_base import TheoremBase
 from streamtopic.topics.algorithm1 import remaining_counts
 
 if TYPE_CHECKING:

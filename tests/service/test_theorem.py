@@ -11,7 +11,7 @@ import pytest
 from streamtopic.errors import SettingsError, StateCorrupt
 from streamtopic.service import theorem
 from streamtopic.service.runner import Service
-from streamtopic.service.theorem import TheoremBase, TheoremRule
+from streamtopic.service.theorem_base import TheoremBase, TheoremRule
 from streamtopic.settings import Settings
 from tests.service.test_twin import corpus
 

@@ -31,6 +31,7 @@ _KEYS = (
     "The noise key is secret and random. Whoever holds it can take the noise off, and tell the two apart.",
     "HMAC-SHA-256 and ChaCha20 under that key look like true randomness; Ed25519 signatures cannot be forged.",
     "Nobody chooses deletions by means of the noise key.",
+    "Logarithm, sine and cosine are right to 4 units in the last place: then noised numbers are rounded exactly.",
 )
 _CERTIFIED = (
     "The counts are exactly those of the documents that remain. `verify` counts the log again, bit for bit.",

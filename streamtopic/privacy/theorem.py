@@ -14,7 +14,7 @@ Source: Wei et al. (2025), algorithm 1 and theorem 1; the sensitivity of R, whic
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -195,6 +195,7 @@ def examine(left: Remaining, base: BaseFacts, options: TheoremOptions, *, compar
             sigma_min=left.sigma_min,
         )
     )
+    checks += _as_set(options.known, base.constants)
     compared = _compare(left, found, plan, options) if compare else None
     if compared is not None:
         checks += _held(left, compared, plan)
@@ -247,6 +248,18 @@ def _compare(left: Remaining, found: BaseModel, plan: TheoremPlan, options: Theo
         covariance_apart=float(np.linalg.norm(found.R - retrained.R)),
         ratio=max(max(ratio, 1 / ratio) for ratio in ratios),
     )
+
+
+def _as_set(known: Mapping[str, float], estimated: ModelConstants) -> tuple[Check, ...]:
+    """Hold constants that were set against their estimates: the proof bears a too large a, a too small p or gamma."""
+    said = {
+        "a": Check("a as it is set", known.get("a", math.nan), ">=", estimated.a, "theorem Learning Guarantee"),
+        "p_sep": Check("p as it is set", known.get("p_sep", math.nan), "<=", estimated.p_sep, "assume:p_sep"),
+        "gamma": Check(
+            "gamma as it is set", known.get("gamma", math.nan), "<=", estimated.gamma, "theorem Learning Guarantee"
+        ),
+    }
+    return tuple(check for name, check in said.items() if name in known)
 
 
 def _held(left: Remaining, compared: Compared, plan: TheoremPlan) -> tuple[Check, ...]:

@@ -198,6 +198,16 @@ def test_known_constants_stand_in_for_estimates(corpus, fit):
     assert (found.a, found.p_sep) == (fit_constants(fit).a, fit_constants(fit).p_sep)
 
 
+@pytest.mark.parametrize(("name", "safe", "hopeful"), [("a", 1.1, 0.9), ("gamma", 0.9, 1.1), ("p_sep", 0.9, 1.1)])
+def test_constants_that_promise_too_much_are_caught(corpus, fit, name, safe, hopeful):
+    """A constant set on the safe side of its estimate holds; one that would make noise smaller fails its check."""
+    estimate = getattr(fit_constants(fit), name)
+    for factor, holds in ((safe, True), (hopeful, False)):
+        options = TheoremOptions(3, length=LENGTH, known={name: factor * estimate})
+        checks = theorem_release(fit, None, options, seeds(), compare=False).checks
+        assert [check.holds for check in checks if check.name.endswith("as it is set")] == [holds]
+
+
 def test_noise_on_the_covariance_is_symmetric():
     """Above the diagonal and below stands the same noise, sigma in size, a multiple of the grid."""
     options = TheoremOptions(deletions=5, c=1e-3)

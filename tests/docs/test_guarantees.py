@@ -1,10 +1,13 @@
 """Each promise on the page leads to a test that exists and to commands that the program has."""
 
 import ast
+import base64
+import json
 import re
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from streamtopic.cli import build_parser
@@ -40,6 +43,36 @@ def test_no_test_is_named_without_a_link():
 def test_each_command_that_the_page_names_is_one(line):
     """Whoever types what the page shows is understood."""
     assert callable(build_parser().parse_args(shlex.split(line)[1:]).run)
+
+
+def test_a_report_is_checked_without_this_program(tmp_path, monkeypatch):
+    """The lines on the page, run as they stand, accept a real report and refuse one whose envelope was changed."""
+    from cryptography.exceptions import InvalidSignature
+
+    from streamtopic.release import Envelope, Payload, seal_release
+    from streamtopic.service.evidence.sealed import Proof
+    from streamtopic.signing import SigningKey
+
+    key = SigningKey.generate()
+    envelope = Envelope(
+        model="m", version=1, kind="retrain", parent=0, base=1, cut={0: 9}, m=8, n=2, r=1, guarantee="certified",
+        epsilon=1.0, delta=1e-6, sigma=1e-6, tolerance=1e-7, certificate=1e-11, anchors=("a",), margin=0.1, forgotten=0,
+        capacity=3, capacity_rule="fixed", cumulative_epsilon=1.0, withdrawn=(), created=1,
+    )  # fmt: skip
+    one = np.ones((1, 1), np.float32)
+    payload = Payload(("a", "b"), np.array([[0.5], [0.5]], np.float32), one, np.ones(1), (("a",),))
+    proof = Proof.of(seal_release(payload, envelope, key), key.public).as_json()
+    (block,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    Path("signing.pub").write_bytes(key.public.pem)
+    Path("report.json").write_text(json.dumps({"proof": proof}))
+    names = {}
+    exec(compile(block, "guarantees.md", "exec"), names)  # noqa: S102  executing it is the point
+    assert (names["facts"]["version"], names["facts"]["epsilon"]) == (1, 1.0)
+    forged = base64.b64encode(base64.b64decode(proof["envelope"]).replace(b"certified", b"certainly")).decode()
+    Path("report.json").write_text(json.dumps({"proof": proof | {"envelope": forged}}))
+    with pytest.raises(InvalidSignature):
+        exec(compile(block, "guarantees.md", "exec"), {})  # noqa: S102  as above
 
 
 def test_the_commands_of_a_report_are_commands():

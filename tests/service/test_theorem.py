@@ -301,6 +301,22 @@ def test_what_is_kept_of_the_base_is_checked(tmp_path, monkeypatch):
         assert outcome(instance, "base model")[0] is True
 
 
+def test_a_damaged_base_model_is_no_start(tmp_path):
+    """What is kept of the base has a checksum: where that fails nothing is unlearned, and a retrain heals it."""
+    with service(tmp_path) as instance:
+        instance.add(DOCUMENTS)
+        instance.settle()
+        (part,) = instance.connection.call("KEYS", "*base:*:0")
+        instance.connection.call("SETRANGE", part, 100, b"xxxx")
+        instance.delete([DOCUMENTS[20].id])
+        with pytest.raises(StateCorrupt, match="streamtopic retrain"):
+            instance.settle()
+        (version,) = instance.settle(requested="retrain").versions
+        assert (version["kind"], version["documents"]) == ("retrain", 239)
+        instance.delete([DOCUMENTS[21].id])
+        assert [kind for kind, _ in settled(instance)] == ["unlearn"]
+
+
 def test_modes_can_be_changed_with_a_retrain_between(tmp_path):
     """A base of certified mode is no start for theorem mode, so the first version there is a retrain."""
     with service(tmp_path, guarantee="certified") as instance:

@@ -3,7 +3,7 @@
 import re
 import runpy
 from pathlib import Path
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "synthetic.md"
@@ -29,11 +29,11 @@ def test_the_picture_is_drawn_from_figures():
         for n, values in errors.items()
         for m, value in zip((1_000, 64_000), values, strict=True)
     ]
-    drawn = ElementTree.fromstring(script["picture"](figures))  # noqa: S314  our own text
+    drawn = ET.fromstring(script["picture"](figures))  # noqa: S314  our own text
     paths = {path.get("class"): path.get("d") for path in drawn.iter("{http://www.w3.org/2000/svg}path")}
     assert set(paths) == {"truth", "bound", "text"}
     bottom, top = script["HEIGHT"] - script["BOTTOM"], script["TOP"]
     assert paths["truth"].endswith(f" {bottom:.1f}")
     assert f" {top:.1f} " in paths["text"]
-    kept = ElementTree.parse(DOCS / "recovery.svg")  # noqa: S314  as above
+    kept = ET.parse(DOCS / "recovery.svg")  # noqa: S314  as above
     assert len(list(kept.iter("{http://www.w3.org/2000/svg}path"))) == 3

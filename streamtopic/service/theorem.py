@@ -58,6 +58,8 @@ class Run:
             found = () if compared is None else compared.anchors
             gone, new = sorted({*anchors} - {*found}), sorted({*found} - {*anchors})
             return f"anchor words changed: {', '.join(gone)} gave way to {', '.join(new) or 'none'}"
+        if math.isnan(compared.ratio):
+            return "the proof gives no noise for a retraining: gamma or p would be 0"
         if not compared.ratio <= 1:
             return (
                 f"a retraining would draw noise of another size, {compared.ratio:.3g} times as large or small: "

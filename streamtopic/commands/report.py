@@ -49,6 +49,7 @@ def print_findings(findings: Sequence[Finding]) -> None:
 
 
 def _write(args: argparse.Namespace) -> int:
+    from streamtopic.console import doing
     from streamtopic.service.evidence import gather, page, read_audit
     from streamtopic.service.runner import Service
 
@@ -59,7 +60,11 @@ def _write(args: argparse.Namespace) -> int:
     with Service(settings) as service:
         number = args.number if args.number is not None else service.release(None).version
         verification = _verified(service, number, quiet=args.json) if args.verify else None
-        evidence = gather(service, number, verification=verification, audited=audited)
+        doing("" if args.json else "reading the log")
+        try:
+            evidence = gather(service, number, verification=verification, audited=audited)
+        finally:
+            doing("")
     written = page(evidence) if args.to.suffix == ".html" else json.dumps(evidence, indent=1, allow_nan=False) + "\n"
     try:
         args.to.write_text(written, encoding="utf-8")

@@ -104,6 +104,9 @@ def test_a_page_can_be_read_without_seeing_it(facts):
     assert [parsed.tags[tag] for tag in ("h1", "main", "title", "svg")] == [1, 1, 4, 1]
     assert {value for tag, name, value in parsed.attributes if (tag, name) == ("th", "scope")} == {"col"}
     assert parsed.tags["th"] == len(parsed.values("scope"))
+    regions = [value for tag, name, value in parsed.attributes if (tag, name) == ("div", "aria-label")]
+    assert len(regions) == parsed.tags["table"]
+    assert all(regions)
     (label,) = [value for tag, name, value in parsed.attributes if (tag, name) == ("svg", "aria-label")]
     assert "of a budget of 8" in label
     assert set(parsed.values("aria-labelledby")) <= set(parsed.values("id"))
@@ -176,6 +179,13 @@ def test_the_evidence_is_what_happened(facts, program, made, tmp_path):
     spent = [(v["version"], v["cumulative_epsilon"], v["withdrawn"]) for v in facts["spending"]["versions"]]
     assert spent == told
     assert facts["capacity"]["used"] + facts["capacity"]["left"] == facts["capacity"]["capacity"] == 15
+
+
+def test_the_fields_are_those_of_the_page_on_guarantees(facts):
+    """Programs depend on the names, so the page lists each, and none besides."""
+    text = (Path(__file__).parents[2] / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    rows = text.partition("| field | holds |")[2].partition("\n\n")[0].splitlines()[2:]
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row.split(" | ")[0])} == facts.keys()
 
 
 def test_no_document_is_named(facts, made):

@@ -57,9 +57,10 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]], caption: str = 
     top = element("tr", *(element("th", title, scope="col") for title in head))
     body = [element("tr", *(element("td", cell) for cell in row)) for row in rows]
     named = [element("caption", caption)] if caption else []
-    return element(
-        "div", element("table", *named, element("thead", top), element("tbody", *body)), class_="wide", tabindex="0"
-    )
+    whole = element("table", *named, element("thead", top), element("tbody", *body))
+    # A table that is too wide scrolls by itself, so the keyboard must reach it and a screen reader must name it.
+    label = caption or ", ".join(filter(None, head))
+    return element("div", whole, class_="wide", tabindex="0", role="region", aria_label=label)
 
 
 def facts(rows: Iterable[tuple[str, object]]) -> Markup:

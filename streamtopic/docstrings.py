@@ -27,8 +27,8 @@ _Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 def load_docstrings(packages: tuple[str, ...] = PACKAGES, progress: Callable[[int, int], None] | None = None) -> Corpus:
     """Collect docstrings of at least 10 words, ids like `numpy.linalg.svd`, in a fixed order, each text once.
 
-    `progress` is called with files done and files in all. Two processes parse: it is all Python's own parser, about
-    10 MB of source a second.
+    Their label `library` is the package, or `python` for Python's own modules. `progress` is called with files done and
+    files in all. Two processes parse: it is all Python's own parser, about 10 MB of source a second.
     """
     files = list(_files(packages))
     documents: dict[str, Document] = {}
@@ -38,7 +38,9 @@ def load_docstrings(packages: tuple[str, ...] = PACKAGES, progress: Callable[[in
             for name, text in found:
                 if text not in texts and name not in documents:
                     texts.add(text)
-                    documents[name] = Document(name, text)
+                    package = name.partition(".")[0]
+                    labels = {"library": package if package in packages else "python"}
+                    documents[name] = Document(name, text, labels)
             if progress is not None:
                 progress(done, len(files))
     return Corpus("docstrings of installed packages", list(documents.values()))

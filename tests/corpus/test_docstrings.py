@@ -35,3 +35,6 @@ def test_the_installed_packages_give_a_corpus_worth_learning_from():
     assert len(corpus.documents) > 5000
     assert len({d.text for d in corpus.documents}) == len({d.id for d in corpus.documents}) == len(corpus.documents)
     assert load_docstrings().documents == corpus.documents
+    labels = {d.id.split(".")[0]: d.labels["library"] for d in corpus.documents}
+    assert set(labels.values()) == {"numpy", "scipy", "sklearn", "python"}
+    assert (labels["scipy"], labels["json"]) == ("scipy", "python")

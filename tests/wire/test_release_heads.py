@@ -1,0 +1,142 @@
+"""Heads of downstream tasks, as releases carry them and readers use them."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from streamtopic.errors import InvalidRelease, UsageError
+from streamtopic.release import Head, Payload, open_release, pack_envelope, seal_release
+from streamtopic.signing import pack, seal
+
+
+def with_heads(payload, **heads):
+    """The payload with heads on its first two words as anchors: w by task, or B in place of A, R and shares."""
+    return dataclasses.replace(payload, heads=heads)
+
+
+def withheld(n=6, **heads):
+    """A payload without topics."""
+    return Payload(tuple(f"w{i:05d}" for i in range(n)), heads=heads)
+
+
+W = Head(("w00001", "w00000"), ("no", "yes"), 9, w=np.array([[1.0, -1.0], [-2.0, 2.0]]))
+B = Head(("w00001",), ("a", "b", "c"), 7, B=np.arange(18, dtype=np.float32).reshape(6, 3))
+
+
+def test_heads_read_back(make, key):
+    """Heads travel with the topics as w, or in their place as B; every field comes back, arrays bit for bit."""
+    payload, envelope = make()
+    for sent in (with_heads(payload, desk=W, mood=W), withheld(desk=B, mood=B)):
+        release = open_release(seal_release(sent, envelope, key), key.public)
+        assert release.heads == ("desk", "mood")
+        for task, head in sent.heads.items():
+            got = release.head(task)
+            assert (got.topics, got.classes, got.documents) == (head.topics, head.classes, head.documents)
+            assert np.array_equal(got.w, head.w)
+            assert np.array_equal(got.B, head.B)
+            assert {array.dtype for array in (got.w, got.B) if array is not None} <= {np.dtype("f8"), np.dtype("f4")}
+
+
+def test_a_release_from_before_heads_is_read(make, key):
+    """What was signed with an empty list of classes is a release without heads."""
+    payload, envelope = make()
+    fields = {f.name: getattr(payload, f.name) for f in dataclasses.fields(Payload) if f.name != "heads"}
+    parts = {"payload": pack(fields | {"classes": []}), "envelope": pack_envelope(envelope)}
+    assert open_release(seal("release", parts, key), key.public).heads == ()
+    parts["payload"] = pack({"words": payload.words, "classes": ["a"], "top_words": [], "quality": {}})
+    with pytest.raises(InvalidRelease, match="malformed"):
+        open_release(seal("release", parts, key), key.public)
+
+
+def test_scores_are_x_times_b(make, key):
+    """Scores follow from shares of the vocabulary's words; a text without one is of no class, not of the first."""
+    payload, envelope = make()
+    release = open_release(seal_release(with_heads(payload, desk=W), envelope, key), key.public)
+    weights = payload.A.astype(float)[:, [1, 0]] @ W.w
+    assert release.task_weights("desk") == pytest.approx(weights)
+    assert release.classes("desk") == ("no", "yes")
+    texts = ["w00002 w00002 w00005 unknown", "nothing known", ""]
+    by_hand = (2 * weights[2] + weights[5]) / 3
+    assert release.scores(texts, "desk") == pytest.approx(np.array([by_hand, [0, 0], [0, 0]]))
+    assert release.classify(texts, "desk") == [("no", "yes")[int(by_hand.argmax())], None, None]
+    assert release.scores([], "desk").shape == (0, 2)
+    assert release.classify([], "desk") == []
+
+
+def test_words_of_a_class_are_those_that_speak_for_it(make, key):
+    """In order of B less its mean over classes, ties by word."""
+    release = open_release(seal_release(withheld(desk=B), make()[1], key), key.public)
+    assert release.class_words("desk", 2)["c"] == ("w00000", "w00001")
+    tilted = dataclasses.replace(B, B=B.B * np.array([[1, -1, 0]], np.float32))
+    release = open_release(seal_release(withheld(desk=tilted), make()[1], key), key.public)
+    assert release.class_words("desk", 2)["a"] == ("w00005", "w00004")
+    assert release.class_words("desk", 99)["b"][0] == "w00000"
+
+
+def test_heads_do_not_depend_on_the_numbers_of_topics(make, key):
+    """A release whose topics were numbered otherwise classifies as before: w belongs to anchor words."""
+    payload, envelope = make(n=30, r=5)
+    rng = np.random.default_rng(0)
+    head = Head(envelope.anchors[::-1], ("a", "b", "c"), 5, w=rng.normal(size=(5, 3)))
+    release = open_release(seal_release(with_heads(payload, t=head), envelope, key), key.public)
+    turned = dataclasses.replace(release, order=(3, 0, 4, 1, 2))
+    assert not np.array_equal(turned.A, release.A)
+    assert np.array_equal(turned.task_weights("t"), release.task_weights("t"))
+    texts = [" ".join(rng.choice(payload.words, 7)) for _ in range(20)]
+    assert turned.classify(texts, "t") == release.classify(texts, "t")
+
+
+def test_withheld_topics_say_so(make, key):
+    """Where only heads are published, they classify, and whatever needs A says that it is withheld."""
+    _, envelope = make()
+    release = open_release(seal_release(withheld(desk=B), envelope, key), key.public)
+    assert np.array_equal(release.task_weights("desk"), B.B)
+    assert release.classify(["w00003"], "desk") == ["c"]
+    assert release.top_words == ()
+    assert release.matched(release) is release
+    for ask in (
+        lambda: release.A,
+        lambda: release.R,
+        lambda: release.shares,
+        release.topics,
+        lambda: release.transform(["w00001"]),
+    ):
+        with pytest.raises(InvalidRelease, match="withholds its topics"):
+            ask()
+    with pytest.raises(UsageError, match="it has desk"):
+        release.classes("mood")
+
+
+def test_a_withdrawn_version_classifies_nothing(make, key):
+    """Heads hold forgotten documents as topics do."""
+    release = open_release(seal_release(withheld(desk=B), make()[1], key), key.public)
+    gone = dataclasses.replace(release, is_withdrawn=lambda version: version == 1)
+    for ask in (gone.scores, gone.classify):
+        with pytest.raises(InvalidRelease, match="withdrawn"):
+            ask(["w00001"], "desk")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"classes": ("yes", "no")},
+        {"classes": ("yes",), "w": np.zeros((2, 1))},
+        {"classes": ("no", "no")},
+        {"documents": 1},
+        {"topics": ()},
+        {"topics": ("w00001", "w00001")},
+        {"topics": ("w00001", "w00005")},
+        {"w": np.zeros((3, 2))},
+        {"w": None},
+        {"w": np.array([[np.nan, 0], [0, 0]])},
+        {"w": None, "B": np.zeros((6, 2), np.float32)},
+        {"B": np.zeros((6, 2), np.float32)},
+    ],
+    ids=str,
+)
+def test_heads_that_contradict_themselves_are_not_signed(make, key, change):
+    """Classes sorted and distinct, topics among the anchors, shapes that fit, numbers that are numbers."""
+    payload, envelope = make()
+    with pytest.raises(InvalidRelease, match="head of task 'desk'"):
+        seal_release(with_heads(payload, desk=dataclasses.replace(W, **change)), envelope, key)

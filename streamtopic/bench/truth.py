@@ -19,6 +19,8 @@ from streamtopic.bench.figures import Figure
 from streamtopic.counts import Counts, count
 from streamtopic.privacy.assumptions import UTILITY_LOSS, guaranteed_error
 from streamtopic.privacy.capacity import ModelConstants, base_capacity, implied_constant
+from streamtopic.privacy.keystream import NoiseKey
+from streamtopic.privacy.noise import release_matrix
 from streamtopic.privacy.theorem import TheoremOptions, plan_theorem
 from streamtopic.topics.learner import learn
 from streamtopic.topics.options import LearnerOptions
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["Deletions", "borne", "recovered", "recovery", "whole_vocabulary"]
 
 EPSILON, DELTA, PROBABILITY = 0.9, 1e-6, 0.9
+_KEY = NoiseKey(bytes(32))  # not a secret: nothing is released here
 
 
 def whole_vocabulary(topics: int, learner: str = "paper") -> LearnerOptions:
@@ -85,10 +88,12 @@ class Deletions:
                 yield np.argsort(-carried, kind="stable")
 
     def error(self, gone: Positions) -> float:
-        """Return the greatest entry of A - A* of the model without these documents."""
+        """Return the greatest entry of Atilde - A* of what certified mode publishes without these documents."""
         part = count(self.documents.take(np.sort(gone)), len(self.whole.words), self.options.weighting)
         fit = learn(Counts(self.whole.words, self.whole.cooccurrence - part), self.options)
-        return self.planted.recovery(fit.words, fit.A).A
+        seed = _KEY.seed("truth", len(gone), str(gone.tobytes()))
+        noised = release_matrix(fit.A, tolerance=self.options.tolerance, epsilon=EPSILON, delta=DELTA, seed=seed)
+        return self.planted.recovery(fit.words, noised.matrix).A
 
     def worst(self, orders: list[Positions], k: int) -> float:
         """Return the greatest error over forget sets of k documents, one from each order."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,11 @@ from streamtopic.commands.options import command, instance_settings, settings_of
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from streamtopic.commands.options import Subparsers
     from streamtopic.counts import CountSource, DocumentBatch
+    from streamtopic.service.runner import Service
     from streamtopic.settings import Settings
     from streamtopic.topics.options import LearnerOptions
     from streamtopic.topics.recommend import Candidate, Suggestion
@@ -72,25 +74,26 @@ def run(args: argparse.Namespace) -> int:
     plan = TrialPlan(args.trials, variants=args.thresholds)
     settings = _settings(args)
     options = learner_options(settings)
-    name, source, documents = _counted(args, settings, options)
     import numpy as np
 
-    with progress("trying", "models", quiet=args.json) as update:
-        found = suggest_topics(
-            source,
-            documents,
-            options,
-            np.random.default_rng(args.seed),
-            topics=args.topics or TOPICS,
-            plan=plan,
-            progress=update,
-        )
+    with _counted(args, settings, options) as (name, source, documents):
+        total = source.documents
+        with progress("trying", "models", quiet=args.json) as update:
+            found = suggest_topics(
+                source,
+                documents,
+                options,
+                np.random.default_rng(args.seed),
+                topics=args.topics or TOPICS,
+                plan=plan,
+                progress=update,
+            )
     if args.to is not None:
-        _write(args.to, found, name, source.documents)
+        _write(args.to, found, name, total)
     if args.json:
-        print(json.dumps({"source": name, "documents": source.documents, **found.as_json()}))
+        print(json.dumps({"source": name, "documents": total, **found.as_json()}))
     else:
-        print(_table(name, source.documents, found))
+        print(_table(name, total, found))
         if args.to is not None:
             print(f"written to {args.to}")
     return 0 if found.recommended is not None else 1
@@ -102,33 +105,30 @@ def _settings(args: argparse.Namespace) -> Settings:
     return settings_of(args)
 
 
+@contextmanager
 def _counted(
     args: argparse.Namespace, settings: Settings, options: LearnerOptions
-) -> tuple[str, CountSource, DocumentBatch]:
-    """Return counts, their documents or a sample of them, and what they are of."""
+) -> Iterator[tuple[str, CountSource, DocumentBatch]]:
+    """Yield what they are of, counts, and their documents or a sample of them; an instance's are read meanwhile."""
     if args.documents is None and (settings.dir is not None or settings.kafka is not None):
-        return _of_instance(instance_settings(args))
-    return _of_corpus(args, options)
+        from streamtopic.service.runner import Service
+
+        with Service(instance_settings(args)) as service:
+            yield _of_instance(service)
+    else:
+        yield _of_corpus(args, options)
 
 
-def _of_instance(settings: Settings) -> tuple[str, CountSource, DocumentBatch]:
-    from streamtopic.service.runner import Service
+def _of_instance(service: Service) -> tuple[str, CountSource, DocumentBatch]:
     from streamtopic.state.documents import read_documents
 
-    with Service(settings) as service:
-        snapshot = service.reader.snapshot()
-        if not snapshot.documents:
-            raise UsageError("nothing is counted yet: `streamtopic status` says what is waiting")
-        stored = read_documents(service.connection, snapshot, snapshot.words, limit=SAMPLE)
-        if not stored.whole:
-            raise UsageError("documents were deleted while they were read: run `streamtopic suggest` again")
-        # Pairs are read when they are asked for, and the connection ends here.
-        import numpy as np
-
-        from streamtopic.counts import Counts
-
-        whole = Counts(snapshot.words, snapshot.restrict(np.arange(len(snapshot.words))))
-    return f"model {settings.model}", whole, stored.batch
+    snapshot = service.reader.snapshot()
+    if not snapshot.documents:
+        raise UsageError("nothing is counted yet: `streamtopic status` says what is waiting")
+    stored = read_documents(service.connection, snapshot, snapshot.words, limit=SAMPLE)
+    if not stored.whole:
+        raise UsageError("documents were deleted while they were read: run `streamtopic suggest` again")
+    return f"model {service.settings.model}", snapshot, stored.batch
 
 
 def _of_corpus(args: argparse.Namespace, options: LearnerOptions) -> tuple[str, CountSource, DocumentBatch]:

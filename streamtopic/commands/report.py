@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from streamtopic.commands.options import Subparsers
     from streamtopic.service.evidence import Finding
+    from streamtopic.service.runner import Service
     from streamtopic.service.verify import Verification
 
 __all__ = ["print_findings", "register", "run"]
@@ -49,7 +51,6 @@ def print_findings(findings: Sequence[Finding]) -> None:
 
 
 def _write(args: argparse.Namespace) -> int:
-    from streamtopic.console import doing
     from streamtopic.service.evidence import gather, page, read_audit
     from streamtopic.service.runner import Service
 
@@ -59,12 +60,8 @@ def _write(args: argparse.Namespace) -> int:
     audited = None if args.audit is None else read_audit(args.audit)
     with Service(settings) as service:
         number = args.number if args.number is not None else service.release(None).version
-        verification = _verified(service, number, quiet=args.json) if args.verify else None
-        doing("" if args.json else "reading the log")
-        try:
-            evidence = gather(service, number, verification=verification, audited=audited)
-        finally:
-            doing("")
+        verify = partial(_verified, service, number, quiet=args.json) if args.verify else None
+        evidence = gather(service, number, verify=verify, audited=audited)
     written = page(evidence) if args.to.suffix == ".html" else json.dumps(evidence, indent=1, allow_nan=False) + "\n"
     try:
         args.to.write_text(written, encoding="utf-8")
@@ -74,12 +71,11 @@ def _write(args: argparse.Namespace) -> int:
     return 0 if evidence["passed"] else 1
 
 
-def _verified(service: Any, number: int, *, quiet: bool) -> Verification:  # noqa: ANN401 -- a Service, which is loaded late
+def _verified(service: Service, number: int, *, quiet: bool) -> Verification:
     from streamtopic.console import progress
 
     with progress("verifying", "records", quiet=quiet) as update:
-        found: Verification = service.verify(update, number)
-    return found
+        return service.verify(update, number)
 
 
 def _tell(args: argparse.Namespace, evidence: dict[str, Any]) -> None:

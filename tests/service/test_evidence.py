@@ -1,6 +1,8 @@
 """Evidence about versions of every kind: what holds passes, what is off by a little fails."""
 
 import dataclasses
+import json
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -84,7 +86,7 @@ def test_theorem_mode_shows_every_condition(tmp_path):
         service.settle()
         service.delete(["doc-000", "doc-001"])
         service.settle()
-        evidence = gather(service, 2, verification=service.verify())
+        evidence = gather(service, 2, verify=service.verify)
     opened = [one["name"] for one in evidence["findings"] if one["passed"] is not True]
     assert opened == ["conditions"]
     assert evidence["passed"] is True
@@ -251,6 +253,22 @@ def test_a_log_without_releases_has_none_to_report_on(tmp_path):
         assert read_shelf(service.log, "default", service.public_key, 1).release is None
         with pytest.raises(UsageError, match="no version 1"):
             gather(service, 1)
+
+
+def test_words_that_were_forgotten_are_not_in_a_report(tmp_path):
+    """Where an anchor's documents go, the reason for the retrain names its word to the operator, and to nobody else."""
+    settings = Settings(dir=tmp_path, topics=3, max_df=1.0, max_forget_lag=0.0, capacity_share=0.9)
+    with Service(settings) as service:
+        service.add(labelled())
+        service.settle()
+    with Service(settings) as service:
+        anchor = service.release(1).envelope.anchors[0]
+        service.delete([document.id for document in labelled() if anchor in document.text.split()])
+        (made,) = service.settle().versions
+        evidence = gather(service, made["version"])
+    assert anchor in made["reason"]
+    assert "anchor words changed" in evidence["record"]["reason"]
+    assert not re.search(rf"\b{anchor}\b", json.dumps(evidence) + page(evidence))
 
 
 @pytest.mark.parametrize("count", [1, 2, 61, 300])

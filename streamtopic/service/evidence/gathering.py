@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -50,14 +51,19 @@ class _Known:
 
 
 def gather(
-    service: Service, version: int, *, verification: Verification | None = None, audited: Audited | None = None
+    service: Service,
+    version: int,
+    *,
+    verify: Callable[[], Verification] | None = None,
+    audited: Audited | None = None,
 ) -> dict[str, Any]:
     """Return the evidence about a published version: values that JSON has, and `passed`, whether no check failed.
 
-    verification: what counting and learning again has found, if that was done; audited: the result of an audit.
+    verify: counts and learns again, asked once there is a version to report on; audited: the result of an audit.
     Raises UsageError where there is no such version to report on, CheckFailed where it does not verify.
     """
     known = _known(service, version)
+    verification = None if verify is None else verify()
     release, envelope = known.release, known.release.envelope
     receipts = read_receipts(service.log, service.settings.model, service.public_key, version)
     waiting = read_waiting(service, _cut(known))
@@ -82,7 +88,11 @@ def gather(
         "proof": _proof(service, known.proof),
         "claim": _claim(release.payload, envelope),
         "findings": as_json(findings),
-        "record": {name: known.record.get(name) for name in ("reason", "seconds", "warm")},
+        "record": {
+            "reason": _nameless(known.record.get("reason")),
+            "seconds": known.record.get("seconds"),
+            "warm": known.record.get("warm"),
+        },
         "spending": _spending(service, known),
         "capacity": _capacity(service, envelope),
         "forgotten": receipts.as_json(envelope.base) | {"waiting": waiting.as_json()},
@@ -132,6 +142,11 @@ def _known(service: Service, version: int) -> _Known:
     if shelf.release is None or shelf.proof is None:
         raise UsageError(f"there is no version {version}: `streamtopic versions` lists them")
     return _Known(shelf.release, shelf.proof, shelf, records, service.state.ledger())
+
+
+def _nameless(reason: str | None) -> str | None:
+    """Return a reason without the anchor words that it names: the last document of one may have been forgotten."""
+    return None if reason is None else re.sub(r"(anchor words changed):.*", r"\1", reason, flags=re.DOTALL)
 
 
 def _refuse_missing(service: Service, shelf: Shelf, recorded: set[int]) -> None:

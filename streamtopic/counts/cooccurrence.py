@@ -99,8 +99,8 @@ class Cooccurrence:
         """
         new = np.asarray(ids, np.int64)
         if np.all(np.diff(new[new >= 0]) > 0):
-            kept = self if (new >= 0).all() else self.restrict(np.flatnonzero(new >= 0))
-            return kept.spread(new[new >= 0], n_words)
+            some = self if (new >= 0).all() else self.restrict(np.flatnonzero(new >= 0))
+            return some.spread(new[new >= 0], n_words)
         row = new[np.repeat(np.arange(self.n_words), np.diff(self.indptr))]
         column = new[self.columns]
         kept = (row >= 0) & (column >= 0)

@@ -203,6 +203,24 @@ def test_tasks_without_a_head_are_told_and_the_version_goes_out(tmp_path, caplog
         assert instance.verify().passed
 
 
+def test_a_task_whose_topic_is_forgotten_says_which(tmp_path):
+    """Deleting all documents with an anchor word retrains without that topic; tasks that rest on it lose their head."""
+    with service(tmp_path / "first", {}) as instance:
+        instance.add(DOCUMENTS)
+        anchor = newest(instance)[0].envelope.anchors[0]
+    tasks = {"place": {"topics": [anchor]}, "other": {}}
+    with service(tmp_path / "second", tasks) as instance:
+        instance.add(corpus(label=lambda name, _: {"place": name, "other": name}))
+        release, _ = newest(instance)
+        assert release.heads == ("other", "place")
+        assert release.head("place").topics == (anchor,)
+        instance.delete([document.id for document in DOCUMENTS if anchor in document.text.split()])
+        release, record = newest(instance)
+        assert (release.envelope.kind, release.heads) == ("retrain", ("other",))
+        assert anchor not in release.words
+        assert f"with anchor words {anchor}" in record["unfitted"]["place"]
+
+
 def test_withheld_topics_wait_until_a_task_has_a_head(tmp_path):
     """With heads alone to publish and none to be had nothing is published, the reason is told, and labels mend it."""
     with service(tmp_path, **WITHHELD) as instance:

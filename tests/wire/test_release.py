@@ -217,6 +217,28 @@ def test_release_answers(make, key):
     assert "epsilon 1, delta 1e-06" in str(release.guarantee)
 
 
+@pytest.mark.parametrize(
+    ("changes", "said", "unsaid"),
+    [
+        ({}, "certificate 5e-11", "assumptions"),
+        ({"ratio": 2.5}, "the noise has 2.5 times the norm of the model", "assumptions"),
+        ({"guarantee": "theorem", "covered": True}, "under the paper's assumptions;", "certificate"),
+        (
+            {"guarantee": "theorem", "covered": False},
+            "under the paper's assumptions, which do not all hold",
+            "certificate",
+        ),
+    ],
+)
+def test_a_guarantee_says_what_it_rests_on(make, key, changes, said, unsaid):
+    """Assumptions that do not hold, and noise that outweighs the model, are part of the sentence."""
+    payload, envelope = make()
+    guarantee = open_release(seal_release(payload, dataclasses.replace(envelope, **changes), key), key.public).guarantee
+    assert said in str(guarantee)
+    assert unsaid not in str(guarantee)
+    assert guarantee.vacuous == (changes.get("ratio", 0) >= 1)
+
+
 def test_envelope_fields_are_the_contract():
     """Names on the wire are what other programs depend on."""
     assert {field.name for field in dataclasses.fields(Envelope)} == {

@@ -20,7 +20,7 @@ def _card(view: ModelView, topic: int) -> Markup:
         tag("th", "word", scope="col"),
         tag("th", "", aria_hidden="true"),
         tag("th", "in topic", scope="col", class_="n soft"),
-        tag("th", "only here", scope="col", class_="n soft"),
+        tag("th", "here", scope="col", class_="n soft"),
     )
     rows = [
         tag(

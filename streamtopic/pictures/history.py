@@ -108,7 +108,7 @@ def history_section(found: History, order: Sequence[int], withdrawn: Sequence[in
         came = [tag("span", word, class_="came") for word in path.came]
         words = join([*came, *(tag("s", word, class_="went") for word in path.went)], " ")
         said = words if path.came or path.went else tag("span", "the same ten", class_="soft")
-        number = tag("a", f"Topic {topic}", href=f"#topic-{topic}")
+        number = tag("a", f"Topic\u00a0{topic}", href=f"#topic-{topic}")
         rows.append([number, line, f"{path.shares[0]:.1%}", f"{path.shares[-1]:.1%}", f"{100 * change:+.1f}", said])
     head = ["topic", "share", f"version {first}", f"version {last}", "points", "words that came, and went"]
     parts += [ruled_table(f"Topics of version {last} and their counterparts since version {first}", head, rows)]

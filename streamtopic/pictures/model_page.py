@@ -37,7 +37,7 @@ def model_page(release: Release, earlier: Sequence[Release] = (), withdrawn: Seq
         view = view_of(release)
         legend = (
             "Words in display order. Bars and “in topic”: the word's share of the topic, drawn relative to its most "
-            "frequent shown word. “Only here”: how much of the word's use is in this topic."
+            "frequent shown word. “Here”: how much of the word's use is in this topic."
         )
         sections += [
             tag("h2", "Topics", id="topics"),

@@ -88,6 +88,12 @@ def test_heads_reach_subscribers_and_classify_unseen_documents(tmp_path, how):
             assert received.payload.A is None
             with pytest.raises(InvalidRelease, match="withholds"):
                 received.topics()
+        stored = read_labelled(
+            instance.connection, instance.reader.snapshot(), release.words, task_options(instance.settings)
+        )
+        x = stored.by_task["place"].frequencies(release.words)
+        texts = [document.text for document in DOCUMENTS]
+        assert release.scores(texts, "place") == pytest.approx(x @ release.task_weights("place"))
         assert instance.verify().passed
 
 

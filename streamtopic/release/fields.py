@@ -55,7 +55,8 @@ class Envelope:
 
     kind: how it was made; parent: the version before (0: none); base: version of the retrain it descends from; cut:
     partition to the offset up to which records are reflected. m, n, r: documents, words, topics. sigma: noise of A, of
-    heads where A is withheld (the largest); tolerance, certificate: error of A that was allowed and was reached.
+    heads where A is withheld (the largest); tolerance, certificate: error of A that was allowed and was reached
+    (under the theorem Delta, and infinity since nothing is certified).
     anchors: words, by topic; margin: the least lead of an anchor. forgotten: deletions since the base. capacity: how
     many it bears, by capacity_rule. cumulative_epsilon: spent since the base, at delta. withdrawn: versions that this
     one replaces because they hold forgotten documents. created: milliseconds since 1970. scale, slack: what composes

@@ -6,7 +6,7 @@ from streamtopic.bench.twins import KINDS, Twins
 from streamtopic.topics.options import LearnerOptions
 
 # Every so many documents, so that all corpora and both learners take seconds; fewer candidates for the same reason.
-STEPS = {"bbc": 3, "ag": 1, "reuters": 12}
+STEPS = {"bbc": 4, "ag": 2, "reuters": 12}
 CASES = [(name, learner) for name in STEPS for learner in ("default", "paper")]
 
 # Where one document moves no anchor, so that updates are compared and not only retrains.

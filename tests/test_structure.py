@@ -29,6 +29,8 @@ ALLOWED = {
     "release": {"signing", "text", "topics", "streams"},
     "receipts": {"signing", "streams"},
     "client": {"events", "release", "receipts", "signing", "streams", "text", "topics"},
+    "pictures": {"release", "topics"},
+    "plots": {"pictures", "release", "topics"},
     "corpus": set(),
     "docstrings": {"corpus"},
     "settings": set(),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["register", "run"]
 
-MOST_BEFORE = 30  # versions that a page follows topics over
+MOST_BEFORE = 12  # versions that a page follows topics over
 
 
 @dataclass(frozen=True, slots=True)

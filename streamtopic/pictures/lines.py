@@ -11,7 +11,7 @@ __all__ = ["Series", "line_chart", "sparkline", "ticks"]
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Values at the positions of a chart, None where there is none; at_most, at_least: ends of the axis, if fixed."""
+    """Values at the positions of a chart, None for none; at_least, at_most: what the axis shows in any case."""
 
     title: str
     values: Sequence[float | None]
@@ -46,8 +46,8 @@ def line_chart(
     """
     height, margin = 130.0, 40.0
     known = [value for value in series.values if value is not None]
-    low = series.at_least if series.at_least is not None else min(known, default=0.0)
-    high = series.at_most if series.at_most is not None else max(known, default=1.0)
+    low = min([value for value in (series.at_least, *known) if value is not None], default=0.0)
+    high = max([value for value in (series.at_most, *known) if value is not None], default=1.0)
     marks = ticks(low, high)
     span = marks[-1] - marks[0]
     places = [margin + (width - margin - 12) * (k + 0.5) / len(positions) for k in range(len(positions))]

@@ -11,7 +11,7 @@ from streamtopic.pictures.heat import correlation_figure
 from streamtopic.pictures.history import history, history_section
 from streamtopic.pictures.markup import Markup, join, tag
 from streamtopic.pictures.page import document, ruled_table
-from streamtopic.pictures.promise import promise_section
+from streamtopic.pictures.promise import noise_warning, promise_section
 from streamtopic.pictures.topic_map import map_figure
 from streamtopic.pictures.view import view_of
 from streamtopic.release import Release
@@ -71,6 +71,7 @@ def _head(release: Release) -> Markup:
         [
             tag("p", f"{e.model}, version {e.version}, {made}", class_="soft"),
             tag("h1", f"{e.m:,} documents: {what}"),
+            noise_warning(release),
             tag("p", f"Quality of the topics: {measures}.", class_="soft") if measures else Markup(""),
             tag("nav", join((tag("a", name, href=f"#{place}") for place, name in links), " "), aria_label="Sections"),
         ],

@@ -3,7 +3,7 @@
 from streamtopic.pictures.markup import Markup, join, tag
 from streamtopic.release import Release
 
-__all__ = ["promise_section"]
+__all__ = ["noise_warning", "promise_section"]
 
 
 def promise_section(release: Release) -> Markup:
@@ -24,7 +24,6 @@ def promise_section(release: Release) -> Markup:
     return join(
         [
             tag("h2", "What this version guarantees", id="guarantee"),
-            tag("p", _vacuous(said.ratio), class_="warning") if said.vacuous else Markup(""),
             listed,
             tag(
                 "p",
@@ -61,5 +60,10 @@ def _noise(sigma: float, ratio: float) -> str:
     return f"sigma {sigma:.3g}" + (f"; its norm is {ratio:.2g} times the model's" if ratio else "")
 
 
-def _vacuous(ratio: float) -> str:
-    return f"The noise has {ratio:.3g} times the norm of the model: what is shown here is noise, not topics."
+def noise_warning(release: Release) -> Markup:
+    """Return what a reader must know before anything else, where nothing but noise is to be seen; else nothing."""
+    said = release.guarantee
+    if not said.vacuous:
+        return Markup("")
+    text = f"The noise has {said.ratio:.3g} times the norm of the model: what is shown here is noise, not the model."
+    return tag("p", text, class_="warning")

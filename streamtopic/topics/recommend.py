@@ -37,8 +37,8 @@ class Candidate:
 
     @property
     def score(self) -> float:
-        """Coherence times diversity."""
-        return self.coherence * self.diversity
+        """Coherence times diversity; coherence alone where it is negative, which being all alike would improve."""
+        return self.coherence * self.diversity if self.coherence > 0 else self.coherence
 
     @property
     def lasting(self) -> bool:

@@ -1,3 +1,4 @@
+import re
 from itertools import pairwise
 
 import pytest
@@ -62,3 +63,10 @@ def test_charts_of_gaps_and_single_values_are_drawn(read_picture):
         assert chart.count("<circle") == sum(value is not None for value in values)
         assert "nan" not in chart
         assert "nan" not in sparkline(values, 0.0, "s")
+
+
+def test_values_beyond_the_usual_ends_stay_on_the_chart():
+    """A negative coherence is drawn above the lower edge, with a mark below it."""
+    chart = line_chart(Series("t", [-0.4, 0.2], at_least=0.0), ["5", "10"], left=0, top=0)
+    assert all(float(y) <= 130.0 for y in re.findall(r'cy="([0-9.]+)"', chart))
+    assert ">-0.4<" in chart

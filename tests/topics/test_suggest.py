@@ -121,7 +121,8 @@ def test_kept_words_do_not_depend_on_the_order_of_topics():
 
 def candidate(topics, coherence, kept=0.9, steady=1.0, **more):
     """A candidate of which every topic is different."""
-    return Candidate(topics, 0.05, 0.01, 100, coherence, 1.0, kept, steady, **more)
+    fields = {"words": 100, "coherence": coherence, "diversity": 1.0, "kept": kept, "steady": steady, **more}
+    return Candidate(topics, 0.05, 0.01, **fields)
 
 
 @pytest.mark.parametrize(
@@ -132,6 +133,7 @@ def candidate(topics, coherence, kept=0.9, steady=1.0, **more):
         ([candidate(5, 0.4, 0.5), candidate(10, 0.3)], 10, "5 scored higher, but too few"),
         ([candidate(5, 0.4, 0.5), candidate(10, 0.3, 0.7)], 10, "keep the most top words, 70%"),
         ([candidate(5, -0.2), candidate(10, -0.19)], 10, "the best score, -0.19"),
+        ([candidate(5, -0.2), candidate(10, -0.3, diversity=0.1)], 5, "the best score, -0.20"),
         ([candidate(5, 0.4, steady=0.0)], 5, "expect a retrain"),
         ([candidate(5, 0.4, steady=0.6)], 5, "60% of the forget sets leave"),
         ([candidate(1, 0.4, None, None)], 1, "1 topic: the best"),

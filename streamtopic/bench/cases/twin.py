@@ -29,13 +29,18 @@ DIFFERENCE = 1e-12
 
 def _case(learner: str, documents: str, topics: int, draws: int, seed: int) -> list[Figure]:
     from streamtopic.bench.twins import KINDS, Twins
+    from streamtopic.console import progress
     from streamtopic.topics.options import LearnerOptions
 
     options = LearnerOptions(n_topics=topics, learner=learner)  # type: ignore[arg-type]  # a case's own name
     twins = Twins(_corpus(documents), options)
     sets = list(twins.forget_sets(draws, seed))
     twins.outcome(sets[0])  # compiles what only updates use
-    outcomes = [twins.outcome(forget) for forget in sets]
+    outcomes = []
+    with progress(f"learner {learner}", "forget sets") as update:
+        for forget in sets:
+            outcomes.append(twins.outcome(forget))  # noqa: PERF401  each is reported as it comes
+            update(len(outcomes), len(sets))
     figures = [
         Figure("documents", twins.batch.documents, "documents"),
         Figure("vocabulary", len(twins.fit.words), "words"),

@@ -213,7 +213,7 @@ def _unlearned(service: Service, counted: _Recounts, made: _Version) -> Check:
         return missing
     if stored is None or stored.version != made.record["base"]:
         return Check(made.name, passed=None, detail="its base model is not kept any more")
-    problem = theorem_differs(service, counted.of(made.record).counts, stored, made.number)
+    problem = theorem_differs(service, counted.of(made.record).counts, stored, made.number, made.record)
     what = f"version {made.number}, signed, noise included"
     if problem is not None:
         return Check(made.name, passed=False, detail=f"{what}: {problem}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,13 +28,23 @@ __all__ = ["kept_differs", "theorem_differs"]
 _FINE = 1e-3
 _AGREES = 1e-12
 _CLOSE = 1e-6
+_SETTINGS = {
+    "c": "theorem_constant",
+    "epsilon_each": "epsilon",
+    "eps0": "accuracy",
+    "a": "imbalance",
+    "gamma": "conditioning",
+    "p": "separability",
+}
 
 
-def theorem_differs(service: Service, counts: Counts, stored: StoredBase, version: int) -> str | None:
+def theorem_differs(
+    service: Service, counts: Counts, stored: StoredBase, version: int, record: Mapping[str, Any]
+) -> str | None:
     """Return in what a version's topics and covariance differ from those made again; None: in nothing.
 
-    counts: of the base model's documents that are left; stored: what is kept of the base. Abar is the same from any
-    start, so a wrong C^S could not hide here; a wrong constant would show as other noise.
+    counts: of the base model's documents that are left; stored: what is kept of the base; record: of the version. Abar
+    is the same from any start, so a wrong C^S could not hide here; a wrong constant would show as other noise.
     """
     rule, learner = theorem_rule(service.settings), learner_options(service.settings)
     release = service.release(version)
@@ -45,16 +55,28 @@ def theorem_differs(service: Service, counts: Counts, stored: StoredBase, versio
         run = Run.of(remaining_counts(base.statistics, counts, learner), base, rule, learner)
     except (CannotLearn, StateCorrupt, UsageError) as error:
         return str(error)
-    payload = theorem_payload(run, counts, None, service.noise_key, service.settings.model, version).payload
+    plan = theorem_payload(run, counts, None, service.noise_key, service.settings.model, version)
+    if (other := _other_constants(record.get("constants", {}), plan.facts["constants"])) is not None:
+        return other
+    payload = plan.payload
     if payload.words != release.words or payload.A is None or payload.A.shape != release.A.shape:
         return "the documents in the log give other words or topics"
-    plan, sent = run.examined.plan, release.payload
+    noise, sent = run.examined.plan, release.payload
     return (
-        _apart("topics", sent.A, payload.A, plan.topics.grid)
-        or _apart("covariance", sent.R, payload.R, plan.covariance.grid)
-        or _apart("shares", sent.shares, payload.shares, plan.covariance.grid)
+        _apart("topics", sent.A, payload.A, noise.topics.grid)
+        or _apart("covariance", sent.R, payload.R, noise.covariance.grid)
+        or _apart("shares", sent.shares, payload.shares, noise.covariance.grid)
         or _top_words(sent, payload)
     )
+
+
+def _other_constants(made: Mapping[str, float], again: Mapping[str, float]) -> str | None:
+    """Say with which setting a version was made that is another now; a version read back from the log does not say."""
+    for name, setting in _SETTINGS.items():
+        if name in made and not math.isclose(made[name], again[name], rel_tol=_CLOSE):
+            said = f"{made[name]:.6g}, settings and base model give {again[name]:.6g}"
+            return f"it was made with {name} = {said}: verify with --set {setting}={made[name]:.6g}"
+    return None
 
 
 def _top_words(sent: Payload, made: Payload) -> str | None:

@@ -272,8 +272,11 @@ def test_verification_runs_algorithm_1_again(tmp_path):
         checks = {check.name: check for check in instance.verify().checks}
         assert all(check.passed for check in checks.values()), checks
         assert "Algorithm 1" in checks["newest version"].detail
-    with service(tmp_path, theorem_constant=2 * VISIBLE) as instance:
-        assert outcome(instance, "newest version")[0] is False
+    for wrong in ({"theorem_constant": 2 * VISIBLE}, {"epsilon": 0.25}, {"imbalance": 2.0}):
+        with service(tmp_path, **wrong) as instance:
+            passed, detail = outcome(instance, "newest version")
+        assert passed is False
+        assert f"verify with --set {next(iter(wrong))}=" in detail
     with service(tmp_path, guarantee="certified") as instance:
         assert outcome(instance, "settings") == (
             False,

@@ -39,7 +39,7 @@ def _case(learner: str, documents: str, topics: int, draws: int, seed: int) -> l
     outcomes = []
     with progress(f"learner {learner}", "forget sets") as update:
         for forget in sets:
-            outcomes.append(twins.outcome(forget))  # noqa: PERF401  each is reported as it comes
+            outcomes.append(twins.outcome(forget))
             update(len(outcomes), len(sets))
     figures = [
         Figure("documents", twins.batch.documents, "documents"),

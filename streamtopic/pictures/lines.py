@@ -1,7 +1,7 @@
 """Line charts: values over versions or over numbers of topics."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from streamtopic.pictures.markup import Markup, tag
@@ -67,12 +67,22 @@ def line_chart(
     if chosen is not None:
         parts.append(tag("path", d=f"M{places[chosen]:.1f} 40V{height:.1f}", class_="chosen"))
     parts.append(_line([None if value is None else level(value) for value in series.values], places))
-    for name, place, value in zip(positions, places, series.values, strict=True):
-        parts.append(tag("text", name, x=place, y=height + 18, class_="soft small", text_anchor="middle"))
-        if value is not None:
-            point = tag("title", f"{name}: {value:.3g}")
-            parts.append(tag("circle", point, cx=place, cy=level(value), r=3.5, class_="mark"))
+    parts += _points(series.values, positions, places, level, height)
     return tag("g", *parts, transform=f"translate({left:g} {top:g})")
+
+
+def _points(
+    values: Sequence[float | None],
+    positions: Sequence[str],
+    places: Sequence[float],
+    level: Callable[[float], float],
+    height: float,
+) -> Iterator[Markup]:
+    """Yield each position's name below, and its value as a point that tells its number."""
+    for name, place, value in zip(positions, places, values, strict=True):
+        yield tag("text", name, x=place, y=height + 18, class_="soft small", text_anchor="middle")
+        if value is not None:
+            yield tag("circle", tag("title", f"{name}: {value:.3g}"), cx=place, cy=level(value), r=3.5, class_="mark")
 
 
 def _line(levels: Sequence[float | None], places: Sequence[float]) -> Markup:

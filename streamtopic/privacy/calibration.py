@@ -154,8 +154,8 @@ def calibrate(
 
     documents: the counted documents, or a sample, in which aimed sets miss what lies outside; their words are positions
     in `source.words`. fit: the model, if it is at hand; it stays as it is. update: told how many updates were made, of
-    how many at most. A function of its arguments and the generator's state. Raises UsageError where the documents are not among the counted ones, CannotLearn where these
-    counts make no model.
+    how many at most. A function of its arguments and the generator's state. Raises UsageError where the documents are
+    not among the counted ones, CannotLearn where these counts make no model.
     """
     plan = plan or CalibrationPlan()
     fit = fit or learn(source, options)

@@ -11,7 +11,7 @@ SymmetricCounts  the working matrix Q as blocks of whole rows
 from streamtopic.counts.batch import DocumentBatch, Passage
 from streamtopic.counts.cooccurrence import Cooccurrence
 from streamtopic.counts.kernel import PairBlock, count, count_rows, statistics
-from streamtopic.counts.source import Counts, CountSource
+from streamtopic.counts.source import Counts, CountSource, CountsWithout
 from streamtopic.counts.symmetric import SymmetricCounts
 from streamtopic.counts.weights import MAX_LENGTH, Weighting
 from streamtopic.counts.wordsets import WordSets
@@ -21,6 +21,7 @@ __all__ = [
     "Cooccurrence",
     "CountSource",
     "Counts",
+    "CountsWithout",
     "DocumentBatch",
     "PairBlock",
     "Passage",

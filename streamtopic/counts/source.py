@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from streamtopic.counts.cooccurrence import Cooccurrence
 
-__all__ = ["CountSource", "Counts"]
+__all__ = ["CountSource", "Counts", "CountsWithout"]
 
 
 class CountSource(Protocol):
@@ -71,3 +71,35 @@ class Counts:
     def restrict(self, keep: npt.NDArray[np.intp]) -> Cooccurrence:
         """Return the pair counts of the words at these ascending positions."""
         return self.cooccurrence.restrict(keep)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CountsWithout:
+    """Counts less those of some documents over the same words; the whole is not copied for it."""
+
+    source: CountSource
+    part: Cooccurrence
+
+    @property
+    def words(self) -> Sequence[str]:
+        """The words, ascending by code point."""
+        return self.source.words
+
+    @property
+    def frequency(self) -> npt.NDArray[np.int64]:
+        """Documents that hold each word, (n,)."""
+        return np.asarray(self.source.frequency - self.part.frequency)
+
+    @property
+    def tokens(self) -> npt.NDArray[np.int64]:
+        """Occurrences of each word, (n,)."""
+        return np.asarray(self.source.tokens - self.part.tokens)
+
+    @property
+    def documents(self) -> int:
+        """Documents counted."""
+        return self.source.documents - self.part.documents
+
+    def restrict(self, keep: npt.NDArray[np.intp]) -> Cooccurrence:
+        """Return the pair counts of the words at these ascending positions."""
+        return self.source.restrict(keep) - self.part.restrict(keep)

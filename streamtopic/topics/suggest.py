@@ -25,7 +25,7 @@ import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
 
-from streamtopic.counts import Cooccurrence, Counts, CountSource, DocumentBatch, WordSets, count
+from streamtopic.counts import Counts, CountSource, CountsWithout, DocumentBatch, WordSets, count
 from streamtopic.errors import CannotLearn, UsageError
 from streamtopic.topics.display import diversity, npmi, top_words
 from streamtopic.topics.fit import TopicFit
@@ -153,7 +153,9 @@ class _Search:
         trials = []
         for gone in self.gone:
             part = count(self.documents.take(gone), len(self.source.words), self.options.weighting)
-            trials.append(self._learned(_Rest(narrow, part.restrict(_positions(self.source, narrow.words))), wanted))
+            trials.append(
+                self._learned(CountsWithout(narrow, part.restrict(_positions(self.source, narrow.words))), wanted)
+            )
         return [self._candidate(options, whole[k], [trial[k] for trial in trials]) for k, options in enumerate(wanted)]
 
     def variants(self, options: LearnerOptions) -> list[Candidate]:
@@ -222,33 +224,6 @@ class _Learned:
     @property
     def anchors(self) -> tuple[str, ...]:
         return () if self.fit is None else self.fit.anchors
-
-
-@dataclass(frozen=True, slots=True)
-class _Rest:
-    """Counts less those of some documents, over the same words."""
-
-    source: CountSource
-    part: Cooccurrence
-
-    @property
-    def words(self) -> Sequence[str]:
-        return self.source.words
-
-    @property
-    def frequency(self) -> Int64:
-        return np.asarray(self.source.frequency - self.part.frequency)
-
-    @property
-    def tokens(self) -> Int64:
-        return np.asarray(self.source.tokens - self.part.tokens)
-
-    @property
-    def documents(self) -> int:
-        return self.source.documents - self.part.documents
-
-    def restrict(self, keep: Positions) -> Cooccurrence:
-        return self.source.restrict(keep) - self.part.restrict(keep)
 
 
 def _narrowed(source: CountSource, options: LearnerOptions, gone: int) -> Counts:

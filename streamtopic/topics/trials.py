@@ -1,12 +1,20 @@
 """Trying out deletions: what becomes of a model when some of its documents are forgotten."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.counts import Cooccurrence, Counts, CountSource, DocumentBatch, SymmetricCounts, count, statistics
+from streamtopic.counts import (
+    Cooccurrence,
+    Counts,
+    CountSource,
+    CountsWithout,
+    DocumentBatch,
+    SymmetricCounts,
+    count,
+    statistics,
+)
 from streamtopic.errors import UsageError
 from streamtopic.topics.display import top_words
 from streamtopic.topics.fit import TopicFit
@@ -33,33 +41,6 @@ class Trial:
     l1: float
     overlap: float
     reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Without:
-    """Counts less those of some documents, where the whole must not be copied for it."""
-
-    source: CountSource
-    part: Cooccurrence
-
-    @property
-    def words(self) -> Sequence[str]:
-        return self.source.words
-
-    @property
-    def frequency(self) -> Int64:
-        return np.asarray(self.source.frequency - self.part.frequency)
-
-    @property
-    def tokens(self) -> Int64:
-        return np.asarray(self.source.tokens - self.part.tokens)
-
-    @property
-    def documents(self) -> int:
-        return self.source.documents - self.part.documents
-
-    def restrict(self, keep: Positions) -> Cooccurrence:
-        return self.source.restrict(keep) - self.part.restrict(keep)
 
 
 class DeletionTrials:
@@ -105,7 +86,7 @@ class DeletionTrials:
         """Take documents at these distinct positions out of a copy of the model and compare. Cost: one update."""
         part = count(self._documents.take(np.sort(chosen)), len(self._source.words), self._fit.options.weighting)
         delta = Counts(self._source.words, Cooccurrence.zero(part.n_words) - part)
-        outcome = update(_copied(self._fit), _Without(self._source, part), delta)
+        outcome = update(_copied(self._fit), CountsWithout(self._source, part), delta)
         if isinstance(outcome, NeedsRetrain):
             return Trial(np.nan, np.nan, np.nan, outcome.reason)
         return self._compared(outcome.fit)

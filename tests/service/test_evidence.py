@@ -275,7 +275,7 @@ def test_words_that_were_forgotten_are_not_in_a_report(tmp_path):
 def test_the_chart_stays_within_its_frame(count):
     """However many versions, with or without a bound, each point lies in the picture and no number is missing."""
     versions = [{"version": v, "kind": "unlearn", "cumulative_epsilon": 0.1 * v} for v in range(1, count + 1)]
-    chart = spending_chart([*versions, {"version": 301, "kind": "unlearn", "cumulative_epsilon": None}], 8.0).html
+    chart = spending_chart([*versions, {"version": 301, "kind": "unlearn", "cumulative_epsilon": None}], 8.0)
     parsed = Strict(chart)
     (points,) = parsed.values("points")
     places = [tuple(map(float, point.split(","))) for point in points.split()]

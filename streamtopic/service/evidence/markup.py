@@ -1,42 +1,31 @@
-"""HTML in which nothing from outside can become markup: text is escaped here, and only here."""
+"""HTML of a report: as that of pictures, but what cannot be seen is shown, since it may have been meant to deceive."""
 
 from __future__ import annotations
 
-import html
 import unicodedata
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from streamtopic.pictures import markup
+from streamtopic.pictures.markup import Markup, tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 __all__ = ["Markup", "element", "facts", "join", "prose", "shown", "table", "text"]
 
-_VOID = {"meta"}
 # Controls, surrogates, line separators, and what cannot be seen or turns a line around; joiners are part of words.
 _HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 _KEPT = "\n\t\u200c\u200d"
 
 
-@dataclass(frozen=True, slots=True)
-class Markup:
-    """Finished HTML; every other value is text."""
-
-    html: str
-
-
 def text(value: object) -> Markup:
     """Return a value as text: escaped, and with characters that cannot be seen or turn the line around made visible."""
-    return Markup(html.escape("".join(map(_visible, str(value))), quote=True))
+    return value if isinstance(value, Markup) else markup.text("".join(map(_visible, str(value))))
 
 
 def element(name: str, /, *children: object, **attributes: str) -> Markup:
     """Return an element. Attributes are escaped as text is; `class_` stands for class, `aria_label` for aria-label."""
-    given = "".join(f' {key.rstrip("_").replace("_", "-")}="{text(value).html}"' for key, value in attributes.items())
-    if name in _VOID:
-        return Markup(f"<{name}{given}>")
-    inside = "".join(child.html if isinstance(child, Markup) else text(child).html for child in children)
-    return Markup(f"<{name}{given}>{inside}</{name}>")
+    return tag(name, *map(text, children), **{key: text(value) for key, value in attributes.items()})
 
 
 def prose(words: str) -> Markup:
@@ -44,12 +33,12 @@ def prose(words: str) -> Markup:
     pieces = words.split("`")
     if len(pieces) % 2 == 0:
         return text(words)
-    return Markup("".join((element("code", p) if k % 2 else text(p)).html for k, p in enumerate(pieces)))
+    return markup.join(element("code", piece) if k % 2 else text(piece) for k, piece in enumerate(pieces))
 
 
 def join(parts: Iterable[Markup]) -> Markup:
     """Return one after another, a line each."""
-    return Markup("\n".join(part.html for part in parts))
+    return markup.join(parts, "\n")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> Markup:

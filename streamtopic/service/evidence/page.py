@@ -61,7 +61,7 @@ def page(evidence: Mapping[str, Any]) -> str:
         _footer(evidence),
         _data(evidence),
     )
-    return f"<!doctype html>\n{element('html', head, body, lang='en').html}\n"
+    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
 
 
 def _section(name: str, title: str, content: Markup) -> Markup:
@@ -101,4 +101,4 @@ def _data(evidence: Mapping[str, Any]) -> Markup:
     written = json.dumps(evidence, allow_nan=False)
     for character in "<>&":
         written = written.replace(character, f"\\u{ord(character):04x}")
-    return Markup(f'<script type="application/json" id="{text(DATA).html}">{written}</script>')
+    return Markup(f'<script type="application/json" id="{text(DATA)}">{written}</script>')

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from streamtopic.errors import CannotLearn
 from streamtopic.state import Snapshot, SnapshotExpired
+from streamtopic.topics.anchors import changed_anchors
 from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.learner import learn
 from streamtopic.topics.options import LearnerOptions
@@ -99,8 +100,7 @@ class Modeller:
             return warm
         fit = warm or learn(snapshot, self.options)
         if fit.anchors != tuple(anchors):
-            gone, new = sorted({*anchors} - {*fit.anchors}), sorted({*fit.anchors} - {*anchors})
-            return NotVerified(f"anchor words changed: {', '.join(gone)} gave way to {', '.join(new)}")
+            return NotVerified(changed_anchors(anchors, fit.anchors))
         try:
             return self._keep(fit, snapshot, start, warm=warm is not None)
         except CannotLearn as error:

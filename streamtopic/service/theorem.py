@@ -28,6 +28,7 @@ from streamtopic.service.tasks import TaskData, published_heads
 from streamtopic.service.theorem_base import TheoremBase, TheoremRule
 from streamtopic.state import Snapshot
 from streamtopic.topics.algorithm1 import BaseModel, Remaining, remaining, remaining_counts
+from streamtopic.topics.anchors import changed_anchors
 from streamtopic.topics.fingerprint import fingerprint
 from streamtopic.topics.options import LearnerOptions
 from streamtopic.topics.released import topic_shares
@@ -55,9 +56,7 @@ class Run:
         """Say why a retraining on these counts could be told apart for certain, None where it cannot."""
         compared, anchors = self.examined.compared, self.base.statistics.anchors
         if compared is None or compared.anchors != anchors:
-            found = () if compared is None else compared.anchors
-            gone, new = sorted({*anchors} - {*found}), sorted({*found} - {*anchors})
-            return f"anchor words changed: {', '.join(gone)} gave way to {', '.join(new) or 'none'}"
+            return changed_anchors(anchors, () if compared is None else compared.anchors)
         if math.isnan(compared.ratio):
             return "the proof gives no noise for a retraining: gamma or p would be 0"
         if not compared.ratio <= 1:

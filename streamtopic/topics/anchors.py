@@ -5,6 +5,7 @@ chosen. Every decision carries its margin over the runner-up; a decision is cert
 rounding could have done. Ties go to the first word.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ from streamtopic.topics.lazy_greedy import row_dot, row_norms
 from streamtopic.topics.products import dense_rows, times
 from streamtopic.topics.spectrum import leading_eigenpairs
 
-__all__ = ["AnchorChoice", "farthest_in_principal_directions", "farthest_rows", "replay_rows"]
+__all__ = ["AnchorChoice", "changed_anchors", "farthest_in_principal_directions", "farthest_rows", "replay_rows"]
 
 Float = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.intp]
@@ -34,6 +35,15 @@ class AnchorChoice:
     rows: Positions
     margin: float
     certain: bool
+
+
+def changed_anchors(before: Iterable[str], after: Iterable[str]) -> str:
+    """Say which anchor words are new.
+
+    Those that went are not named: reasons are kept, and a forgotten document may have been the last to hold one.
+    """
+    gone, new = {*before} - {*after}, {*after} - {*before}
+    return f"anchor words changed: {len(gone)} gave way to {', '.join(sorted(new)) or 'none'}"
 
 
 def farthest_in_principal_directions(

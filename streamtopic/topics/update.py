@@ -19,7 +19,7 @@ from scipy.sparse import coo_array
 
 from streamtopic.counts import Cooccurrence, CountSource, SymmetricCounts
 from streamtopic.errors import CannotLearn
-from streamtopic.topics.anchors import AnchorChoice, farthest_rows, replay_rows
+from streamtopic.topics.anchors import AnchorChoice, changed_anchors, farthest_rows, replay_rows
 from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.lazy_greedy import row_norms
 from streamtopic.topics.learner import (
@@ -191,8 +191,7 @@ def _choose_again(
         fit.candidates = candidates
         choice = choose_in_gram(fit.gram, change.mass, candidates, fit.q.n, fit.options, fit.updates + 1)
     if not np.array_equal(choice.rows, fit.choice.rows):
-        before, after = set(fit.anchors), {fit.names[k] for k in choice.rows}
-        return NeedsRetrain(f"anchor words changed: {_listed(before - after)} gave way to {_listed(after - before)}")
+        return NeedsRetrain(changed_anchors(fit.anchors, [fit.names[k] for k in choice.rows]))
     if not choice.certain:
         return NeedsRetrain("two words are equally far out, so the choice of anchors cannot be verified")
     return choice
@@ -207,10 +206,6 @@ def _replayed(fit: TopicFit, candidates: npt.NDArray[np.intp], change: _Change, 
     chosen = np.searchsorted(candidates, fit.choice.rows)
     choice = replay_rows(norms, first.B(change.mass)[candidates], first.G, chosen, fit.q.n * (1 + fit.updates))
     return None if choice is None else AnchorChoice(candidates[choice.rows], choice.margin, choice.certain)
-
-
-def _listed(words: set[str]) -> str:
-    return ", ".join(sorted(words))
 
 
 def _changed_gram(fit: TopicFit, candidates: npt.NDArray[np.intp], change: _Change) -> Float:

@@ -81,6 +81,19 @@ class DocumentBatch:
         owners = place[self.owners[rows]]
         return DocumentBatch(indptr, self.words[words], self.counts[words], self.lengths[rows], owners, len(documents))
 
+    def span(self, start: int, stop: int) -> "DocumentBatch":
+        """Return documents start ... stop - 1, sharing this one's arrays."""
+        first, last = np.searchsorted(self.owners, [start, stop])
+        low, high = self.indptr[first], self.indptr[last]
+        return DocumentBatch(
+            indptr=self.indptr[first : last + 1] - low,
+            words=self.words[low:high],
+            counts=self.counts[low:high],
+            lengths=self.lengths[first:last],
+            owners=self.owners[first:last] - np.int32(start),
+            documents=stop - start,
+        )
+
 
 def _joined(parts: Sequence[Int32]) -> Int32:
     return np.concatenate(parts).astype(np.int32, copy=False) if parts else np.zeros(0, np.int32)

@@ -7,6 +7,7 @@ fly, and the accumulator stays in the cache: about four times as fast, and no co
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numba
 import numpy as np
@@ -21,6 +22,8 @@ __all__ = ["PairBlock", "count", "count_rows", "statistics"]
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 _BUFFER = 1 << 27
+# Words of documents that second-level caches hold beside the row that is summed.
+_CACHED = 1 << 18
 ONE = np.uint64(1)
 DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
 BIT = np.zeros(64, np.int64)
@@ -52,6 +55,27 @@ def count(batch: DocumentBatch, n_words: int, weighting: Weighting, signs: Int64
     Source: the paper, appendix "Complete Description", times f(L).
     """
     signs = np.ones(batch.documents, np.int64) if signs is None else signs
+    pieces = _pieces(batch, n_words)
+    if pieces > 1:
+        edges = np.linspace(0, batch.documents, pieces + 1).astype(np.int64).tolist()
+        parts = [_count(batch.span(a, b), n_words, weighting, signs[a:b]) for a, b in pairwise(edges)]
+        return Cooccurrence.sum(parts, n_words)
+    return _count(batch, n_words, weighting, signs)
+
+
+def _pieces(batch: DocumentBatch, n_words: int) -> int:
+    """Return in how many pieces to count a batch, so that each stays cached: every row reads its documents again.
+
+    Not so many that adding the pieces up costs much beside counting them.
+    """
+    sizes = np.diff(batch.indptr).astype(np.float64)
+    work = float(sizes @ (sizes + 1.0)) / 2
+    entries = min(work, n_words * (n_words + 1.0) / 2)
+    worth = min(len(batch.words) / _CACHED, work / (4 * entries)) if work else 1.0
+    return max(1, min(int(worth), batch.documents))
+
+
+def _count(batch: DocumentBatch, n_words: int, weighting: Weighting, signs: Int64) -> Cooccurrence:
     weights = weighting.weights(batch.lengths) * signs[batch.owners]
     indptr, columns, values = _upper_product(batch.indptr, batch.words, batch.counts, weights, n_words)
     frequency, tokens = statistics(batch, n_words, signs)

@@ -15,6 +15,7 @@ from streamtopic.counts import (
     SymmetricCounts,
     Weighting,
     count,
+    kernel,
 )
 from streamtopic.errors import CountsOverflow, NegativeCounts, UsageError
 
@@ -49,6 +50,27 @@ def same(one, other):
     return one.documents == other.documents and all(
         np.array_equal(getattr(one, name), getattr(other, name)) for name in arrays
     )
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(documents, min_size=1, max_size=40), st.data())
+def test_counting_in_pieces_changes_nothing(corpus, data):
+    """A batch too large for the cache is counted in pieces: the same bits, whatever is added and taken away."""
+    batch = DocumentBatch.build(corpus)
+    signs = np.array(data.draw(st.lists(st.sampled_from([1, -1]), min_size=len(corpus), max_size=len(corpus))))
+    whole = count(batch, N, Weighting(256), signs)
+    for pieces in {1, 2, len(corpus)}:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(kernel, "_pieces", lambda *_, pieces=pieces: pieces)
+            assert same(count(batch, N, Weighting(256), signs), whole)
+
+
+def test_large_batches_are_counted_in_pieces():
+    """Pieces are made where documents leave the cache and few word pairs recur often, and nowhere else."""
+    often = DocumentBatch.build([[Passage(20, np.arange(20, dtype=np.int32), np.ones(20, np.int32))]] * 60_000)
+    assert kernel._pieces(often, 20) == 4
+    assert kernel._pieces(often, 100_000) == 1
+    assert kernel._pieces(often.span(0, 5_000), 20) == 1
 
 
 @settings(max_examples=150, deadline=None)

@@ -1,7 +1,7 @@
 """Publish what is staged: releases and receipts, whose bytes are fixed before they leave."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -24,7 +24,7 @@ from streamtopic.state.outbox import OutboxRecord
 from streamtopic.state.receipt_chain import ReceiptChain
 from streamtopic.streams import EventLog, Message, TopicNames
 
-__all__ = ["Publisher", "outbox_records"]
+__all__ = ["Publisher"]
 
 PAGE = 1000
 _ATTEMPTS = 20
@@ -178,11 +178,6 @@ class Publisher:
             capacity_used=envelope.forgotten,
             capacity_left=max(envelope.capacity - envelope.forgotten, 0),
         )
-
-
-def outbox_records(topic: str, messages: Iterable[Message]) -> list[OutboxRecord]:
-    """Messages as the outbox keeps them. Each needs a key: it is how a reader knows a repetition."""
-    return [OutboxRecord(topic, message.key or b"", message.value, message.headers) for message in messages]
 
 
 def _report(error: InvalidRelease) -> None:

@@ -15,7 +15,7 @@ from streamtopic.state.connection import Connection
 from streamtopic.state.keys import ModelKeys
 from streamtopic.state.meta import SCHEMA
 from streamtopic.state.outbox import OutboxEntry, OutboxRecord, pack_record, unpack_record
-from streamtopic.state.outcomes import AlreadyApplied, Outcome, outcome
+from streamtopic.state.outcomes import Outcome, outcome
 from streamtopic.state.partition import mismatch
 
 __all__ = ["Lease", "ModelSettings", "ModelState", "StoredBase"]
@@ -183,16 +183,6 @@ class ModelState:
         value = self.connection.call("GET", self._keys.named("decision"))
         return None if value is None else tuple(msgpack.unpackb(value))
 
-    def enqueue(self, records: Iterable[OutboxRecord]) -> Outcome:
-        """Put signed records, as those of receipts, into the outbox; one that waits there already is not repeated."""
-        todo = list(records)
-        if not todo:
-            return AlreadyApplied()
-        names = [_digest(record) for record in todo]
-        uploads = [self._upload(f"out:{name}:r", pack_record(r)) for name, r in zip(names, todo, strict=True)]
-        keys = [self._keys.named("outbox"), self._keys.named("staged"), *uploads]
-        return outcome(self.connection.script(model_scripts.ENQUEUE, keys, names))
-
     def outbox(self, count: int = 100) -> list[OutboxEntry]:
         """Return the oldest records that wait to be published. Raises StateCorrupt."""
         outbox = self._keys.named("outbox")
@@ -202,17 +192,15 @@ class ModelState:
         for (entry, fields), data in zip(rows, found, strict=True):
             if data is not None:
                 record = unpack_record(data)
-                entries.append(OutboxEntry(entry.decode(), record, fields[b"key"].decode(), fields[b"name"].decode()))
+                entries.append(OutboxEntry(entry.decode(), record, fields[b"key"].decode()))
             elif self.connection.call("XRANGE", outbox, entry, entry):  # else another publisher was faster
                 raise StateCorrupt(f"outbox entry {entry.decode()} of {self.model} has lost its bytes: retrain")
         return entries
 
     def confirm(self, entries: Iterable[OutboxEntry]) -> None:
         """Remove published records from the outbox. May be repeated."""
-        outbox, staged = self._keys.named("outbox"), self._keys.named("staged")
-        commands = []
-        for entry in entries:
-            commands += [("XDEL", outbox, entry.id), ("HDEL", staged, entry.name), ("DEL", entry.key)]
+        outbox = self._keys.named("outbox")
+        commands = [command for entry in entries for command in (("XDEL", outbox, entry.id), ("DEL", entry.key))]
         self.connection.batch(commands, atomic=True)
 
     def base(self) -> StoredBase | None:

@@ -1,6 +1,6 @@
 """Lua scripts: every write of a model's global keys. As in `scripts`: check all, then write, and know a repetition."""
 
-__all__ = ["ACQUIRE", "ADOPT", "CREATE", "ENQUEUE", "FULFIL", "RELEASE", "STAGE", "WITHDRAW"]
+__all__ = ["ACQUIRE", "ADOPT", "CREATE", "FULFIL", "RELEASE", "STAGE", "WITHDRAW"]
 
 CREATE = """
 if redis.call('EXISTS', KEYS[1]) == 0 then
@@ -53,7 +53,7 @@ end
 for i = first, parts + plan.new - 1 do redis.call('PERSIST', KEYS[i]) end
 redis.call('XADD', releases, plan.version .. '-0', 'release', ARGV[2], 'identity', plan.identity)
 redis.call('HSET', ledger, plan.version, ARGV[3])
-for i = first, parts - 1 do redis.call('XADD', outbox, '*', 'key', KEYS[i], 'name', '') end
+for i = first, parts - 1 do redis.call('XADD', outbox, '*', 'key', KEYS[i]) end
 if ARGV[4] ~= '' then
   redis.call('HSET', base, 'head', ARGV[4])
   for i = parts + plan.new, #KEYS do redis.call('PEXPIRE', KEYS[i], 600000) end
@@ -96,7 +96,7 @@ end
 redis.call('SADD', KEYS[2], unpack(ARGV, 4))
 for i = 5, 4 + records do
   redis.call('PERSIST', KEYS[i])
-  redis.call('XADD', KEYS[3], '*', 'key', KEYS[i], 'name', '')
+  redis.call('XADD', KEYS[3], '*', 'key', KEYS[i])
 end
 return {'applied'}
 """
@@ -108,21 +108,3 @@ if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
 return 1
 """
 """Remove a request that was acted on. KEYS: request. ARGV: its value."""
-
-ENQUEUE = """
-local outbox, staged, added = KEYS[1], KEYS[2], false
-for i = 3, #KEYS do
-  if redis.call('HEXISTS', staged, ARGV[i - 2]) == 0 and redis.call('EXISTS', KEYS[i]) == 0 then
-    return {'stale', 'a record expired before it was committed'}
-  end
-end
-for i = 3, #KEYS do
-  if redis.call('HSETNX', staged, ARGV[i - 2], 1) == 1 then
-    redis.call('PERSIST', KEYS[i])
-    redis.call('XADD', outbox, '*', 'key', KEYS[i], 'name', ARGV[i - 2])
-    added = true
-  end
-end
-return {added and 'applied' or 'already'}
-"""
-"""Put records into the outbox once. KEYS: outbox, staged, uploaded records. ARGV: their names."""

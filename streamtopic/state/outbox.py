@@ -21,12 +21,11 @@ class OutboxRecord:
 
 @dataclass(frozen=True, slots=True)
 class OutboxEntry:
-    """A record that waits in the outbox; id, key, name: where, for `confirm`."""
+    """A record that waits in the outbox; id, key: where, for `confirm`."""
 
     id: str
     record: OutboxRecord
     key: str
-    name: str
 
 
 def pack_record(record: OutboxRecord) -> bytes:

@@ -22,7 +22,7 @@ for i = 3, #KEYS do
 end
 for i = 3, #KEYS do
   redis.call('PERSIST', KEYS[i])
-  redis.call('XADD', outbox, '*', 'key', KEYS[i], 'name', '')
+  redis.call('XADD', outbox, '*', 'key', KEYS[i])
 end
 redis.call('HSET', chain, 'sequence', ARGV[3], 'digest', ARGV[4])
 return {'applied'}

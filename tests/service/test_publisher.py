@@ -9,7 +9,8 @@ from streamtopic.client import Receipts
 from streamtopic.errors import ComponentUnreachable
 from streamtopic.receipts import ChainHead, ReceiptReader, document_digest, seal_receipt, to_message
 from streamtopic.release import Envelope, Payload, seal_release, to_messages
-from streamtopic.service.publisher import Publisher, outbox_records
+from streamtopic.service.publisher import Publisher
+from streamtopic.service.staging import outgoing
 from streamtopic.signing import SigningKey
 from streamtopic.state import Forget, ForgetKind, Forgets, ModelState
 from streamtopic.state.keys import ModelKeys
@@ -67,6 +68,12 @@ def envelope(state, version, cut, **changes):
     return dataclasses.replace(base, **changes)
 
 
+def put(state, messages):
+    """Put a version's messages into the outbox."""
+    records = [outgoing(state.model, message) for message in messages]
+    state.stage(state.acquire("leader", 60_000), 1, release={}, ledger={}, records=records)
+
+
 def published(log, topic):
     """Records of a topic."""
     return log.read(topic, 0, 0)
@@ -76,7 +83,7 @@ def test_the_outbox_reaches_the_log_in_order(publisher, state, log):
     """Staged records, tombstones too, arrive as they were staged and leave the outbox."""
     topic = TopicNames(state.model).releases
     messages = [*to_messages(1, b"x" * (2 << 20)), dataclasses.replace(to_messages(2, b"y")[0], value=None)]
-    state.enqueue(outbox_records(topic, messages))
+    put(state, messages)
     assert publisher.drain() == len(messages)
     assert [(r.key, r.value, r.headers) for r in published(log, topic)] == [
         (m.key, m.value, m.headers) for m in messages
@@ -88,7 +95,7 @@ def test_the_outbox_reaches_the_log_in_order(publisher, state, log):
 def test_an_outbox_whose_log_fails_is_kept(publisher, state, log, monkeypatch):
     """What the log does not confirm stays staged and is published by the next try, with the same bytes."""
     topic = TopicNames(state.model).releases
-    state.enqueue(outbox_records(topic, to_messages(1, b"content")))
+    put(state, to_messages(1, b"content"))
 
     def fail(*_):
         raise ComponentUnreachable("down")
@@ -275,8 +282,7 @@ def test_a_partition_that_came_later_may_hold_what_a_version_holds(publisher, st
 
 def test_a_faster_publisher_is_no_fault(publisher, state, log, connection, monkeypatch):
     """What another publisher confirms while this one reads the outbox is left to it."""
-    topic = TopicNames(state.model).releases
-    state.enqueue(outbox_records(topic, to_messages(1, b"content")))
+    put(state, to_messages(1, b"content"))
     entries, batch = state.outbox(), connection.batch
 
     def overtaken(commands, **more):

@@ -135,21 +135,21 @@ def test_a_damaged_base_is_refused(connection, state):
 def test_the_outbox_keeps_order_and_forgets_what_is_confirmed(connection, state):
     """Records leave in the order they came, once; nothing of them stays behind."""
     records = [OutboxRecord("receipts", f"r{k}".encode(), b"signed") for k in range(3)]
-    assert state.enqueue(records) == Applied()
-    assert state.enqueue(records[:2]) == AlreadyApplied()
+    state.withdraw(state.acquire("one", 60_000), [1], records)
     assert [entry.record for entry in state.outbox()] == records
     state.confirm(state.outbox(2))
     assert [entry.record for entry in state.outbox()] == records[2:]
     state.confirm(state.outbox())
     state.confirm([])
     left = connection.call("KEYS", f"{{st:{state.model}}}:*")
-    assert sorted(left) == [f"{{st:{state.model}}}:{name}".encode() for name in ("outbox", "settings")]
+    kept = ("fence", "lease", "outbox", "settings", "withdrawn")
+    assert sorted(left) == [f"{{st:{state.model}}}:{name}".encode() for name in kept]
 
 
 def test_staged_records_do_not_expire(connection, state):
     """What waits in the outbox waits for as long as the log cannot be reached."""
     stage(state, state.acquire("one", 60_000))
-    state.enqueue([OutboxRecord("receipts", b"r", b"signed")])
+    state.withdraw(state.acquire("one", 60_000), [1], [OutboxRecord("releases", b"1/0", None)])
     assert all(connection.call("PTTL", k) == -1 for k in connection.call("KEYS", f"{{st:{state.model}}}:out:*"))
 
 

@@ -16,6 +16,7 @@ from streamtopic.errors import CannotLearn
 from streamtopic.topics.lazy_greedy import row_dot, row_norms
 from streamtopic.topics.products import dense_rows, times
 from streamtopic.topics.spectrum import leading_eigenpairs
+from streamtopic.topics.threads import one_thread
 
 __all__ = ["AnchorChoice", "changed_anchors", "farthest_in_principal_directions", "farthest_rows", "replay_rows"]
 
@@ -68,7 +69,8 @@ def farthest_in_principal_directions(
     # magnifies it by the r-th eigenvalue over the gap below it (first-order bound for a spectral function).
     gap = values[r - 1] - (values[r] if c > r else 0.0)
     error = (terms + 8 * c) * _UNIT * values[0] * (values[r - 1] / gap if gap > 0 else np.inf)
-    return _greedy(coordinates, r, error, 1 + 4 * updates)
+    with one_thread():
+        return _greedy(coordinates, r, error, 1 + 4 * updates)
 
 
 def _greedy(E: Float, r: int, error: float, growth: int) -> AnchorChoice:

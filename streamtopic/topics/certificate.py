@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from streamtopic.topics.threads import one_thread
+
 __all__ = ["Certificate", "certify", "row_errors"]
 
 Float = npt.NDArray[np.float64]
@@ -31,7 +33,8 @@ def row_errors(C: Float, B: Float, G: Float, B_error: Float, sigma_min: float) -
     """
     r = G.shape[0]
     # Counts are not negative, so neither are C, G and B: sizes of products are the products themselves.
-    product = C @ G
+    with one_thread():
+        product = C @ G
     gradient = product - B
     support = C > 0
     size = np.maximum(support.sum(axis=1), 1)

@@ -10,6 +10,7 @@ from streamtopic.errors import CannotLearn
 from streamtopic.topics.certificate import row_errors
 from streamtopic.topics.products import RUN, times
 from streamtopic.topics.simplex import solve_rows
+from streamtopic.topics.threads import one_thread
 
 __all__ = ["Round"]
 
@@ -73,9 +74,10 @@ def gram(anchor_counts: Int64, thin: Float, squares: Float) -> tuple[Float, floa
     mass = anchor_counts.sum(axis=1)
     if not mass.all():
         raise CannotLearn("anchor mass", "an anchor word has no co-occurrence left: retrain from counts")
-    G = (anchor_counts.astype(float) @ thin) / mass[:, None] / mass
-    G = (G + G.T) / 2
-    sigma = _least_singular_value(G, anchor_counts, mass, squares)
+    with one_thread():
+        G = (anchor_counts.astype(float) @ thin) / mass[:, None] / mass
+        G = (G + G.T) / 2
+        sigma = _least_singular_value(G, anchor_counts, mass, squares)
     if not sigma > 1e-12 * float(np.sqrt(G.diagonal().max())):
         raise CannotLearn("rank", "the anchor rows depend on each other: ask fewer topics")
     return G, sigma

@@ -4,7 +4,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import LinAlgError, cholesky, eigh
 from scipy.sparse.linalg import ArpackError, eigsh
-from threadpoolctl import threadpool_limits
+
+from streamtopic.topics.threads import one_thread
 
 __all__ = ["leading_eigenpairs"]
 
@@ -27,8 +28,8 @@ def leading_eigenpairs(gram: Float, r: int) -> tuple[Float, Float]:
         found = _lanczos(gram, wanted)
         if found is not None:
             return found
-    # One thread: the reduction is bound by memory, and idle threads that spin slow it tenfold on a busy machine.
-    with threadpool_limits(1, user_api="blas"):
+    # The reduction is bound by memory, so a second thread would not help on a quiet machine either.
+    with one_thread():
         values, vectors = eigh(gram, subset_by_index=[c - wanted, c - 1])
     return values[::-1], vectors[:, ::-1]
 
@@ -36,7 +37,7 @@ def leading_eigenpairs(gram: Float, r: int) -> tuple[Float, Float]:
 def _lanczos(gram: Float, wanted: int) -> tuple[Float, Float] | None:
     start = np.random.default_rng(0).standard_normal(len(gram))
     try:
-        with threadpool_limits(1, user_api="blas"):
+        with one_thread():
             values, vectors = eigsh(gram, k=wanted, which="LA", v0=start, ncv=3 * wanted + 20)
     except ArpackError:
         return None

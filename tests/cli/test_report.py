@@ -85,7 +85,9 @@ def test_a_page_is_whole_and_needs_nothing_else(facts):
     written = page(facts)
     parsed = Strict(written)
     assert written.startswith("<!doctype html>")
-    assert not re.search(r"https?:|//[a-z]|url\(|@import|javascript:", written)
+    # A signature in base 64 may hold two slashes.
+    plain = re.sub(r"[A-Za-z0-9+/]{40,}", "", written)
+    assert not re.search(r"https?:|//[a-z]|url\(|@import|javascript:", plain)
     assert not parsed.tags.keys() & {"link", "img", "iframe", "object", "form", "base", "input"}
     assert not [name for _, name, _ in parsed.attributes if name.startswith("on") or name in {"src", "style", "action"}]
     assert parsed.tags["script"] == 1

@@ -9,6 +9,8 @@ import pkgutil
 import platform
 import subprocess
 import sys
+import tempfile
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import ModuleType
 
-__all__ = ["CaseResult", "Option", "Result", "machine", "measure", "names", "run"]
+__all__ = ["CaseResult", "Option", "Result", "draws", "machine", "measure", "names", "picture", "run"]
 
 Option: TypeAlias = int | str
 """What a case can be given; of the type of its default."""
@@ -37,12 +39,21 @@ class CaseResult:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a benchmark found on this machine; `ratios` compare cases of this run only."""
+    """What a benchmark found on this machine; `ratios` compare cases of this run only.
+
+    options: what its cases were given.
+    """
 
     benchmark: str
     machine: str
     cases: list[CaseResult]
     ratios: list[Figure]
+    options: dict[str, Option]
+
+    @property
+    def values(self) -> dict[str, dict[str, float]]:
+        """Case to name of a figure to its value."""
+        return {case.case: {figure.name: figure.value for figure in case.figures} for case in self.cases}
 
 
 def names() -> dict[str, str]:
@@ -81,14 +92,29 @@ def run(
     chosen = [case for case in module.CASES if only in (None, case)]
     if not chosen:
         raise UsageError(f"benchmark {name} has no case {only}: it has {', '.join(module.CASES)}")
-    results = []
-    for case in chosen:
-        if progress is not None:
-            progress(case)
-        results.append(_in_process(name, case, {**known, **(options or {})}))
-    by_case = {result.case: {figure.name: figure.value for figure in result.figures} for result in results}
-    ratios = module.ratios(by_case) if hasattr(module, "ratios") and only is None else []
-    return Result(name, machine(), results, ratios)
+    given = {**known, **(options or {})}
+    result = Result(name, machine(), [], [], dict(given))
+    with ExitStack() as stack:
+        if given.get("folder") == "":
+            given["folder"] = stack.enter_context(tempfile.TemporaryDirectory())
+        for case in chosen:
+            if progress is not None:
+                progress(case)
+            result.cases.append(_in_process(name, case, given))
+    if hasattr(module, "ratios") and only is None:
+        result.ratios.extend(module.ratios(result.values))
+    return result
+
+
+def draws(name: str) -> bool:
+    """Return whether a benchmark has a picture. Raises `UsageError` for an unknown one."""
+    return hasattr(_find(name), "picture")
+
+
+def picture(result: Result) -> str:
+    """Return what a benchmark found as an SVG; for one that `draws`."""
+    drawn: str = _find(result.benchmark).picture(result.values, result.options)
+    return drawn
 
 
 def measure(name: str, case: str, options: Mapping[str, Option]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamtopic.commands.options import command
@@ -21,8 +22,9 @@ _NUMBERS = {
     "faults": "faults of a campaign (benchmark `faults`)",
     "events": "events of a campaign (benchmark `faults`)",
     "topics": "topics to learn (benchmarks `twin`, `peers`, `capacity`)",
-    "draws": "forget sets of each kind (benchmark `twin`)",
-    "seed": "seed of what is drawn (benchmarks `faults`, `twin`, `capacity`)",
+    "draws": "forget sets of each kind (benchmarks `twin`, `updates`)",
+    "largest": "documents at most (benchmark `updates`)",
+    "seed": "seed of what is drawn (benchmarks `faults`, `twin`, `capacity`, `updates`)",
 }
 
 
@@ -38,6 +40,12 @@ def register(subparsers: Subparsers) -> None:
         help="JSON lines, gzip too (`twin`, `peers`, `capacity`; default: installed docstrings)",
     )
     parser.add_argument("--rule", help="vocabulary rule: own, all, stop or 5%% (benchmark `peers`)")
+    parser.add_argument(
+        "--folder",
+        metavar="DIR",
+        help="keep there the state that is built once (benchmark `updates`; default: a temporary one)",
+    )
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="write what was found there as a picture")
     for name, about in _NUMBERS.items():
         parser.add_argument(f"--{name}", type=int, metavar="N", help=about)
 
@@ -52,12 +60,29 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.name is None:
         raise UsageError("which benchmark? `streamtopic bench --list` shows them")
+    if args.svg is not None:
+        _require_picture(args.name, args.svg)
     options = {
-        name: getattr(args, name) for name in ("documents", "rule", *_NUMBERS) if getattr(args, name) is not None
+        name: getattr(args, name)
+        for name in ("documents", "rule", "folder", *_NUMBERS)
+        if getattr(args, name) is not None
     }
     result = bench.run(args.name, args.case, lambda case: _say(f"{args.name}: {case} ..."), options)
+    if args.svg is not None:
+        args.svg.write_text(bench.picture(result) + "\n", encoding="utf-8")
     print(json.dumps(asdict(result)) if args.json else _text(result))
     return 0
+
+
+def _require_picture(name: str, path: Path) -> None:
+    """Refuse what could not be drawn or written, before minutes are spent on measuring it."""
+    from streamtopic import bench
+
+    if not bench.draws(name):
+        drawn = ", ".join(other for other in bench.names() if bench.draws(other))
+        raise UsageError(f"benchmark {name} has no picture: leave out --svg, or take one that has ({drawn})")
+    if path.is_dir() or not path.parent.is_dir():
+        raise UsageError(f"cannot write {path}: name a file in a folder that exists, for instance --svg {name}.svg")
 
 
 def _say(message: str) -> None:

@@ -72,6 +72,10 @@ class Decoded:
         bytes_each, writes_each = float(self.sizes.mean()), float(self._writes(numbers).mean())
         return max(1, int(_LIKELY * min(max_bytes / max(bytes_each, 1.0), max_writes / writes_each)))
 
+    def new_words(self, numbers: npt.NDArray[np.int32]) -> int:
+        """Return how many words the state does not have; numbers: as in `split`."""
+        return int((self._writes(numbers) - np.where(self.sizes > 0, 1, 2)).sum())
+
     def _writes(self, numbers: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
         whole = np.zeros(self.start + len(self.records), np.int64)
         for rows, owners in self.tables:

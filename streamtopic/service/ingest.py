@@ -9,6 +9,7 @@ from streamtopic.errors import StateError, StateMismatch
 from streamtopic.events import HEARTBEAT_KEY
 from streamtopic.service.reading import ReadAhead
 from streamtopic.service.resolve import OUTCOMES, resolve
+from streamtopic.service.room import LIMITS, WordLimits, WordWatch
 from streamtopic.state import (
     MAX_FLUSH_DOCUMENTS,
     MAX_FLUSH_RECORD_BYTES,
@@ -43,8 +44,8 @@ class Ingest:
     """Keeps a partition's counts up with its log.
 
     state: the partition, of which this is the writer. clock: seconds since 1970, for receipts. base_epoch: epoch of the
-    base model, or None before the first; epochs that are part of it are folded when segments are merged. ahead: read
-    the next records by a second thread while those before are being counted.
+    base model, or None before the first; epochs that are part of it are folded when segments are merged. limits: of the
+    partition's words. ahead: read the next records by a second thread while those before are being counted.
 
     State and offset move in one commit, so being killed anywhere loses nothing and counts nothing twice. Rejected and
     moved records are confirmed by their logs before that; after a crash they may be there twice.
@@ -58,9 +59,11 @@ class Ingest:
         clock: Callable[[], float],
         base_epoch: Callable[[], int | None] = lambda: None,
         *,
+        limits: WordLimits = LIMITS,
         ahead: bool = True,
     ) -> None:
         self.state = state
+        self._words = WordWatch(state.partition, limits)
         self._log = log
         self._topics = topics
         self._clock = clock
@@ -82,6 +85,7 @@ class Ingest:
         settings: ModelSettings,
         clock: Callable[[], float],
         base_epoch: Callable[[], int | None] = lambda: None,
+        limits: WordLimits = LIMITS,
         ahead: bool = True,
     ) -> Ingest:
         """Take a partition over, creating its state at the beginning of its log.
@@ -102,7 +106,7 @@ class Ingest:
             weighting=settings.weighting,
             first_offset=log.begin(topics.documents, partition),
         )
-        return cls(state, log, topics, clock, base_epoch, ahead=ahead)
+        return cls(state, log, topics, clock, base_epoch, limits=limits, ahead=ahead)
 
     @property
     def topic(self) -> str:
@@ -113,6 +117,11 @@ class Ingest:
     def partition(self) -> int:
         """The partition of the documents topic."""
         return self.state.partition
+
+    @property
+    def merging(self) -> float:
+        """Processor seconds spent on merging segments since this process took the partition over."""
+        return self._compactor.spent
 
     @property
     def lag(self) -> int:
@@ -168,7 +177,9 @@ class Ingest:
         if base.next_offset != offset:
             return None
         now_ms = int(self._clock() * 1000)
-        resolution = resolve(decoded, stored, self.state.vocabulary.numbers(), base, self.partition, now_ms)
+        numbers, vocabulary = self.state.vocabulary.numbers(), self.state.vocabulary
+        room = self._words.room(vocabulary, numbers, decoded)
+        resolution = resolve(decoded, stored, numbers, base, self.partition, now_ms, room)
         self._announce(resolution)
         changes = amend(resolution.changes)
         if changes is None:
@@ -180,6 +191,7 @@ class Ingest:
             self.state.reload()
             return None
         self.state.tidy()
+        self._words.look(self.state.vocabulary, resolution.changes.totals)
         return Progress(len(decoded.records), resolution.changes.next_offset, resolution.changes.totals)
 
     def _announce(self, resolution: Resolution) -> None:

@@ -10,6 +10,7 @@ import msgpack
 
 from streamtopic.errors import InvalidEvent
 from streamtopic.events import decode_record
+from streamtopic.service.room import NO_ROOM
 from streamtopic.streams import Message
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from streamtopic.streams import EventLog, Record, TopicNames
 
-__all__ = ["RETRIED", "Rejection", "rejections", "retry"]
+__all__ = ["RETRIED", "Rejection", "no_room", "rejections", "retry"]
 
 RETRIED = ("retried", "still_rejected", "superseded", "gone")
 """What can become of a rejection that is tried again. `superseded`: a later record of the same id counts instead;
@@ -46,6 +47,11 @@ def rejections(log: EventLog, names: TopicNames) -> Iterator[Rejection]:
             if rejection is not None and (rejection.partition, rejection.offset) not in seen:
                 seen.add((rejection.partition, rejection.offset))
                 yield rejection
+
+
+def no_room(log: EventLog, names: TopicNames) -> frozenset[tuple[int, int]]:
+    """Return the places (partition, offset) of documents that were refused because their words found no room."""
+    return frozenset((found.partition, found.offset) for found in rejections(log, names) if found.reason == NO_ROOM)
 
 
 def retry(log: EventLog, names: TopicNames) -> Mapping[str, int]:

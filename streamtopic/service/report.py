@@ -103,7 +103,7 @@ def _remarks(service: Service, base: Base | None) -> list[str]:
 
 
 def status_of(service: Service) -> dict[str, Any]:
-    """Return what `status --json` shows. lag: records that are not counted yet.
+    """Return what `status --json` shows. lag: records that are not counted yet; words: of live documents, by partition.
 
     Of the last version: guarantee, ratio of the noise to the model, covered, unfitted tasks and why; remarks on it.
     """
@@ -139,6 +139,8 @@ def status_of(service: Service) -> dict[str, Any]:
         "remarks": _remarks(service, base),
         "decision": decided[0] if decided else decision_text(service.outlook.decide(standing)),
         "decided": decided[1] if decided else None,
+        "words": {partition: meta.words for partition, meta in positions.items()},
+        "word_limit": service.settings.max_partition_words,
         "lag": sum(lags.values()),
         "stalled_partitions": stalled,
         "receipts_waiting": waiting,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from streamtopic.service.decoding import Decoded, Event
+    from streamtopic.service.room import Room
     from streamtopic.state import Meta
     from streamtopic.streams import Record
 
@@ -31,12 +32,14 @@ OUTCOMES = (
     "not_found",
     "rejected",
     "rejected_live",
+    "rejected_words",
     "too_short",
     "moved",
     "repeated",
 )
-"""What can become of a record. `rejected_live`: rejected ones whose document stays as it was; `too_short`: documents
-added or replaced that have no pair of words; both are counted beside their own outcome."""
+"""What can become of a record. `rejected_live`: rejected ones whose document stays as it was; `rejected_words`:
+rejected ones whose words found no room; `too_short`: documents added or replaced that have no pair of words. All three
+are counted beside their own outcome."""
 
 _ORIGIN = "st-origin"
 _MOVED = "st-moved"
@@ -61,14 +64,15 @@ def resolve(
     base: Meta,
     partition: int,
     now_ms: int,
+    room: Room | None = None,
 ) -> Resolution:
     """Apply records in order to the documents that are live, and return what is different afterwards.
 
     stored: the live documents among those that the records are about; numbers: the id of each entry of the lexicon of
-    `decoded`; base: the state that both were read from. The result depends on the records only, not on how a log is cut
-    into flushes, except for `applied_ms`.
+    `decoded`; base: the state that both were read from. room: for words, None where there is enough for all. The result
+    depends on the records only, not on how a log is cut into flushes, except for `applied_ms`.
     """
-    run = _Run(stored, numbers, base, partition, now_ms)
+    run = _Run(stored, numbers, base, partition, now_ms, room)
     for record, event, home in zip(decoded.records, decoded.events, decoded.homes, strict=True):
         run.take(record, event, home)
     return run.result(decoded.next_offset)
@@ -81,6 +85,7 @@ class _Run:
     base: Meta
     partition: int
     now_ms: int
+    room: Room | None
     current: dict[bytes, StoredDocument | AddedDocument] = field(init=False)
     forgets: list[Forget] = field(default_factory=list)
     totals: Counter[str] = field(default_factory=Counter)
@@ -143,6 +148,11 @@ class _Run:
         if have is not None and self.same(have, event):
             self.totals["unchanged"] += 1
             return
+        problem = None if self.room is None else self.room.replace(have, event)
+        if problem is not None:
+            self.totals["rejected_words"] += 1
+            self.reject(record, problem)
+            return
         if have is not None:
             self.forget(record, document, ForgetKind.REPLACED, "")
         self.totals["added" if have is None else "replaced"] += 1
@@ -162,7 +172,9 @@ class _Run:
         found = document in self.current
         self.totals["deleted" if found else "not_found"] += 1
         self.forget(record, document, ForgetKind.DELETED if found else ForgetKind.NOT_FOUND, event.request or "")
-        self.current.pop(document, None)
+        have = self.current.pop(document, None)
+        if self.room is not None:
+            self.room.replace(have, None)
 
     def forget(self, record: Record, document: bytes, kind: ForgetKind, request: str) -> None:
         have = self.current.get(document)

@@ -10,7 +10,7 @@ from streamtopic.events import Add, Delete, decode_record
 from streamtopic.service.recount import Numbering
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from streamtopic.counts import Counts, Passage, Weighting
     from streamtopic.streams import EventLog, Record
@@ -45,9 +45,13 @@ class Retained:
 
 
 def documents_in_log(
-    log: EventLog, topic: str, offsets: Mapping[int, int], progress: Callable[[int, int | None], None]
+    log: EventLog,
+    topic: str,
+    offsets: Mapping[int, int],
+    progress: Callable[[int, int | None], None],
+    refused: Collection[tuple[int, int]] = (),
 ) -> Retained:
-    """Read what the log leaves alive before these offsets.
+    """Read what the log leaves alive before these offsets. refused: places (partition, offset) of records to pass over.
 
     Reads with the events' own codec, but with none of the code that keeps the counts.
     """
@@ -62,7 +66,8 @@ def documents_in_log(
         for record in _records(log, topic, partition, end):
             whole &= record.offset == expected
             expected = record.next_offset
-            _apply(record, alive, labels, added, numbering)
+            if (partition, record.offset) not in refused:
+                _apply(record, alive, labels, added, numbering)
             if expected % STRIDE == 0:
                 progress(done + expected, total)
         whole &= expected == end

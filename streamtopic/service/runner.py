@@ -23,6 +23,7 @@ from streamtopic.service.published import Published
 from streamtopic.service.publisher import Publisher
 from streamtopic.service.publishing import PayloadPlan, make_payload
 from streamtopic.service.report import version_fields
+from streamtopic.service.room import WordLimits
 from streamtopic.service.scheduler import Scheduler
 from streamtopic.service.sweep import sweep_if_due
 from streamtopic.service.tasks import TaskData
@@ -99,6 +100,7 @@ class Service(Parts):
             settings=self.state.settings,
             clock=self.clock,
             base_epoch=self.state.base_epoch,
+            limits=WordLimits(self.settings.max_partition_words),
         )
         sweep_if_due(ingest, self.log, int(self.clock() * 1000), int(self.settings.delete_retention * 1000))
         return ingest

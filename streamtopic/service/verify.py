@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamtopic.errors import CannotLearn, SettingsError
-from streamtopic.service.assembly import learner_options, task_options, theorem_rule
-from streamtopic.service.retained import documents_in_log
-from streamtopic.service.tasks import Labelled
-from streamtopic.service.verify_heads import heads_differ, labelled_in_log, withheld_differ
+from streamtopic.service.assembly import theorem_rule
+from streamtopic.service.room import NO_ROOM
+from streamtopic.service.verify_heads import heads_differ, withheld_differ
+from streamtopic.service.verify_recounts import Recounts
 from streamtopic.service.verify_theorem import kept_differs, theorem_differs
 from streamtopic.service.verify_topics import topics_differ
 from streamtopic.topics.learner import learn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from streamtopic.counts import Counts
     from streamtopic.service.runner import Service
@@ -63,7 +63,7 @@ def verify_instance(
 
     A compacted log holds the live documents only: what was learned from others cannot be learned again.
     """
-    counted, made = _Recounts(service, update), _version(service, version)
+    counted, made = Recounts(service, update), _version(service, version)
     published = (
         (made,) if isinstance(made, Check) else (_published(service, counted, made), *_heads(service, counted, made))
     )
@@ -94,46 +94,7 @@ def _version(service: Service, version: int | None) -> _Version | Check:
     return _Version(name, asked, records[asked])
 
 
-@dataclass(frozen=True, slots=True)
-class _Recount:
-    counts: Counts
-    labelled: Labelled
-    whole: bool
-
-    def over(self, words: Sequence[str]) -> Labelled:
-        """Return the labelled documents over a model's words."""
-        return Labelled({task: documents.over(words) for task, documents in self.labelled.by_task.items()})
-
-
-class _Recounts:
-    """Counts of the documents that the log leaves alive at a cut, each made once."""
-
-    def __init__(self, service: Service, update: Callable[[int, int | None], None]) -> None:
-        self._service = service
-        self._update = update
-        self._made: dict[object, _Recount] = {}
-        self.options = learner_options(service.settings)
-        self.tasks = task_options(service.settings)
-
-    def of(self, record: Mapping[str, Any]) -> _Recount:
-        """Return those that a version covers: under the theorem, of its base model's documents those that are left."""
-        cut, base = _cut(record), None
-        if record.get("guarantee") == "theorem" and record["kind"] == "unlearn":
-            base = dict(self._service.state.releases()).get(record["base"])
-        return self.at(cut) if base is None else self.at(cut, _cut(base))
-
-    def at(self, cut: Mapping[int, int], added: Mapping[int, int] | None = None) -> _Recount:
-        key = tuple(sorted(cut.items())), tuple(sorted((added or {}).items()))
-        if key not in self._made:
-            service = self._service
-            found = documents_in_log(service.log, service.names.documents, cut, self._update)
-            found = found if added is None else found.added_before(added)
-            labelled = labelled_in_log(found.alive, found.labels, found.numbering, self.tasks)
-            self._made[key] = _Recount(found.recount(self.options.weighting), labelled, found.whole)
-        return self._made[key]
-
-
-def _counts(service: Service, counted: _Recounts) -> Check:
+def _counts(service: Service, counted: Recounts) -> Check:
     """Words, document frequencies, tokens and every pair in Redis, bit for bit."""
     name = "counts"
     snapshot = service.reader.snapshot()
@@ -148,6 +109,11 @@ def _counts(service: Service, counted: _Recounts) -> Check:
         waiting = sum(ends.values()) - sum(snapshot.offsets.values())
         detail = f"{waiting} records wait, and the log may have erased what they supersede: verify again without lag"
         return Check(name, passed=None, detail=detail)
+    sparse = sum(view.meta.totals.get("rejected_words", 0) for view in snapshot.views)
+    named = sum(offset < snapshot.offsets.get(partition, 0) for partition, offset in counted.refused)
+    if sparse != named:
+        detail = f"{sparse} documents were refused for want of room ({NO_ROOM}), the rejected topic still names {named}"
+        return Check(name, passed=None, detail=f"{detail}: run `streamtopic rebuild` to have it counted afresh")
     refused = sum(view.meta.totals.get("rejected_live", 0) for view in snapshot.views)
     if refused and not found.whole:
         problem += f"; {refused} changes of live documents were refused: the log may have erased what they were before"
@@ -164,7 +130,7 @@ def _difference(snapshot: Snapshot, fresh: Counts) -> str | None:
     return None
 
 
-def _base_model(service: Service, counted: _Recounts) -> Check:
+def _base_model(service: Service, counted: Recounts) -> Check:
     """The base model before noise, as kept, against one learned cold from the documents that it was trained on."""
     name = "base model"
     stored = service.state.base()
@@ -190,7 +156,7 @@ def _base_model(service: Service, counted: _Recounts) -> Check:
     return Check(name, gap <= AGREES, detail)
 
 
-def _published(service: Service, counted: _Recounts, made: _Version) -> Check:
+def _published(service: Service, counted: Recounts, made: _Version) -> Check:
     """A version as published, against one learned cold from the documents at its cut, with its noise."""
     try:
         _ = service.noise_key
@@ -202,7 +168,7 @@ def _published(service: Service, counted: _Recounts, made: _Version) -> Check:
     return fit if isinstance(fit, Check) else _compared(service, counted, fit, made)
 
 
-def _unlearned(service: Service, counted: _Recounts, made: _Version) -> Check:
+def _unlearned(service: Service, counted: Recounts, made: _Version) -> Check:
     """Hold a version of theorem mode against Algorithm 1 on the counts of the log, from what is kept of its base."""
     stored = service.state.base()
     if theorem_rule(service.settings) is None:
@@ -220,7 +186,7 @@ def _unlearned(service: Service, counted: _Recounts, made: _Version) -> Check:
     return Check(made.name, passed=True, detail=f"{what}: Algorithm 1 on the documents in the log gives the same")
 
 
-def _compared(service: Service, counted: _Recounts, fit: TopicFit, made: _Version) -> Check:
+def _compared(service: Service, counted: Recounts, fit: TopicFit, made: _Version) -> Check:
     """Hold a version against one made again, noise included, from a model learned cold."""
     release, found = service.release(made.number), counted.of(made.record)
     labelled = found.over(fit.words) if counted.tasks.withheld else None
@@ -237,7 +203,7 @@ def _compared(service: Service, counted: _Recounts, fit: TopicFit, made: _Versio
     return Check(made.name, passed=True, detail=f"{what}: largest difference {gap:.3g} from one learned from scratch")
 
 
-def _heads(service: Service, counted: _Recounts, made: _Version) -> list[Check]:
+def _heads(service: Service, counted: Recounts, made: _Version) -> list[Check]:
     """Heads of a version beside its topics, against heads fitted on the same topics from the log alone."""
     if not counted.tasks.tasks or counted.tasks.withheld:
         return []
@@ -259,7 +225,7 @@ def _judged(name: str, record: Mapping[str, Any], problem: str | None, what: str
     return Check(name, passed=False, detail=problem)
 
 
-def _learned(name: str, counted: _Recounts, record: Mapping[str, Any]) -> TopicFit | Check:
+def _learned(name: str, counted: Recounts, record: Mapping[str, Any]) -> TopicFit | Check:
     """Learn cold from the documents at a version's cut, or say why that cannot be compared."""
     missing = _cannot(name, counted, record)
     if missing is not None:
@@ -270,7 +236,7 @@ def _learned(name: str, counted: _Recounts, record: Mapping[str, Any]) -> TopicF
         return Check("model", passed=False, detail=f"the documents in the log allow none: {error}")
 
 
-def _cannot(name: str, counted: _Recounts, record: Mapping[str, Any]) -> Check | None:
+def _cannot(name: str, counted: Recounts, record: Mapping[str, Any]) -> Check | None:
     """Say why a version cannot be made again from the log; None where it can."""
     if record["topics"] != counted.options.n_topics:
         made, said = record["topics"], counted.options.n_topics
@@ -283,7 +249,3 @@ def _cannot(name: str, counted: _Recounts, record: Mapping[str, Any]) -> Check |
         detail = f"{found.counts.documents} of {record['documents']} documents: {ERASED}"
         return Check(name, passed=None if not found.whole else False, detail=detail)
     return None
-
-
-def _cut(record: Mapping[str, Any]) -> dict[int, int]:
-    return {int(partition): offset for partition, offset in record["cut"].items()}

@@ -120,6 +120,13 @@ class Settings(BaseSettings):
         0.01, description="An anchor word is in at least this share of documents (at least 2)."
     )
     max_words: int = Field(20_000, ge=10, description="The most frequent words kept in the vocabulary.")
+    max_partition_words: int = Field(
+        2_000_000,
+        ge=1_000,
+        le=1 << 25,
+        description="Distinct words of live documents that a partition holds; a document that would bring more is "
+        "rejected (`partition-words`).",
+    )
     tolerance: float = Field(
         1e-7,
         ge=1e-9,

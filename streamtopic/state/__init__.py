@@ -23,6 +23,7 @@ from streamtopic.state.partition import (
     MAX_FLUSH_DOCUMENTS,
     MAX_FLUSH_RECORD_BYTES,
     MAX_FLUSH_WRITES,
+    MAX_WORD_IDS,
     PartitionState,
     cut,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "MAX_FLUSH_DOCUMENTS",
     "MAX_FLUSH_RECORD_BYTES",
     "MAX_FLUSH_WRITES",
+    "MAX_WORD_IDS",
     "AddedDocument",
     "AlreadyApplied",
     "Applied",

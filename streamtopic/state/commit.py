@@ -44,6 +44,7 @@ def commit_arguments(flush: Flush, of: PartitionKeys, fence: int) -> tuple[list[
         "to": str(flush.next_offset),
         "time": str(flush.time_ms),
         "next_word": str(flush.base.next_word + len(flush.born)),
+        "words": str(flush.held),
         "chunks": len(keys) + 1,
         "steps": steps,
         "entries": entries,

@@ -1,9 +1,11 @@
 """Merging beside ingest: a little at a time, the larger merges by a thread of their own."""
 
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from threading import Event, Thread
 
 from streamtopic.state.compaction import Group, Merged, due, fold, merge, swap
@@ -26,12 +28,18 @@ class Compactor:
 
     def __init__(self, state: PartitionState) -> None:
         self._state = state
+        self._spent: list[float] = []
         self._stopped = Event()
         self._threads: list[Thread] = []
         # A merge in the background ends early with the program, and when the partition is given up.
         weakref.finalize(self, _stop, self._stopped, self._threads)
         self._running: Future[Merged | Stale] | None = None
         self._replaced: deque[ManifestEntry] = deque()
+
+    @property
+    def spent(self) -> float:
+        """Processor seconds that merges have taken so far, in any thread."""
+        return sum(self._spent)
 
     def step(self, base_epoch: int | None) -> bool:
         """Fold, merge or take over what was merged, at most one of them; return whether anything was changed.
@@ -63,7 +71,7 @@ class Compactor:
             if group is None:
                 return None
             if sum(entry.pairs for entry in group) <= _AT_ONCE:
-                return merge(self._state, group)
+                return _timed(self._spent, lambda: merge(self._state, group))
             self._running = self._start(group)
         if not self._running.done() and len(self._state.manifest) < _MOST_SEGMENTS:
             return None
@@ -72,8 +80,9 @@ class Compactor:
 
     def _start(self, group: Group) -> Future[Merged | Stale]:
         found = Future[Merged | Stale]()
-        state, stopped = self._state, self._stopped
-        thread = Thread(target=_settle, args=(found, lambda: merge(state, group, stopped.is_set)), daemon=True)
+        state, stopped, spent = self._state, self._stopped, self._spent
+        work = partial(_timed, spent, lambda: merge(state, group, stopped.is_set))
+        thread = Thread(target=_settle, args=(found, work), daemon=True)
         self._threads[:] = [thread]
         thread.start()
         return found
@@ -91,6 +100,14 @@ class Compactor:
             if entry.name not in here:
                 early.append(entry)
         return early
+
+
+def _timed(spent: list[float], work: Callable[[], Merged | Stale]) -> Merged | Stale:
+    start = time.thread_time()
+    try:
+        return work()
+    finally:
+        spent.append(time.thread_time() - start)
 
 
 def _settle(found: Future[Merged | Stale], work: Callable[[], Merged | Stale]) -> None:

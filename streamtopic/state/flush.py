@@ -72,7 +72,7 @@ class Flush:
 
     records: document id to record; removed: ids; segments: (manifest entry, Redis strings).
     born, dead: words that appear and vanish, with their ids. ids, frequency: difference in document frequency per
-    word id.
+    word id. held: words of live documents afterwards.
     """
 
     commit_id: str
@@ -84,6 +84,7 @@ class Flush:
     segments: Sequence[tuple[ManifestEntry, Sequence[bytes]]]
     born: Mapping[str, int]
     dead: Mapping[str, int]
+    held: int
     ids: Int64
     frequency: Int64
     forgets: Sequence[Forget]
@@ -132,7 +133,8 @@ def plan(
         removed=sorted({r.document for r in changes.removed} - {a.document for a in changes.added}),
         segments=segments,
         born=born,
-        dead={vocabulary.names[number]: number for number in gone.tolist()},
+        dead={vocabulary.word(number): number for number in gone.tolist()},
+        held=len(vocabulary) + len(born) - len(gone),
         ids=ids,
         frequency=frequency,
         forgets=changes.forgets,

@@ -19,7 +19,7 @@ class Meta:
     partitions, cap: settings of the model. next_offset: the first record not yet counted. version: of the manifest.
     commit: id of the last change, by which this very history is known. fence: token of the newest writer.
     time_ms: newest time of a counted record, 0 before the first; moved_ms: time of the last commit, by Redis's clock.
-    next_word: first id never given.
+    next_word: first id never given. words: of live documents; 0 until the first commit by this release.
     live, counted: documents per epoch.
     totals: events by outcome since the state was created. cuts: offsets at which the epochs after `folded` begin.
     origins: partition to the first of its offsets from which no record was moved here yet.
@@ -36,6 +36,7 @@ class Meta:
     folded: int
     cuts: tuple[int, ...]
     next_word: int
+    words: int
     live: Mapping[int, int]
     counted: Mapping[int, int]
     totals: Mapping[str, int]
@@ -63,6 +64,7 @@ class Meta:
                 folded=int(text["folded"]),
                 cuts=tuple(int(cut) for cut in text["cuts"].split(",") if cut),
                 next_word=int(text["next_word"]),
+                words=int(text.get("words", 0)),
                 live={int(epoch): number for epoch, number in _counters(text, "live:").items()},
                 counted={int(epoch): number for epoch, number in _counters(text, "counted:").items()},
                 totals=_counters(text, "total:"),

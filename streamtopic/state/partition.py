@@ -25,6 +25,7 @@ __all__ = [
     "MAX_FLUSH_DOCUMENTS",
     "MAX_FLUSH_RECORD_BYTES",
     "MAX_FLUSH_WRITES",
+    "MAX_WORD_IDS",
     "PartitionState",
     "cut",
     "mismatch",
@@ -39,6 +40,10 @@ MAX_FLUSH_WRITES = 4_000
 
 MAX_FLUSH_RECORD_BYTES = 1_500_000
 """Bytes of document records of one flush."""
+
+MAX_WORD_IDS = 1 << 26
+"""Ids that a partition gives to words in all, those that are gone included: a writer holds up to 16 bytes for each, a
+reader 8, and numbers of words are of 31 bits. Counting anew (`rebuild`) begins at 0."""
 
 _SPARE_WORDS = 1 << 18
 _ATTEMPTS = 5
@@ -143,9 +148,9 @@ class PartitionState:
 
     def words_of(self, stored: StoredDocument) -> list[tuple[int, Mapping[str, int]]]:
         """Return a stored document's passages with their words: (L, counts)."""
-        names = self.vocabulary.names
+        word = self.vocabulary.word
         return [
-            (p.length, {names[i]: n for i, n in zip(p.words.tolist(), p.counts.tolist(), strict=True)})
+            (p.length, {word(i): n for i, n in zip(p.words.tolist(), p.counts.tolist(), strict=True)})
             for p in stored.passages
         ]
 
@@ -158,7 +163,7 @@ class PartitionState:
 
     def tidy(self) -> None:
         """Put a new lexicon in place of one that mostly knows words of no live document."""
-        if len(self.lexicon) > 2 * len(self.vocabulary.names) + _SPARE_WORDS:
+        if len(self.lexicon) > 2 * len(self.vocabulary) + _SPARE_WORDS:
             self.lexicon = Lexicon(self.new_id())
             self.vocabulary.use(self.lexicon)
 

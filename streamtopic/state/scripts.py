@@ -36,7 +36,7 @@ if have[1] and (have[1] ~= ARGV[4] or have[2] ~= cap or have[3] ~= partitions) t
 end
 if not have[1] then
   redis.call('HSET', meta, 'schema', ARGV[4], 'cap', cap, 'partitions', partitions, 'next', ARGV[3], 'version', 1,
-             'commit', '', 'fence', 0, 'time', 0, 'moved', 0, 'folded', 0, 'cuts', '', 'next_word', 0)
+             'commit', '', 'fence', 0, 'time', 0, 'moved', 0, 'folded', 0, 'cuts', '', 'next_word', 0, 'words', 0)
 end
 return {'claimed', redis.call('HINCRBY', meta, 'fence', 1)}
 """
@@ -62,7 +62,7 @@ for field, by in pairs(plan.increments) do redis.call('HINCRBY', meta, field, by
 redis.call('HINCRBY', meta, 'version', 1)
 local clock = redis.call('TIME')
 redis.call('HSET', meta, 'commit', plan.commit, 'next', plan.to, 'time', plan.time, 'next_word', plan.next_word,
-           'moved', clock[1] .. string.format('%03d', math.floor(clock[2] / 1000)))
+           'words', plan.words, 'moved', clock[1] .. string.format('%03d', math.floor(clock[2] / 1000)))
 return {'applied'}
 """
 )

@@ -1,6 +1,6 @@
 """A writer's words: local ids and how many live documents hold each."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -18,33 +18,52 @@ Int64 = npt.NDArray[np.int64]
 class Vocabulary:
     """Words of a partition that live documents hold. An id is never given twice, even after its word has gone.
 
-    names: id to word. next_id: the first id never given. lexicon: where words are looked up; it may know others too.
+    next_id: the first id never given. lexicon: where words are looked up, and where their letters are; it may know
+    others too. Its length is the number of words.
     """
 
     def __init__(
         self, ids: Mapping[str, int], next_id: int, heads: Iterable[SegmentHead], lexicon: Lexicon | None = None
     ) -> None:
-        self.names = {number: word for word, number in ids.items()}
         self.next_id = next_id
-        self.use(Lexicon("") if lexicon is None else lexicon)
-        self._frequency = np.zeros(max(1024, 2 * next_id), np.int64)
+        self.lexicon = Lexicon("") if lexicon is None else lexicon
+        size = max(1024, 2 * next_id)
+        self._frequency = np.zeros(size, np.int32)
         for head in heads:
-            self._frequency[head.ids] += head.frequency
-        self._check()
+            self._frequency[head.ids] += head.frequency.astype(np.int32)
+        numbers = np.fromiter(ids.values(), np.int64, len(ids))
+        self._check(numbers)
+        self._entries = np.full(size, -1, np.int32)
+        self._numbers = np.full(1, -1, np.int32)
+        self._set(numbers, _encoded(ids))
 
-    def _check(self) -> None:
-        if max(self.names, default=-1) >= self.next_id:
+    def __len__(self) -> int:
+        return self._held
+
+    def _check(self, numbers: Int64) -> None:
+        if numbers.max(initial=-1) >= self.next_id:
             raise StateCorrupt("a word in Redis has an id that was never given: rebuild (`streamtopic rebuild`)")
         named = np.zeros(len(self._frequency), np.bool_)
-        named[list(self.names)] = True
+        named[numbers] = True
+        self._held = int(named.sum())
         if (self._frequency < 0).any() or ((self._frequency > 0) != named).any():
             raise StateCorrupt("words and counts in Redis disagree: rebuild the state (`streamtopic rebuild`)")
 
     def use(self, lexicon: Lexicon) -> None:
         """Look words up in this lexicon from now on."""
+        numbers = np.flatnonzero(self._entries >= 0)
+        words = [self.lexicon.word(entry) for entry in self._entries[numbers].tolist()]
         self.lexicon = lexicon
         self._numbers = np.full(1, -1, np.int32)
-        self._set(self.names.values(), list(self.names))
+        self._set(numbers, words)
+
+    def word(self, number: int) -> str:
+        """Return the word that has this id."""
+        return self.lexicon.word(int(self._entries[number])).decode("utf-8", "surrogatepass")
+
+    def words(self) -> dict[int, str]:
+        """Return all words by id."""
+        return {number: self.word(number) for number in np.flatnonzero(self._entries >= 0).tolist()}
 
     def numbers(self) -> Int32:
         """Return the id of each entry of the lexicon, -1 for a word that no live document holds; a copy."""
@@ -62,22 +81,30 @@ class Vocabulary:
 
     def apply(self, born: Mapping[str, int], dead: Mapping[str, int], ids: Int64, frequency: Int64) -> None:
         """Take over what a committed flush changed: new words, gone words, differences in document frequency."""
-        for number in dead.values():
-            del self.names[number]
-        self._set(dead, -1)
-        self.names.update((number, word) for word, number in born.items())
-        self._set(born, list(born.values()))
+        gone = np.fromiter(dead.values(), np.int64, len(dead))
+        self._numbers[self._entries[gone]] = -1
+        self._entries[gone] = -1
         self.next_id += len(born)
         if self.next_id > len(self._frequency):
-            larger = np.zeros(2 * self.next_id, np.int64)
-            larger[: len(self._frequency)] = self._frequency
-            self._frequency = larger
-        self._frequency[ids] += frequency
+            self._frequency = _longer(self._frequency, 2 * self.next_id, 0)
+            self._entries = _longer(self._entries, 2 * self.next_id, -1)
+        self._set(np.fromiter(born.values(), np.int64, len(born)), _encoded(born))
+        self._held += len(born) - len(dead)
+        self._frequency[ids] += frequency.astype(np.int32)
 
-    def _set(self, words: Iterable[str], numbers: list[int] | int) -> None:
-        entries = self.lexicon.number([word.encode("utf-8", "surrogatepass") for word in words])
+    def _set(self, numbers: Int64, words: Sequence[bytes]) -> None:
+        entries = self.lexicon.number(words)
         if len(self._numbers) < len(self.lexicon):
-            larger = np.full(2 * len(self.lexicon), -1, np.int32)
-            larger[: len(self._numbers)] = self._numbers
-            self._numbers = larger
+            self._numbers = _longer(self._numbers, 2 * len(self.lexicon), -1)
         self._numbers[entries] = numbers
+        self._entries[numbers] = entries
+
+
+def _encoded(words: Iterable[str]) -> list[bytes]:
+    return [word.encode("utf-8", "surrogatepass") for word in words]
+
+
+def _longer(have: Int32, size: int, rest: int) -> Int32:
+    found = np.full(size, rest, np.int32)
+    found[: len(have)] = have
+    return found

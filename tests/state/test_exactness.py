@@ -182,13 +182,13 @@ def test_a_word_that_died_comes_back_under_a_new_id(connection, model):
     run = Run(connection, model)
     run.add(0, ((2, {"x": 1, "y": 1}),))
     run.flush()
-    before = max(run.state.vocabulary.names)
+    before = max(run.state.vocabulary.words())
     run.delete(0)
     run.flush()
     assert connection.call("HLEN", run.state.keys.words) == 0
     run.add(1, ((2, {"x": 2}),))
     run.flush()
-    assert {number > before: word for number, word in run.state.vocabulary.names.items()} == {True: "x"}
+    assert {number > before: word for number, word in run.state.vocabulary.words().items()} == {True: "x"}
     assert Counter(connection.call("HKEYS", run.state.keys.words)) == {b"x": 1}
 
 

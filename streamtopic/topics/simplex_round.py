@@ -1,6 +1,6 @@
 """One round of recovery: every word as a mixture of the anchor rows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -50,16 +50,26 @@ class Round:
         made.solve(mass, start)
         return made
 
+    def copied(self) -> "Round":
+        """Return the round with copies of the arrays that an update changes in place."""
+        return replace(self, anchor_counts=self.anchor_counts.copy(), thin=self.thin.copy())
+
     def solve(self, mass: Int64, start: Float | None) -> None:
         """Set C from the products, trying the supports of `start` first."""
         live = mass > 0
+        if live.all():
+            self.C = solve_rows(self.G, self.B(mass), start)
+            return
+        rows = np.flatnonzero(live)
         C = np.zeros_like(self.product)
-        C[live] = solve_rows(self.G, self.B(mass)[live], None if start is None else np.ascontiguousarray(start[live]))
+        C[rows] = solve_rows(self.G, self.B(mass, rows), None if start is None else np.ascontiguousarray(start[rows]))
         self.C = C
 
-    def B(self, mass: Int64) -> Float:
-        """Return B = Qbar D^2 X^T, (n, r)."""
-        return np.asarray(self.product / np.maximum(mass, 1)[:, None] / self.anchor_mass)
+    def B(self, mass: Int64, rows: npt.NDArray[np.intp] | None = None) -> Float:
+        """Return B = Qbar D^2 X^T, (n, r), or only some rows of it."""
+        product = self.product if rows is None else self.product[rows]
+        own = np.maximum(mass if rows is None else mass[rows], 1)[:, None]
+        return np.asarray(product / own / self.anchor_mass)
 
     def errors(self, mass: Int64) -> tuple[Float, Float]:
         """Bound each row's distance to its optimum, (n,), and the part of it due to the products."""

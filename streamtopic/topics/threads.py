@@ -1,12 +1,19 @@
-"""One thread for small dense algebra: a second one that spins while others want its core makes it ten times slower."""
+"""How many threads: as many as cores for passes over Q, one for small dense algebra.
 
+A second thread of BLAS that spins while others want its core makes small dense algebra ten times slower.
+"""
+
+import os
 from contextlib import AbstractContextManager
 from functools import cache
 
 import scipy.linalg  # noqa: F401  its library must be loaded before the controller looks for libraries
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["one_thread"]
+__all__ = ["CORES", "one_thread"]
+
+CORES = max(1, min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1))
+"""Threads for passes that release the interpreter."""
 
 
 def one_thread() -> AbstractContextManager[object]:

@@ -12,12 +12,15 @@ from hypothesis import strategies as st
 from streamtopic.corpus import Document
 from streamtopic.counts import DocumentBatch, Passage, Weighting, count
 from streamtopic.events import encode_add, encode_delete
+from streamtopic.service.doctor import Level
+from streamtopic.service.doctor.room import examine_room
 from streamtopic.service.ingest import Ingest
 from streamtopic.service.rejections import rejections, retry
 from streamtopic.service.room import NO_ROOM, WordLimits
 from streamtopic.service.runner import Service
 from streamtopic.settings import Settings
 from streamtopic.state import ForgetKind, ModelSettings, PartitionState, Reader, Stale
+from streamtopic.state.measure import Growth
 from streamtopic.streams import FileLog, TopicNames
 
 _numbers = itertools.count()
@@ -241,7 +244,7 @@ def test_what_is_refused_depends_on_the_log_alone(connection, tmp_path, events, 
 
 
 def test_a_service_at_its_limit_is_verified_and_says_so(tmp_path):
-    """`verify` passes over what was refused for want of room and nothing else; status shows the words."""
+    """`verify` passes over what was refused for want of room only; status shows the words, doctor what to do."""
     texts = [Document(str(k), f"apple{k // 3:03d} pear{k // 3:03d} plum", {}) for k in range(1_800)]
     with Service(Settings(dir=tmp_path, max_partition_words=1_000, topics=2)) as service:
         service.add(texts)
@@ -251,6 +254,31 @@ def test_a_service_at_its_limit_is_verified_and_says_so(tmp_path):
         assert status["outcomes"]["rejected_words"] == len(texts) - status["documents"] > 0
         counts = service.verify(lambda *_: None).checks[0]
         assert counts.passed, counts.detail
+        levels = {finding.name: finding for finding in examine_room(service)}
+        assert levels["words of partition 0"].level is Level.FAIL
+        assert "max_partition_words" in levels["words of partition 0"].remedy
         service.delete([document.id for document in texts[:300]])
         service.settle()
         assert service.verify(lambda *_: None).checks[0].passed
+
+
+def test_the_doctor_says_what_redis_will_hold(tmp_path):
+    """Bytes a document by kind, what a GiB holds, and where the words will be full if they go on growing as they do."""
+    texts = [
+        Document(str(k), " ".join(f"w{w:04d}" for w in {*range(k % 7), k // 2, 900 + k}), {}) for k in range(1_200)
+    ]
+    with Service(Settings(dir=tmp_path, max_partition_words=20_000, topics=2)) as service:
+        service.add(texts)
+        service.settle()
+        words, redis = examine_room(service)
+    assert (words.level, redis.level) == (Level.OK, Level.OK)
+    held = len({word for text in texts for word in text.text.split()})
+    assert f"{held:,} of at most 20,000; they grow like" in words.detail
+    assert "bytes a document so far" in redis.detail
+    assert "each GiB holds about" in redis.detail
+
+
+@pytest.mark.parametrize(("hapaxes", "times"), [(1_000, 10.0), (500, 100.0), (0, float("inf"))])
+def test_growth_is_extrapolated_by_heaps_law(hapaxes, times):
+    """Ten times as many words take ten times as many documents at exponent 1, a hundred times as many at 1/2."""
+    assert Growth(1_000, hapaxes).times_until(10_000) == pytest.approx(times)

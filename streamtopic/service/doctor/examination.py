@@ -11,6 +11,7 @@ from streamtopic.errors import StreamtopicError
 from streamtopic.service.doctor.finding import Finding, fail, ok, warn
 from streamtopic.service.doctor.keys import examine_keys
 from streamtopic.service.doctor.log import examine_log
+from streamtopic.service.doctor.room import examine_room
 from streamtopic.service.doctor.server import examine_redis
 from streamtopic.service.doctor.state import examine_state
 
@@ -30,6 +31,7 @@ def examine(parts: Parts) -> Iterator[Finding]:
     log = yield from _guarded("log", examine_log, parts)
     if redis and log:
         yield from _guarded("state", examine_state, parts)
+        yield from _guarded("room", examine_room, parts)
     else:
         yield warn("state", "not looked at", "make Redis and the log answer first")
 

@@ -1,25 +1,40 @@
-"""A million short documents through one process: memory and speed by step, merging included."""
+"""A million short documents whose words never end, through one process: memory and speed by step."""
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from streamtopic.bench.figures import Figure
 
-__all__ = ["CASES"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-STEPS = 10
-DOCUMENTS = 100_000
-TOKENS = 21
+    from streamtopic.bench.feed import Feed
+    from streamtopic.bench.runner import Option
+    from streamtopic.pictures.scatter import Curve
+    from streamtopic.service.ingest import Ingest
+    from streamtopic.state import Connection
+
+__all__ = ["CASES", "OPTIONS", "picture"]
+
+STEP = 100_000
+DELETED = 100
+"""One document of so many is deleted at the end."""
+TOPICS = 50
+
+OPTIONS: dict[str, Option] = {"largest": 10 * STEP}
 
 
-def million() -> list[Figure]:
-    """Ten times 100,000 documents of about 20 words, each under a new id; the log is in files."""
-    from streamtopic.bench.feed import Feed, corpus, drain, watch_calls
-    from streamtopic.bench.feed import slowest_call as slowest
+def million(largest: int) -> list[Figure]:
+    """Steps of 100,000 documents of 21 tokens, about 20 distinct, by Heaps' law; then 1 % deleted; then learned."""
+    from streamtopic.bench.feed import Feed, watch_calls
     from streamtopic.local import LocalRedis
     from streamtopic.state import Connection
     from streamtopic.streams import FileLog, TopicNames
@@ -30,26 +45,124 @@ def million() -> list[Figure]:
         log.create(names.documents, 1)
         log.create(names.rejected, 1)
         feed = Feed("", redis.url, names, 1, log, connection)
-        batch = corpus(DOCUMENTS, TOKENS)
         ingest = feed.ingest()
         watch_calls(connection)
-        for step in range(STEPS):
-            feed.send(batch, f"{step}")
-            start = time.perf_counter()
-            drain(ingest, merging=True)
-            speed = DOCUMENTS / (time.perf_counter() - start)
-            figures.append(Figure(f"{step + 1}00,000: speed", speed, "documents/s"))
-            figures.append(Figure(f"{step + 1}00,000: resident", _resident() / 1e6, "MB"))
-        memory = int(connection.information()["used_memory"])
-        figures.append(Figure("longest Redis call", slowest(connection), "ms", "at most 15"))
-        figures.append(Figure("Redis memory", memory / (STEPS * DOCUMENTS), "bytes a document"))
-        figures.append(Figure("segments", len(ingest.state.manifest), ""))
+        for step in range(largest // STEP):
+            _child("streamtopic.bench.heaps", folder, str(step), str(STEP))
+            at = f"{(step + 1) * STEP:,}"
+            figures += [Figure(f"{at}: {name}", value, unit) for name, value, unit in _step(connection, ingest)]
+        figures += _deleted(feed, ingest, largest // STEP)
+        figures += _learned(redis.url)
     return figures
+
+
+def _step(connection: Connection, ingest: Ingest) -> list[tuple[str, float, str]]:
+    """Count what is in the log; return what that took and what there is afterwards."""
+    from streamtopic.bench.feed import drain, slowest_call
+
+    start, used, merging = time.perf_counter(), time.process_time(), ingest.merging
+    before = ingest.state.meta.documents
+    drain(ingest, merging=True)
+    seconds, used, merging = time.perf_counter() - start, time.process_time() - used, ingest.merging - merging
+    documents = ingest.state.meta.documents - before
+    slowest = slowest_call(connection)
+    kinds = _memory(connection, ingest)
+    connection.call("SLOWLOG", "RESET")
+    return [
+        ("speed", documents / seconds, "documents/s"),
+        ("processor time", used / documents * 1e6, "us a document"),
+        ("of it merging", merging / used, ""),
+        ("resident", _resident() / 1e6, "MB"),
+        *((f"Redis, {kind}", size / 1e6, "MB") for kind, size in kinds.items()),
+        ("segments", len(ingest.state.manifest), ""),
+        ("pairs stored", sum(entry.pairs for entry in ingest.state.manifest) / 1e6, "million"),
+        ("words", len(ingest.state.vocabulary), ""),
+        ("longest Redis call", slowest, "ms"),
+    ]
+
+
+def _memory(connection: Connection, ingest: Ingest) -> dict[str, float]:
+    """Return bytes of Redis in all and by kind; `other` is mostly segments that were replaced minutes ago."""
+    from streamtopic.state.measure import measure
+
+    info, sizes = connection.information(), measure(connection, ingest.state.keys)
+    known = {"documents": sizes.documents, "segments": sizes.segments, "words": sizes.words}
+    total = float(info["used_memory"])
+    return {"all": total, **known, "other": total - float(info["used_memory_startup"]) - sum(known.values())}
+
+
+def _deleted(feed: Feed, ingest: Ingest, steps: int) -> list[Figure]:
+    """Delete 1 % of the documents, of every step alike."""
+    from streamtopic.bench.feed import drain
+    from streamtopic.bench.heaps import deletes
+
+    gone = [message for step in range(steps) for message in deletes(step, STEP, DELETED)]
+    feed.log.append_many(feed.names.documents, gone)
+    start, used = time.perf_counter(), time.process_time()
+    drain(ingest, merging=True)
+    seconds, used = time.perf_counter() - start, time.process_time() - used
+    return [
+        Figure("deleting 1 %", seconds, "s"),
+        Figure("a deletion", used / len(gone) * 1e6, "us of processor time"),
+        Figure("resident after deleting", _resident() / 1e6, "MB"),
+    ]
+
+
+def _learned(redis_url: str) -> list[Figure]:
+    """Have another process read all counts and learn."""
+    found = json.loads(_child("streamtopic.bench.snapshot_child", redis_url, str(TOPICS)))
+    return [
+        Figure("snapshot", found["snapshot"], "s"),
+        Figure("snapshot: peak memory", found["snapshot_peak"] / 1e6, "MB"),
+        Figure("words of one document only", found["hapaxes"] / found["words"], ""),
+        Figure("words learned from", found.get("used", 0), ""),
+        Figure("learning", found["learn"], "s"),
+        Figure("learning: peak memory", found["peak"] / 1e6, "MB"),
+    ]
+
+
+def _child(module: str, *arguments: str) -> str:
+    """Run a module as a process of its own, so that its memory is not counted; return what it printed."""
+    program = [sys.executable, "-m", module, *arguments]
+    return subprocess.run(program, stdout=subprocess.PIPE, text=True, check=True).stdout  # noqa: S603  this very program
 
 
 def _resident() -> int:
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def picture(figures: Mapping[str, Mapping[str, float]], options: Mapping[str, Option]) -> str:  # noqa: ARG001  as called
+    """Draw memory, and words, against documents."""
+    from streamtopic.pictures.scatter import Panel, scatter
+
+    memory = [
+        _curve(figures, "Redis, all", "Redis", 0),
+        _curve(figures, "Redis, segments", "pairs of words", 1),
+        _curve(figures, "Redis, documents", "documents", 1),
+        _curve(figures, "Redis, words", "words", 1),
+        _curve(figures, "resident", "ingest process", 2),
+    ]
+    return scatter(
+        "Ingest of documents whose words never end",
+        "Memory of Redis, in all and by kind, and of the process, and distinct words, by documents of about 20 words.",
+        [
+            Panel("Memory", "documents", "MB", memory),
+            Panel("Words", "documents", "distinct words", [_curve(figures, "words", "", 0)], True, True),  # noqa: FBT003  both axes
+        ],
+    )
+
+
+def _curve(figures: Mapping[str, Mapping[str, float]], what: str, name: str, look: int) -> Curve:
+    from streamtopic.pictures.scatter import Curve
+
+    points = [
+        (float(at.replace(",", "")), value)
+        for figure, value in figures["million"].items()
+        for at, _, of in [figure.partition(": ")]
+        if of == what
+    ]
+    return Curve(name, points, look, joined=True)
 
 
 CASES = {"million": million}

@@ -1,0 +1,42 @@
+"""A scheduler of a benchmark: `python -m streamtopic.bench.snapshot_child REDIS TOPICS` reads all counts and learns.
+
+Prints, as JSON: seconds to a snapshot and to its counts, of learning, words, pairs, and the process's peak memory.
+"""
+
+import json
+import resource
+import sys
+import time
+
+import numpy as np
+
+
+def main(redis_url: str, topics: str) -> None:
+    """Read and learn once each."""
+    from streamtopic.errors import CannotLearn
+    from streamtopic.state import Connection, Reader
+    from streamtopic.topics.learner import learn
+    from streamtopic.topics.options import LearnerOptions
+
+    with Connection(redis_url) as connection:
+        start = time.perf_counter()
+        snapshot = Reader(connection, "bench", 1).snapshot()
+        read = time.perf_counter() - start
+        found = {"words": len(snapshot.words), "hapaxes": int(np.count_nonzero(snapshot.frequency == 1))}
+        held = _peak()
+        start = time.perf_counter()
+        try:
+            fit = learn(snapshot, LearnerOptions(n_topics=int(topics)))
+            found["used"] = len(fit.words)
+        except CannotLearn as error:
+            sys.stderr.write(f"{error}\n")
+        learned = time.perf_counter() - start
+    print(json.dumps({"snapshot": read, "snapshot_peak": held, "learn": learned, "peak": _peak(), **found}))
+
+
+def _peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.counts.cooccurrence import Cooccurrence
+from streamtopic.counts.symmetric import SymmetricCounts
 
 __all__ = ["CountSource", "Counts", "CountsWithout"]
 
@@ -33,6 +34,9 @@ class CountSource(Protocol):
 
     def restrict(self, keep: npt.NDArray[np.intp]) -> Cooccurrence:
         """Return the pair counts of the words at these ascending positions, in their order."""
+
+    def symmetric(self, keep: npt.NDArray[np.intp]) -> SymmetricCounts:
+        """Return the same as a working matrix, holding little beside it meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,6 +76,10 @@ class Counts:
         """Return the pair counts of the words at these ascending positions."""
         return self.cooccurrence.restrict(keep)
 
+    def symmetric(self, keep: npt.NDArray[np.intp]) -> SymmetricCounts:
+        """Return the same as a working matrix, written from the counts themselves."""
+        return SymmetricCounts.of(self.cooccurrence, keep)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountsWithout:
@@ -103,3 +111,7 @@ class CountsWithout:
     def restrict(self, keep: npt.NDArray[np.intp]) -> Cooccurrence:
         """Return the pair counts of the words at these ascending positions."""
         return self.source.restrict(keep) - self.part.restrict(keep)
+
+    def symmetric(self, keep: npt.NDArray[np.intp]) -> SymmetricCounts:
+        """Return the same as a working matrix. A pair that no document left holds has no entry in it."""
+        return SymmetricCounts.of(self.restrict(keep))

@@ -1,175 +1,223 @@
-"""The working matrix Q in integers: symmetric, read as blocks of whole rows."""
+"""The working matrix Q in integers: symmetric, whole rows, six bytes for nearly every entry."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numba
 import numpy as np
 import numpy.typing as npt
 
+from streamtopic.counts.compact import MARK, Compact, add_entries, allocate, fits, merged, pack, put_wide, read, unpack
 from streamtopic.counts.cooccurrence import Cooccurrence
 from streamtopic.errors import CountsOverflow
 
-__all__ = ["RowBlock", "SymmetricCounts"]
+__all__ = ["SymmetricCounts"]
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RowBlock:
-    """Rows start ... stop - 1 in CSR form; `indptr` is absolute into `columns` and `values`."""
-
-    start: int
-    stop: int
-    indptr: Int64
-    columns: Int32
-    values: Int64
 
 
 @dataclass(slots=True, eq=False)
 class SymmetricCounts:
     """Both triangles of the pair counts of a working vocabulary.
 
-    indptr (n + 1,), columns (nnz,) int32 ascending in each row, values (nnz,) int64. Q is these values over their
-    total. `subtract_within` changes values in place; everything else leaves them alone.
+    n: words; rows: what is stored, whole rows with ascending columns. Q is these values over their total. `add_within`
+    changes values in place; everything else leaves them alone.
     """
 
     n: int
-    indptr: Int64
-    columns: Int32
-    values: Int64
+    rows: Compact
 
     @classmethod
-    def of(cls, counts: Cooccurrence) -> "SymmetricCounts":
-        """Mirror the upper triangle."""
-        indptr = _mirrored_indptr(counts.indptr, counts.columns)
-        columns, values = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.int64)
-        _mirror(counts.indptr, counts.columns, counts.values, indptr, columns, values)
-        return cls(counts.n_words, indptr, columns, values)
+    def of(cls, counts: Cooccurrence, keep: npt.NDArray[np.intp] | None = None) -> "SymmetricCounts":
+        """Mirror the upper triangle of the words at ascending positions `keep`, of all for None, without a copy."""
+        kept = np.arange(counts.n_words) if keep is None else keep
+        ids = np.full(counts.n_words, -1, np.int32)
+        ids[kept] = np.arange(len(kept))
+        out = allocate(len(kept), *_mirrored_sizes(counts.indptr, counts.columns, counts.values, kept, ids))
+        _mirror(counts.indptr, counts.columns, counts.values, kept, ids, out)
+        return cls(len(kept), out)
+
+    @classmethod
+    def from_rows(cls, n: int, indptr: Int64, columns: Int32, values: Int64) -> "SymmetricCounts":
+        """Take rows of a symmetric matrix as they are, zeros included."""
+        return cls(n, pack(n, indptr, columns, values))
+
+    @property
+    def indptr(self) -> Int64:
+        """Where rows begin, (n + 1,)."""
+        return self.rows.indptr
+
+    @property
+    def columns(self) -> npt.NDArray[np.uint16]:
+        """The column of each entry, ascending in each row: uint16, or int32 for more than 65,536 words."""
+        return self.rows.columns
+
+    @property
+    def entries(self) -> int:
+        """How many are stored."""
+        return len(self.rows.low)
+
+    @property
+    def values(self) -> Int64:
+        """A copy of all values, in the order of `columns`: eight bytes each."""
+        values = np.empty(self.entries, np.int64)
+        unpack(self.rows, values)
+        return values
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the entries take."""
+        return sum(part.nbytes for part in self.rows)
+
+    def copy(self) -> "SymmetricCounts":
+        """Return the same counts, to be changed by themselves."""
+        rows = self.rows
+        return SymmetricCounts(self.n, rows._replace(low=rows.low.copy(), wide=rows.wide.copy()))
+
+    def drop_empty(self, left: npt.NDArray[np.intp]) -> None:
+        """Keep the words at these ascending positions, in place; the others have no entry."""
+        ids = np.zeros(self.n, self.columns.dtype)
+        ids[left] = np.arange(len(left))
+        indptr, wide_indptr = (np.append(ptr[left], ptr[-1]) for ptr in (self.rows.indptr, self.rows.wide_indptr))
+        for columns in (self.rows.columns, self.rows.wide_columns):
+            _rename(columns, ids)
+        self.n, self.rows = len(left), self.rows._replace(indptr=indptr, wide_indptr=wide_indptr)
 
     def add_within(self, counts: Cooccurrence) -> bool:
-        """Add signed counts in place; False, with nothing changed, where a pair has no entry here yet."""
-        delta = SymmetricCounts.of(counts)
-        here = (self.indptr, self.columns, self.values, delta.indptr, delta.columns, delta.values)
-        if _add_within(*here, 1):
-            _add_within(*here, -1)
+        """Add signed counts in place; False, with nothing changed, where one has no place.
+
+        A pair has none that has no entry here yet, whose sum would be negative, or that would need a wider one.
+        """
+        delta = SymmetricCounts.of(counts).rows
+        done = add_entries(self.rows, delta, 1, len(delta.low))
+        if done < len(delta.low):
+            add_entries(self.rows, delta, -1, done)
             return False
         return True
 
-    def blocks(self, pairs: int = 1 << 22) -> Iterator[RowBlock]:
-        """Yield blocks of whole rows of about `pairs` entries each, in word order."""
-        start = 0
-        while start < self.n:
-            stop = int(np.searchsorted(self.indptr, self.indptr[start] + pairs, side="right")) - 1
-            stop = min(max(stop, start + 1), self.n)
-            yield RowBlock(start, stop, self.indptr, self.columns, self.values)
-            start = stop
+    def plus(self, counts: Cooccurrence) -> "SymmetricCounts":
+        """Return the sum with signed counts, entries that are zero left out. Raises CountsOverflow."""
+        rows, sound = merged(self.n, self.rows, SymmetricCounts.of(counts).rows)
+        if not sound:
+            raise CountsOverflow(
+                "a pair count would exceed 64 bits: too many documents for one model, split the corpus"
+            )
+        return SymmetricCounts(self.n, rows)
 
     def upper(self) -> Cooccurrence:
         """Return the upper triangle, entries that have become zero left out."""
-        indptr = _upper_indptr(self.indptr, self.columns, self.values)
+        indptr = _upper_indptr(self.rows)
         columns, values = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.int64)
-        _upper(self.indptr, self.columns, self.values, columns, values)
+        _upper(self.rows, columns, values)
         nothing = np.zeros(self.n, np.int64)
         return Cooccurrence(self.n, indptr, columns, values, nothing, nothing, 0)
 
+    def row(self, row: int) -> tuple[Int64, Int64]:
+        """Return columns and values of one row, (entries,) each."""
+        first, last = self.indptr[row : row + 2]
+        values = np.empty(last - first, np.int64)
+        _row(self.rows, row, values)
+        return self.columns[first:last].astype(np.int64), values
+
     def magnitudes(self) -> "SymmetricCounts":
         """Return the absolute values of a signed change."""
-        return SymmetricCounts(self.n, self.indptr, self.columns, np.abs(self.values))
+        return SymmetricCounts(self.n, self.rows._replace(wide=np.abs(self.rows.wide)))
 
     def row_sums(self) -> Int64:
         """Return exact row sums, (n,). Raises CountsOverflow where one leaves 64 bits."""
-        rough = _row_sums_float(self.indptr, self.values)
+        rough, sums = np.zeros(self.n), np.zeros(self.n, np.int64)
+        _row_sums(self.rows, rough)
         if self.n and float(np.abs(rough).max()) >= 2.0**62:
             raise CountsOverflow("a row of counts exceeds 64 bits: too many documents for one model, split the corpus")
-        return _row_sums(self.indptr, self.values)
+        _row_sums(self.rows, sums)
+        return sums
 
 
 @numba.njit(cache=True, nogil=True)
-def _mirrored_indptr(indptr: Int64, columns: Int32) -> Int64:
-    n = len(indptr) - 1
-    full = np.zeros(n + 1, np.int64)
-    for row in range(n):
-        for k in range(indptr[row], indptr[row + 1]):
-            full[row + 1] += 1
-            if columns[k] != row:
-                full[columns[k] + 1] += 1
-    for row in range(n):
-        full[row + 1] += full[row]
-    return full
+def _mirrored_sizes(
+    indptr: Int64, columns: Int32, values: Int64, kept: npt.NDArray[np.intp], ids: Int32
+) -> tuple[Int64, Int64]:
+    """Return where rows, and their wide entries, begin once both triangles are there."""
+    full, wide = np.zeros(len(kept) + 1, np.int64), np.zeros(len(kept) + 1, np.int64)
+    for row in range(len(kept)):
+        for k in range(indptr[kept[row]], indptr[kept[row] + 1]):
+            column = ids[columns[k]]
+            if column >= 0:
+                full[row + 1] += 1
+                full[column + 1] += column != row
+                if not fits(values[k]):
+                    wide[row + 1] += 1
+                    wide[column + 1] += column != row
+    return np.cumsum(full), np.cumsum(wide)
 
 
 @numba.njit(cache=True, nogil=True)
-def _mirror(indptr: Int64, columns: Int32, values: Int64, full: Int64, out_columns: Int32, out_values: Int64) -> None:
-    fill = full[:-1].copy()
+def _mirror(indptr: Int64, columns: Int32, values: Int64, kept: npt.NDArray[np.intp], ids: Int32, out: Compact) -> None:
+    fill, wide = out.indptr[:-1].copy(), out.wide_indptr[:-1].copy()
     # Rows are visited in order, so entries left of the diagonal arrive in column order before those of the row itself.
-    for row in range(len(indptr) - 1):
-        for k in range(indptr[row], indptr[row + 1]):
-            column = columns[k]
-            slot = fill[row]
-            fill[row] = slot + 1
-            out_columns[slot] = column
-            out_values[slot] = values[k]
+    for row in range(len(kept)):
+        # Arrays named once, and the row's own place in a register: five times as fast as `put` for each entry.
+        out_columns, out_low, here = out.columns, out.low, fill[row]
+        for k in range(indptr[kept[row]], indptr[kept[row] + 1]):
+            column = ids[columns[k]]
+            if column < 0:
+                continue
+            narrow = fits(values[k])
+            low = np.uint32(values[k]) if narrow else np.uint32(MARK)
+            out_columns[here], out_low[here] = column, low
+            here += 1
             if column != row:
-                slot = fill[column]
-                fill[column] = slot + 1
-                out_columns[slot] = row
-                out_values[slot] = values[k]
+                there = fill[column]
+                fill[column] = there + 1
+                out_columns[there], out_low[there] = row, low
+            if not narrow:
+                wide[row] = put_wide(out, wide[row], column, values[k])
+                if column != row:
+                    wide[column] = put_wide(out, wide[column], row, values[k])
 
 
 @numba.njit(cache=True, nogil=True)
-def _upper_indptr(indptr: Int64, columns: Int32, values: Int64) -> Int64:
-    upper = np.zeros(len(indptr), np.int64)
-    for row in range(len(indptr) - 1):
-        kept = 0
-        for k in range(indptr[row], indptr[row + 1]):
-            kept += columns[k] >= row and values[k] != 0
+def _rename(columns: npt.NDArray[np.uint16], ids: npt.NDArray[np.uint16]) -> None:
+    for k in range(len(columns)):
+        columns[k] = ids[columns[k]]
+
+
+@numba.njit(cache=True, nogil=True)
+def _upper_indptr(q: Compact) -> Int64:
+    upper = np.zeros(len(q.indptr), np.int64)
+    for row in range(len(q.indptr) - 1):
+        kept, w = 0, q.wide_indptr[row]
+        for k in range(q.indptr[row], q.indptr[row + 1]):
+            value, w = read(q, k, w)
+            kept += q.columns[k] >= row and value != 0
         upper[row + 1] = upper[row] + kept
     return upper
 
 
 @numba.njit(cache=True, nogil=True)
-def _upper(indptr: Int64, columns: Int32, values: Int64, out_columns: Int32, out_values: Int64) -> None:
+def _upper(q: Compact, columns: Int32, values: Int64) -> None:
     slot = 0
-    for row in range(len(indptr) - 1):
-        for k in range(indptr[row], indptr[row + 1]):
-            if columns[k] >= row and values[k] != 0:
-                out_columns[slot] = columns[k]
-                out_values[slot] = values[k]
+    for row in range(len(q.indptr) - 1):
+        w = q.wide_indptr[row]
+        for k in range(q.indptr[row], q.indptr[row + 1]):
+            value, w = read(q, k, w)
+            if q.columns[k] >= row and value != 0:
+                columns[slot] = q.columns[k]
+                values[slot] = value
                 slot += 1
 
 
 @numba.njit(cache=True, nogil=True)
-def _row_sums(indptr: Int64, values: Int64) -> Int64:
-    sums = np.zeros(len(indptr) - 1, np.int64)
-    for row in range(len(sums)):
-        for k in range(indptr[row], indptr[row + 1]):
-            sums[row] += values[k]
-    return sums
+def _row(q: Compact, row: int, values: Int64) -> None:
+    w = q.wide_indptr[row]
+    for k in range(len(values)):
+        values[k], w = read(q, q.indptr[row] + k, w)
 
 
 @numba.njit(cache=True, nogil=True)
-def _row_sums_float(indptr: Int64, values: Int64) -> npt.NDArray[np.float64]:
-    sums = np.zeros(len(indptr) - 1, np.float64)
+def _row_sums(q: Compact, sums: npt.NDArray[np.float64] | Int64) -> None:
     for row in range(len(sums)):
-        for k in range(indptr[row], indptr[row + 1]):
-            sums[row] += values[k]
-    return sums
-
-
-@numba.njit(cache=True, nogil=True)
-def _add_within(
-    indptr: Int64, columns: Int32, values: Int64, add_indptr: Int64, add_columns: Int32, add_values: Int64, sign: int
-) -> int:
-    """Add entries that all exist already; return how many were missing (nothing is then written for those)."""
-    missing = 0
-    for row in range(len(add_indptr) - 1):
-        low = indptr[row]
-        for k in range(add_indptr[row], add_indptr[row + 1]):
-            low += np.searchsorted(columns[low : indptr[row + 1]], add_columns[k])
-            if low < indptr[row + 1] and columns[low] == add_columns[k]:
-                values[low] += sign * add_values[k]
-            else:
-                missing += 1
-    return missing
+        w = q.wide_indptr[row]
+        for k in range(q.indptr[row], q.indptr[row + 1]):
+            value, w = read(q, k, w)
+            sums[row] += value

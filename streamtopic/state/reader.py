@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.counts import Cooccurrence
+from streamtopic.counts import Cooccurrence, SymmetricCounts
 from streamtopic.errors import NegativeCounts, StateCorrupt, StateError
 from streamtopic.state.connection import Connection
 from streamtopic.state.forgets import Forgets
@@ -68,6 +68,10 @@ class _Counted:
             tokens=self.tokens[keep],
             documents=self.documents,
         )
+
+    def symmetric(self, keep: npt.NDArray[np.intp]) -> SymmetricCounts:
+        """Return the same as a working matrix. Raises as `restrict` does."""
+        return SymmetricCounts.of(self.restrict(keep))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

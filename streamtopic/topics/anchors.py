@@ -173,7 +173,7 @@ class _LazySearch:
     def __init__(self, q: SymmetricCounts, candidates: Positions, mass: npt.NDArray[np.int64], r: int) -> None:
         self.q, self.candidates = q, candidates
         self.scale = 1.0 / np.maximum(mass[candidates], 1).astype(float)
-        self.norms = row_norms(q.indptr, q.values, candidates, self.scale)
+        self.norms = row_norms(q, candidates, self.scale)
         self.distances = self.norms.copy()
         self.fresh = np.zeros(len(candidates), np.int64)
         # One column a direction, made so far: `found`. Fixed strides keep the products of a row in the cache.
@@ -203,11 +203,9 @@ class _LazySearch:
             row = int(np.argmax(self.distances))
             if self.distances[row] < 0 or self.fresh[row] == self.found:
                 return row
-            q = self.q
-            start, stop = q.indptr[self.candidates[row]], q.indptr[self.candidates[row] + 1]
             parts = row_dot(
-                q.columns[start:stop],
-                q.values[start:stop],
+                self.q,
+                self.candidates[row],
                 self.directions[:, self.fresh[row] : self.found],
                 self.scale[row],
             )

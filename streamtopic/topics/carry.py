@@ -12,8 +12,8 @@ import numpy.typing as npt
 from streamtopic.counts import SymmetricCounts
 from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.learner import super_anchors
-from streamtopic.topics.products import dense_rows, times
-from streamtopic.topics.shifts import ThinShift, grouped_change, product_shift
+from streamtopic.topics.products import dense_rows, grouped_rows, times
+from streamtopic.topics.shifts import ThinShift, product_shift
 from streamtopic.topics.simplex import solve_rows
 from streamtopic.topics.simplex_round import Round, gram, product_error
 
@@ -71,7 +71,7 @@ def _members_shift(fit: TopicFit, change: Change, group: Int64) -> _AnchorShift:
 
     A word with a long row moves nearly all columns of its topics at once, so those are taken as whole columns.
     """
-    entries = grouped_change(change.delta, fit.group, fit.options.n_topics)
+    entries = grouped_rows(change.delta, fit.group, fit.options.n_topics)
     moved = np.flatnonzero(group != fit.group)
     rows = dense_rows(fit.q, moved)
     long = np.count_nonzero(rows, axis=1) * _LONG > fit.q.n

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.counts import SymmetricCounts
+from streamtopic.counts.compact import Compact, read
 
 __all__ = ["Retained", "fingerprint"]
 
@@ -46,7 +47,7 @@ def fingerprint(fit: Retained, frequency: Sequence[int], settings: Sequence[str]
     depend on the column's word alone, modulo 2^64, four sums a row. One pass over Q.
     """
     factors = np.array([_factors(word) for word in fit.names], np.uint64).reshape(-1, _SKETCHES)
-    sketch = _sketch(fit.q.indptr, fit.q.columns, fit.q.values, factors)
+    sketch = _sketch(fit.q.rows, factors)
     state = hashlib.sha256(b"streamtopic model 1\0")
     for text in settings:
         state.update(text.encode() + b"\0")
@@ -64,16 +65,13 @@ def _factors(word: str) -> list[int]:
 
 
 @numba.njit(cache=True, nogil=True)
-def _sketch(
-    indptr: npt.NDArray[np.int64],
-    columns: npt.NDArray[np.int32],
-    values: npt.NDArray[np.int64],
-    factors: npt.NDArray[np.uint64],
-) -> npt.NDArray[np.uint64]:
-    out = np.zeros((len(indptr) - 1, factors.shape[1]), np.uint64)
+def _sketch(q: Compact, factors: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    out = np.zeros((len(q.indptr) - 1, factors.shape[1]), np.uint64)
     for row in range(len(out)):
-        for k in range(indptr[row], indptr[row + 1]):
-            value = np.uint64(values[k])
+        w = q.wide_indptr[row]
+        for k in range(q.indptr[row], q.indptr[row + 1]):
+            exact, w = read(q, k, w)
+            value = np.uint64(exact)
             for t in range(factors.shape[1]):
-                out[row, t] += value * factors[columns[k], t]
+                out[row, t] += value * factors[q.columns[k], t]
     return out

@@ -142,14 +142,13 @@ def working_counts(
     keep, may_anchor = choose_words(source.frequency, source.documents, options)
     if not len(keep):
         raise CannotLearn("words", "no word occurs in enough documents: add documents or lower min_df")
-    counts = source.restrict(keep)
-    q = SymmetricCounts.of(counts)
+    q = source.symmetric(keep)
     mass = q.row_sums()
     if not mass.all():
         # A word that never meets another kept word has no row; leaving it out changes no other row.
-        alone = np.flatnonzero(mass)
-        keep, may_anchor, q = keep[alone], may_anchor[alone], SymmetricCounts.of(counts.restrict(alone))
-        mass = q.row_sums()
+        left = np.flatnonzero(mass)
+        q.drop_empty(left)
+        keep, may_anchor, mass = keep[left], may_anchor[left], mass[left]
         if not len(keep):
             raise CannotLearn("pairs", "no two words occur together: documents need at least two known words")
     return q, mass, tuple(source.words[k] for k in keep), source.frequency[keep], may_anchor

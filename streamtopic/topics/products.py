@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.counts import SymmetricCounts
+from streamtopic.counts.compact import Compact, read, seek
 
 __all__ = [
     "RUN",
@@ -40,7 +41,7 @@ def times(q: SymmetricCounts, thin: Float, rows: Positions | None = None) -> Flo
     edges = np.searchsorted(entries, np.linspace(0, entries[-1], 4 * _THREADS + 1)[:-1], side="left").tolist()
     with ThreadPoolExecutor(_THREADS) as pool:
         tasks = [
-            pool.submit(_times, q.indptr, q.columns, q.values, chosen, thin, out, start, stop)
+            pool.submit(_times, q.rows, chosen, thin, out, start, stop)
             for start, stop in pairwise([*edges, len(chosen)])
         ]
         for task in tasks:
@@ -51,7 +52,7 @@ def times(q: SymmetricCounts, thin: Float, rows: Positions | None = None) -> Flo
 def dense_rows(q: SymmetricCounts, rows: Positions) -> Int64:
     """Return rows of Q as a dense integer matrix, (len(rows), n)."""
     out = np.zeros((len(rows), q.n), np.int64)
-    _dense_rows(q.indptr, q.columns, q.values, rows, out)
+    _dense_rows(q.rows, rows, out)
     return out
 
 
@@ -60,20 +61,20 @@ def dense_part(q: SymmetricCounts, rows: Positions, columns: Positions) -> Float
     place = np.full(q.n, -1, np.int32)
     place[columns] = np.arange(len(columns))
     out = np.zeros((len(rows), len(columns)))
-    _dense_part(q.indptr, q.columns, q.values, rows, place, out)
+    _dense_part(q.rows, rows, place, out)
     return out
 
 
 def grouped_rows(q: SymmetricCounts, group: npt.NDArray[np.int64], groups: int) -> Int64:
     """Return the sums of the rows of each group, (groups, n) integers; a row of group -1 is left out."""
     out = np.zeros((groups, q.n), np.int64)
-    _grouped_rows(q.indptr, q.columns, q.values, group, out)
+    _grouped_rows(q.rows, group, out)
     return out
 
 
 def add_sparse_product(out: Float, delta: SymmetricCounts, thin: Float) -> None:
     """Add dQ V to `out` in place, (n, r). Cost: nnz(dQ) r."""
-    _add_times(delta.indptr, delta.columns, delta.values, thin, out)
+    _add_times(delta.rows, thin, out)
 
 
 def add_columns_product(out: Float, q: SymmetricCounts, columns: Positions, thin: Float) -> None:
@@ -83,10 +84,7 @@ def add_columns_product(out: Float, q: SymmetricCounts, columns: Positions, thin
     """
     edges = np.linspace(0, q.n, _THREADS + 1).astype(np.int64)
     with ThreadPoolExecutor(_THREADS) as pool:
-        tasks = [
-            pool.submit(_add_columns, q.indptr, q.columns, q.values, columns, thin, out, edges[k], edges[k + 1])
-            for k in range(_THREADS)
-        ]
+        tasks = [pool.submit(_add_columns, q.rows, columns, thin, out, edges[k], edges[k + 1]) for k in range(_THREADS)]
         for task in tasks:
             task.result()
 
@@ -95,22 +93,19 @@ def candidate_gram(q: SymmetricCounts, candidates: Positions, weights: Float, wi
     """Return Q_c diag(weights) Q_c^T, (c, c), for the candidates' rows. Cost: c^2 n, in dense blocks of columns."""
     gram = np.zeros((len(candidates), len(candidates)))
     root = np.sqrt(weights)
-    cursor = q.indptr[candidates].copy()
+    cursor, wide = q.rows.indptr[candidates], q.rows.wide_indptr[candidates]
     block = np.empty((len(candidates), min(width, q.n)))
     for start in range(0, q.n, width):
         stop = min(start + width, q.n)
         part = block[:, : stop - start]
         part[:] = 0.0
-        _scatter(q.indptr, q.columns, q.values, candidates, root, cursor, start, stop, part)
+        _scatter(q.rows, candidates, root, cursor, wide, start, stop, part)
         gram += part @ part.T
     return gram
 
 
 @numba.njit(cache=True, nogil=True)
-def _times(
-    indptr: Int64, columns: npt.NDArray[np.int32], values: Int64, rows: Positions, thin: Float, out: Float,
-    start: int, stop: int,
-) -> None:  # fmt: skip
+def _times(q: Compact, rows: Positions, thin: Float, out: Float, start: int, stop: int) -> None:
     """Sum in runs of 64 terms and then the runs: rounding grows with 64 + n / 64, not with n.
 
     A pair that has been forgotten may still be stored, as 0. It is no term: else where runs begin, and so the last bits
@@ -124,11 +119,13 @@ def _times(
         total[:] = 0.0
         run[:] = 0.0
         terms = 0
-        for k in range(indptr[row], indptr[row + 1]):
-            if values[k] == 0:
+        w = q.wide_indptr[row]
+        for k in range(q.indptr[row], q.indptr[row + 1]):
+            exact, w = read(q, k, w)
+            if exact == 0:
                 continue
-            value = float(values[k])
-            factors = thin[columns[k]]
+            value = float(exact)
+            factors = thin[q.columns[k]]
             for t in range(r):
                 run[t] += value * factors[t]
             terms += 1
@@ -141,21 +138,20 @@ def _times(
 
 
 @numba.njit(cache=True, nogil=True)
-def _add_times(indptr: Int64, columns: npt.NDArray[np.int32], values: Int64, thin: Float, out: Float) -> None:
-    for row in range(len(indptr) - 1):
+def _add_times(q: Compact, thin: Float, out: Float) -> None:
+    for row in range(len(q.indptr) - 1):
         total = out[row]
-        for k in range(indptr[row], indptr[row + 1]):
-            value = float(values[k])
-            factors = thin[columns[k]]
+        w = q.wide_indptr[row]
+        for k in range(q.indptr[row], q.indptr[row + 1]):
+            exact, w = read(q, k, w)
+            value = float(exact)
+            factors = thin[q.columns[k]]
             for t in range(thin.shape[1]):
                 total[t] += value * factors[t]
 
 
 @numba.njit(cache=True, nogil=True)
-def _add_columns(
-    indptr: Int64, columns: npt.NDArray[np.int32], values: Int64, chosen: Positions, thin: Float, out: Float,
-    start: int, stop: int,
-) -> None:  # fmt: skip
+def _add_columns(q: Compact, chosen: Positions, thin: Float, out: Float, start: int, stop: int) -> None:
     r = thin.shape[1]
     held = np.empty(r, np.int64)
     for j in range(len(chosen)):
@@ -166,12 +162,14 @@ def _add_columns(
             if factors[t] != 0.0:
                 held[used] = t
                 used += 1
-        first = indptr[row] + np.searchsorted(columns[indptr[row] : indptr[row + 1]], start)
-        for k in range(first, indptr[row + 1]):
-            if columns[k] >= stop:
+        first, w = seek(q, row, start)
+        for k in range(first, q.indptr[row + 1]):
+            column = q.columns[k]
+            if column >= stop:
                 break
-            value = float(values[k])
-            total = out[columns[k]]
+            exact, w = read(q, k, w)
+            value = float(exact)
+            total = out[column]
             if 4 * used < r:
                 for i in range(used):
                     total[held[i]] += value * factors[held[i]]
@@ -181,45 +179,44 @@ def _add_columns(
 
 
 @numba.njit(cache=True, nogil=True)
-def _dense_rows(indptr: Int64, columns: npt.NDArray[np.int32], values: Int64, rows: Positions, out: Int64) -> None:
+def _dense_rows(q: Compact, rows: Positions, out: Int64) -> None:
     for i in range(len(rows)):
-        for k in range(indptr[rows[i]], indptr[rows[i] + 1]):
-            out[i, columns[k]] = values[k]
+        w = q.wide_indptr[rows[i]]
+        for k in range(q.indptr[rows[i]], q.indptr[rows[i] + 1]):
+            out[i, q.columns[k]], w = read(q, k, w)
 
 
 @numba.njit(cache=True, nogil=True)
-def _dense_part(
-    indptr: Int64,
-    columns: npt.NDArray[np.int32],
-    values: Int64,
-    rows: Positions,
-    place: npt.NDArray[np.int32],
-    out: Float,
-) -> None:
+def _dense_part(q: Compact, rows: Positions, place: npt.NDArray[np.int32], out: Float) -> None:
     for i in range(len(rows)):
-        for k in range(indptr[rows[i]], indptr[rows[i] + 1]):
-            column = place[columns[k]]
+        w = q.wide_indptr[rows[i]]
+        for k in range(q.indptr[rows[i]], q.indptr[rows[i] + 1]):
+            value, w = read(q, k, w)
+            column = place[q.columns[k]]
             if column >= 0:
-                out[i, column] = float(values[k])
+                out[i, column] = float(value)
 
 
 @numba.njit(cache=True, nogil=True)
-def _grouped_rows(indptr: Int64, columns: npt.NDArray[np.int32], values: Int64, group: Int64, out: Int64) -> None:
+def _grouped_rows(q: Compact, group: Int64, out: Int64) -> None:
     for row in range(len(group)):
         if group[row] >= 0:
             total = out[group[row]]
-            for k in range(indptr[row], indptr[row + 1]):
-                total[columns[k]] += values[k]
+            w = q.wide_indptr[row]
+            for k in range(q.indptr[row], q.indptr[row + 1]):
+                value, w = read(q, k, w)
+                total[q.columns[k]] += value
 
 
 @numba.njit(cache=True, nogil=True)
 def _scatter(
-    indptr: Int64, columns: npt.NDArray[np.int32], values: Int64, rows: Positions, scale: Float, cursor: Int64,
-    start: int, stop: int, out: Float,
-) -> None:  # fmt: skip
+    q: Compact, rows: Positions, scale: Float, cursor: Positions, wide: Positions, start: int, stop: int, out: Float
+) -> None:
     for i in range(len(rows)):
-        k = cursor[i]
-        while k < indptr[rows[i] + 1] and columns[k] < stop:
-            out[i, columns[k] - start] = float(values[k]) * scale[columns[k]]
+        k, w = cursor[i], wide[i]
+        while k < q.indptr[rows[i] + 1] and q.columns[k] < stop:
+            column = q.columns[k]
+            value, w = read(q, k, w)
+            out[i, column - start] = float(value) * scale[column]
             k += 1
-        cursor[i] = k
+        cursor[i], wide[i] = k, w

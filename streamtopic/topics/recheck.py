@@ -68,7 +68,7 @@ def _replayed(fit: TopicFit, candidates: Positions, change: Change, first: Round
     if not np.isin(fit.choice.rows, candidates).all():
         return None
     scale = 1.0 / np.maximum(change.mass[candidates], 1).astype(float)
-    norms = row_norms(fit.q.indptr, fit.q.values, candidates, scale)
+    norms = row_norms(fit.q, candidates, scale)
     chosen = np.searchsorted(candidates, fit.choice.rows)
     B = first.B(change.mass, candidates)
     choice = replay_rows(norms, B, first.G, chosen, fit.q.n * (1 + fit.updates))

@@ -141,7 +141,7 @@ def chosen_again(left: Remaining) -> AnchorChoice:
     candidates = left.candidates[mass[left.candidates] > 0]
     known = left.live[left.anchors]
     if np.isin(known, candidates).all():
-        norms = row_norms(left.q.indptr, left.q.values, candidates, 1.0 / mass[candidates].astype(float))
+        norms = row_norms(left.q, candidates, 1.0 / mass[candidates].astype(float))
         B = left.B[np.searchsorted(left.live, candidates)]
         choice = replay_rows(norms, B, left.G, np.searchsorted(candidates, known), left.q.n)
         if choice is not None:
@@ -197,8 +197,8 @@ def _over(fit: TopicFit, source: CountSource) -> Cooccurrence:
 
 
 def _subtracted(q: SymmetricCounts, taken: Cooccurrence, documents: int) -> SymmetricCounts:
-    left = SymmetricCounts(q.n, q.indptr, q.columns, q.values.copy())
-    if not left.add_within(taken) or (len(left.values) and int(left.values.min()) < 0) or documents < 0:
+    left = q.copy()
+    if not left.add_within(taken) or documents < 0:
         raise NegativeCounts("the forget set is no part of the trained documents: forget only what was learned, once")
     return left
 

@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.counts import SymmetricCounts
+from streamtopic.counts.compact import Compact, read, seek
 from streamtopic.topics.products import dense_part, times
 from streamtopic.topics.threads import CORES
 
-__all__ = ["ThinShift", "gram_shift", "grouped_change", "product_shift"]
+__all__ = ["ThinShift", "gram_shift", "product_shift"]
 
-Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 Float = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.intp]
@@ -40,7 +40,7 @@ def product_shift(q: SymmetricCounts, delta: SymmetricCounts, before: Float, thi
     that dV has entries in, times those, and nnz(Q') t for the t columns that changed as a whole.
     """
     shift, sizes = np.zeros(before.shape), np.zeros(len(before))
-    _add_change(delta.indptr, delta.columns, delta.values, before, before.max(axis=1), shift, sizes)
+    _add_change(delta.rows, before, before.max(axis=1), shift, sizes)
     _add_moved(q, thin, shift, sizes)
     if len(thin.columns):
         largest = np.abs(thin.whole).max(axis=1, keepdims=True)
@@ -60,20 +60,13 @@ def _add_moved(q: SymmetricCounts, thin: ThinShift, shift: Float, sizes: Float) 
     with ThreadPoolExecutor(CORES) as pool:
         tasks = [
             pool.submit(
-                _add_rows, q.indptr, q.columns, q.values, thin.rows, ends, topics, factors, largest,
+                _add_rows, q.rows, thin.rows, ends, topics, factors, largest,
                 shift, sizes, edges[k], edges[k + 1], block,
             )
             for k in range(CORES)
         ]  # fmt: skip
         for task in tasks:
             task.result()
-
-
-def grouped_change(delta: SymmetricCounts, group: Int64, groups: int) -> Int64:
-    """Return the sums of the rows of each group of a signed change, (groups, n); a row of group -1 is left out."""
-    out = np.zeros((groups, delta.n), np.int64)
-    _add_groups(delta.indptr, delta.columns, delta.values, group, out)
-    return out
 
 
 def gram_shift(
@@ -89,10 +82,10 @@ def gram_shift(
     own = np.full(q.n, -1, np.int64)
     own[rows] = np.arange(len(rows))
     Z = dense_part(q, columns, rows)
-    _subtract_half(delta.indptr, delta.columns, delta.values, columns, own, Z)
+    _subtract_half(delta.rows, columns, own, Z)
     touched = np.flatnonzero(np.diff(delta.indptr)[rows] > 0)
     Y = np.zeros((len(touched), len(rows)))
-    _scale_and_add(delta.indptr, delta.columns, delta.values, rows[touched], place, weights, Z, Y)
+    _scale_and_add(delta.rows, rows[touched], place, weights, Z, Y)
     shift = np.zeros((len(rows), len(rows)))
     shift[touched] = Y
     shift[:, touched] += Y.T
@@ -104,71 +97,61 @@ def gram_shift(
 
 
 @numba.njit(cache=True, nogil=True)
-def _add_change(
-    indptr: Int64, columns: Int32, values: Int64, thin: Float, largest: Float, out: Float, sizes: Float
-) -> None:
-    for row in range(len(indptr) - 1):
-        total = out[row]
-        for k in range(indptr[row], indptr[row + 1]):
-            value = float(values[k])
-            factors = thin[columns[k]]
-            sizes[row] += abs(value) * largest[columns[k]]
+def _add_change(q: Compact, thin: Float, largest: Float, out: Float, sizes: Float) -> None:
+    for row in range(len(q.indptr) - 1):
+        total, w = out[row], q.wide_indptr[row]
+        for k in range(q.indptr[row], q.indptr[row + 1]):
+            exact, w = read(q, k, w)
+            value, column = float(exact), q.columns[k]
+            factors = thin[column]
+            sizes[row] += abs(value) * largest[column]
             for t in range(thin.shape[1]):
                 total[t] += value * factors[t]
 
 
 @numba.njit(cache=True, nogil=True)
 def _add_rows(
-    indptr: Int64, columns: Int32, values: Int64, chosen: Positions, ends: Int64, topics: Int64, factors: Float,
+    q: Compact, chosen: Positions, ends: Int64, topics: Int64, factors: Float,
     largest: Float, out: Float, sizes: Float, start: int, stop: int, block: int,
 ) -> None:  # fmt: skip
     """Add to rows start ... stop - 1 of the result, a block of them at a time, so that they stay in the cache."""
-    cursor = np.empty(len(chosen), np.int64)
+    cursor, wide = np.empty(len(chosen), np.int64), np.empty(len(chosen), np.int64)
     for j in range(len(chosen)):
-        first, last = indptr[chosen[j]], indptr[chosen[j] + 1]
-        cursor[j] = first + np.searchsorted(columns[first:last], start)
+        cursor[j], wide[j] = seek(q, chosen[j], start)
     for edge in range(start, stop, block):
         end = min(edge + block, stop)
         for j in range(len(chosen)):
-            k, last = cursor[j], indptr[chosen[j] + 1]
-            while k < last and columns[k] < end:
-                value = float(values[k])
-                row = columns[k]
+            k, w, last = cursor[j], wide[j], q.indptr[chosen[j] + 1]
+            while k < last and q.columns[k] < end:
+                exact, w = read(q, k, w)
+                value, row = float(exact), q.columns[k]
                 sizes[row] += value * largest[j]
                 total = out[row]
                 for t in range(ends[j], ends[j + 1]):
                     total[topics[t]] += value * factors[t]
                 k += 1
-            cursor[j] = k
+            cursor[j], wide[j] = k, w
 
 
 @numba.njit(cache=True, nogil=True)
-def _add_groups(indptr: Int64, columns: Int32, values: Int64, group: Int64, out: Int64) -> None:
-    for row in range(len(group)):
-        if group[row] >= 0:
-            total = out[group[row]]
-            for k in range(indptr[row], indptr[row + 1]):
-                total[columns[k]] += values[k]
-
-
-@numba.njit(cache=True, nogil=True)
-def _subtract_half(indptr: Int64, columns: Int32, values: Int64, rows: Positions, own: Int64, out: Float) -> None:
+def _subtract_half(q: Compact, rows: Positions, own: Int64, out: Float) -> None:
     for i in range(len(rows)):
-        for k in range(indptr[rows[i]], indptr[rows[i] + 1]):
-            column = own[columns[k]]
+        w = q.wide_indptr[rows[i]]
+        for k in range(q.indptr[rows[i]], q.indptr[rows[i] + 1]):
+            exact, w = read(q, k, w)
+            column = own[q.columns[k]]
             if column >= 0:
-                out[i, column] -= float(values[k]) / 2
+                out[i, column] -= float(exact) / 2
 
 
 @numba.njit(cache=True, nogil=True)
-def _scale_and_add(
-    indptr: Int64, columns: Int32, values: Int64, rows: Positions, place: Int64, weights: Float, Z: Float, out: Float
-) -> None:
+def _scale_and_add(q: Compact, rows: Positions, place: Int64, weights: Float, Z: Float, out: Float) -> None:
     for i in range(len(rows)):
-        total = out[i]
-        for k in range(indptr[rows[i]], indptr[rows[i] + 1]):
-            column = columns[k]
-            factor = float(values[k]) * weights[column]
+        total, w = out[i], q.wide_indptr[rows[i]]
+        for k in range(q.indptr[rows[i]], q.indptr[rows[i] + 1]):
+            exact, w = read(q, k, w)
+            column = q.columns[k]
+            factor = float(exact) * weights[column]
             part = Z[place[column]]
             for t in range(len(total)):
                 total[t] += factor * part[t]

@@ -11,7 +11,6 @@ from streamtopic.counts import (
     CountSource,
     CountsWithout,
     DocumentBatch,
-    SymmetricCounts,
     count,
     statistics,
 )
@@ -103,8 +102,7 @@ class DeletionTrials:
 
 def _copied(fit: TopicFit) -> TopicFit:
     """Return the fit with copies of those arrays that an update changes in place, which are few of them."""
-    q = SymmetricCounts(fit.q.n, fit.q.indptr, fit.q.columns, fit.q.values.copy())
-    return replace(fit, q=q, rounds=[part.copied() for part in fit.rounds])
+    return replace(fit, q=fit.q.copy(), rounds=[part.copied() for part in fit.rounds])
 
 
 def _over(fit: TopicFit, words: list[str]) -> Float:

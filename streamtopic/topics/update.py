@@ -106,7 +106,7 @@ def _replace(fit: TopicFit, now: CountSource, keep: npt.NDArray[np.intp]) -> tup
 def _apply(fit: TopicFit, delta: Cooccurrence, now: CountSource, keep: npt.NDArray[np.intp]) -> Change:
     """Change Q in place and return the whole change, dropped words included. Cost: nnz(dQ)."""
     if not fit.q.add_within(delta):
-        fit.q = SymmetricCounts.of(fit.q.upper() + delta)
+        fit.q = fit.q.plus(delta)
     stays = np.zeros(len(fit.names), bool)
     stays[_positions(fit, [now.words[k] for k in keep])] = True
     dropped = np.flatnonzero((fit.mass > 0) & ~stays)
@@ -130,10 +130,9 @@ def _consequences(fit: TopicFit, delta: Cooccurrence) -> Change:
 
 def _removal(q: SymmetricCounts, dropped: npt.NDArray[np.intp]) -> Cooccurrence:
     """Return minus everything that Q holds for some words."""
-    rows = np.concatenate([np.repeat(k, q.indptr[k + 1] - q.indptr[k]) for k in dropped])
-    spans = [slice(q.indptr[k], q.indptr[k + 1]) for k in dropped]
-    columns = np.concatenate([q.columns[span] for span in spans]).astype(np.int64)
-    values = np.concatenate([q.values[span] for span in spans])
+    held = [q.row(k) for k in dropped]
+    rows = np.repeat(dropped, np.diff(q.indptr)[dropped])
+    columns, values = (np.concatenate(parts) for parts in zip(*held, strict=True))
     both = np.isin(columns, dropped)
     once = ~both | (rows <= columns)
     first, second = np.minimum(rows, columns)[once], np.maximum(rows, columns)[once]

@@ -193,9 +193,6 @@ def test_mirror_is_symmetric_with_exact_row_sums(corpus):
     assert np.array_equal(full, upper + upper.T - np.diag(upper.diagonal()))
     assert all(np.all(np.diff(q.columns[q.indptr[i] : q.indptr[i + 1]]) > 0) for i in range(N))
     assert q.row_sums().tolist() == [sum(map(int, row)) for row in full]
-    blocks = list(q.blocks(3))
-    assert [block.start for block in blocks[1:]] == [block.stop for block in blocks[:-1]]
-    assert (blocks[0].start, blocks[-1].stop) == (0, N)
 
 
 @settings(max_examples=60, deadline=None)

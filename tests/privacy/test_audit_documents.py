@@ -88,8 +88,10 @@ def test_a_stored_zero_is_no_term_of_a_sum():
         columns += sorted(pairs)
         values += [pairs[column] for column in sorted(pairs)]
         indptr.append(len(columns))
-    padded = type(fit.q)(fit.q.n, np.array(indptr, np.int64), np.array(columns, np.int32), np.array(values, np.int64))
-    assert len(padded.values) > len(fit.q.values)
+    padded = type(fit.q).from_rows(
+        fit.q.n, np.array(indptr, np.int64), np.array(columns, np.int32), np.array(values, np.int64)
+    )
+    assert padded.entries > fit.q.entries
     assert times(padded, thin).tobytes() == expected.tobytes()
 
 

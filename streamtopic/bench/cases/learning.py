@@ -38,7 +38,7 @@ def _case(learner: str, size: str) -> list[Figure]:
     figures = [
         Figure("words", len(fit.words), "words"),
         Figure("candidates", len(fit.candidates), "words"),
-        Figure("entries of Q", len(fit.q.values), "entries"),
+        Figure("entries of Q", fit.q.entries, "entries"),
         Figure("retrain", float(np.median(cold)), "s"),
         Figure("R's pass", timed(lambda: topic_correlations(fit, fit.A))[0], "s"),
         Figure("updates tried", tried, "updates"),

@@ -1,0 +1,161 @@
+"""Integers in few bytes: whatever is put in comes out, is added and is mirrored, bit for bit."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+
+from streamtopic.counts import Cooccurrence, SymmetricCounts
+from streamtopic.counts.compact import MARK
+from streamtopic.errors import CountsOverflow
+from streamtopic.topics.lazy_greedy import row_dot, row_norms
+from streamtopic.topics.products import add_columns_product, candidate_gram, dense_part, dense_rows, grouped_rows, times
+
+N = 7
+EDGES = [1, MARK - 1, MARK, MARK + 1, 2**32 + 5, 2**53 + 1, 2**61 - 2**30]
+values = st.one_of(st.sampled_from(EDGES), st.integers(1, 2**33))
+triangles = st.dictionaries(st.tuples(st.integers(0, N - 1), st.integers(0, N - 1)), values, max_size=30)
+
+
+def counts(pairs, n=N):
+    """Return the upper triangle of these pairs."""
+    upper = {(min(pair), max(pair)): value for pair, value in pairs.items() if value}
+    order = sorted(upper)
+    indptr = np.searchsorted([i for i, _ in order], np.arange(n + 1)).astype(np.int64)
+    nothing = np.zeros(n, np.int64)
+    columns = np.array([j for _, j in order], np.int32)
+    return Cooccurrence(
+        n, indptr, columns, np.array([upper[pair] for pair in order], np.int64), nothing, nothing, documents=1
+    )
+
+
+def full(some):
+    """Return both triangles as a dense matrix of Python integers."""
+    upper = some.upper.toarray().astype(object)
+    return upper + upper.T - np.diag(upper.diagonal())
+
+
+def dense(q):
+    """Return what is stored, dense."""
+    return csr_array((q.values, q.columns.astype(np.int64), q.indptr), shape=(q.n, q.n)).toarray().astype(object)
+
+
+@settings(max_examples=150, deadline=None)
+@given(triangles, st.sets(st.integers(0, N - 1), min_size=1))
+def test_what_is_mirrored_is_what_was_counted(pairs, keep):
+    """Values below, at and above 2^32 - 1 and up to 2^62 come back exactly, of all words or some."""
+    kept = np.array(sorted(keep), np.intp)
+    some = counts(pairs)
+    assert np.array_equal(dense(SymmetricCounts.of(some)), full(some))
+    q = SymmetricCounts.of(some, kept)
+    assert np.array_equal(dense(q), full(some)[np.ix_(kept, kept)])
+    back, direct = q.upper(), some.restrict(kept)
+    assert np.array_equal(back.columns, direct.columns)
+    assert np.array_equal(back.values, direct.values)
+    for row in range(q.n):
+        columns, held = q.row(row)
+        assert np.array_equal(held, dense(q)[row, columns].astype(np.int64))
+
+
+@settings(max_examples=150, deadline=None)
+@given(triangles)
+def test_every_sum_reads_the_exact_value(pairs):
+    """Products, norms, dense rows and sums are those of the integers, wide ones included, from any column on."""
+    q = SymmetricCounts.of(counts(pairs))
+    exact = dense(q)
+    plain = exact.astype(np.int64)
+    thin = np.eye(N)
+    assert np.array_equal(times(q, thin), plain.astype(float))
+    assert np.array_equal(dense_rows(q, np.arange(N)), plain)
+    some = np.array([1, 4, 5])
+    assert np.array_equal(dense_part(q, some, some[::2]), plain[np.ix_(some, some[::2])].astype(float))
+    assert np.array_equal(grouped_rows(q, np.arange(N), N), plain)
+    out = np.zeros((N, N))
+    add_columns_product(out, q, some, thin[some])
+    expected = np.zeros((N, N))
+    expected[:, some] = plain[:, some]
+    assert np.array_equal(out, expected)
+    gram = candidate_gram(q, some, np.ones(N), width=2)
+    assert np.allclose(gram, plain[some].astype(float) @ plain[some].T.astype(float), rtol=1e-14)
+    squares = (plain.astype(float) ** 2).sum(axis=1)
+    assert np.allclose(row_norms(q, np.arange(N), np.ones(N)), squares, rtol=1e-14)
+    assert np.array_equal(row_dot(q, 4, thin, 1.0), plain[4].astype(float))
+    if all(abs(int(row.sum())) < 2**62 for row in exact):
+        assert q.row_sums().tolist() == [int(row.sum()) for row in exact]
+    else:
+        with pytest.raises(CountsOverflow):
+            q.row_sums()
+
+
+@settings(max_examples=200, deadline=None)
+@given(triangles, triangles)
+def test_what_was_added_is_taken_away_again(kept, gone):
+    """In place or anew, adding and taking away are inverses; what cannot be done in place changes nothing."""
+    before, change = counts(kept), counts(gone)
+    q = SymmetricCounts.of(before)
+    both = q.plus(change)
+    assert np.array_equal(dense(both), full(before) + full(change))
+    assert both.add_within(Cooccurrence.zero(N) - change)
+    assert np.array_equal(dense(both), full(before))
+    assert np.array_equal(dense(both.plus(Cooccurrence.zero(N))), full(before))
+    done = q.add_within(change)
+    assert np.array_equal(dense(q), full(before) + (full(change) if done else 0))
+    here = {pair: value for pair, value in gone.items() if full(before)[pair]}
+    if done:
+        assert len(here) == len(gone)
+
+
+def test_a_value_that_grows_wide_has_no_place():
+    """2^32 - 2 takes nothing more in place; a wide value may shrink to nothing and grow again."""
+    q = SymmetricCounts.of(counts({(0, 1): MARK - 1, (2, 3): MARK}))
+    assert not q.add_within(counts({(2, 3): 1, (0, 1): 1}))
+    assert not q.add_within(counts({(0, 1): 1, (2, 3): 1}))
+    assert dense(q)[0, 1] == MARK - 1
+    assert dense(q)[2, 3] == MARK
+    assert q.add_within(counts({(2, 3): -MARK}))
+    assert dense(q)[3, 2] == 0
+    assert q.add_within(counts({(2, 3): 2**61}))
+    assert dense(q)[3, 2] == 2**61
+    assert not q.add_within(counts({(2, 3): 2**61}))
+    with pytest.raises(CountsOverflow):
+        q.plus(counts({(2, 3): 2**61}))
+
+
+def test_nothing_falls_below_zero_in_place():
+    """More than is there cannot be taken away, whether the value is wide or not."""
+    q = SymmetricCounts.of(counts({(0, 1): 5, (2, 3): MARK}))
+    for pair, value in (((0, 1), 6), ((2, 3), MARK + 1)):
+        assert not q.add_within(counts({pair: -value}))
+        assert dense(q.plus(counts({pair: -value})))[pair] == -1
+    assert dense(q)[0, 1] == 5
+    assert dense(q)[2, 3] == MARK
+
+
+def test_a_change_of_either_sign_multiplies_exactly():
+    """Negative values stand in the table of wide ones; their magnitudes are those of a change."""
+    change = SymmetricCounts.of(counts({(0, 1): -3, (1, 1): 4, (2, 6): -MARK}))
+    assert np.array_equal(times(change, np.eye(N)), dense(change).astype(float))
+    assert np.array_equal(dense(change.magnitudes()), abs(dense(change)))
+
+
+def test_an_entry_takes_six_bytes():
+    """Up to 65,536 words an entry takes six bytes and a wide one sixteen; beyond that columns take four."""
+    for n, size in ((1 << 16, 2), ((1 << 16) + 1, 4)):
+        q = SymmetricCounts.of(counts({(0, n - 1): 1, (n - 2, n - 1): MARK, (5, 5): 7}, n))
+        assert q.nbytes == 5 * (size + 4) + 2 * (size + 8) + 2 * 8 * (n + 1)
+        assert q.columns.tolist() == [n - 1, 5, n - 1, 0, n - 2]
+        thin = np.arange(n, dtype=float)[:, None]
+        products = times(q, thin)[:, 0]
+        assert products[[0, 5, n - 2, n - 1]].tolist() == [n - 1.0, 35.0, float(MARK * (n - 1)), float(MARK * (n - 2))]
+        assert q.add_within(counts({(0, n - 1): -1, (n - 2, n - 1): -1}, n))
+        assert q.upper().values.tolist() == [7, MARK - 1]
+
+
+def test_words_without_an_entry_leave_in_place():
+    """Taking out words that meet no other changes nothing else, however wide the columns were."""
+    for n in (N, (1 << 16) + 1):
+        q = SymmetricCounts.of(counts({(1, 3): 5, (3, n - 1): MARK}, n))
+        q.drop_empty(np.flatnonzero(q.row_sums()))
+        assert np.array_equal(dense(q), [[0, 5, 0], [5, 0, MARK], [0, MARK, 0]])
+        assert times(q, np.eye(3))[2].tolist() == [0.0, float(MARK), 0.0]

@@ -42,7 +42,7 @@ PURE = ("counts", "topics", "privacy")
 IMPURE = {"time", "datetime", "os", "socket", "subprocess", "redis", "kafka", "random", "secrets", "io", "tempfile"}
 EXCEPTIONS = {
     "streamtopic.privacy.keystream": {"secrets"},  # makes new keys; noise itself comes from the key
-    "streamtopic.topics.products": {"os"},  # counts the cores; the result does not depend on them
+    "streamtopic.topics.threads": {"os"},  # counts the cores; the result does not depend on them
 }
 
 

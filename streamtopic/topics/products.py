@@ -4,7 +4,6 @@ Each entry is summed in column order by one thread, so the same rows give the sa
 threads, and entries that have become zero change nothing.
 """
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
@@ -14,6 +13,7 @@ import numpy.typing as npt
 
 from streamtopic.counts import SymmetricCounts
 from streamtopic.counts.compact import Compact, read, seek
+from streamtopic.topics.threads import CORES
 
 __all__ = [
     "RUN",
@@ -30,7 +30,6 @@ Int64 = npt.NDArray[np.int64]
 Float = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.intp]
 RUN = 64
-_THREADS = max(1, min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1))
 
 
 def times(q: SymmetricCounts, thin: Float, rows: Positions | None = None) -> Float:
@@ -38,8 +37,8 @@ def times(q: SymmetricCounts, thin: Float, rows: Positions | None = None) -> Flo
     chosen = np.arange(q.n) if rows is None else rows
     out = np.empty((len(chosen), thin.shape[1]))
     entries = np.concatenate([[0], np.cumsum(q.indptr[chosen + 1] - q.indptr[chosen])])
-    edges = np.searchsorted(entries, np.linspace(0, entries[-1], 4 * _THREADS + 1)[:-1], side="left").tolist()
-    with ThreadPoolExecutor(_THREADS) as pool:
+    edges = np.searchsorted(entries, np.linspace(0, entries[-1], 4 * CORES + 1)[:-1], side="left").tolist()
+    with ThreadPoolExecutor(CORES) as pool:
         tasks = [
             pool.submit(_times, q.rows, chosen, thin, out, start, stop)
             for start, stop in pairwise([*edges, len(chosen)])
@@ -82,9 +81,9 @@ def add_columns_product(out: Float, q: SymmetricCounts, columns: Positions, thin
 
     Q is symmetric, so its columns are read as rows.
     """
-    edges = np.linspace(0, q.n, _THREADS + 1).astype(np.int64)
-    with ThreadPoolExecutor(_THREADS) as pool:
-        tasks = [pool.submit(_add_columns, q.rows, columns, thin, out, edges[k], edges[k + 1]) for k in range(_THREADS)]
+    edges = np.linspace(0, q.n, CORES + 1).astype(np.int64)
+    with ThreadPoolExecutor(CORES) as pool:
+        tasks = [pool.submit(_add_columns, q.rows, columns, thin, out, edges[k], edges[k + 1]) for k in range(CORES)]
         for task in tasks:
             task.result()
 

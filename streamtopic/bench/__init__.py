@@ -7,6 +7,7 @@ A benchmark is a module in `streamtopic.bench.cases` (underscores in its name ar
     def ratios(figures) -> list[Figure]                 optional; figures: case to name to value, of this run
     def picture(figures, options) -> str                optional; the same of the cases that ran, and what they were
                                                         given, as an SVG
+    def text(result) -> str                             optional; what to print in place of lists of figures
 
 and a docstring whose first line says what it measures. Modules import what is heavy inside their functions.
 
@@ -15,6 +16,6 @@ for state that is built once.
 """
 
 from streamtopic.bench.figures import Figure
-from streamtopic.bench.runner import CaseResult, Result, draws, machine, names, picture, run
+from streamtopic.bench.runner import CaseResult, Result, draws, machine, names, picture, run, text
 
-__all__ = ["CaseResult", "Figure", "Result", "draws", "machine", "names", "picture", "run"]
+__all__ = ["CaseResult", "Figure", "Result", "draws", "machine", "names", "picture", "run", "text"]

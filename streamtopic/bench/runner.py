@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import ModuleType
 
-__all__ = ["CaseResult", "Option", "Result", "draws", "machine", "measure", "names", "picture", "run"]
+__all__ = ["CaseResult", "Option", "Result", "draws", "machine", "measure", "names", "picture", "run", "text"]
 
 Option: TypeAlias = int | str
 """What a case can be given; of the type of its default."""
@@ -115,6 +115,13 @@ def picture(result: Result) -> str:
     """Return what a benchmark found as an SVG; for one that `draws`."""
     drawn: str = _find(result.benchmark).picture(result.values, result.options)
     return drawn
+
+
+def text(result: Result) -> str | None:
+    """Return what a benchmark found as its own table, None for one that leaves it to lists of figures."""
+    module = _find(result.benchmark)
+    shown: str | None = module.text(result) if hasattr(module, "text") else None
+    return shown
 
 
 def measure(name: str, case: str, options: Mapping[str, Option]) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     result = bench.run(args.name, args.case, lambda case: _say(f"{args.name}: {case} ..."), options)
     if args.svg is not None:
         args.svg.write_text(bench.picture(result) + "\n", encoding="utf-8")
-    print(json.dumps(asdict(result)) if args.json else _text(result))
+    print(json.dumps(asdict(result)) if args.json else bench.text(result) or _text(result))
     return 0
 
 

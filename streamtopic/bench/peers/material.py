@@ -36,6 +36,11 @@ class Material:
         """Documents that hold each word, (words,)."""
         return np.bincount(self.counts.indices, minlength=len(self.words)).astype(np.int64)
 
+    @property
+    def everything(self) -> npt.NDArray[np.intp]:
+        """The positions of all words, ascending."""
+        return np.arange(len(self.words))
+
     def vocabulary(self, rule: str) -> npt.NDArray[np.intp]:
         """Return the positions of the words that a rule leaves, ascending."""
         return np.flatnonzero((self.frequency >= MIN_DF) & RULES[rule](self))

@@ -3,14 +3,18 @@
     fit(X)         learn from counts (documents, words); X over the rule's vocabulary
     topics()       p(w|t), (r, words), rows summing to 1
     infer(X)       topic proportions of new documents, (documents, r)
-    add(X)         take in more documents; False where that means a new fit
-    forget(X)      take documents out; False where that means a new fit
+    add(X)         take in more documents, or say that this means a new fit
+    forget(X)      take documents out, or say so
 
-All run on one thread unless the library has its own default; processor time is what is compared.
+Settings are what each library recommends for text, where it does: gensim's tutorial on LDA beside its defaults, the
+learning offset of scikit-learn's example, tf-idf for NMF, 1,000 sweeps of Gibbs sampling. All run on one thread unless
+the library has its own default; processor time is what is compared.
 """
 
 from __future__ import annotations
 
+from enum import StrEnum
+from importlib.util import find_spec
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -23,9 +27,20 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
     from sklearn.base import BaseEstimator
 
-__all__ = ["MODELS", "Model"]
+__all__ = ["MODELS", "OWN", "Change", "Model", "missing"]
 
 SEED = 1
+TUTORIAL = {"passes": 20, "iterations": 400, "alpha": "auto", "eta": "auto", "eval_every": None}
+LIBRARIES = {"gensim": "gensim", "tomotopy": "tomotopy"}
+"""Modules that do not come with streamtopic, by the first part of a model's name."""
+
+
+class Change(StrEnum):
+    """How a model came to be one of more or fewer documents; REFIT: it did not, only a new fit on all would do it."""
+
+    UPDATED = "updated"
+    RETRAINED = "retrained"
+    REFIT = "refit"
 
 
 class Model(Protocol):
@@ -40,20 +55,22 @@ class Model(Protocol):
     def infer(self, X: csr_array) -> npt.NDArray[np.float64]:
         """Return topic proportions of new documents."""
 
-    def add(self, X: csr_array) -> bool:
-        """Take in more documents; False where the model cannot."""
+    def add(self, X: csr_array) -> Change:
+        """Take in more documents."""
 
-    def forget(self, X: csr_array) -> bool:
-        """Take documents out; False where the model cannot."""
+    def forget(self, X: csr_array) -> Change:
+        """Take documents out."""
 
 
 class Ours:
-    """AnchorTopics; the vocabulary rule was applied before, so it keeps every word it is given."""
+    """AnchorTopics; chooses: words by its own thresholds, else it keeps every word."""
 
-    def __init__(self, topics: int, learner: str = "default") -> None:
+    def __init__(self, topics: int, learner: str = "default", *, chooses: bool = False) -> None:
         from streamtopic import AnchorTopics
 
-        self.model = AnchorTopics(n_topics=topics, learner=learner, min_df=1, max_df=1.0)
+        self.model = AnchorTopics(n_topics=topics, learner=learner)
+        if not chooses:
+            self.model.set_params(min_df=1, max_df=1.0)
 
     def fit(self, X: csr_array) -> None:
         self.model.fit(X)
@@ -64,13 +81,16 @@ class Ours:
     def infer(self, X: csr_array) -> npt.NDArray[np.float64]:
         return self.model.transform(X)
 
-    def add(self, X: csr_array) -> bool:
+    def add(self, X: csr_array) -> Change:
         self.model.partial_fit(X)
-        return True
+        return self._how()
 
-    def forget(self, X: csr_array) -> bool:
+    def forget(self, X: csr_array) -> Change:
         self.model.unlearn(X)
-        return True
+        return self._how()
+
+    def _how(self) -> Change:
+        return Change.UPDATED if self.model.retrain_reason_ is None else Change.RETRAINED
 
 
 class Decomposition:
@@ -92,33 +112,32 @@ class Decomposition:
     def infer(self, X: csr_array) -> npt.NDArray[np.float64]:
         return np.asarray(self.model.transform(self._seen(X)))
 
-    def add(self, X: csr_array) -> bool:
-        if self.online:
-            self.model.partial_fit(self._seen(X))
-        return self.online
+    def add(self, X: csr_array) -> Change:
+        if not self.online:
+            return Change.REFIT
+        self.model.partial_fit(self._seen(X))
+        return Change.UPDATED
 
-    def forget(self, X: csr_array) -> bool:
+    def forget(self, X: csr_array) -> Change:
         del X
-        return False
+        return Change.REFIT
 
     def _seen(self, X: csr_array) -> csr_array:
         return X if self.weight is None else self.weight.transform(X)
 
 
 class Gensim:
-    """gensim's LdaModel."""
+    """gensim's LdaModel; settings: beside its defaults."""
 
-    def __init__(self, topics: int, passes: int) -> None:
-        self.count, self.passes = topics, passes
+    def __init__(self, topics: int, **settings: object) -> None:
+        self.count, self.settings = topics, settings
         self.model: Any = None
 
     def fit(self, X: csr_array) -> None:
         from gensim.models import LdaModel
 
         names = {k: str(k) for k in range(X.shape[1])}
-        self.model = LdaModel(
-            self._bags(X), num_topics=self.count, id2word=names, passes=self.passes, random_state=SEED
-        )
+        self.model = LdaModel(self._bags(X), num_topics=self.count, id2word=names, random_state=SEED, **self.settings)
 
     def topics(self) -> npt.NDArray[np.float64]:
         return np.asarray(self.model.get_topics(), np.float64)
@@ -127,13 +146,13 @@ class Gensim:
         gamma, _ = self.model.inference(self._bags(X))
         return np.asarray(gamma / gamma.sum(axis=1, keepdims=True))
 
-    def add(self, X: csr_array) -> bool:
+    def add(self, X: csr_array) -> Change:
         self.model.update(self._bags(X))
-        return True
+        return Change.UPDATED
 
-    def forget(self, X: csr_array) -> bool:
+    def forget(self, X: csr_array) -> Change:
         del X
-        return False
+        return Change.REFIT
 
     @staticmethod
     def _bags(X: csr_array) -> list[list[tuple[int, float]]]:
@@ -178,13 +197,13 @@ class Tomotopy:
         theta[full] = found
         return theta
 
-    def add(self, X: csr_array) -> bool:
+    def add(self, X: csr_array) -> Change:
         del X
-        return False
+        return Change.REFIT
 
-    def forget(self, X: csr_array) -> bool:
+    def forget(self, X: csr_array) -> Change:
         del X
-        return False
+        return Change.REFIT
 
     @staticmethod
     def _texts(X: csr_array) -> list[list[str]]:
@@ -198,7 +217,7 @@ def _lda(method: str) -> Callable[[int], Model]:
     def make(topics: int) -> Model:
         from sklearn.decomposition import LatentDirichletAllocation
 
-        model = LatentDirichletAllocation(topics, learning_method=method, random_state=SEED)
+        model = LatentDirichletAllocation(topics, learning_method=method, learning_offset=50.0, random_state=SEED)
         return Decomposition(model, online=method == "online")
 
     return make
@@ -216,14 +235,27 @@ def _minibatch_nmf(topics: int) -> Model:
     return Decomposition(MiniBatchNMF(topics, init="nndsvda", random_state=SEED), tfidf=True, online=True)
 
 
+OWN: dict[str, Callable[[int], Model]] = {
+    "streamtopic": lambda topics: Ours(topics, chooses=True),
+    "streamtopic-paper": lambda topics: Ours(topics, "paper", chooses=True),
+}
+"""Models that choose words themselves, from counts of all of them."""
+
 MODELS: dict[str, Callable[[int], Model]] = {
     "streamtopic": Ours,
     "streamtopic-paper": lambda topics: Ours(topics, "paper"),
-    "gensim-lda": lambda topics: Gensim(topics, passes=1),
-    "gensim-lda-10-passes": lambda topics: Gensim(topics, passes=10),
+    "gensim-lda": Gensim,
+    "gensim-lda-tuned": lambda topics: Gensim(topics, **TUTORIAL),
     "sklearn-lda-batch": _lda("batch"),
     "sklearn-lda-online": _lda("online"),
     "sklearn-nmf": _nmf,
     "sklearn-minibatch-nmf": _minibatch_nmf,
     "tomotopy-lda": lambda topics: Tomotopy(topics, iterations=1000),
 }
+"""Models that keep every word that they are given, since a rule was applied before."""
+
+
+def missing(name: str) -> str | None:
+    """Return the module that a model needs and that is not installed, or None."""
+    module = LIBRARIES.get(name.partition("-")[0])
+    return module if module is not None and find_spec(module) is None else None

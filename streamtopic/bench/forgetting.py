@@ -108,7 +108,7 @@ def forgotten(
     for documents in gone:
         part = material.part(documents, options.weighting)
         now, delta = CountsWithout(everything, part), Counts(material.names, nothing - part)
-        point = points.setdefault(len(documents), Point(retrain, len(fit.q.columns)))
+        point = points.setdefault(len(documents), Point(retrain, fit.q.entries))
         point.pairs.append(len(part.values))
         tried(point, partial(update, copy.deepcopy(fit), now, delta))
     return list(points.values())

@@ -96,7 +96,7 @@ class Stored:
         """Forget each set out of what is stored, and store it again; what updates cost, and what reading did."""
         before = self.reader.snapshot()
         fit, retrain = learned(before, self.options)
-        point = Point(retrain, len(fit.q.columns))
+        point = Point(retrain, fit.q.entries)
         self.reading = []
         for documents in gone:
             self.remove(documents)

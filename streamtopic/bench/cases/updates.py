@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     from streamtopic.bench.forgetting import Point
     from streamtopic.bench.material import Material
-    from streamtopic.bench.runner import Option
+    from streamtopic.bench.runner import Option, Result
     from streamtopic.pictures.scatter import Curve
     from streamtopic.topics.options import LearnerOptions
 
-__all__ = ["CASES", "OPTIONS", "picture", "ratios"]
+__all__ = ["CASES", "OPTIONS", "picture", "ratios", "text"]
 
 OPTIONS: dict[str, Option] = {"draws": 20, "seed": 0, "largest": 1_000_000, "folder": ""}
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
@@ -148,6 +148,42 @@ def ratios(found: dict[str, dict[str, float]]) -> list[Figure]:
         if len(cost) > 1:
             figures.append(Figure(f"{case}: update at most documents over fewest", cost[-1] / cost[0], "x"))
     return figures
+
+
+_SHOWN = ("pairs forgotten", "update", "update, wall", "retrain", "retrain over update", "retrains needed",
+          "a deletion served, retrains included", "largest certificate")  # fmt: skip
+
+
+def text(result: Result) -> str:
+    """Return a table for each case, a row for each size, and below it why retrains were needed, and the rest."""
+    from streamtopic.console import table
+
+    shown = [result.machine]
+    for case in result.cases:
+        rows: dict[str, dict[str, str]] = {}
+        below = []
+        for figure in case.figures:
+            size, colon, name = figure.name.partition(": ")
+            value = f"{figure.value:,.0f}" if figure.value >= 1e4 else f"{figure.value:,.4g}"
+            if colon and name in _SHOWN:
+                rows.setdefault(size, {})[name] = value
+            else:
+                below.append(f"{figure.name}: {value} {figure.unit}{f' ({figure.target})' if figure.target else ''}")
+        cells = [[size, *(row.get(name, "-") for name in _SHOWN)] for size, row in rows.items()]
+        head = [
+            "",
+            "pairs",
+            "update, CPU s",
+            "wall s",
+            "retrain, CPU s",
+            "ratio",
+            "retrains",
+            "served, CPU s",
+            "certificate",
+        ]
+        listed = [table(head, cells)] if cells else []
+        shown.append("\n".join([f"{case.case}, peak memory {case.peak_memory / 1e6:.0f} MB", "", *listed, *below]))
+    return "\n\n".join([*shown, *(f"{one.name}: {one.value:.2f} {one.unit}" for one in result.ratios)])
 
 
 def picture(found: dict[str, dict[str, float]], options: Mapping[str, Option]) -> str:

@@ -1,0 +1,184 @@
+"""The stages of a retrain and of an update: which functions they are, and the least that each has to do.
+
+Work is counted from what a function was given: bytes of an entry from the arrays themselves. What a method cannot do
+without counts, once; what lies in the cache is not counted as moved. So a stage at 1 could not be faster on this
+machine, and one at 5 has a better method, or better code, to be found.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamtopic.bench.profile import Stage
+from streamtopic.bench.rates import Work
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from streamtopic.counts import Cooccurrence, SymmetricCounts
+    from streamtopic.topics.carry import Change
+
+__all__ = ["CORRELATIONS", "RETRAIN", "UPDATE"]
+
+Args = tuple[Any, ...]
+
+
+def _held(counts: Cooccurrence) -> int:
+    """Return the bytes of all entries."""
+    return int(counts.columns.nbytes + counts.values.nbytes)
+
+
+def _entry(counts: SymmetricCounts) -> float:
+    """Return the bytes of an entry, on average: wide ones have some elsewhere."""
+    return counts.nbytes / max(counts.entries, 1)
+
+
+def _lengths(q: SymmetricCounts, rows: npt.NDArray[np.intp] | None) -> npt.NDArray[np.int64]:
+    sizes = np.diff(q.indptr)
+    return np.asarray(sizes if rows is None else sizes[rows], np.int64)
+
+
+def _mirror(args: Args, result: SymmetricCounts) -> Work:
+    """Return what is read of a source, one triangle, and both that are written."""
+    return Work(memory=_held(args[0].cooccurrence) + result.nbytes)
+
+
+def _row_sums(args: Args, _: object) -> Work:
+    return Work(memory=args[0].nbytes)
+
+
+def _gram(args: Args, result: npt.NDArray[np.float64]) -> Work:
+    """Return what c rows of n dense columns need; only one triangle, since it is symmetric."""
+    q, candidates = args[0], args[1]
+    entries = int(_lengths(q, candidates).sum())
+    return Work(memory=entries * _entry(q) + result.nbytes, dense=float(len(candidates)) ** 2 * q.n)
+
+
+def _eigenpairs(_: Args, result: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]) -> Work:
+    """Return one product of the matrix with its vectors, without which nobody knows that they are eigenvectors."""
+    c, wanted = result[1].shape
+    return Work(memory=8.0 * c * c, dense=2.0 * c * c * wanted)
+
+
+def _greedy(args: Args, _: object) -> Work:
+    """Return what takes a direction off all rows and measures what is left, for each anchor."""
+    c, r = args[0].shape
+    return Work(thin=6.0 * c * r * r)
+
+
+def _farthest(args: Args, _: object) -> Work:
+    """Return the norms of all candidates' rows, and their products with the anchors' rows."""
+    q, candidates, r = args[0], args[1], args[3]
+    entries = int(_lengths(q, candidates).sum())
+    return Work(memory=entries * _entry(q), thin=2.0 * entries * (r + 1))
+
+
+def _product(args: Args, result: npt.NDArray[np.float64]) -> Work:
+    q, thin = args[0], args[1]
+    entries = int(_lengths(q, args[2] if len(args) > 2 else None).sum())
+    return Work(memory=entries * _entry(q) + thin.nbytes + result.nbytes, thin=2.0 * entries * thin.shape[1])
+
+
+def _solve(args: Args, result: npt.NDArray[np.float64]) -> Work:
+    """Return one gradient of each row, and one factorisation of G on the row's support."""
+    r = args[0].shape[0]
+    support = np.count_nonzero(result, axis=1).astype(float)
+    return Work(thin=float((2 * r * support + support**3 / 3).sum()))
+
+
+def _grouped(args: Args, result: npt.NDArray[np.int64]) -> Work:
+    q, group = args[0], args[1]
+    return Work(memory=int(_lengths(q, np.flatnonzero(group >= 0)).sum()) * _entry(q) + result.nbytes)
+
+
+def _members(args: Args, _: object) -> Work:
+    return Work(memory=args[0].C.nbytes)
+
+
+def _anchors_gram(args: Args, _: object) -> Work:
+    counts, thin = args[0], args[1]
+    return Work(memory=counts.nbytes + thin.nbytes, dense=2.0 * counts.shape[0] ** 2 * counts.shape[1])
+
+
+def _errors(args: Args, _: object) -> Work:
+    part = args[0]
+    n, r = part.C.shape
+    return Work(memory=part.C.nbytes + part.product.nbytes, dense=2.0 * n * r * r)
+
+
+def _internal(_: Args, result: Cooccurrence) -> Work:
+    """Return the entries of the change, read and written once."""
+    return Work(memory=2.0 * _held(result))
+
+
+def _apply(_: Args, result: Change) -> Work:
+    """Return the same, of both triangles."""
+    return Work(memory=2.0 * result.delta.nbytes)
+
+
+def _gram_shift(args: Args, result: npt.NDArray[np.float64]) -> Work:
+    """Return the changed entries of candidates' rows times c, the columns they stand in, and the Gram matrix once."""
+    q, delta, rows, columns = args[0], args[1], args[2], args[5]
+    changed = int(_lengths(delta, rows).sum())
+    read = int(_lengths(q, columns).sum()) * _entry(q)
+    return Work(memory=read + 2.0 * result.nbytes, thin=2.0 * changed * len(rows))
+
+
+def _product_shift(args: Args, result: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]) -> Work:
+    """Return dQ V, and the entries of the rows that V' - V has entries in, each times as many of those."""
+    q, delta, before, thin = args
+    lengths = _lengths(q, thin.rows)
+    flops = 2.0 * delta.entries * before.shape[1]
+    flops += 2.0 * float(lengths @ np.count_nonzero(thin.moved, axis=1))
+    flops += 2.0 * q.entries * thin.whole.shape[1]
+    read = int(lengths.sum()) + (q.entries if thin.whole.shape[1] else 0)
+    return Work(memory=delta.nbytes + read * _entry(q) + result[0].nbytes, thin=flops)
+
+
+_MODEL = (
+    Stage("eigenpairs", "topics.anchors", "leading_eigenpairs", _eigenpairs),
+    Stage("search", "topics.anchors", "_greedy", _greedy),
+    Stage("solve", "topics.simplex_round", "solve_rows", _solve, numbered=True),
+    Stage("certificate", "topics.simplex_round", "Round.errors", _errors, whole=True),
+    Stage("certificate", "topics.fit", "certify", whole=True),
+)
+
+RETRAIN = (
+    Stage("restrict and mirror", "counts.source", "Counts.symmetric", _mirror, whole=True),
+    Stage("row sums", "counts.symmetric", "SymmetricCounts.row_sums", _row_sums),
+    Stage("Gram", "topics.learner", "candidate_gram", _gram, whole=True),
+    Stage("search", "topics.learner", "farthest_rows", _farthest, whole=True),
+    Stage("anchors' rows", "topics.learner", "dense_rows"),
+    Stage("product", "topics.simplex_round", "times", _product, numbered=True, whole=True),
+    Stage("anchors' Gram", "topics.simplex_round", "gram", _anchors_gram, whole=True),
+    Stage("super-anchors", "topics.learner", "super_anchors", _members, whole=True),
+    Stage("super-anchors", "topics.learner", "grouped_rows", _grouped, whole=True),
+    *_MODEL,
+)
+"""Of `streamtopic.topics.learner.learn` with the certificate."""
+
+UPDATE = (
+    Stage("words", "topics.update", "choose_words", whole=True),
+    Stage("words", "topics.update", "_entered", whole=True),
+    Stage("words", "topics.update", "_over_internal", whole=True),
+    Stage("delta", "topics.update", "_internal", _internal, whole=True),
+    Stage("delta", "topics.update", "_apply", _apply, whole=True),
+    Stage("Gram change", "topics.recheck", "gram_shift", _gram_shift, whole=True),
+    Stage("Gram change", "topics.recheck", "_changed_gram"),
+    Stage("search", "topics.recheck", "_replayed", whole=True),
+    Stage("search", "topics.recheck", "farthest_rows", _farthest, whole=True),
+    Stage("product", "topics.carry", "product_shift", _product_shift, numbered=True, whole=True),
+    Stage("anchors' rows", "topics.carry", "_carried"),
+    Stage("anchors' Gram", "topics.carry", "gram", _anchors_gram, whole=True),
+    Stage("super-anchors", "topics.carry", "_solve_near_half", whole=True),
+    Stage("super-anchors", "topics.carry", "_settle_near_half", whole=True),
+    Stage("super-anchors", "topics.carry", "super_anchors", _members, whole=True),
+    Stage("super-anchors", "topics.carry", "_members_shift", whole=True),
+    *_MODEL,
+)
+"""Of `streamtopic.topics.update.update` with the certificate."""
+
+CORRELATIONS = (Stage("R's pass", "topics.fit", "times", _product, whole=True),)
+"""Of `streamtopic.topics.released.topic_correlations`."""

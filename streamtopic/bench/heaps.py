@@ -5,7 +5,7 @@ rank^-1/beta and distinct words grow like N^beta (Lü, Zhang and Zhou, 2010). Ha
 that all documents share, half of one of its two topics' own words. As here, K is about 33 at beta 0.55: after a million
 documents of 21 tokens there are 376,000 words.
 
-`python -m streamtopic.bench.heaps FOLDER STEP DOCUMENTS` appends the documents of a step to the log in a folder.
+`python -m streamtopic.bench.heaps FOLDER STEP DOCUMENTS TOKENS` appends the documents of a step to the log in a folder.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 
     from streamtopic.streams import Message
 
-__all__ = ["BETA", "TOKENS", "append", "deletes", "draw", "identity"]
+__all__ = ["BETA", "append", "deletes", "draw", "identity"]
 
 BETA = 0.55
-TOKENS = 21
 TOPICS = 50
 _SHARED_SCALE, _OWN_SCALE = 300.0, 10.0
 _MAIN = 0.7
@@ -34,9 +33,9 @@ _BATCH = 2_000
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-def draw(documents: int, seed: int, tokens: int = TOKENS) -> npt.NDArray[np.int64]:
-    """Return the word numbers of each token, (documents, tokens); seeds other than each other draw other documents."""
-    rng = np.random.default_rng([seed, 55])
+def draw(documents: int, seed: list[int], tokens: int) -> npt.NDArray[np.int64]:
+    """Return the word numbers of each token, (documents, tokens)."""
+    rng = np.random.default_rng(seed)
     shape = documents, tokens
     main, second = rng.integers(0, TOPICS, (documents, 1)), rng.integers(0, TOPICS, (documents, 1))
     topic = np.where(rng.random(shape) < _MAIN, main, second)
@@ -52,13 +51,14 @@ def identity(step: int, document: int) -> str:
     return f"{step}-{document:07d}"
 
 
-def append(folder: Path, step: int, documents: int) -> None:
+def append(folder: Path, step: int, documents: int, tokens: int) -> None:
     """Append a step's documents to the topic `bench.documents` of a log in files."""
     from streamtopic.streams import FileLog, TopicNames
 
     log, topic = FileLog(folder), TopicNames("bench").documents
     for start in range(0, documents, 20 * _BATCH):
-        for messages in _messages(step, start, draw(min(20 * _BATCH, documents - start), step * 1_000 + start)):
+        numbers = draw(min(20 * _BATCH, documents - start), [step, start], tokens)
+        for messages in _messages(step, start, numbers):
             log.append_many(topic, messages)
 
 
@@ -90,4 +90,4 @@ def _name(number: int) -> str:
 
 
 if __name__ == "__main__":
-    append(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    append(Path(sys.argv[1]), *map(int, sys.argv[2:]))

@@ -275,7 +275,7 @@ def test_the_doctor_says_what_redis_will_hold(tmp_path):
     held = len({word for text in texts for word in text.text.split()})
     assert f"{held:,} of at most 20,000; they grow like" in words.detail
     assert "bytes a document so far" in redis.detail
-    assert "each GiB holds about" in redis.detail
+    assert "a GiB more is for about" in redis.detail
 
 
 @pytest.mark.parametrize(("hapaxes", "times"), [(1_000, 10.0), (500, 100.0), (0, float("inf"))])

@@ -1,4 +1,4 @@
-"""A million short documents whose words never end, through one process: memory and speed by step."""
+"""A million short documents whose words never end, and long ones, through one process: memory and speed by step."""
 
 from __future__ import annotations
 
@@ -24,16 +24,25 @@ if TYPE_CHECKING:
 
 __all__ = ["CASES", "OPTIONS", "picture"]
 
-STEP = 100_000
 DELETED = 100
 """One document of so many is deleted at the end."""
 TOPICS = 50
 
-OPTIONS: dict[str, Option] = {"largest": 10 * STEP}
+OPTIONS: dict[str, Option] = {"largest": 1_000_000}
+STEPS = 10
 
 
 def million(largest: int) -> list[Figure]:
-    """Steps of 100,000 documents of 21 tokens, about 20 distinct, by Heaps' law; then 1 % deleted; then learned."""
+    """Documents of 21 tokens, about 20 distinct, by Heaps' law, in ten steps; then 1 % deleted; then learned."""
+    return _measured(largest // STEPS, 21)
+
+
+def long(largest: int) -> list[Figure]:
+    """A tenth as many documents of 99 tokens, about 90 distinct."""
+    return _measured(largest // 10 // STEPS, 99)
+
+
+def _measured(documents: int, tokens: int) -> list[Figure]:
     from streamtopic.bench.feed import Feed, watch_calls
     from streamtopic.local import LocalRedis
     from streamtopic.state import Connection
@@ -47,11 +56,11 @@ def million(largest: int) -> list[Figure]:
         feed = Feed("", redis.url, names, 1, log, connection)
         ingest = feed.ingest()
         watch_calls(connection)
-        for step in range(largest // STEP):
-            _child("streamtopic.bench.heaps", folder, str(step), str(STEP))
-            at = f"{(step + 1) * STEP:,}"
+        for step in range(STEPS):
+            _child("streamtopic.bench.heaps", folder, str(step), str(documents), str(tokens))
+            at = f"{(step + 1) * documents:,}"
             figures += [Figure(f"{at}: {name}", value, unit) for name, value, unit in _step(connection, ingest)]
-        figures += _deleted(feed, ingest, largest // STEP)
+        figures += _deleted(feed, ingest, documents)
         figures += _learned(redis.url)
     return figures
 
@@ -91,12 +100,12 @@ def _memory(connection: Connection, ingest: Ingest) -> dict[str, float]:
     return {"all": total, **known, "other": total - float(info["used_memory_startup"]) - sum(known.values())}
 
 
-def _deleted(feed: Feed, ingest: Ingest, steps: int) -> list[Figure]:
+def _deleted(feed: Feed, ingest: Ingest, documents: int) -> list[Figure]:
     """Delete 1 % of the documents, of every step alike."""
     from streamtopic.bench.feed import drain
     from streamtopic.bench.heaps import deletes
 
-    gone = [message for step in range(steps) for message in deletes(step, STEP, DELETED)]
+    gone = [message for step in range(STEPS) for message in deletes(step, documents, DELETED)]
     feed.log.append_many(feed.names.documents, gone)
     start, used = time.perf_counter(), time.process_time()
     drain(ingest, merging=True)
@@ -158,11 +167,11 @@ def _curve(figures: Mapping[str, Mapping[str, float]], what: str, name: str, loo
 
     points = [
         (float(at.replace(",", "")), value)
-        for figure, value in figures["million"].items()
+        for figure, value in figures.get("million", {}).items()
         for at, _, of in [figure.partition(": ")]
         if of == what
     ]
     return Curve(name, points, look, joined=True)
 
 
-CASES = {"million": million}
+CASES = {"million": million, "long": long}

@@ -24,8 +24,11 @@ __all__ = ["examine_room"]
 LEAST_DOCUMENTS = 1_000
 """With fewer, what a document takes says little about those to come."""
 
-SPARE = 1.5
-"""Redis needs half as much again as what counts: merging writes before it frees."""
+COPIES = 3
+"""Times the segments that Redis holds at most: those that count, those that they replaced, and those being merged."""
+
+REPLACED = 256 << 20
+"""Bytes of replaced segments that stay in any case, a partition."""
 
 
 def examine_room(parts: Parts) -> Iterator[Finding]:
@@ -67,21 +70,26 @@ def _words(name: str, grown: Growth, meta: Meta, limit: int) -> Finding:
 def _redis(parts: Parts, documents: int, partitions: int) -> Finding:
     keys = ModelKeys(parts.settings.model)
     sizes = [measure(parts.connection, keys.partition(partition)) for partition in range(partitions)]
-    each = sum(size.total for size in sizes) / documents
     pairs, held = sum(size.pairs for size in sizes), sum(size.held for size in sizes)
     records, segments = sum(size.documents for size in sizes), sum(size.segments for size in sizes)
     words = sum(size.words for size in sizes)
     detail = (
-        f"{each:,.0f} bytes a document so far: {records / documents:,.0f} its record, "
+        f"{(records + segments + words) / documents:,.0f} bytes a document so far: "
+        f"{records / documents:,.0f} its record, "
         f"{segments / documents:,.0f} pairs ({segments / max(pairs, 1):.1f} each), "
         f"{words / documents:,.0f} words ({words / max(held, 1):.0f} each)"
     )
     limit = int(parts.connection.information().get("maxmemory", 0))
-    room, what = (limit, f"maxmemory {limit / 2**20:,.0f} MiB") if limit else (1 << 30, "each GiB")
-    most = _round(room / (SPARE * each))
-    if limit and documents > most:
-        return warn("room", f"{detail}; {what} holds about {most:,}", "raise maxmemory: merging writes before it frees")
-    return ok("room", f"{detail}; {what} holds about {most:,}, what merging needs left free")
+    least = (records + words + COPIES * segments) / documents
+    if not limit:
+        return ok("room", f"{detail}; with what merging needs, a GiB more is for about {_round((1 << 30) / least):,}")
+    most = _round(max(limit - partitions * REPLACED, 0) / least)
+    detail = f"{detail}; with what merging needs, maxmemory {limit / 2**20:,.0f} MiB is for about {most:,}"
+    return (
+        warn("room", detail, "raise maxmemory: merging writes before it frees")
+        if documents > most
+        else ok("room", detail)
+    )
 
 
 def _round(number: float) -> int:

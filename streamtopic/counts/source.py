@@ -35,6 +35,9 @@ class CountSource(Protocol):
     def restrict(self, keep: npt.NDArray[np.intp]) -> Cooccurrence:
         """Return the pair counts of the words at these ascending positions, in their order."""
 
+    def touching(self, keep: npt.NDArray[np.intp], chosen: npt.NDArray[np.bool_]) -> Cooccurrence:
+        """Return those of them that have a chosen word, chosen: one a word of `keep`; `restrict` holds these too."""
+
     def symmetric(self, keep: npt.NDArray[np.intp]) -> SymmetricCounts:
         """Return the same as a working matrix, holding little beside it meanwhile."""
 
@@ -76,6 +79,10 @@ class Counts:
         """Return the pair counts of the words at these ascending positions."""
         return self.cooccurrence.restrict(keep)
 
+    def touching(self, keep: npt.NDArray[np.intp], chosen: npt.NDArray[np.bool_]) -> Cooccurrence:
+        """Return those of them that have a chosen word."""
+        return self.cooccurrence.touching(keep, chosen)
+
     def symmetric(self, keep: npt.NDArray[np.intp]) -> SymmetricCounts:
         """Return the same as a working matrix, written from the counts themselves."""
         return SymmetricCounts.of(self.cooccurrence, keep)
@@ -111,6 +118,10 @@ class CountsWithout:
     def restrict(self, keep: npt.NDArray[np.intp]) -> Cooccurrence:
         """Return the pair counts of the words at these ascending positions."""
         return self.source.restrict(keep) - self.part.restrict(keep)
+
+    def touching(self, keep: npt.NDArray[np.intp], chosen: npt.NDArray[np.bool_]) -> Cooccurrence:
+        """Return those of them that have a chosen word."""
+        return self.source.touching(keep, chosen) - self.part.touching(keep, chosen)
 
     def symmetric(self, keep: npt.NDArray[np.intp]) -> SymmetricCounts:
         """Return the same as a working matrix. A pair that no document left holds has no entry in it."""

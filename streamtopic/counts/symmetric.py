@@ -74,6 +74,17 @@ class SymmetricCounts:
         rows = self.rows
         return SymmetricCounts(self.n, rows._replace(low=rows.low.copy(), wide=rows.wide.copy()))
 
+    def spread(self, ids: Int64, n: int) -> "SymmetricCounts":
+        """Give word k the position `ids[k]`, ascending, among n: nothing is sorted, the values are shared."""
+        rows = self.rows
+        kind = allocate(n, np.zeros(1, np.int64), np.zeros(1, np.int64)).columns.dtype
+        names = ids.astype(kind)
+        indptr, wide_indptr = (_spread_indptr(ptr, ids, n) for ptr in (rows.indptr, rows.wide_indptr))
+        moved = rows._replace(
+            indptr=indptr, columns=names[rows.columns], wide_indptr=wide_indptr, wide_columns=names[rows.wide_columns]
+        )
+        return SymmetricCounts(n, moved)
+
     def drop_empty(self, left: npt.NDArray[np.intp]) -> None:
         """Keep the words at these ascending positions, in place; the others have no entry."""
         ids = np.zeros(self.n, self.columns.dtype)
@@ -131,6 +142,12 @@ class SymmetricCounts:
             raise CountsOverflow("a row of counts exceeds 64 bits: too many documents for one model, split the corpus")
         _row_sums(self.rows, sums)
         return sums
+
+
+def _spread_indptr(indptr: Int64, ids: Int64, n: int) -> Int64:
+    lengths = np.zeros(n + 1, np.int64)
+    lengths[ids + 1] = np.diff(indptr)
+    return np.cumsum(lengths)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -12,13 +12,14 @@ Int64 = npt.NDArray[np.int64]
 
 @numba.njit(cache=True, nogil=True)
 def relabel(
-    rows: Int32, sizes: Int64, columns: Int32, values: Int64, new: Int64, n_words: int, sign: int
+    rows: Int32, sizes: Int64, columns: Int32, values: Int64, new: Int64, chosen: npt.NDArray[np.bool_], sign: int
 ) -> tuple[Int64, Int32, Int64]:
     """Return a chunk's pairs under new word numbers, in upper CSR form with columns in any order in a row.
 
-    new: each word's number among n_words, -1 to drop it. Ids are in the order in which words arrived, so a pair may
-    change sides of the diagonal.
+    new: each word's number among len(chosen), -1 to drop it; chosen: pairs without such a word are left out. Ids are in
+    the order in which words arrived, so a pair may change sides of the diagonal.
     """
+    n_words = len(chosen)
     indptr = np.zeros(n_words + 1, np.int64)
     k = 0
     for r in range(len(rows)):
@@ -26,7 +27,7 @@ def relabel(
         for _ in range(sizes[r]):
             b = new[columns[k]]
             k += 1
-            if a >= 0 and b >= 0:
+            if a >= 0 and b >= 0 and (chosen[a] or chosen[b]):
                 indptr[min(a, b) + 1] += 1
     for row in range(n_words):
         indptr[row + 1] += indptr[row]
@@ -38,7 +39,7 @@ def relabel(
         a = new[rows[r]]
         for _ in range(sizes[r]):
             b = new[columns[k]]
-            if a >= 0 and b >= 0:
+            if a >= 0 and b >= 0 and (chosen[a] or chosen[b]):
                 slot = fill[min(a, b)]
                 fill[min(a, b)] = slot + 1
                 out_columns[slot] = max(a, b)

@@ -35,14 +35,15 @@ class SignedSegment:
 def merged_pairs(
     segments: Sequence[SignedSegment],
     where: Int64,
-    n_words: int,
+    chosen: npt.NDArray[np.bool_],
     chunks: Callable[[SignedSegment], Iterable[PairChunk]],
 ) -> Cooccurrence:
-    """Return the sum of all pairs among kept words; word statistics and documents are left at zero.
+    """Return the sum of the pairs of kept words with a chosen one; word statistics and documents are left at zero.
 
-    where: each word position's new position among n_words, -1 to drop it. Integer sums: the order of segments and
-    chunks, and so their history, leaves no trace in the result.
+    where: each word position's new position among the kept, -1 to drop it; chosen: one a kept word. Integer sums: the
+    order of segments and chunks, and so their history, leaves no trace in the result.
     """
+    n_words = len(chosen)
     total = _Sum(n_words)
     for segment in segments:
         known = segment.positions >= 0
@@ -50,7 +51,7 @@ def merged_pairs(
         new[known] = where[segment.positions[known]]
         if (new >= 0).any():
             for chunk in chunks(segment):
-                part = gather.relabel(chunk.rows, chunk.sizes, chunk.columns, chunk.values, new, n_words, segment.sign)
+                part = gather.relabel(chunk.rows, chunk.sizes, chunk.columns, chunk.values, new, chosen, segment.sign)
                 total.add(*part)
     indptr, columns, values = total.result()
     nothing = np.zeros(n_words, np.int64)

@@ -56,9 +56,13 @@ class _Counted:
 
         Reads every segment once, chunk by chunk. Raises SnapshotExpired where one is gone, StateCorrupt.
         """
+        return self.touching(keep, np.ones(len(keep), bool))
+
+    def touching(self, keep: npt.NDArray[np.intp], chosen: npt.NDArray[np.bool_]) -> Cooccurrence:
+        """Return those of them that have a chosen word, chosen: one a word of `keep`; reads as `restrict` does."""
         where = np.full(len(self.words), -1, np.int64)
         where[keep] = np.arange(len(keep))
-        pairs = merged_pairs(self.segments, where, len(keep), self.reader.chunks)
+        pairs = merged_pairs(self.segments, where, chosen, self.reader.chunks)
         return Cooccurrence(
             n_words=len(keep),
             indptr=pairs.indptr,

@@ -1,6 +1,6 @@
 """The same model after a change of counts, at the cost of the change.
 
-    counts       Q' = Q + dQ in place; words below their threshold lose row and column
+    counts       Q' = Q + dQ in place; words below their threshold lose row and column, others get theirs
     recheck      anchors searched again on the changed Gram matrix (default) or rows (paper): the same, or a retrain
     carry        W' = W + dQ V + Q' (V' - V): touches the entries of changed rows and columns only
     topics       every row solved again from its last support; certificate
@@ -33,6 +33,7 @@ __all__ = ["NeedsRetrain", "Updated", "update"]
 Float = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 _SHARE_OF_TOLERANCE = 0.1
+_FEW_DEAD = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +54,12 @@ def update(fit: TopicFit, now: CountSource, delta: CountSource) -> Updated | Nee
         if now.documents <= 0:
             return NeedsRetrain("no document is left")
         keep, may_anchor = choose_words(now.frequency, now.documents, fit.options)
-        if _entered(fit, now, keep):
-            fit, change = _replace(fit, now, keep)
+        entered = _entered(fit, now, keep)
+        if entered.any():
+            fit, moved = _with_entered(fit, now, delta, keep, entered)
         else:
-            change = _apply(fit, _internal(fit, delta), now, keep)
+            moved = _internal(fit, delta)
+        change = _apply(fit, moved, now, keep)
         frequency, may_anchor = _over_internal(fit, now, keep, may_anchor, change)
         if fit.options.learner == "paper":
             rounds = [carried_first(fit, change)]
@@ -74,9 +77,9 @@ def update(fit: TopicFit, now: CountSource, delta: CountSource) -> Updated | Nee
         return NeedsRetrain(str(error))
 
 
-def _entered(fit: TopicFit, now: CountSource, keep: npt.NDArray[np.intp]) -> bool:
+def _entered(fit: TopicFit, now: CountSource, keep: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
     live = {name for name, mass in zip(fit.names, fit.mass.tolist(), strict=True) if mass}
-    return any(now.words[k] not in live for k in keep)
+    return np.array([now.words[k] not in live for k in keep], bool)
 
 
 def _positions(fit: TopicFit, words: list[str]) -> Int64:
@@ -84,23 +87,35 @@ def _positions(fit: TopicFit, words: list[str]) -> Int64:
     return np.array([place[word] for word in words], np.int64)
 
 
-def _internal(fit: TopicFit, delta: CountSource) -> Cooccurrence:
-    """Bring the change to the fit's internal words."""
-    place = {word: k for k, word in enumerate(fit.names)}
+def _internal(fit: TopicFit, delta: CountSource, without: frozenset[str] = frozenset()) -> Cooccurrence:
+    """Bring the change to the fit's internal words, less that of some."""
+    place = {word: k for k, word in enumerate(fit.names) if word not in without}
     known = np.array([k for k, word in enumerate(delta.words) if word in place], np.intp)
     ids = np.array([place[delta.words[k]] for k in known], np.int64)
     return delta.restrict(known).relabel(ids, len(fit.names))
 
 
-def _replace(fit: TopicFit, now: CountSource, keep: npt.NDArray[np.intp]) -> tuple[TopicFit, Change]:
-    """Take Q from the counts themselves, where words enter; the change is then the difference. Cost: nnz(Q)."""
+def _with_entered(
+    fit: TopicFit, now: CountSource, delta: CountSource, keep: npt.NDArray[np.intp], entered: npt.NDArray[np.bool_]
+) -> tuple[TopicFit, Cooccurrence]:
+    """Make room for words that enter, and return the change with all their pairs in it.
+
+    Cost: a copy of Q's columns, and what it takes to look up the pairs of those words in the counts.
+    """
+    fit = _without_dead(fit)
     kept = [now.words[k] for k in keep]
-    names = sorted({*fit.words, *kept})
-    before = fit.q.upper().relabel(fit.places(names), len(names))
-    place = {name: k for k, name in enumerate(names)}
-    whole = now.restrict(keep).relabel([place[word] for word in kept], len(names))
-    fit = fit.over(names, SymmetricCounts.of(whole))
-    return fit, _consequences(fit, whole - before)
+    names = sorted({*fit.names, *kept})
+    fit = fit.over(names, fit.q.spread(fit.places(names), len(names)))
+    arrivals = now.touching(keep, entered).relabel(_positions(fit, kept), len(names))
+    others = frozenset(word for word, new in zip(kept, entered.tolist(), strict=True) if new)
+    return fit, _internal(fit, delta, others) + arrivals
+
+
+def _without_dead(fit: TopicFit) -> TopicFit:
+    """Leave out the internal words that were dropped, where they have become many."""
+    if _FEW_DEAD * (len(fit.names) - len(fit.live)) <= len(fit.names):
+        return fit
+    return fit.over(list(fit.words), SymmetricCounts.of(fit.q.upper(), fit.live))
 
 
 def _apply(fit: TopicFit, delta: Cooccurrence, now: CountSource, keep: npt.NDArray[np.intp]) -> Change:

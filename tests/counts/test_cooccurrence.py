@@ -170,6 +170,20 @@ def test_digest_sees_every_part():
 
 
 @settings(max_examples=60, deadline=None)
+@given(corpora, st.sets(st.integers(0, N - 1), min_size=1), st.sets(st.integers(0, N - 1)))
+def test_pairs_that_touch_a_word_are_those_of_the_restriction(corpus, keep, wanted):
+    """Asking for the pairs of some words gives the restriction with the other pairs left out."""
+    kept = np.array(sorted(keep), np.intp)
+    chosen = np.isin(kept, sorted(wanted))
+    counts = counted(corpus)
+    part, whole = counts.touching(kept, chosen), counts.restrict(kept)
+    assert np.array_equal(dense(part), np.where(chosen[:, None] | chosen, dense(whole), 0))
+    assert part.values.all()
+    for a, b in ((part.frequency, whole.frequency), (part.tokens, whole.tokens)):
+        assert np.array_equal(a, b)
+
+
+@settings(max_examples=60, deadline=None)
 @given(corpora, st.sets(st.integers(0, N - 1)))
 def test_restriction_is_the_submatrix(corpus, keep):
     """Restricting keeps exactly the pairs of kept words; relabelling back and forth changes nothing."""

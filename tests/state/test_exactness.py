@@ -158,6 +158,11 @@ def test_restriction_keeps_order_and_orientation(connection, model):
     assert found == expected
     assert counts.documents == 2
     assert counts.frequency.tolist() == [1, 1, 2]
+    touching = snapshot.touching(keep, np.array([name == "m" for name in names]))
+    assert np.array_equal(touching.indptr, [0, 1, 3, 3])
+    assert [(names[c], int(v)) for c, v in zip(touching.columns, touching.values, strict=True)] == [
+        ("m", expected["a", "m"]), ("m", expected["m", "m"]), ("z", expected["m", "z"])
+    ]  # fmt: skip
 
 
 def test_the_history_leaves_no_trace_in_the_digest(connection, new_model):

@@ -149,3 +149,60 @@ def test_change_that_does_not_fit_asks_for_a_retrain(planted):
     delta = Counts(wrong.words, Cooccurrence.zero(len(wrong.words)) - wrong.cooccurrence)
     outcome = update(copy.deepcopy(fit), now, delta)
     assert isinstance(outcome, NeedsRetrain)
+
+
+class Counted(Counts):
+    """Counts that say what they were asked for."""
+
+    def restrict(self, keep):  # noqa: ARG002  the protocol names it
+        """Refuse to hand out all pairs."""
+        raise AssertionError("an update must not read all counts")
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_words_that_come_and_go_cost_their_own_pairs(planted, learner):
+    """Over many changes words enter and leave; the model stays the twin's, and no update reads all counts."""
+    # A ceiling within the planted frequencies: every few documents a word passes it in one way or the other.
+    options = planted.options(learner, max_df=0.35)
+    inside = list(range(560))
+    counts = planted.counts(options, inside)
+    fit = learn(counts, options)
+    rng = np.random.default_rng(3)
+    seen, passed = [], 0
+    for step in range(14):
+        outside = sorted({*range(600)} - {*inside})
+        out = rng.choice(inside, 12, replace=False).tolist() if step % 2 else []
+        into = [] if step % 2 else rng.choice(outside, 12, replace=False).tolist()
+        inside = sorted({*inside, *into} - {*out})
+        change = planted.counts(options, into).cooccurrence - planted.counts(options, out).cooccurrence
+        counts = Counts(counts.words, counts.cooccurrence + change)
+        before = set(fit.words)
+        outcome = update(fit, Counted(counts.words, counts.cooccurrence), Counts(counts.words, change))
+        twin = learn(counts, options)
+        if isinstance(outcome, Updated):
+            passed += 1
+            same_model(outcome.fit, twin)
+            seen.append((len({*twin.words} - before), len(before - {*twin.words})))
+        fit = outcome.fit if isinstance(outcome, Updated) else twin
+    assert passed >= 6
+    assert any(entered for entered, _ in seen)
+    assert any(left for _, left in seen)
+
+
+def test_dropped_words_do_not_pile_up(planted):
+    """Internal words without a count are left out once they are many; the model stays the twin's."""
+    options = planted.options(max_df=0.35)
+    fit = learn(planted.counts(options), options)
+    dead = [f"aaa{k:03d}" for k in range(len(fit.names))]
+    names = sorted([*dead, *fit.names])
+    padded = fit.over(names, fit.q.spread(fit.places(names), len(names)))
+    for seed in range(40):
+        gone = np.random.default_rng(seed).choice(600, 6, replace=False)
+        outcome, now = forget(planted, options, gone, copy.deepcopy(padded))
+        twin = learn(now, options)
+        if isinstance(outcome, Updated) and {*twin.words} - {*fit.words}:
+            break
+    else:
+        pytest.fail("no forget set let a word enter and passed")
+    same_model(outcome.fit, twin)
+    assert not {*dead} & {*outcome.fit.names}

@@ -21,10 +21,10 @@ __all__ = ["register", "run"]
 _NUMBERS = {
     "faults": "faults of a campaign (benchmark `faults`)",
     "events": "events of a campaign (benchmark `faults`)",
-    "topics": "topics to learn (benchmarks `twin`, `peers`, `capacity`)",
-    "draws": "forget sets of each kind (benchmarks `twin`, `updates`)",
+    "topics": "topics to learn (benchmarks `twin`, `peers`, `capacity`, `quality`)",
+    "draws": "forget sets of each kind (benchmarks `twin`, `updates`, `quality`)",
     "largest": "documents at most (benchmark `updates`)",
-    "seed": "seed of what is drawn (benchmarks `faults`, `twin`, `capacity`, `updates`)",
+    "seed": "seed of what is drawn (benchmarks `faults`, `twin`, `capacity`, `updates`, `quality`)",
 }
 
 
@@ -37,7 +37,7 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--documents",
         metavar="FILE",
-        help="JSON lines, gzip too (`twin`, `peers`, `capacity`; default: installed docstrings)",
+        help="JSON lines, gzip too (`twin`, `peers`, `capacity`, `quality`; default: installed docstrings)",
     )
     parser.add_argument("--rule", help="vocabulary rule: own, all, stop or 5%% (benchmark `peers`)")
     parser.add_argument(

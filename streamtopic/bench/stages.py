@@ -166,6 +166,7 @@ UPDATE = (
     Stage("delta", "topics.update", "_internal", _internal, whole=True),
     Stage("delta", "topics.update", "_apply", _apply, whole=True),
     Stage("Gram change", "topics.recheck", "gram_shift", _gram_shift, whole=True),
+    Stage("Gram change", "topics.recheck", "candidate_gram", _gram, whole=True),
     Stage("Gram change", "topics.recheck", "_changed_gram"),
     Stage("search", "topics.recheck", "_replayed", whole=True),
     Stage("search", "topics.recheck", "farthest_rows", _farthest, whole=True),

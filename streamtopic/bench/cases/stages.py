@@ -28,7 +28,7 @@ __all__ = ["CASES", "picture", "text"]
 
 SIZES = {"5000": (18_771, 5_000, 50, 52), "20000": (18_000, 20_000, 100, 82)}
 FORGOTTEN = 20
-REPEATS = 5
+REPEATS = 3
 MOST_TRIED = 30
 PARTS = ("retrain", "update", "R's pass")
 _SHOWN = 0.01

@@ -15,6 +15,8 @@ from streamtopic.events import encode_add, encode_delete
 from streamtopic.service.doctor import Level
 from streamtopic.service.doctor.room import examine_room
 from streamtopic.service.ingest import Ingest
+from streamtopic.service.rebuild import rebuild
+from streamtopic.service.recount import compare
 from streamtopic.service.rejections import rejections, retry
 from streamtopic.service.room import NO_ROOM, WordLimits
 from streamtopic.service.runner import Service
@@ -282,3 +284,58 @@ def test_the_doctor_says_what_redis_will_hold(tmp_path):
 def test_growth_is_extrapolated_by_heaps_law(hapaxes, times):
     """Ten times as many words take ten times as many documents at exponent 1, a hundred times as many at 1/2."""
     assert Growth(1_000, hapaxes).times_until(10_000) == pytest.approx(times)
+
+
+def chatty(number=160):
+    """Texts that lean to one of two topics, each with seven words that nobody else has."""
+    rng = np.random.default_rng(3)
+    topics = [
+        ["rose", "tulip", "soil", "seed", "bloom", "spade"],
+        ["oven", "flour", "butter", "roast", "spoon", "salt"],
+    ]
+    for k in range(number):
+        words = [*rng.choice(topics[k % 2], 25), *rng.choice(topics[1 - k % 2], 3), *(f"id{k}x{n}" for n in range(7))]
+        yield Document(f"doc-{k:03d}", " ".join(map(str, words)), {})
+
+
+def test_the_model_at_the_limit_is_that_of_the_documents_it_accepted(tmp_path):
+    """A service that refused some and forgot some learns what one learns that saw the others only."""
+    documents = list(chatty())
+    plain = {"topics": 2, "max_df": 1.0, "max_forget_lag": 0.0, "capacity": "fixed", "capacity_fixed": 100}
+    with Service(Settings(dir=tmp_path / "full", max_partition_words=1_000, **plain)) as service:
+        service.add(documents)
+        service.settle()
+        refused = {rejection.document.decode() for rejection in rejections(service.log, service.names)}
+        service.delete([document.id for document in documents[:5]])
+        service.settle()
+        fit = service.model_before_noise()
+    with Service(Settings(dir=tmp_path / "twin", **plain)) as twin:
+        twin.add([document for document in documents[5:] if document.id not in refused])
+        twin.settle()
+        difference = compare(fit, twin.model_before_noise())
+    assert 0 < len(refused) < 40
+    assert difference.words_equal
+    assert difference.max_abs_difference < 1e-12
+
+
+def test_a_rebuild_decides_alike_and_gives_ids_anew(tmp_path):
+    """A log that still holds everything leads to the same refusals and counts, and words that are gone cost no id."""
+    documents = list(chatty())
+    with Service(Settings(dir=tmp_path, max_partition_words=1_000, topics=2)) as service:
+        service.add(documents)
+        service.settle()
+        service.delete([document.id for document in documents[:50]])
+        service.settle()
+        before = service.reader.snapshot()
+        digest = before.restrict(np.arange(len(before.words))).digest(before.words)
+        refused = len(list(rejections(service.log, service.names)))
+        given = service.ingests[0].state.meta.next_word
+    with Service(Settings(dir=tmp_path, max_partition_words=1_000, topics=2)) as service:
+        rebuild(service, lambda *_: None)
+        after = service.reader.snapshot()
+        assert after.restrict(np.arange(len(after.words))).digest(after.words) == digest
+        (meta,) = service.reader.positions().values()
+        assert meta.totals["rejected_words"] == refused > 0
+        assert len(list(rejections(service.log, service.names))) == refused
+        assert meta.next_word < given
+        assert service.verify(lambda *_: None).checks[0].passed

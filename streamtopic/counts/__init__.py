@@ -5,11 +5,13 @@ DocumentBatch    documents as rows of word counts
 count            a batch to counts; count_rows: block by block
 Cooccurrence     counts: add, subtract, restrict, digest
 Counts           counts with their words: what learners read
-SymmetricCounts  the working matrix Q as blocks of whole rows
+KeptCounts       counts that stay in memory and change in place
+SymmetricCounts  the working matrix Q, both triangles, six bytes an entry
 """
 
 from streamtopic.counts.batch import DocumentBatch, Passage
 from streamtopic.counts.cooccurrence import Cooccurrence
+from streamtopic.counts.kept import KeptCounts
 from streamtopic.counts.kernel import PairBlock, count, count_rows, statistics
 from streamtopic.counts.source import Counts, CountSource, CountsWithout
 from streamtopic.counts.symmetric import SymmetricCounts
@@ -23,6 +25,7 @@ __all__ = [
     "Counts",
     "CountsWithout",
     "DocumentBatch",
+    "KeptCounts",
     "PairBlock",
     "Passage",
     "SymmetricCounts",

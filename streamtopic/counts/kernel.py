@@ -17,7 +17,7 @@ from streamtopic.counts.batch import DocumentBatch
 from streamtopic.counts.cooccurrence import Cooccurrence
 from streamtopic.counts.weights import Weighting
 
-__all__ = ["PairBlock", "count", "count_rows", "statistics"]
+__all__ = ["PairBlock", "count", "count_rows", "pieces", "statistics"]
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
@@ -55,15 +55,15 @@ def count(batch: DocumentBatch, n_words: int, weighting: Weighting, signs: Int64
     Source: the paper, appendix "Complete Description", times f(L).
     """
     signs = np.ones(batch.documents, np.int64) if signs is None else signs
-    pieces = _pieces(batch, n_words)
-    if pieces > 1:
-        edges = np.linspace(0, batch.documents, pieces + 1).astype(np.int64).tolist()
+    wanted = pieces(batch, n_words)
+    if wanted > 1:
+        edges = np.linspace(0, batch.documents, wanted + 1).astype(np.int64).tolist()
         parts = [_count(batch.span(a, b), n_words, weighting, signs[a:b]) for a, b in pairwise(edges)]
         return Cooccurrence.sum(parts, n_words)
     return _count(batch, n_words, weighting, signs)
 
 
-def _pieces(batch: DocumentBatch, n_words: int) -> int:
+def pieces(batch: DocumentBatch, n_words: int) -> int:
     """Return in how many pieces to count a batch, so that each stays cached: every row reads its documents again.
 
     Not so many that adding the pieces up costs much beside counting them.

@@ -1,6 +1,7 @@
 """AnchorTopics: the library alone, by scikit-learn's estimator contract."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
@@ -9,7 +10,7 @@ from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from streamtopic.counts import Cooccurrence, Counts, count
+from streamtopic.counts import Cooccurrence, Counts, DocumentBatch, KeptCounts, count
 from streamtopic.errors import CannotLearn, NegativeCounts, UsageError
 from streamtopic.topics.display import top_words
 from streamtopic.topics.fit import TopicFit
@@ -77,7 +78,16 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def fit(self, X: Any, y: object = None) -> Self:
         """Learn from documents X (documents, words), forgetting any seen before. Raises ValueError where it cannot."""
         del y
-        self._set_counts(self._count(X, reset=True))
+        batch = self._documents(X, reset=True)
+        digits = len(str(self.n_features_in_))
+        words = [f"{k:0{digits}d}" for k in range(self.n_features_in_)]
+        # What an earlier fit held goes first: two would not fit where one does.
+        for name in ("counts_", "fit_"):
+            self.__dict__.pop(name, None)
+        with _as_value_error():
+            self.counts_ = KeptCounts.counted(words, batch, self._options().weighting)
+        del batch
+        self.n_documents_ = self.counts_.documents
         self._relearn(None)
         return self
 
@@ -86,7 +96,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         del y
         if not hasattr(self, "counts_"):
             return self.fit(X)
-        return self._change(self._count(X, reset=False))
+        return self._change(self._count(X))
 
     def unlearn(self, X: Any) -> Self:
         """Take away documents that were fitted before: the exact inverse of having fitted them.
@@ -95,7 +105,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         the model) or what is left cannot make n_topics topics.
         """
         check_is_fitted(self, "counts_")
-        return self._change(Cooccurrence.zero(self.n_features_in_) - self._count(X, reset=False))
+        return self._change(Cooccurrence.zero(self.n_features_in_) - self._count(X))
 
     def transform(self, X: Any) -> Float:
         """Return topic proportions of documents, (documents, n_topics), rows summing to 1."""
@@ -140,44 +150,35 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         rows.eliminate_zeros()
         return rows
 
-    def _count(self, X: Any, *, reset: bool) -> Cooccurrence:
+    def _documents(self, X: Any, *, reset: bool) -> DocumentBatch:
         rows = self._rows(X, reset=reset)
-        try:
-            return count(as_documents(rows), rows.shape[1], self._options().weighting)
-        except UsageError as error:
-            raise ValueError(str(error)) from error
+        with _as_value_error():
+            return as_documents(rows)
+
+    def _count(self, X: Any) -> Cooccurrence:
+        batch = self._documents(X, reset=False)
+        with _as_value_error():
+            return count(batch, self.n_features_in_, self._options().weighting)
 
     def _change(self, delta: Cooccurrence) -> Self:
         try:
-            after = self.counts_ + delta
-            after.check_nonnegative()
+            self.counts_.add(delta)
         except NegativeCounts as error:
             raise ValueError(f"these documents are not all in the model: {error}") from error
-        before = self.counts_
-        self._set_counts(after)
         try:
             self._relearn(delta)
         except ValueError:
-            self._set_counts(before)
+            self.counts_.add(Cooccurrence.zero(delta.n_words) - delta)
             raise
+        self.n_documents_ = self.counts_.documents
         return self
 
-    def _set_counts(self, counts: Cooccurrence) -> None:
-        self.counts_ = counts
-        self.n_documents_ = counts.documents
-
     def _relearn(self, delta: Cooccurrence | None) -> None:
-        digits = len(str(self.n_features_in_))
-        words = [f"{k:0{digits}d}" for k in range(self.n_features_in_)]
-        now = Counts(words, self.counts_)
-        try:
-            fit = self._updated(now, Counts(words, delta)) if delta is not None else None
-            fit = fit or learn(now, self._options())
-        except (CannotLearn, UsageError) as error:
-            raise ValueError(str(error)) from error
-        self._publish(fit)
+        with _as_value_error():
+            fit = self._updated(self.counts_, Counts(self.counts_.words, delta)) if delta is not None else None
+            self._publish(fit or learn(self.counts_, self._options()))
 
-    def _updated(self, now: Counts, delta: Counts) -> TopicFit | None:
+    def _updated(self, now: KeptCounts, delta: Counts) -> TopicFit | None:
         self.retrain_reason_ = None
         fit: TopicFit | None = self.__dict__.pop("fit_", None)
         if fit is None or fit.options != self._options():
@@ -205,3 +206,11 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         tags.input_tags.sparse = True
         tags.input_tags.positive_only = True
         return tags
+
+
+@contextmanager
+def _as_value_error() -> Iterator[None]:
+    try:
+        yield
+    except (CannotLearn, UsageError) as error:
+        raise ValueError(str(error)) from error

@@ -10,6 +10,7 @@ from itertools import pairwise
 import numba
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg.blas import dsyrk
 
 from streamtopic.counts import SymmetricCounts
 from streamtopic.counts.compact import Compact, read, seek
@@ -88,19 +89,19 @@ def add_columns_product(out: Float, q: SymmetricCounts, columns: Positions, thin
             task.result()
 
 
-def candidate_gram(q: SymmetricCounts, candidates: Positions, weights: Float, width: int = 2048) -> Float:
-    """Return Q_c diag(weights) Q_c^T, (c, c), for the candidates' rows. Cost: c^2 n, in dense blocks of columns."""
-    gram = np.zeros((len(candidates), len(candidates)))
+def candidate_gram(q: SymmetricCounts, candidates: Positions, weights: Float, width: int = 512) -> Float:
+    """Return Q_c diag(weights) Q_c^T, (c, c), for the candidates' rows. Cost: c^2 n / 2, in dense blocks of columns."""
+    gram = np.zeros((len(candidates), len(candidates)), order="F")
     root = np.sqrt(weights)
     cursor, wide = q.rows.indptr[candidates], q.rows.wide_indptr[candidates]
-    block = np.empty((len(candidates), min(width, q.n)))
     for start in range(0, q.n, width):
         stop = min(start + width, q.n)
-        part = block[:, : stop - start]
-        part[:] = 0.0
+        part = np.zeros((len(candidates), stop - start))
         _scatter(q.rows, candidates, root, cursor, wide, start, stop, part)
-        gram += part @ part.T
-    return gram
+        # Added to one triangle in place: no second matrix of this size beside it.
+        gram = dsyrk(1.0, part.T, beta=1.0, c=gram, trans=1, lower=1, overwrite_c=1)
+    _mirror_lower(gram)
+    return np.asarray(gram.T)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -205,6 +206,13 @@ def _grouped_rows(q: Compact, group: Int64, out: Int64) -> None:
             for k in range(q.indptr[row], q.indptr[row + 1]):
                 value, w = read(q, k, w)
                 total[q.columns[k]] += value
+
+
+@numba.njit(cache=True, nogil=True)
+def _mirror_lower(square: Float) -> None:
+    for row in range(len(square)):
+        for column in range(row):
+            square[column, row] = square[row, column]
 
 
 @numba.njit(cache=True, nogil=True)

@@ -61,7 +61,7 @@ def test_counting_in_pieces_changes_nothing(corpus, data):
     whole = count(batch, N, Weighting(256), signs)
     for pieces in {1, 2, len(corpus)}:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(kernel, "_pieces", lambda *_, pieces=pieces: pieces)
+            patch.setattr(kernel, "pieces", lambda *_, pieces=pieces: pieces)
             assert same(count(batch, N, Weighting(256), signs), whole)
 
 

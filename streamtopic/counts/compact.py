@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 __all__ = [
     "MARK",
+    "SHORT",
     "Compact",
     "add_entries",
     "allocate",
@@ -33,7 +34,8 @@ Integer = int | np.int64
 MARK = 0xFFFFFFFF
 """Stands in `low` for a wide value."""
 
-_SHORT = 1 << 16
+SHORT = 1 << 16
+"""Columns that two bytes can name."""
 _ROOM = 1 << 62
 
 
@@ -55,7 +57,7 @@ class Compact(NamedTuple):
 
 def allocate(n_columns: int, indptr: Int64, wide_indptr: Int64) -> Compact:
     """Return room for rows of these lengths."""
-    kind = np.uint16 if n_columns <= _SHORT else np.int32
+    kind = np.uint16 if n_columns <= SHORT else np.int32
     entries, wide = int(indptr[-1]), int(wide_indptr[-1])
     return Compact(
         indptr,

@@ -74,7 +74,11 @@ class KeptCounts:
 
     def restrict(self, keep: npt.NDArray[np.intp]) -> Cooccurrence:
         """Return the pair counts of the words at these ascending positions, eight bytes a value."""
-        some = restricted(self.upper, keep, len(self.words))
+        return self.touching(keep, np.ones(len(keep), bool))
+
+    def touching(self, keep: npt.NDArray[np.intp], chosen: npt.NDArray[np.bool_]) -> Cooccurrence:
+        """Return those of them that have a chosen word, chosen: one a word of `keep`."""
+        some = restricted(self.upper, keep, len(self.words), chosen)
         values = np.empty(len(some.low), np.int64)
         unpack(some, values)
         columns = some.columns.astype(np.int32)

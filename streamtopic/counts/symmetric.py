@@ -1,12 +1,25 @@
 """The working matrix Q in integers: symmetric, whole rows, six bytes for nearly every entry."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numba
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.counts.compact import MARK, Compact, add_entries, allocate, fits, merged, pack, put_wide, read, unpack
+from streamtopic.counts.compact import (
+    MARK,
+    SHORT,
+    Compact,
+    add_entries,
+    allocate,
+    fits,
+    merged,
+    pack,
+    put_wide,
+    read,
+    unpack,
+)
 from streamtopic.counts.cooccurrence import Cooccurrence
 from streamtopic.errors import CountsOverflow
 
@@ -77,12 +90,13 @@ class SymmetricCounts:
     def spread(self, ids: Int64, n: int) -> "SymmetricCounts":
         """Give word k the position `ids[k]`, ascending, among n: nothing is sorted, the values are shared."""
         rows = self.rows
-        kind = allocate(n, np.zeros(1, np.int64), np.zeros(1, np.int64)).columns.dtype
+        kind: Any = np.uint16 if n <= SHORT else np.int32
         names = ids.astype(kind)
         indptr, wide_indptr = (_spread_indptr(ptr, ids, n) for ptr in (rows.indptr, rows.wide_indptr))
-        moved = rows._replace(
-            indptr=indptr, columns=names[rows.columns], wide_indptr=wide_indptr, wide_columns=names[rows.wide_columns]
-        )
+        columns, wide_columns = rows.columns.astype(kind), rows.wide_columns.astype(kind)
+        _rename(columns, names)
+        _rename(wide_columns, names)
+        moved = rows._replace(indptr=indptr, columns=columns, wide_indptr=wide_indptr, wide_columns=wide_columns)
         return SymmetricCounts(n, moved)
 
     def drop_empty(self, left: npt.NDArray[np.intp]) -> None:

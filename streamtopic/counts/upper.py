@@ -11,7 +11,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.counts.compact import Compact, allocate, pack, put, read, seek
+from streamtopic.counts.compact import Compact, allocate, fits, pack, put, read, seek
 
 __all__ = ["Panel", "RowWriter", "mirrored", "restricted"]
 
@@ -67,14 +67,18 @@ class RowWriter:
         return self._rows._replace(indptr=indptr, wide_indptr=wide_indptr)
 
 
-def restricted(m: Compact, keep: Positions, n_columns: int) -> Compact:
-    """Return the rows and columns at these ascending positions of an upper triangle, zeros left out."""
+def restricted(m: Compact, keep: Positions, n_columns: int, chosen: npt.NDArray[np.bool_] | None = None) -> Compact:
+    """Return the rows and columns at these ascending positions of an upper triangle, zeros left out.
+
+    chosen: one a word of `keep`; entries without such a word are left out too.
+    """
+    wanted = np.ones(len(keep), bool) if chosen is None else chosen
     ids = np.full(n_columns, -1, np.int64)
     ids[keep] = np.arange(len(keep))
     sizes, wide = np.zeros(len(keep) + 1, np.int64), np.zeros(len(keep) + 1, np.int64)
-    _restricted_sizes(m, keep, ids, sizes, wide)
+    _restricted_sizes(m, keep, ids, wanted, sizes, wide)
     out = allocate(len(keep), np.cumsum(sizes), np.cumsum(wide))
-    _restrict(m, keep, ids, out)
+    _restrict(m, keep, ids, wanted, out)
     return out
 
 
@@ -95,26 +99,28 @@ def mirrored(n: int, panels: list[Panel]) -> Compact:
 
 
 @numba.njit(cache=True, nogil=True)
-def _restricted_sizes(m: Compact, keep: Positions, ids: Int64, sizes: Int64, wide: Int64) -> None:
+def _restricted_sizes(
+    m: Compact, keep: Positions, ids: Int64, chosen: npt.NDArray[np.bool_], sizes: Int64, wide: Int64
+) -> None:
     for i in range(len(keep)):
         w = m.wide_indptr[keep[i]]
         for k in range(m.indptr[keep[i]], m.indptr[keep[i] + 1]):
-            before = w
             value, w = read(m, k, w)
-            if ids[m.columns[k]] >= 0 and value != 0:
+            column = ids[m.columns[k]]
+            if column >= 0 and value != 0 and (chosen[i] or chosen[column]):
                 sizes[i + 1] += 1
-                wide[i + 1] += w - before
+                wide[i + 1] += not fits(value)
 
 
 @numba.njit(cache=True, nogil=True)
-def _restrict(m: Compact, keep: Positions, ids: Int64, out: Compact) -> None:
+def _restrict(m: Compact, keep: Positions, ids: Int64, chosen: npt.NDArray[np.bool_], out: Compact) -> None:
     slot, wide = 0, 0
     for i in range(len(keep)):
         w = m.wide_indptr[keep[i]]
         for k in range(m.indptr[keep[i]], m.indptr[keep[i] + 1]):
             value, w = read(m, k, w)
             column = ids[m.columns[k]]
-            if column >= 0 and value != 0:
+            if column >= 0 and value != 0 and (chosen[i] or chosen[column]):
                 wide = put(out, slot, wide, column, value)
                 slot += 1
 
@@ -124,14 +130,13 @@ def _mirrored_sizes(m: Compact, first: int, sizes: Int64, wide: Int64) -> None:
     for i in range(len(m.indptr) - 1):
         row, w = first + i, m.wide_indptr[i]
         for k in range(m.indptr[i], m.indptr[i + 1]):
-            before = w
             value, w = read(m, k, w)
             if value != 0:
                 column = np.int64(m.columns[k])
                 other = column != row
                 sizes[row + 1] += 1
                 sizes[column + 1] += other
-                if w > before:
+                if not fits(value):
                     wide[row + 1] += 1
                     wide[column + 1] += other
 

@@ -49,21 +49,23 @@ def relabel(
 
 
 @numba.njit(cache=True, nogil=True)
-def accumulate(indptrs: Int64, columns: Int32, values: Int64) -> tuple[Int64, Int32, Int64, bool]:
+def accumulate(
+    indptrs: Int64, columns: Int32, values: Int64, first: int, n_words: int
+) -> tuple[Int64, Int32, Int64, bool]:
     """Return the sum of parts, columns ascending and zeros dropped; the flag says whether it fits into 64 bits.
 
-    indptrs: (parts, n + 1), each row absolute into `columns` and `values`.
+    indptrs: (parts, rows + 1), each row absolute into `columns` and `values`; first: the word of the first row.
     """
-    parts, n = indptrs.shape[0], indptrs.shape[1] - 1
-    indptr = np.zeros(n + 1, np.int64)
+    parts, rows = indptrs.shape[0], indptrs.shape[1] - 1
+    indptr = np.zeros(rows + 1, np.int64)
     out_columns = np.empty(len(columns), np.int32)
     out_values = np.empty(len(columns), np.int64)
-    sums = np.zeros(n, np.int64)
-    seen = np.zeros(n, np.bool_)
-    touched = np.empty(n, np.int32)
+    sums = np.zeros(n_words, np.int64)
+    seen = np.zeros(n_words, np.bool_)
+    touched = np.empty(n_words, np.int32)
     used = 0
     fits = True
-    for row in range(n):
+    for row in range(rows):
         found = 0
         for part in range(parts):
             for k in range(indptrs[part, row], indptrs[part, row + 1]):
@@ -78,9 +80,9 @@ def accumulate(indptrs: Int64, columns: Int32, values: Int64) -> tuple[Int64, In
                     fits = False
                 sums[column] = after
         # Collecting a full row by looking at all columns is cheaper than sorting those that were met.
-        if 16 * found > n - row:
+        if 16 * found > n_words - first - row:
             found = 0
-            for column in range(row, n):
+            for column in range(first + row, n_words):
                 if seen[column]:
                     touched[found] = column
                     found += 1

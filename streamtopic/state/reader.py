@@ -8,11 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.counts import Cooccurrence, SymmetricCounts
+from streamtopic.counts.upper import Panel, mirrored
 from streamtopic.errors import NegativeCounts, StateCorrupt, StateError
 from streamtopic.state.connection import Connection
 from streamtopic.state.forgets import Forgets
 from streamtopic.state.keys import ModelKeys, PartitionKeys
-from streamtopic.state.merge import SignedSegment, merged_pairs
+from streamtopic.state.merge import SignedSegment, joined, merged_pairs
 from streamtopic.state.meta import ManifestEntry, Meta
 from streamtopic.state.partition import read_position
 from streamtopic.state.segments import PairChunk, SegmentHead, decode_chunk, decode_head
@@ -60,22 +61,25 @@ class _Counted:
 
     def touching(self, keep: npt.NDArray[np.intp], chosen: npt.NDArray[np.bool_]) -> Cooccurrence:
         """Return those of them that have a chosen word, chosen: one a word of `keep`; reads as `restrict` does."""
-        where = np.full(len(self.words), -1, np.int64)
-        where[keep] = np.arange(len(keep))
-        pairs = merged_pairs(self.segments, where, chosen, self.reader.chunks)
+        indptr, columns, values = joined(self._panels(keep, chosen))
         return Cooccurrence(
             n_words=len(keep),
-            indptr=pairs.indptr,
-            columns=pairs.columns,
-            values=pairs.values,
+            indptr=indptr,
+            columns=columns,
+            values=values,
             frequency=self.frequency[keep],
             tokens=self.tokens[keep],
             documents=self.documents,
         )
 
     def symmetric(self, keep: npt.NDArray[np.intp]) -> SymmetricCounts:
-        """Return the same as a working matrix. Raises as `restrict` does."""
-        return SymmetricCounts.of(self.restrict(keep))
+        """Return the same as a working matrix, with a bounded room beside it; reads and raises as `restrict` does."""
+        return SymmetricCounts(len(keep), mirrored(len(keep), self._panels(keep, np.ones(len(keep), bool))))
+
+    def _panels(self, keep: npt.NDArray[np.intp], chosen: npt.NDArray[np.bool_]) -> list[Panel]:
+        where = np.full(len(self.words), -1, np.int64)
+        where[keep] = np.arange(len(keep))
+        return merged_pairs(self.segments, where, chosen, self.reader.chunks)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

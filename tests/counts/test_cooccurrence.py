@@ -68,9 +68,9 @@ def test_counting_in_pieces_changes_nothing(corpus, data):
 def test_large_batches_are_counted_in_pieces():
     """Pieces are made where documents leave the cache and few word pairs recur often, and nowhere else."""
     often = DocumentBatch.build([[Passage(20, np.arange(20, dtype=np.int32), np.ones(20, np.int32))]] * 60_000)
-    assert kernel._pieces(often, 20) == 4
-    assert kernel._pieces(often, 100_000) == 1
-    assert kernel._pieces(often.span(0, 5_000), 20) == 1
+    assert kernel.pieces(often, 20) == 4
+    assert kernel.pieces(often, 100_000) == 1
+    assert kernel.pieces(often.span(0, 5_000), 20) == 1
 
 
 @settings(max_examples=150, deadline=None)

@@ -35,6 +35,8 @@ def test_they_are_the_counts_of_the_documents(first, second, keep):
     assert same(held.restrict(everything), counted(first + second))
     held.add(counted([]) - counted(first))
     assert same(held.restrict(some), counted(second).restrict(some))
+    entered = np.arange(len(some)) % 2 == 0
+    assert same(held.touching(some, entered), counted(second).touching(some, entered))
     for chosen in (some, everything):
         q, expected = held.symmetric(chosen), SymmetricCounts.of(counted(second), chosen)
         assert all(np.array_equal(a, b) for a, b in zip(q.rows, expected.rows, strict=True))

@@ -1,0 +1,105 @@
+"""Learning from Redis holds the working matrix, and beside it a bounded room."""
+
+import numpy as np
+import pytest
+from test_exactness import Run
+
+from streamtopic.counts import Counts, SymmetricCounts, upper
+from streamtopic.state import Reader, compact, gather, merge
+from streamtopic.topics.learner import learn
+from streamtopic.topics.options import LearnerOptions
+
+WORDS = 120
+
+
+@pytest.fixture
+def snapshot(connection, new_model):
+    """Counts of documents that came and went, in many segments of one partition, some of them merged."""
+    run = Run(connection, new_model())
+    rng = np.random.default_rng(5)
+    for k in range(40):
+        words = rng.choice(WORDS, 30, replace=False).tolist()
+        counts = {f"w{word:03d}": int(rng.integers(1, 4)) for word in words}
+        run.add(k, ((sum(counts.values()), counts),))
+        if k % 9 == 8:
+            run.delete(k - 5)
+        run.flush()
+        if k == 20:
+            compact(run.state, everything=True)
+    return Reader(connection, run.model, 1).snapshot()
+
+
+def in_memory(snapshot, keep):
+    """Return what is read as a whole, with nothing bounded."""
+    return SymmetricCounts.of(snapshot.restrict(keep))
+
+
+@pytest.mark.parametrize("pairs", [1, 50, merge.PANEL_PAIRS])
+def test_any_bound_gives_the_same_bits(snapshot, monkeypatch, pairs):
+    """However little may wait and however small panels are, the working matrix is the same bits."""
+    keep = np.arange(0, len(snapshot.words), 2)
+    expected = in_memory(snapshot, keep)
+    monkeypatch.setattr(merge, "WAITING_BYTES", 12 * pairs)
+    monkeypatch.setattr(merge, "PANEL_PAIRS", pairs)
+    q = snapshot.symmetric(keep)
+    assert q.n == expected.n
+    assert all(a.tobytes() == b.tobytes() and a.dtype == b.dtype for a, b in zip(q.rows, expected.rows, strict=True))
+
+
+def test_the_room_beside_the_matrix_is_bounded(snapshot, monkeypatch):
+    """What waits, what is written anew at once, and a panel stay below their bounds, however much is read."""
+    waiting, panel = 20_000, 300
+    monkeypatch.setattr(merge, "WAITING_BYTES", waiting)
+    monkeypatch.setattr(merge, "PANEL_PAIRS", panel)
+    folds, sizes, sums = [], [], []
+    add, accumulate = merge._Sum.add, gather.accumulate
+
+    def seen(self, *part):
+        before = self._waiting
+        add(self, *part)
+        folds.append(self._waiting < before)
+        sizes.append(sum(array.nbytes for some in self._parts for array in some))
+
+    def summed(indptrs, columns, values, *rest):
+        sums.append(len(values))
+        return accumulate(indptrs, columns, values, *rest)
+
+    monkeypatch.setattr(merge._Sum, "add", seen)
+    monkeypatch.setattr(gather, "accumulate", summed)
+    q = snapshot.symmetric(np.arange(len(snapshot.words)))
+    assert sum(folds) > 3
+    assert max(sizes) <= waiting
+    # A panel holds so many pairs or one row; what waits for its rows comes on top.
+    most = max(int(np.diff(q.indptr).max()), panel)
+    assert max(sums) <= most + waiting // 12 + 30 * 31 // 2 + WORDS
+    assert max(sums) < q.entries / 3
+
+
+def test_panels_are_given_back_while_the_matrix_is_written(snapshot, monkeypatch):
+    """No more than half of the panels outlive the writing of half of the rows."""
+    monkeypatch.setattr(merge, "PANEL_PAIRS", 100)
+    left = []
+    mirror = upper._mirror
+
+    def counting(rows, first, start, *rest):
+        left.append((start, first))
+        mirror(rows, first, start, *rest)
+
+    monkeypatch.setattr(upper, "_mirror", counting)
+    panels = snapshot._panels(np.arange(len(snapshot.words)), np.ones(len(snapshot.words), bool))
+    number = len(panels)
+    upper.mirrored(len(snapshot.words), panels)
+    assert number > 8
+    assert panels == []
+    assert all(first <= start for start, first in left)
+
+
+def test_a_learner_that_reads_redis_learns_the_same(snapshot, monkeypatch):
+    """The model of counts in Redis, read in small pieces, is that of the same counts in memory, bit for bit."""
+    options = LearnerOptions(n_topics=3, min_df=1, max_df=1.0)
+    whole = Counts(snapshot.words, snapshot.restrict(np.arange(len(snapshot.words))))
+    monkeypatch.setattr(merge, "WAITING_BYTES", 10_000)
+    monkeypatch.setattr(merge, "PANEL_PAIRS", 70)
+    read, held = learn(snapshot, options), learn(whole, options)
+    assert read.words == held.words
+    assert read.A.tobytes() == held.A.tobytes()

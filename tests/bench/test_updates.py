@@ -7,6 +7,7 @@ import pytest
 
 from streamtopic.bench import forgetting, runner, synthetic
 from streamtopic.bench.cases import updates
+from streamtopic.bench.figures import Figure
 from streamtopic.bench.forgetting import Cost, Point, power, tried
 from streamtopic.bench.material import Material
 from streamtopic.counts import Weighting, count
@@ -131,3 +132,22 @@ def test_the_picture_shows_what_was_measured(folder):
     assert drawn.count("<circle") == 2
     assert "update, default: 1200, 0.2" in drawn
     assert runner.names()["updates"].startswith("Forgetting")
+
+
+def test_the_table_has_a_row_for_each_size():
+    """Sizes are rows, reasons and slopes stand below, and nothing that was found is left out."""
+    figures = [
+        Figure("m = 400: update", 0.125, "CPU s"),
+        Figure("m = 400: retrain", 0.5, "CPU s"),
+        Figure("m = 1,200: update", 0.25, "CPU s"),
+        Figure("m = 1,200: needed, anchor words changed", 3, "of 20"),
+        Figure("update, exponent in m", 0.63, "power", "flat: 0"),
+    ]
+    result = runner.Result("updates", "this machine", [runner.CaseResult("redis", figures, 10**7)], [], {})
+    lines = updates.text(result).splitlines()
+    assert [line.split()[:3] for line in lines if line.startswith("m = ")][:2] == [
+        ["m", "=", "400"],
+        ["m", "=", "1,200"],
+    ]
+    for said in ("0.125", "0.5", "0.25", "anchor words changed: 3 of 20", "exponent in m: 0.63 power (flat: 0)"):
+        assert said in "\n".join(lines)

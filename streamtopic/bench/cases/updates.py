@@ -196,13 +196,14 @@ def picture(found: dict[str, dict[str, float]], options: Mapping[str, Option]) -
     forgot = [
         c for name, look in learners.items() for c in _curves(found, f"forgotten-{name}", name, "(.*) forgotten", look)
     ]
+    out_of = max((size for size in SIZES if size <= min(OUT_OF, int(options["largest"]))), default=0)
     return scatter(
         "What forgetting costs",
         "Processor seconds of an update (full lines) and of a retrain from counts (dashed), by documents learned with "
-        f"{FORGOTTEN} forgotten, and by documents forgotten out of {min(OUT_OF, int(options['largest'])):,}.",
+        f"{FORGOTTEN} forgotten, and by documents forgotten out of {out_of:,}.",
         [
             Panel(f"{FORGOTTEN} documents forgotten", "documents learned", "CPU seconds", in_m, True, True),  # noqa: FBT003  both axes
-            Panel("Out of as many documents", "documents forgotten", "CPU seconds", forgot, True, True),  # noqa: FBT003  both axes
+            Panel(f"Out of {out_of:,} documents", "documents forgotten", "CPU seconds", forgot, True, True),  # noqa: FBT003  both axes
         ],
     )
 

@@ -15,7 +15,7 @@ __all__ = ["Rates", "Work", "measured_rates"]
 Float = npt.NDArray[np.float64]
 _REPEATS = 5
 _TRIAD = 4_000_000
-_DENSE = 1_000
+_DENSE = 1_500
 _THIN_ROWS = 256
 _THIN_TERMS = 400_000
 

@@ -192,7 +192,7 @@ def picture(found: dict[str, dict[str, float]], options: Mapping[str, Option]) -
 
     learners = {"default": 0, "paper": 1}
     in_m = [c for name, look in learners.items() for c in _curves(found, f"documents-{name}", name, r"m = (.*)", look)]
-    in_m += _curves(found, "redis", "from Redis", r"m = (.*)", 2)
+    in_m += _curves(found, "redis", "Redis", r"m = (.*)", 2)
     forgot = [
         c for name, look in learners.items() for c in _curves(found, f"forgotten-{name}", name, "(.*) forgotten", look)
     ]

@@ -58,7 +58,7 @@ def _group(group: Bars, top: float, names: float, width: float) -> Iterator[Mark
     for mark in marks:
         yield tag("path", d=f"M{place(mark):.1f} {first:.1f}V{bottom:.1f}", class_="axis")
         yield tag("text", f"{mark:g}", x=place(mark), y=bottom + 15, class_="soft small", text_anchor="middle")
-    yield tag("text", group.unit, x=names + width + 16, y=bottom + 15, class_="soft small")
+    yield tag("text", group.unit, x=names + width + 24, y=bottom + 15, class_="soft small")
     for k, bar in enumerate(group.bars):
         yield from _bar(bar, first + _ROW * k, names, place(bar.value), place(bar.part or 0.0))
 

@@ -160,7 +160,8 @@ def picture(found: dict[str, dict[str, float]], options: Mapping[str, Option]) -
                 note = f"{seconds / bound:.1f} x of its bound" if bound else ""
                 drawn.append(Bar(stage, 1e3 * seconds, 1e3 * (bound or 0.0), note))
             if drawn:
-                groups.append(Bars(f"{part}, {case.replace('-', ', ')} words", "ms", drawn))
+                learner, _, words = case.partition("-")
+                groups.append(Bars(f"{part}, {learner}, {int(words):,} words", "ms", drawn))
     said = (
         "Processor milliseconds of each stage on one thread; the full part of a bar is what this machine's memory or "
     )

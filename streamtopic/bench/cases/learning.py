@@ -43,6 +43,7 @@ def _case(learner: str, size: str) -> list[Figure]:
         # The first one compiles, or loads what is compiled.
         cold = [_learned(everything, options) for _ in range(REPEATS + 1)][1:]
         peak = peak_megabytes()
+        reading = timed(lambda: everything.symmetric(np.arange(words)))[0]
         warm, tried, fit = _updates(folder, everything, options)
     seconds, memory = GOALS.get(size, ("", ""))
     figures = [
@@ -50,6 +51,7 @@ def _case(learner: str, size: str) -> list[Figure]:
         Figure("candidates", len(fit.candidates), "words"),
         Figure("entries of Q", fit.q.entries, "entries"),
         Figure("retrain", float(np.median(cold)), "s", seconds),
+        Figure("of it reading counts", reading, "s"),
         Figure("R's pass", timed(lambda: topic_correlations(fit, fit.A))[0], "s"),
         Figure("updates tried", tried, "updates"),
         Figure("updates verified", len(warm), "updates"),

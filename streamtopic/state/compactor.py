@@ -28,7 +28,8 @@ class Compactor:
 
     def __init__(self, state: PartitionState) -> None:
         self._state = state
-        self._spent: list[float] = []
+        # In a list, so that a thread that adds to it does not keep this object alive.
+        self._spent = [0.0]
         self._stopped = Event()
         self._threads: list[Thread] = []
         # A merge in the background ends early with the program, and when the partition is given up.
@@ -39,7 +40,7 @@ class Compactor:
     @property
     def spent(self) -> float:
         """Processor seconds that merges have taken so far, in any thread."""
-        return sum(self._spent)
+        return self._spent[0]
 
     def step(self, base_epoch: int | None) -> bool:
         """Fold, merge or take over what was merged, at most one of them; return whether anything was changed.
@@ -107,7 +108,7 @@ def _timed(spent: list[float], work: Callable[[], Merged | Stale]) -> Merged | S
     try:
         return work()
     finally:
-        spent.append(time.thread_time() - start)
+        spent[0] += time.thread_time() - start
 
 
 def _settle(found: Future[Merged | Stale], work: Callable[[], Merged | Stale]) -> None:

@@ -18,7 +18,7 @@ from streamtopic.errors import CountsOverflow, NegativeCounts
 __all__ = ["KeptCounts"]
 
 Int64 = npt.NDArray[np.int64]
-_BLOCK = 1 << 20
+_BLOCK = 1 << 18
 
 
 @dataclass(slots=True, eq=False)

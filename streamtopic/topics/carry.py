@@ -13,7 +13,7 @@ from streamtopic.counts import SymmetricCounts
 from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.learner import super_anchors
 from streamtopic.topics.products import dense_rows, grouped_rows, times
-from streamtopic.topics.shifts import ThinShift, product_shift
+from streamtopic.topics.shifts import ThinShift, dearer_than_whole, product_shift
 from streamtopic.topics.simplex import solve_rows
 from streamtopic.topics.simplex_round import Round, gram, product_error
 
@@ -96,7 +96,12 @@ def _carried(before: Round, q: SymmetricCounts, change: Change, shift: _AnchorSh
     now = np.ascontiguousarray((counts[:, columns] * change.squares[columns]).T)
     moved = now - thin[columns]
     moved[:, shift.topics] -= whole[columns]
-    product, sizes = product_shift(q, change.delta, thin, ThinShift(columns, moved, shift.topics, whole))
+    step = ThinShift(columns, moved, shift.topics, whole)
+    if dearer_than_whole(q, change.delta, step):
+        thin[columns] = now
+        thin[:, shift.topics] = (counts[shift.topics] * change.squares).T
+        return _taken_anew(before, q, change)
+    product, sizes = product_shift(q, change.delta, thin, step)
     thin[columns] = now
     thin[:, shift.topics] = (counts[shift.topics] * change.squares).T
     # The change is summed by itself, so its rounding is of its own size; adding it rounds once at the product's, as do
@@ -106,6 +111,17 @@ def _carried(before: Round, q: SymmetricCounts, change: Change, shift: _AnchorSh
     terms = np.diff(q.indptr) + np.diff(change.delta.indptr) + 6
     error = before.error + _UNIT * (terms * sizes + 4 * np.abs(product).max(axis=1))
     error[change.mass == 0] = 0.0
+    return _round(before, change, product, error)
+
+
+def _taken_anew(before: Round, q: SymmetricCounts, change: Change) -> Round:
+    """Return the round with its products from counts; its anchors' rows are those of now."""
+    product = times(q, before.thin)
+    return _round(before, change, product, product_error(np.diff(q.indptr), product, q.n))
+
+
+def _round(before: Round, change: Change, product: Float, error: Float) -> Round:
+    counts, thin = before.anchor_counts, before.thin
     G, sigma = gram(counts, thin, change.squares)
     start = np.where((change.mass > 0)[:, None], before.C, 0.0)
     return Round(counts, counts.sum(axis=1), thin, product, error, G, start, sigma)
@@ -131,5 +147,5 @@ def _settle_near_half(first: Round, q: SymmetricCounts, mass: Int64) -> None:
     if not len(near):
         return
     first.product[near] = times(q, first.thin, near)
-    first.error[near] = product_error(np.diff(q.indptr)[near], first.product[near])
+    first.error[near] = product_error(np.diff(q.indptr)[near], first.product[near], q.n)
     first.C[near] = solve_rows(first.G, first.B(mass, near))

@@ -92,7 +92,7 @@ class TopicFit:
         """Return Q V for the published words, entries of Q summing to 1: V (n', r) to (n', r)."""
         wide = np.zeros((self.q.n, thin.shape[1]))
         wide[self.live] = thin
-        return np.asarray(times(self.q, wide)[self.live] / float(sum(self.mass.tolist())))
+        return np.asarray(times(self.q, wide, live=self.live)[self.live] / float(sum(self.mass.tolist())))
 
     def places(self, names: list[str]) -> Int64:
         """Return the position of each internal word among `names`, -1 where it is none of them."""

@@ -17,7 +17,7 @@ from streamtopic.counts.compact import Compact, read, seek
 from streamtopic.topics.threads import CORES
 
 __all__ = [
-    "RUN",
+    "BLOCK",
     "add_columns_product",
     "add_sparse_product",
     "candidate_gram",
@@ -30,18 +30,27 @@ __all__ = [
 Int64 = npt.NDArray[np.int64]
 Float = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.intp]
-RUN = 64
+BLOCK = 256
+"""Columns whose part of a product is summed by itself."""
+
+_PANEL = 1024
 
 
-def times(q: SymmetricCounts, thin: Float, rows: Positions | None = None) -> Float:
-    """Return Q V, or only some rows of it, in the units of the counts, for V (n, r). Cost: their entries times r."""
+def times(q: SymmetricCounts, thin: Float, rows: Positions | None = None, live: Positions | None = None) -> Float:
+    """Return Q V, or only some rows of it, in the units of the counts, for V (n, r). Cost: their entries times r.
+
+    live: ascending positions of the words that have entries, where others are left of forgotten ones: the same bits
+    as without those.
+    """
+    starts = np.arange(0, q.n, BLOCK) if live is None else live[::BLOCK]
+    ends = np.append(starts[1:], q.n).astype(np.int64)
     chosen = np.arange(q.n) if rows is None else rows
     out = np.empty((len(chosen), thin.shape[1]))
     entries = np.concatenate([[0], np.cumsum(q.indptr[chosen + 1] - q.indptr[chosen])])
     edges = np.searchsorted(entries, np.linspace(0, entries[-1], 4 * CORES + 1)[:-1], side="left").tolist()
     with ThreadPoolExecutor(CORES) as pool:
         tasks = [
-            pool.submit(_times, q.rows, chosen, thin, out, start, stop)
+            pool.submit(_times, q.rows, chosen, thin, ends, out, start, stop)
             for start, stop in pairwise([*edges, len(chosen)])
         ]
         for task in tasks:
@@ -105,36 +114,38 @@ def candidate_gram(q: SymmetricCounts, candidates: Positions, weights: Float, wi
 
 
 @numba.njit(cache=True, nogil=True)
-def _times(q: Compact, rows: Positions, thin: Float, out: Float, start: int, stop: int) -> None:
-    """Sum in runs of 64 terms and then the runs: rounding grows with 64 + n / 64, not with n.
+def _times(q: Compact, rows: Positions, thin: Float, ends: Int64, out: Float, start: int, stop: int) -> None:
+    """Go through panels of rows, and in them through blocks of columns, whose part of V stays in the cache.
 
-    A pair that has been forgotten may still be stored, as 0. It is no term: else where runs begin, and so the last bits
-    of what is released, would tell that it was there.
+    ends: where the columns of a block end. What a block gives is summed by itself and added once: rounding grows with
+    256 + n / 256, not with n. Where blocks begin does not depend on which pairs are stored, so a forgotten one that
+    still is, as 0, leaves no trace in the last bits.
     """
     r = thin.shape[1]
     run = np.zeros(r)
-    for i in range(start, stop):
-        row = rows[i]
-        total = out[i]
-        total[:] = 0.0
-        run[:] = 0.0
-        terms = 0
-        w = q.wide_indptr[row]
-        for k in range(q.indptr[row], q.indptr[row + 1]):
-            exact, w = read(q, k, w)
-            if exact == 0:
-                continue
-            value = float(exact)
-            factors = thin[q.columns[k]]
-            for t in range(r):
-                run[t] += value * factors[t]
-            terms += 1
-            if terms % RUN == 0:
+    place, wide = np.empty(_PANEL, np.int64), np.empty(_PANEL, np.int64)
+    for first in range(start, stop, _PANEL):
+        last = min(first + _PANEL, stop)
+        for i in range(first, last):
+            place[i - first], wide[i - first] = q.indptr[rows[i]], q.wide_indptr[rows[i]]
+            out[i] = 0.0
+        for edge in ends:
+            for i in range(first, last):
+                k, w, end = place[i - first], wide[i - first], q.indptr[rows[i] + 1]
+                if k == end or q.columns[k] >= edge:
+                    continue
+                run[:] = 0.0
+                while k < end and q.columns[k] < edge:
+                    exact, w = read(q, k, w)
+                    value = float(exact)
+                    factors = thin[q.columns[k]]
+                    for t in range(r):
+                        run[t] += value * factors[t]
+                    k += 1
+                total = out[i]
                 for t in range(r):
                     total[t] += run[t]
-                    run[t] = 0.0
-        for t in range(r):
-            total[t] += run[t]
+                place[i - first], wide[i - first] = k, w
 
 
 @numba.njit(cache=True, nogil=True)

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from streamtopic.counts import SymmetricCounts
 from streamtopic.errors import CannotLearn
 from streamtopic.topics.certificate import row_errors
-from streamtopic.topics.products import RUN, times
+from streamtopic.topics.products import BLOCK, times
 from streamtopic.topics.simplex import solve_rows
 from streamtopic.topics.threads import one_thread
 
@@ -44,7 +44,7 @@ class Round:
         """Solve from counts. mass: (n,) row sums; squares: (n,) D^2; anchor_counts: (r, n)."""
         thin = np.ascontiguousarray((anchor_counts * squares).T)
         product = times(q, thin)
-        error = product_error(np.diff(q.indptr), product)
+        error = product_error(np.diff(q.indptr), product, q.n)
         G, sigma = gram(anchor_counts, thin, squares)
         made = cls(anchor_counts, anchor_counts.sum(axis=1), thin, product, error, G, product, sigma)
         made.solve(mass, start)
@@ -107,10 +107,10 @@ def _least_singular_value(G: Float, anchor_counts: Int64, mass: Int64, squares: 
     return float(np.linalg.svd(np.linalg.qr(X.T, mode="r"), compute_uv=False)[-1])
 
 
-def product_error(terms: Int64, product: Float) -> Float:
-    """Bound the rounding of rows of W = Q V, (rows,), from their numbers of terms.
+def product_error(terms: Int64, product: Float, n: int) -> Float:
+    """Bound the rounding of rows of W = Q V, (rows,), from their numbers of terms and the n words that these are among.
 
     Terms are not negative, so the error is at most the roundings of one sum, times u, of the largest entry.
     """
-    roundings = np.minimum(terms, RUN) + terms / RUN + 4
+    roundings = np.minimum(terms, BLOCK) + np.minimum(terms, n / BLOCK + 1) + 4
     return np.asarray(roundings * _UNIT * np.abs(product).max(axis=1))

@@ -118,12 +118,13 @@ def _apply(_: Args, result: Change) -> Work:
     return Work(memory=2.0 * result.delta.nbytes)
 
 
-def _gram_shift(args: Args, result: npt.NDArray[np.float64]) -> Work:
+def _gram_shift(args: Args, result: None) -> Work:
     """Return the changed entries of candidates' rows times c, the columns they stand in, and the Gram matrix once."""
-    q, delta, rows, columns = args[0], args[1], args[2], args[5]
+    del result
+    gram, q, delta, rows, columns = *args[:4], args[6]
     changed = int(_lengths(delta, rows).sum())
     read = int(_lengths(q, columns).sum()) * _entry(q)
-    return Work(memory=read + 2.0 * result.nbytes, thin=2.0 * changed * len(rows))
+    return Work(memory=read + 2.0 * gram.nbytes, thin=2.0 * changed * len(rows))
 
 
 def _product_shift(args: Args, result: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]) -> Work:
@@ -165,7 +166,7 @@ UPDATE = (
     Stage("words", "topics.update", "_over_internal", whole=True),
     Stage("delta", "topics.update", "_internal", _internal, whole=True),
     Stage("delta", "topics.update", "_apply", _apply, whole=True),
-    Stage("Gram change", "topics.recheck", "gram_shift", _gram_shift, whole=True),
+    Stage("Gram change", "topics.recheck", "add_gram_shift", _gram_shift, whole=True),
     Stage("Gram change", "topics.recheck", "candidate_gram", _gram, whole=True),
     Stage("Gram change", "topics.recheck", "_changed_gram"),
     Stage("search", "topics.recheck", "_replayed", whole=True),

@@ -60,8 +60,8 @@ def carried_first(fit: TopicFit, change: Change) -> Round:
 
 def carried_second(fit: TopicFit, change: Change, first: Round) -> tuple[Round, Int64]:
     """Return the second round on the changed Q, not solved yet, and the super-anchor of each word, (n,)."""
-    _solve_near_half(first, change.mass)
-    _settle_near_half(first, fit.q, change.mass)
+    solved = _solve_near_half(first, change.mass)
+    _settle_near_half(first, fit.q, change.mass, solved)
     group = super_anchors(first, fit.q, change.mass, fit.choice.rows)
     return _carried(fit.rounds[1], fit.q, change, _members_shift(fit, change, group)), group
 
@@ -127,23 +127,24 @@ def _round(before: Round, change: Change, product: Float, error: Float) -> Round
     return Round(counts, counts.sum(axis=1), thin, product, error, G, start, sigma)
 
 
-def _solve_near_half(first: Round, mass: Int64) -> None:
+def _solve_near_half(first: Round, mass: Int64) -> Positions:
     """Solve the rows whose last solution does not settle by its certificate on which side of 1/2 they lie now.
 
-    The first round only decides who joins a super-anchor, so the other rows may stay as they were.
+    The first round only decides who joins a super-anchor, so the other rows may stay as they were. Returns the rows.
     """
-    near = _near_half(first, mass)
+    near = _near_half(first, mass, np.flatnonzero(mass > 0))
     first.C[near] = solve_rows(first.G, first.B(mass, near), np.ascontiguousarray(first.C[near]))
+    return near
 
 
-def _near_half(first: Round, mass: Int64) -> Positions:
-    errors, _ = first.errors(mass)
-    return np.flatnonzero((np.abs(first.C.max(axis=1) - 0.5) <= 2 * errors) & (mass > 0))
+def _near_half(first: Round, mass: Int64, among: Positions) -> Positions:
+    errors, _ = first.errors(mass, None if len(among) == len(mass) else among)
+    return np.asarray(among[np.abs(first.C[among].max(axis=1) - 0.5) <= 2 * errors])
 
 
-def _settle_near_half(first: Round, q: SymmetricCounts, mass: Int64) -> None:
-    """Solve cold the rows whose membership of a super-anchor is within their error bound of changing."""
-    near = _near_half(first, mass)
+def _settle_near_half(first: Round, q: SymmetricCounts, mass: Int64, solved: Positions) -> None:
+    """Solve cold those of the rows just solved whose side of 1/2 is still within their error bound."""
+    near = _near_half(first, mass, solved)
     if not len(near):
         return
     first.product[near] = times(q, first.thin, near)

@@ -12,7 +12,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.topics.threads import CORES
+from streamtopic.topics.threads import workers
 
 __all__ = ["Certificate", "certify", "row_errors"]
 
@@ -38,7 +38,7 @@ def row_errors(C: Float, B: Float, G: Float, B_error: Float, sigma_min: float) -
     r, squared = G.shape[0], sigma_min**2
     residual, magnitude = np.empty(len(C)), np.empty(len(C))
     edges = range(0, len(C), _CHUNK)
-    with ThreadPoolExecutor(CORES) as pool:
+    with ThreadPoolExecutor(workers()) as pool:
         for task in [pool.submit(_residuals, C, B, G, residual, magnitude, k, min(k + _CHUNK, len(C))) for k in edges]:
             task.result()
     eta = 4 * _UNIT * np.sqrt(r) * magnitude + B_error

@@ -14,7 +14,7 @@ from scipy.linalg.blas import dsyrk
 
 from streamtopic.counts import SymmetricCounts
 from streamtopic.counts.compact import Compact, read, seek
-from streamtopic.topics.threads import CORES
+from streamtopic.topics.threads import workers
 
 __all__ = [
     "BLOCK",
@@ -47,8 +47,8 @@ def times(q: SymmetricCounts, thin: Float, rows: Positions | None = None, live: 
     chosen = np.arange(q.n) if rows is None else rows
     out = np.empty((len(chosen), thin.shape[1]))
     entries = np.concatenate([[0], np.cumsum(q.indptr[chosen + 1] - q.indptr[chosen])])
-    edges = np.searchsorted(entries, np.linspace(0, entries[-1], 4 * CORES + 1)[:-1], side="left").tolist()
-    with ThreadPoolExecutor(CORES) as pool:
+    edges = np.searchsorted(entries, np.linspace(0, entries[-1], 4 * workers() + 1)[:-1], side="left").tolist()
+    with ThreadPoolExecutor(workers()) as pool:
         tasks = [
             pool.submit(_times, q.rows, chosen, thin, ends, out, start, stop)
             for start, stop in pairwise([*edges, len(chosen)])
@@ -91,9 +91,10 @@ def add_columns_product(out: Float, q: SymmetricCounts, columns: Positions, thin
 
     Q is symmetric, so its columns are read as rows.
     """
-    edges = np.linspace(0, q.n, CORES + 1).astype(np.int64)
-    with ThreadPoolExecutor(CORES) as pool:
-        tasks = [pool.submit(_add_columns, q.rows, columns, thin, out, edges[k], edges[k + 1]) for k in range(CORES)]
+    count = workers()
+    edges = np.linspace(0, q.n, count + 1).astype(np.int64)
+    with ThreadPoolExecutor(count) as pool:
+        tasks = [pool.submit(_add_columns, q.rows, columns, thin, out, edges[k], edges[k + 1]) for k in range(count)]
         for task in tasks:
             task.result()
 

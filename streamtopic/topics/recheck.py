@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 import numpy.typing as npt
 
@@ -11,7 +12,7 @@ from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.lazy_greedy import row_norms
 from streamtopic.topics.learner import candidate_positions, choose_in_gram
 from streamtopic.topics.products import candidate_gram, dense_rows, times
-from streamtopic.topics.shifts import gram_shift
+from streamtopic.topics.shifts import add_gram_shift
 from streamtopic.topics.simplex_round import Round
 
 __all__ = ["NeedsRetrain", "Rechecked", "recheck"]
@@ -83,17 +84,20 @@ def _changed_gram(fit: TopicFit, candidates: Positions, change: Change) -> Float
     columns = _columns_that_changed(change, place)
     if fit.gram is None or 4 * len(columns) > fit.q.n:
         return candidate_gram(fit.q, candidates, change.squares)
-    inside = np.searchsorted(fit.candidates, candidates[known])
-    part = fit.gram[np.ix_(inside, inside)]
-    part += gram_shift(fit.q, change.delta, candidates[known], change.squares, change.squares_before, columns)
-    if known.all():
-        return np.asarray(part)
-    result = np.empty((len(candidates), len(candidates)))
-    result[np.ix_(known, known)] = part
-    fresh = dense_rows(fit.q, candidates[~known]) * change.squares
-    product = times(fit.q, np.ascontiguousarray(fresh.T), candidates)
-    result[:, ~known], result[~known] = product, product.T
-    return result
+    gram = _rearranged(fit.gram, np.where(known, np.searchsorted(fit.candidates, candidates), -1))
+    add_gram_shift(gram, fit.q, change.delta, candidates, change.squares, change.squares_before, columns)
+    if not known.all():
+        fresh = dense_rows(fit.q, candidates[~known]) * change.squares
+        product = times(fit.q, np.ascontiguousarray(fresh.T), candidates)
+        gram[:, ~known], gram[~known] = product, product.T
+    return gram
+
+
+def _rearranged(gram: Float, places: Positions) -> Float:
+    """Return rows and columns of a matrix in another order, 0 for those at place -1."""
+    out = np.empty((len(places), len(places)))
+    _rearrange(gram, places, out)
+    return out
 
 
 def _columns_that_changed(change: Change, candidate: npt.NDArray[np.bool_]) -> Positions:
@@ -102,3 +106,11 @@ def _columns_that_changed(change: Change, candidate: npt.NDArray[np.bool_]) -> P
     changed = change.squares != change.squares_before
     changed[columns[candidate[change.delta.columns]]] = True
     return np.flatnonzero(changed)
+
+
+@numba.njit(cache=True, nogil=True)
+def _rearrange(gram: Float, places: Positions, out: Float) -> None:
+    for i in range(len(places)):
+        for j in range(len(places)):
+            known = places[i] >= 0 and places[j] >= 0
+            out[i, j] = gram[places[i], places[j]] if known else 0.0

@@ -10,9 +10,9 @@ import numpy.typing as npt
 from streamtopic.counts import SymmetricCounts
 from streamtopic.counts.compact import Compact, read, seek
 from streamtopic.topics.products import dense_part, times
-from streamtopic.topics.threads import CORES
+from streamtopic.topics.threads import workers
 
-__all__ = ["ThinShift", "dearer_than_whole", "gram_shift", "product_shift"]
+__all__ = ["ThinShift", "add_gram_shift", "dearer_than_whole", "product_shift"]
 
 Int64 = npt.NDArray[np.int64]
 Float = npt.NDArray[np.float64]
@@ -69,25 +69,33 @@ def _add_moved(q: SymmetricCounts, thin: ThinShift, shift: Float, sizes: Float) 
     ends = np.searchsorted(held, np.arange(len(thin.rows) + 1))
     factors, largest = thin.moved[held, topics], np.abs(thin.moved).max(axis=1, initial=0.0)
     block = max(64, _BLOCK_BYTES // (8 * max(1, shift.shape[1])))
-    edges = np.linspace(0, q.n, CORES + 1).astype(np.int64)
-    with ThreadPoolExecutor(CORES) as pool:
+    count = workers()
+    edges = np.linspace(0, q.n, count + 1).astype(np.int64)
+    with ThreadPoolExecutor(count) as pool:
         tasks = [
             pool.submit(
                 _add_rows, q.rows, thin.rows, ends, topics, factors, largest,
                 shift, sizes, edges[k], edges[k + 1], block,
             )
-            for k in range(CORES)
+            for k in range(count)
         ]  # fmt: skip
         for task in tasks:
             task.result()
 
 
-def gram_shift(
-    q: SymmetricCounts, delta: SymmetricCounts, rows: Positions, weights: Float, before: Float, columns: Positions
-) -> Float:
-    """Return the change of Q_c D^2 Q_c^T, (c, c), for the rows c = `rows` ascending, as Q - dQ becomes Q = `q`.
+def add_gram_shift(
+    gram: Float,
+    q: SymmetricCounts,
+    delta: SymmetricCounts,
+    rows: Positions,
+    weights: Float,
+    before: Float,
+    columns: Positions,
+) -> None:
+    """Change Q_c D^2 Q_c^T, (c, c), in place, for the rows c = `rows` ascending, as Q - dQ becomes Q = `q`.
 
-    weights: D^2 (n,) now; before: the same then; columns: ascending, all in which a row of c, or D, changed.
+    weights: D^2 (n,) now; before: the same then; columns: ascending, all in which D, or a row that counts, changed:
+    what becomes of rows that changed elsewhere has no meaning.
     With Y = dQ_c D^2 (Q_c - dQ_c / 2)^T it is Y + Y^T, and (Q_c - dQ_c) (D^2 - D_then^2) (Q_c - dQ_c)^T where D moved.
     """
     place = np.full(q.n, -1, np.int64)
@@ -99,14 +107,11 @@ def gram_shift(
     touched = np.flatnonzero(np.diff(delta.indptr)[rows] > 0)
     Y = np.zeros((len(touched), len(rows)))
     _scale_and_add(delta.rows, rows[touched], place, weights, Z, Y)
-    shift = np.zeros((len(rows), len(rows)))
-    shift[touched] = Y
-    shift[:, touched] += Y.T
+    _add_both_ways(Y, np.ascontiguousarray(Y.T), touched, gram)
     some = columns[weights[columns] != before[columns]]
     if len(some):
         then = dense_part(q, some, rows) - dense_part(delta, some, rows)
-        shift += (then * (weights[some] - before[some])[:, None]).T @ then
-    return shift
+        gram += (then * (weights[some] - before[some])[:, None]).T @ then
 
 
 @numba.njit(cache=True, nogil=True)
@@ -164,7 +169,32 @@ def _scale_and_add(q: Compact, rows: Positions, place: Int64, weights: Float, Z:
         for k in range(q.indptr[rows[i]], q.indptr[rows[i] + 1]):
             exact, w = read(q, k, w)
             column = q.columns[k]
+            if place[column] < 0:
+                continue
             factor = float(exact) * weights[column]
             part = Z[place[column]]
             for t in range(len(total)):
                 total[t] += factor * part[t]
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_both_ways(Y: Float, turned: Float, touched: Positions, out: Float) -> None:
+    """Add Y, (len(touched), c), to the rows `touched` of a matrix and to its columns, symmetric to the bit."""
+    line = np.zeros(len(out))
+    at = 0
+    for i in range(len(out)):
+        row = at < len(touched) and touched[at] == i
+        if row:
+            line[:] = Y[at]
+            at += 1
+        for j in range(len(touched)):
+            line[touched[j]] += turned[i, j]
+        total = out[i]
+        if row:
+            for k in range(len(line)):
+                total[k] += line[k]
+            line[:] = 0.0
+        else:
+            for j in range(len(touched)):
+                total[touched[j]] += line[touched[j]]
+                line[touched[j]] = 0.0

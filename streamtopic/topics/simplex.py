@@ -11,13 +11,15 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from streamtopic.topics.threads import workers
+
 __all__ = ["project_rows", "solve_rows"]
 
 Float = npt.NDArray[np.float64]
 _CHUNK = 1024
 
 
-def solve_rows(G: Float, B: Float, start: Float | None = None, threads: int = 2) -> Float:
+def solve_rows(G: Float, B: Float, start: Float | None = None) -> Float:
     """Return C (n, r), each row the minimiser for that row of B (n, r).
 
     G: (r, r) positive definite. start: (n, r) rows on the simplex (or zero) whose support is tried first; None starts
@@ -27,7 +29,7 @@ def solve_rows(G: Float, B: Float, start: Float | None = None, threads: int = 2)
     C = np.zeros_like(B) if start is None else start.copy()
     G = np.ascontiguousarray(G)
     edges = range(0, len(B), _CHUNK)
-    with ThreadPoolExecutor(threads) as pool:
+    with ThreadPoolExecutor(workers()) as pool:
         for task in [pool.submit(_solve_rows, G, B[k : k + _CHUNK], C[k : k + _CHUNK]) for k in edges]:
             task.result()
     return C

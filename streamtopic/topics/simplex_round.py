@@ -71,11 +71,14 @@ class Round:
         own = np.maximum(mass if rows is None else mass[rows], 1)[:, None]
         return np.asarray(product / own / self.anchor_mass)
 
-    def errors(self, mass: Int64) -> tuple[Float, Float]:
-        """Bound each row's distance to its optimum, (n,), and the part of it due to the products."""
-        scale = 1.0 / np.maximum(mass, 1) / float(self.anchor_mass.min())
-        total, own = row_errors(self.C, self.B(mass), self.G, self.error * scale, self.sigma_min)
-        live = mass > 0
+    def errors(self, mass: Int64, rows: npt.NDArray[np.intp] | None = None) -> tuple[Float, Float]:
+        """Bound each row's distance to its optimum, (n,), and the part of it due to the products; or some rows'."""
+        chosen = slice(None) if rows is None else rows
+        own_mass = mass[chosen]
+        scale = 1.0 / np.maximum(own_mass, 1) / float(self.anchor_mass.min())
+        error = self.error[chosen] * scale
+        total, own = row_errors(self.C[chosen], self.B(mass, rows), self.G, error, self.sigma_min)
+        live = own_mass > 0
         return np.where(live, total, 0.0), np.where(live, own, 0.0)
 
 

@@ -2,9 +2,10 @@
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import LinAlgError, cholesky, eigh
+from scipy.linalg import LinAlgError, cholesky
 from scipy.sparse.linalg import ArpackError, eigsh
 
+from streamtopic.topics.lapack import largest_pairs
 from streamtopic.topics.threads import one_thread
 
 __all__ = ["leading_eigenpairs"]
@@ -30,7 +31,7 @@ def leading_eigenpairs(gram: Float, r: int) -> tuple[Float, Float]:
             return found
     # The reduction is bound by memory, so a second thread would not help on a quiet machine either.
     with one_thread():
-        values, vectors = eigh(gram, subset_by_index=[c - wanted, c - 1])
+        values, vectors = largest_pairs(gram, wanted)
     return values[::-1], vectors[:, ::-1]
 
 

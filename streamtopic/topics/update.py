@@ -25,7 +25,7 @@ from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.learner import column_squares
 from streamtopic.topics.recheck import NeedsRetrain, Rechecked, recheck
 from streamtopic.topics.simplex_round import Round
-from streamtopic.topics.threads import one_thread
+from streamtopic.topics.threads import leaving_one, one_thread
 from streamtopic.topics.vocabulary import choose_words
 
 __all__ = ["NeedsRetrain", "Updated", "update"]
@@ -174,7 +174,7 @@ def _beside(
 ) -> tuple[Rechecked, list[Round], Int64] | NeedsRetrain:
     """Carry the rounds over while the anchors are searched again beside; what they give counts if those stay."""
     failed = None
-    with one_thread(), ThreadPoolExecutor(1) as beside:
+    with one_thread(), leaving_one(), ThreadPoolExecutor(1) as beside:
         search = beside.submit(recheck, fit, change, frequency, may_anchor, None)
         try:
             first = carried_first(fit, change)

@@ -7,12 +7,14 @@ Cooccurrence     counts: add, subtract, restrict, digest
 Counts           counts with their words: what learners read
 KeptCounts       counts that stay in memory and change in place
 SymmetricCounts  the working matrix Q, both triangles, six bytes an entry
+SignedPassages   what a small change is made of
 """
 
 from streamtopic.counts.batch import DocumentBatch, Passage
 from streamtopic.counts.cooccurrence import Cooccurrence
 from streamtopic.counts.kept import KeptCounts
 from streamtopic.counts.kernel import PairBlock, count, count_rows, statistics
+from streamtopic.counts.passages import SignedPassages
 from streamtopic.counts.source import Counts, CountSource, CountsWithout
 from streamtopic.counts.symmetric import SymmetricCounts
 from streamtopic.counts.weights import MAX_LENGTH, Weighting
@@ -28,6 +30,7 @@ __all__ = [
     "KeptCounts",
     "PairBlock",
     "Passage",
+    "SignedPassages",
     "SymmetricCounts",
     "Weighting",
     "WordSets",

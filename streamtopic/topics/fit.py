@@ -1,5 +1,6 @@
 """A learned model with all that a later update needs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
@@ -14,12 +15,26 @@ from streamtopic.topics.options import LearnerOptions
 from streamtopic.topics.products import times
 from streamtopic.topics.simplex_round import Round
 
-__all__ = ["TopicFit"]
+__all__ = ["TopicFit", "Words"]
 
 _T = TypeVar("_T", bound=np.generic)
 
 Float = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
+
+
+class Words(tuple[str, ...]):  # noqa: SLOT001  it keeps what it looked up
+    """Words that know their places: looked up once for all updates over the same words."""
+
+    @cached_property
+    def place(self) -> dict[str, int]:
+        """Position of each word."""
+        return {word: k for k, word in enumerate(self)}
+
+    def places(self, words: Sequence[str]) -> Int64:
+        """Return the position of each of some words here, -1 where it is none of these."""
+        place = self.place
+        return np.array([place.get(word, -1) for word in words], np.int64)
 
 
 @dataclass(eq=False)
@@ -33,7 +48,7 @@ class TopicFit:
     """
 
     options: LearnerOptions
-    names: tuple[str, ...]
+    names: Words
     documents: int
     q: SymmetricCounts
     mass: Int64
@@ -53,7 +68,7 @@ class TopicFit:
     @cached_property
     def words(self) -> tuple[str, ...]:
         """The published words, ascending by code point, (n',)."""
-        return tuple(self.names[k] for k in self.live)
+        return self.names if self.mass.all() else tuple(self.names[k] for k in self.live)
 
     @property
     def anchors(self) -> tuple[str, ...]:
@@ -94,17 +109,18 @@ class TopicFit:
         wide[self.live] = thin
         return np.asarray(times(self.q, wide, live=self.live)[self.live] / float(sum(self.mass.tolist())))
 
-    def places(self, names: list[str]) -> Int64:
-        """Return the position of each internal word among `names`, -1 where it is none of them."""
-        place = {name: k for k, name in enumerate(names)}
-        return np.array([place.get(name, -1) for name in self.names], np.int64)
+    def held(self, words: Sequence[str]) -> Int64:
+        """Return the internal position of each word, -1 where it is none of those with mass."""
+        found = self.names.places(words)
+        # What is left of a word that was dropped is nothing: its changes are none of the fit's.
+        return np.where((found >= 0) & (self.mass[found] > 0), found, -1)
 
-    def over(self, names: list[str], q: SymmetricCounts) -> "TopicFit":
+    def over(self, names: Words, q: SymmetricCounts) -> "TopicFit":
         """Return the same model over other internal words, ascending; new ones are in nothing but `q` yet.
 
         q: the counts that it shall hold, over `names`; all that is derived from counts stays that of the old ones.
         """
-        ids = self.places(names)
+        ids = names.places(self.names)
         stays = np.flatnonzero(ids >= 0)
         n, at = len(names), ids[stays]
 
@@ -121,7 +137,7 @@ class TopicFit:
         ]
         return replace(
             self,
-            names=tuple(names),
+            names=names,
             q=q,
             mass=_spread(self.mass, at, stays, n, 0),
             squares=_spread(self.squares, at, stays, n, 1),

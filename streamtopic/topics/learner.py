@@ -18,7 +18,7 @@ import numpy.typing as npt
 from streamtopic.counts import CountSource, SymmetricCounts
 from streamtopic.errors import CannotLearn
 from streamtopic.topics.anchors import AnchorChoice, farthest_in_principal_directions, farthest_rows
-from streamtopic.topics.fit import TopicFit
+from streamtopic.topics.fit import TopicFit, Words
 from streamtopic.topics.options import LearnerOptions
 from streamtopic.topics.products import candidate_gram, dense_rows, grouped_rows
 from streamtopic.topics.simplex_round import Round
@@ -108,7 +108,7 @@ def learn_prepared(prepared: Prepared, options: LearnerOptions) -> TopicFit:
         rounds.append(Round.cold(q, mass, squares, grouped_rows(q, group, options.n_topics), first.C))
     return TopicFit(
         options=options,
-        names=prepared.words,
+        names=Words(prepared.words),
         documents=prepared.documents,
         q=q,
         mass=mass,

@@ -190,10 +190,9 @@ def _require_published(options: LearnerOptions) -> None:
 
 def _over(fit: TopicFit, source: CountSource) -> Cooccurrence:
     """Bring counts over any words to the fit's."""
-    place = {word: k for k, word in enumerate(fit.names)}
-    known = np.array([k for k, word in enumerate(source.words) if word in place], np.intp)
-    ids = np.array([place[source.words[k]] for k in known], np.int64)
-    return source.restrict(known).relabel(ids, len(fit.names))
+    ids = fit.held(source.words)
+    known = np.flatnonzero(ids >= 0)
+    return source.restrict(known).relabel(ids[known], len(fit.names))
 
 
 def _subtracted(q: SymmetricCounts, taken: Cooccurrence, documents: int) -> SymmetricCounts:

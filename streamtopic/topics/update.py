@@ -21,7 +21,7 @@ from scipy.sparse import coo_array
 from streamtopic.counts import Cooccurrence, CountSource, SymmetricCounts
 from streamtopic.errors import CannotLearn
 from streamtopic.topics.carry import Change, carried_first, carried_second
-from streamtopic.topics.fit import TopicFit
+from streamtopic.topics.fit import TopicFit, Words
 from streamtopic.topics.learner import column_squares
 from streamtopic.topics.recheck import NeedsRetrain, Rechecked, recheck
 from streamtopic.topics.simplex_round import Round
@@ -54,7 +54,7 @@ def update(fit: TopicFit, now: CountSource, delta: CountSource) -> Updated | Nee
         if now.documents <= 0:
             return NeedsRetrain("no document is left")
         keep, may_anchor = choose_words(now.frequency, now.documents, fit.options)
-        entered = _entered(fit, now, keep)
+        entered = fit.held([now.words[k] for k in keep]) < 0
         if entered.any():
             fit, moved = _with_entered(fit, now, delta, keep, entered)
         else:
@@ -77,22 +77,11 @@ def update(fit: TopicFit, now: CountSource, delta: CountSource) -> Updated | Nee
         return NeedsRetrain(str(error))
 
 
-def _entered(fit: TopicFit, now: CountSource, keep: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
-    live = {name for name, mass in zip(fit.names, fit.mass.tolist(), strict=True) if mass}
-    return np.array([now.words[k] not in live for k in keep], bool)
-
-
-def _positions(fit: TopicFit, words: list[str]) -> Int64:
-    place = {word: k for k, word in enumerate(fit.names)}
-    return np.array([place[word] for word in words], np.int64)
-
-
-def _internal(fit: TopicFit, delta: CountSource, without: frozenset[str] = frozenset()) -> Cooccurrence:
-    """Bring the change to the fit's internal words, less that of some."""
-    place = {word: k for k, word in enumerate(fit.names) if word not in without}
-    known = np.array([k for k, word in enumerate(delta.words) if word in place], np.intp)
-    ids = np.array([place[delta.words[k]] for k in known], np.int64)
-    return delta.restrict(known).relabel(ids, len(fit.names))
+def _internal(fit: TopicFit, delta: CountSource) -> Cooccurrence:
+    """Bring the change to the fit's internal words."""
+    ids = fit.held(delta.words)
+    known = np.flatnonzero(ids >= 0)
+    return delta.restrict(known).relabel(ids[known], len(fit.names))
 
 
 def _with_entered(
@@ -104,18 +93,17 @@ def _with_entered(
     """
     fit = _without_dead(fit)
     kept = [now.words[k] for k in keep]
-    names = sorted({*fit.names, *kept})
-    fit = fit.over(names, fit.q.spread(fit.places(names), len(names)))
-    arrivals = now.touching(keep, entered).relabel(_positions(fit, kept), len(names))
-    others = frozenset(word for word, new in zip(kept, entered.tolist(), strict=True) if new)
-    return fit, _internal(fit, delta, others) + arrivals
+    names = Words(sorted({*fit.names, *kept}))
+    fit = fit.over(names, fit.q.spread(names.places(fit.names), len(names)))
+    arrivals = now.touching(keep, entered).relabel(names.places(kept), len(names))
+    return fit, _internal(fit, delta) + arrivals
 
 
 def _without_dead(fit: TopicFit) -> TopicFit:
     """Leave out the internal words that were dropped, where they have become many."""
     if _FEW_DEAD * (len(fit.names) - len(fit.live)) <= len(fit.names):
         return fit
-    return fit.over(list(fit.words), SymmetricCounts.of(fit.q.upper(), fit.live))
+    return fit.over(Words(fit.words), SymmetricCounts.of(fit.q.upper(), fit.live))
 
 
 def _apply(fit: TopicFit, delta: Cooccurrence, now: CountSource, keep: npt.NDArray[np.intp]) -> Change:
@@ -123,7 +111,7 @@ def _apply(fit: TopicFit, delta: Cooccurrence, now: CountSource, keep: npt.NDArr
     if not fit.q.add_within(delta):
         fit.q = fit.q.plus(delta)
     stays = np.zeros(len(fit.names), bool)
-    stays[_positions(fit, [now.words[k] for k in keep])] = True
+    stays[fit.names.places([now.words[k] for k in keep])] = True
     dropped = np.flatnonzero((fit.mass > 0) & ~stays)
     if len(dropped):
         removal = _removal(fit.q, dropped)
@@ -163,7 +151,7 @@ def _over_internal(
     fit: TopicFit, now: CountSource, keep: npt.NDArray[np.intp], may_anchor: npt.NDArray[np.bool_], change: Change
 ) -> tuple[Int64, npt.NDArray[np.bool_]]:
     """Bring document frequencies, and which words may be anchors, to the internal words: (n,) each."""
-    inside = _positions(fit, [now.words[k] for k in keep])
+    inside = fit.names.places([now.words[k] for k in keep])
     frequency, may = np.zeros(len(fit.names), np.int64), np.zeros(len(fit.names), bool)
     frequency[inside], may[inside] = now.frequency[keep], may_anchor & (change.mass[inside] > 0)
     return frequency, may

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from streamtopic.counts import Cooccurrence, Counts
 from streamtopic.topics.fingerprint import fingerprint
+from streamtopic.topics.fit import Words
 from streamtopic.topics.learner import learn
 from streamtopic.topics.released import topic_correlations
 from streamtopic.topics.update import NeedsRetrain, Updated, update
@@ -194,8 +195,8 @@ def test_dropped_words_do_not_pile_up(planted):
     options = planted.options(max_df=0.35)
     fit = learn(planted.counts(options), options)
     dead = [f"aaa{k:03d}" for k in range(len(fit.names))]
-    names = sorted([*dead, *fit.names])
-    padded = fit.over(names, fit.q.spread(fit.places(names), len(names)))
+    names = Words(sorted([*dead, *fit.names]))
+    padded = fit.over(names, fit.q.spread(names.places(fit.names), len(names)))
     for seed in range(40):
         gone = np.random.default_rng(seed).choice(600, 6, replace=False)
         outcome, now = forget(planted, options, gone, copy.deepcopy(padded))
@@ -206,3 +207,21 @@ def test_dropped_words_do_not_pile_up(planted):
         pytest.fail("no forget set let a word enter and passed")
     same_model(outcome.fit, twin)
     assert not {*dead} & {*outcome.fit.names}
+
+
+def test_documents_that_hold_a_dropped_word_are_forgotten_like_others(planted):
+    """A word that fell below its threshold stays out: forgetting its other documents needs no retrain."""
+    counts = planted.counts(planted.options())
+    word = int(np.argmin(np.where(counts.frequency > 4, counts.frequency, 10**9)))
+    options = planted.options(min_df=int(counts.frequency[word]))
+    fit = learn(counts, options)
+    assert counts.words[word] in fit.words
+    holding = [k for k, document in enumerate(planted.documents) if word in document[0].words]
+    for document in holding[:3]:
+        part = planted.counts(options, [document]).cooccurrence
+        counts = Counts(counts.words, counts.cooccurrence - part)
+        outcome = update(fit, counts, Counts(counts.words, Cooccurrence.zero(len(counts.words)) - part))
+        assert isinstance(outcome, Updated), outcome
+        assert counts.words[word] not in outcome.fit.words
+        same_model(outcome.fit, learn(counts, options))
+        fit = outcome.fit

@@ -9,17 +9,18 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.counts import DocumentBatch, PairBlock, Weighting, count_rows, statistics
+from streamtopic.counts import DocumentBatch, PairBlock, SignedPassages, Weighting, count_rows, statistics
 from streamtopic.state.forgets import Forget
 from streamtopic.state.meta import ManifestEntry, Meta
 from streamtopic.state.records import StoredDocument, encode_records
 from streamtopic.state.rows import Rows, RowSpan, number_rows
-from streamtopic.state.segments import SegmentHead, encode_chunk, encode_head
+from streamtopic.state.segments import MOST_PASSAGES, SegmentHead, encode_chunk, encode_head, encode_passages
 from streamtopic.state.vocabulary import Vocabulary
 
 __all__ = ["AddedDocument", "Changes", "Flush", "RemovedDocument", "plan"]
 
 Int64 = npt.NDArray[np.int64]
+Send = Callable[[str, int, int, Callable[[], bytes]], Future[bytes]]
 _BLOCK_PAIRS = 1 << 19
 
 
@@ -97,7 +98,7 @@ def plan(
     vocabulary: Vocabulary,
     weighting: Weighting,
     new_id: Callable[[], str],
-    send: Callable[[str, int, int, Callable[[], bytes]], Future[bytes]],
+    send: Send,
 ) -> Flush:
     """Count the changes and lay out the commit. Nothing is written, and `vocabulary` stays as it is.
 
@@ -109,17 +110,11 @@ def plan(
     segments = []
     heads = []
     for epoch, batch, signs in _by_epoch(changes, added, base):
-        head, blocks = _count(batch, signs, weighting)
+        head, local = _headed(batch, signs)
         heads.append(head)
-        name, pairs, chunks = new_id(), 0, list[Future[bytes]]()
-        for block in blocks:
-            if len(block.values):
-                pairs += len(block.values)
-                chunks.append(send(name, len(chunks) + 1, len(block.values), partial(_chunk, block)))
-            if len(chunks) > 1:
-                # The next block takes the buffer of the one before this.
-                chunks[-2].result()
-        strings = [encode_head(head, packed=False), *(chunk.result() for chunk in chunks)]
+        name = new_id()
+        chunks, pairs = _chunks(name, count_rows(local, len(head.ids), weighting, signs, _BLOCK_PAIRS), send)
+        strings = [encode_head(head, packed=False), *chunks, *_passages(local, weighting, signs)]
         entry = ManifestEntry(name, base.version, epoch, len(strings), pairs, sum(map(len, strings)))
         segments.append((entry, strings))
     ids, frequency = _frequency_change(heads)
@@ -184,8 +179,8 @@ def _by_epoch(changes: Changes, added: DocumentBatch, base: Meta) -> Iterator[tu
         yield epoch, both if len(here) == both.documents else both.take(here), signs[here]
 
 
-def _count(batch: DocumentBatch, signs: Int64, weighting: Weighting) -> tuple[SegmentHead, Iterator[PairBlock]]:
-    """Return the head of a segment, and its pairs by position among the head's ids."""
+def _headed(batch: DocumentBatch, signs: Int64) -> tuple[SegmentHead, DocumentBatch]:
+    """Return the head of a segment, and its documents by position among the head's ids."""
     used = np.zeros(int(batch.words.max(initial=-1)) + 1, np.bool_)
     used[batch.words] = True
     ids = np.flatnonzero(used)
@@ -193,12 +188,31 @@ def _count(batch: DocumentBatch, signs: Int64, weighting: Weighting) -> tuple[Se
     local = DocumentBatch(batch.indptr, place[batch.words], batch.counts, batch.lengths, batch.owners, batch.documents)
     frequency, tokens = statistics(local, len(ids), signs)
     added = int((signs > 0).sum())
-    head = SegmentHead(ids, frequency, tokens, added=added, removed=batch.documents - added)
-    return head, count_rows(local, len(ids), weighting, signs, _BLOCK_PAIRS)
+    return SegmentHead(ids, frequency, tokens, added=added, removed=batch.documents - added), local
+
+
+def _chunks(name: str, blocks: Iterator[PairBlock], send: Send) -> tuple[list[bytes], int]:
+    """Return the row chunks of a segment, and how many pairs they hold."""
+    pairs, chunks = 0, list[Future[bytes]]()
+    for block in blocks:
+        if len(block.values):
+            pairs += len(block.values)
+            chunks.append(send(name, len(chunks) + 1, len(block.values), partial(_chunk, block)))
+        if len(chunks) > 1:
+            # The next block takes the buffer of the one before this.
+            chunks[-2].result()
+    return [chunk.result() for chunk in chunks], pairs
 
 
 def _chunk(block: PairBlock) -> bytes:
     return encode_chunk(block.first, block.sizes, block.columns, block.values, packed=False)
+
+
+def _passages(local: DocumentBatch, weighting: Weighting, signs: Int64) -> Iterator[bytes]:
+    """Yield the passages that have pairs as one string, for a segment of few; else nothing."""
+    if max(local.documents, len(local.lengths)) <= MOST_PASSAGES:
+        passages = SignedPassages.of(local, weighting, signs)
+        yield encode_passages(passages.relabel(np.arange(int(local.words.max(initial=-1)) + 1)))
 
 
 def _frequency_change(heads: Sequence[SegmentHead]) -> tuple[Int64, Int64]:

@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.counts import Cooccurrence, SymmetricCounts
+from streamtopic.counts import Cooccurrence, SignedPassages, SymmetricCounts
 from streamtopic.counts.upper import Panel, mirrored
 from streamtopic.errors import NegativeCounts, StateCorrupt, StateError
 from streamtopic.state.connection import Connection
@@ -16,6 +16,7 @@ from streamtopic.state.keys import ModelKeys, PartitionKeys
 from streamtopic.state.merge import SignedSegment, joined, merged_pairs
 from streamtopic.state.meta import ManifestEntry, Meta
 from streamtopic.state.partition import read_position
+from streamtopic.state.passages import joined_passages
 from streamtopic.state.segments import PairChunk, SegmentHead, decode_chunk, decode_head
 
 __all__ = ["Delta", "PartitionView", "Reader", "Snapshot", "SnapshotExpired"]
@@ -117,6 +118,14 @@ class Delta(_Counted):
     words: ascending, those that a document which came or went may hold; differences may be zero.
     """
 
+    def passages(self) -> SignedPassages | None:
+        """Return the passages that came, and with negative weights those that went: they make the pair counts exactly.
+
+        Over `words`; one that came and went since may be in it twice. None where some are not known any more, since
+        segments were merged, or are too many. Reads one string a segment; raises as `restrict` does.
+        """
+        return joined_passages(self.segments, lambda segment: self.reader.string(segment, segment.entry.keys - 1))
+
 
 class Reader:
     """Reads a model's counts, beside its writers and without disturbing them.
@@ -192,10 +201,16 @@ class Reader:
     def chunks(self, segment: SignedSegment) -> Iterable[PairChunk]:
         """Yield a segment's row chunks. Raises SnapshotExpired, StateCorrupt."""
         for k in range(1, segment.entry.keys):
-            data = self.connection.call("GET", segment.keys.segment(segment.entry.name, k))
-            if data is None:
-                raise SnapshotExpired(f"segment {segment.entry.name} was compacted: take a new snapshot")
-            yield decode_chunk(data, len(segment.head.ids))
+            chunk = decode_chunk(self.string(segment, k), len(segment.head.ids))
+            if len(chunk.rows):
+                yield chunk
+
+    def string(self, segment: SignedSegment, k: int) -> bytes:
+        """Return a segment's k-th string. Raises SnapshotExpired."""
+        data: bytes | None = self.connection.call("GET", segment.keys.segment(segment.entry.name, k))
+        if data is None:
+            raise SnapshotExpired(f"segment {segment.entry.name} was compacted: take a new snapshot")
+        return data
 
     def _view(self, partition: int, keys: PartitionKeys, through: int | None) -> PartitionView:
         """Read manifest, heads and words that belong together, again if a writer came between."""

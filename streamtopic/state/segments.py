@@ -3,7 +3,8 @@
 A segment is a head and any number of row chunks, each a Redis string with a version, a checksum and streams of small
 bytes. Those of a flush are stored as they are, since packing them would take longer than counting; a large merge packs
 its own with zlib, since they stay (docs/decisions/0013). The head alone tells word frequencies, so that a
-reader who wants no pairs reads no pairs.
+reader who wants no pairs reads no pairs. The last string of a small flush holds its passages, which say the same as the
+pairs in fewer numbers; to whoever reads pairs it is a chunk without any.
 """
 
 import struct
@@ -14,12 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.counts import Cooccurrence
+from streamtopic.counts import Cooccurrence, SignedPassages
 from streamtopic.errors import StateCorrupt
 from streamtopic.state import packing
 
-__all__ = ["CHUNK_PAIRS", "PairChunk", "Segment", "SegmentHead", "decode", "decode_chunk", "decode_head", "encode",
-           "encode_chunk", "encode_head"]  # fmt: skip
+__all__ = ["CHUNK_PAIRS", "MOST_PASSAGES", "PairChunk", "Segment", "SegmentHead", "decode", "decode_chunk",
+           "decode_head", "decode_passages", "encode", "encode_chunk", "encode_head", "encode_passages"]  # fmt: skip
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
@@ -27,8 +28,13 @@ Int64 = npt.NDArray[np.int64]
 CHUNK_PAIRS = 1 << 19
 """Pairs of a row chunk: below 16 MiB even where every gap and value needs its longest form, by far."""
 
+MOST_PASSAGES = 256
+"""Passages of a segment that keeps them, and documents: what adds or removes more at once is a bulk load, for which
+whoever follows the counts takes the pairs, or begins anew."""
+
 _HEAD = b"STH2"
 _CHUNK = b"STC2"
+_PASSAGES = b"STP1"
 _LEVEL = 1
 _HEAD_PACKED, _CHUNK_PACKED = 0b1111, 0b000111111
 _SAMPLE = 8
@@ -135,6 +141,26 @@ def encode_chunk(first: int, sizes: Int64, columns: Int32, values: Int64, *, pac
     )
 
 
+def encode_passages(passages: SignedPassages) -> bytes:
+    """Return the bytes of passages whose words are positions among the ids of the segment's head."""
+    sizes = np.diff(passages.indptr)
+    gaps = passages.words.copy()
+    gaps[1:] -= passages.words[:-1]
+    first = passages.indptr[:-1][sizes > 0]
+    gaps[first] = passages.words[first] + 1
+    return _seal(
+        _PASSAGES,
+        [
+            packing.pack_integers(np.array([passages.passages], np.int64)),
+            packing.pack_integers(sizes),
+            packing.pack_integers(gaps),
+            packing.pack_integers(passages.counts),
+            packing.pack_integers(passages.weights),
+        ],
+        0,
+    )
+
+
 def decode_head(data: bytes) -> SegmentHead:
     """Read a head. Raises StateCorrupt where its checksum or form is wrong."""
     numbers, ids, frequency, tokens = _open(_HEAD, data, 4)
@@ -149,7 +175,14 @@ def decode_head(data: bytes) -> SegmentHead:
 
 
 def decode_chunk(data: bytes, n_words: int) -> PairChunk:
-    """Read a row chunk of a segment of n_words ids. Raises StateCorrupt where its checksum or form is wrong."""
+    """Read a row chunk of a segment of n_words ids; a string of passages is one without pairs.
+
+    Raises StateCorrupt where its checksum or form is wrong.
+    """
+    if data[:4] == _PASSAGES:
+        _open(_PASSAGES, data, 5)
+        nothing = np.zeros(0, np.int64)
+        return PairChunk(nothing.astype(np.int32), nothing, nothing.astype(np.int32), nothing)
     numbers, rows, sizes, small, large, table, first, second, literal = _open(_CHUNK, data, 9)
     n_rows, n_table = _integers(numbers, 2).tolist()
     row = (np.cumsum(_integers(rows, n_rows)) - 1).astype(np.int32)
@@ -161,6 +194,28 @@ def decode_chunk(data: bytes, n_words: int) -> PairChunk:
     if not (sound and readable):
         raise _corrupt()
     return PairChunk(row, size, columns, values)
+
+
+def decode_passages(data: bytes, n_words: int) -> SignedPassages | None:
+    """Read the passages of a segment of n_words ids from its last string; None for a row chunk: there are none.
+
+    Raises StateCorrupt where its checksum or form is wrong.
+    """
+    if data[:4] == _CHUNK:
+        return None
+    number, *streams = _open(_PASSAGES, data, 5)
+    rows = int(_integers(number, 1)[0])
+    sizes = _integers(streams[0], rows)
+    if sizes.min(initial=0) < 0:
+        raise _corrupt()
+    indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    gaps, counts = (_integers(stream, int(indptr[-1])) for stream in streams[1:3])
+    # Each passage's gaps begin anew before its first word.
+    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(gaps)])
+    words = ends[1:] - np.repeat(ends[indptr[:-1]], sizes) - 1
+    if gaps.min(initial=1) < 1 or words.max(initial=-1) >= n_words:
+        raise _corrupt()
+    return SignedPassages(indptr, words, counts, _integers(streams[3], rows))
 
 
 def decode(parts: Sequence[bytes]) -> Segment:

@@ -1,0 +1,278 @@
+"""Passages of small flushes: they make the pairs of a difference, and go with the first merge."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from state_reference import as_words
+from test_codecs import zipf_documents
+from test_exactness import Run, passages
+
+from streamtopic.counts import DocumentBatch, SignedPassages, Weighting, count
+from streamtopic.errors import StateCorrupt
+from streamtopic.state import Applied, Reader, SnapshotExpired, compact
+from streamtopic.state.segments import (
+    MOST_PASSAGES,
+    Segment,
+    decode_chunk,
+    decode_passages,
+    encode,
+    encode_passages,
+)
+
+TEXT = ((6, {"x": 1, "m": 2, "a": 3}),)
+row = st.tuples(
+    st.dictionaries(st.integers(0, 2**31 - 2), st.integers(1, 8192), max_size=9), st.integers(-(2**62), 2**62)
+)
+step = st.one_of(
+    st.tuples(st.just("add"), st.integers(0, 5), passages),
+    st.tuples(st.just("delete"), st.integers(0, 5)),
+    st.tuples(st.just("flush")),
+)
+
+
+def signed(rows):
+    """Return passages of (words with counts, weight)."""
+    indptr = np.cumsum([0, *(len(words) for words, _ in rows)])
+    flat = np.array([pair for words, _ in rows for pair in sorted(words.items())], np.int64).reshape(-1, 2)
+    return SignedPassages(indptr, flat[:, 0], flat[:, 1], np.array([weight for _, weight in rows], np.int64))
+
+
+def same(left, right):
+    """Whether two lots of passages are equal."""
+    return all(
+        np.array_equal(getattr(left, name), getattr(right, name)) for name in ("indptr", "words", "counts", "weights")
+    )
+
+
+def pairs_of(delta, found):
+    """Return the sum of w (h h^T - diag(h)) by words, zeros left out."""
+    total = np.zeros((len(delta.words),) * 2, np.int64)
+    for k, weight in enumerate(found.weights):
+        part = slice(found.indptr[k], found.indptr[k + 1])
+        words, h = found.words[part], found.counts[part]
+        assert (np.diff(words) > 0).all()
+        total[np.ix_(words, words)] += weight * (np.outer(h, h) - np.diag(h))
+    assert np.array_equal(total, total.T)
+    rows, columns = np.nonzero(np.triu(total))
+    return {(delta.words[a], delta.words[b]): int(total[a, b]) for a, b in zip(rows, columns, strict=True)}
+
+
+def strings(connection, run):
+    """Return the names of the strings that hold passages, whether they still count or not."""
+    names = connection.call("KEYS", run.state.keys.tag + ":seg:*")
+    return [name for name in names if (connection.call("GET", name) or b"")[:4] == b"STP1"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(rows=st.lists(row, max_size=6))
+def test_passages_are_read_as_they_were_written(rows):
+    """Words, counts and weights of either sign come back, also of passages without any word."""
+    found = signed(rows)
+    assert same(decode_passages(encode_passages(found), 2**31 - 1), found)
+
+
+def test_any_damage_to_passages_is_found():
+    """No byte can change, be lost or be added unseen, by whoever wants pairs nor by whoever wants passages."""
+    batch = DocumentBatch.build(list(zipf_documents(3, 5, 30)))
+    data = encode_passages(SignedPassages.of(batch, Weighting()))
+    for at in range(len(data)):
+        for bad in (data[:at], data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :], data + b"\0"):
+            for read in (decode_passages, decode_chunk):
+                with pytest.raises(StateCorrupt):
+                    read(bad, 30)
+    with pytest.raises(StateCorrupt):
+        decode_passages(data, int(batch.words.max()))
+
+
+def test_passages_are_a_chunk_without_pairs_and_a_chunk_has_no_passages():
+    """Each kind of string is told by its first bytes, so a segment may end with either."""
+    batch = DocumentBatch.build(list(zipf_documents(3, 5, 30)))
+    _, chunk = encode(Segment(np.arange(30), count(batch, 30, Weighting()), 3, 0))
+    assert decode_passages(chunk, 30) is None
+    nothing = decode_chunk(encode_passages(SignedPassages.of(batch, Weighting())), 30)
+    assert [len(part) for part in (nothing.rows, nothing.sizes, nothing.columns, nothing.values)] == [0, 0, 0, 0]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    histories=st.lists(st.lists(st.lists(step, max_size=8), min_size=3, max_size=3), min_size=1, max_size=2),
+    cap=st.sampled_from([1, 256]),
+)
+def test_passages_of_a_difference_make_its_pairs(connection, new_model, histories, cap):
+    """After any adds, deletions and replacements in any partition: the sum of w (h h^T - diag(h)) is the pair counts.
+
+    They are known unless a word came and went between the snapshots.
+    """
+    model = new_model()
+    runs = [Run(connection, model, p, len(histories), Weighting(cap)) for p in range(len(histories))]
+    reader = Reader(connection, model, len(histories))
+    snapshots = [reader.snapshot()]
+    for number in range(3):
+        for run, history in zip(runs, histories, strict=True):
+            for name, *arguments in history[number]:
+                getattr(run, name)(*arguments)
+            run.flush()
+        snapshots.append(reader.snapshot())
+    for before, after in [(0, 1), (1, 2), (2, 3), (0, 3), (3, 1)]:
+        delta = snapshots[after].since(snapshots[before])
+        found = delta.passages()
+        if found is None:
+            assert any((segment.positions < 0).any() for segment in delta.segments)
+        else:
+            assert pairs_of(delta, found) == as_words(delta)[3]
+
+
+def test_a_passage_that_came_and_went_cancels(connection, model):
+    """Both flushes are read, and together they change nothing."""
+    run = Run(connection, model)
+    run.add(0, TEXT)
+    run.flush()
+    reader = Reader(connection, model, 1)
+    before = reader.snapshot()
+    run.add(1, TEXT)
+    run.flush()
+    run.delete(1)
+    run.flush()
+    delta = reader.snapshot().since(before)
+    found = delta.passages()
+    assert sorted(np.sign(found.weights)) == [-1, 1]
+    assert pairs_of(delta, found) == {}
+
+
+def test_passages_with_a_word_that_has_no_name_any_more_are_not_given(connection, model):
+    """The word's id stands in the passage, but neither snapshot says which word it was."""
+    run = Run(connection, model)
+    reader = Reader(connection, model, 1)
+    before = reader.snapshot()
+    run.add(0, TEXT)
+    run.flush()
+    run.delete(0)
+    run.add(1, ((2, {"x": 1, "m": 1}),))
+    run.flush()
+    assert reader.snapshot().since(before).passages() is None
+
+
+def test_documents_too_short_for_a_pair_leave_no_passage(connection, model):
+    """Their weight is zero, so nothing of them is kept that no one needs."""
+    run = Run(connection, model)
+    reader = Reader(connection, model, 1)
+    before = reader.snapshot()
+    run.add(0, ())
+    run.add(1, ((1, {"alone": 1}),))
+    run.flush()
+    assert reader.snapshot().since(before).passages().passages == 0
+    (name,) = strings(connection, run)
+    assert decode_passages(connection.call("GET", name), 1).passages == 0
+
+
+@pytest.mark.parametrize(
+    ("texts", "known"),
+    [
+        ([TEXT] * MOST_PASSAGES, True),
+        ([TEXT] * (MOST_PASSAGES + 1), False),
+        ([TEXT * MOST_PASSAGES], True),
+        ([TEXT * (MOST_PASSAGES + 1)], False),
+        ([TEXT] + [()] * MOST_PASSAGES, False),
+    ],
+)
+def test_only_small_flushes_keep_their_passages(connection, model, texts, known):
+    """Neither many documents nor many passages at once are kept, and such a difference is given by its pairs."""
+    run = Run(connection, model)
+    reader = Reader(connection, model, 1)
+    before = reader.snapshot()
+    for number, text in enumerate(texts):
+        run.add(number, text)
+    run.flush()
+    delta = reader.snapshot().since(before)
+    assert (delta.passages() is not None, len(strings(connection, run)) == 1) == (known, known)
+    assert as_words(delta) == run.live.recount()
+
+
+@pytest.mark.parametrize("flushes", [[[TEXT]] * 4, [[TEXT * 4]], [[TEXT, (), (), ()]]])
+def test_a_difference_of_many_passages_is_not_given_as_such(connection, model, flushes, monkeypatch):
+    """A reader holds a bounded number of them, however many small flushes there were."""
+    run = Run(connection, model)
+    reader = Reader(connection, model, 1)
+    before = reader.snapshot()
+    for texts in flushes:
+        for text in texts:
+            run.add(run.offset, text)
+        run.flush()
+    delta = reader.snapshot().since(before)
+    monkeypatch.setattr("streamtopic.state.passages.MOST_JOINED", 4)
+    assert delta.passages() is not None
+    monkeypatch.setattr("streamtopic.state.passages.MOST_JOINED", 3)
+    assert delta.passages() is None
+
+
+def test_a_merge_leaves_no_passage(connection, model):
+    """What a deleted document was made of goes with the first merge of its segments, and the pairs stay right."""
+    run = Run(connection, model)
+    reader = Reader(connection, model, 1)
+    for number in range(3):
+        run.add(number, TEXT)
+        run.flush()
+    run.delete(1)
+    run.flush()
+    assert len(strings(connection, run)) == 4
+    assert compact(run.state, everything=True, grace=0.001) == Applied()
+    while strings(connection, run):
+        pass
+    assert as_words(reader.snapshot()) == run.live.recount()
+
+
+def test_a_merged_segment_has_no_passages(connection, model):
+    """While the segments that it replaced can still be read, the difference is known by its pairs only."""
+    run = Run(connection, model)
+    reader = Reader(connection, model, 1)
+    before = reader.snapshot()
+    for number in range(3):
+        run.add(number, TEXT)
+        run.flush()
+    assert compact(run.state, everything=True) == Applied()
+    delta = reader.snapshot().since(before)
+    assert delta.passages() is None
+    assert as_words(delta) == run.live.recount()
+
+
+def test_a_state_without_passages_is_read_and_merged(connection, model):
+    """Segments of before passages were kept have none, and count all the same."""
+    run = Run(connection, model)
+    reader = Reader(connection, model, 1)
+    before = reader.snapshot()
+    for number in range(2):
+        run.add(number, TEXT)
+        run.flush()
+    for entry in run.state.manifest:
+        name, last = run.state.keys.segment(entry.name, entry.keys - 1), entry.keys - 1
+        size = connection.call("STRLEN", name)
+        connection.call("DEL", name)
+        value = f"{entry.order}:{entry.epoch}:{last}:{entry.pairs}:{entry.size - size}"
+        connection.call("HSET", run.state.keys.manifest, entry.name, value)
+    run.state.reload()
+    delta = reader.snapshot().since(before)
+    assert delta.passages() is None
+    assert as_words(delta) == run.live.recount()
+    assert compact(run.state, everything=True) == Applied()
+    assert as_words(reader.snapshot()) == run.live.recount()
+
+
+def test_lost_and_damaged_passages_are_told_apart(connection, model):
+    """What was compacted away asks for a new snapshot, what is damaged for a rebuild."""
+    run = Run(connection, model)
+    reader = Reader(connection, model, 1)
+    before = reader.snapshot()
+    run.add(0, TEXT)
+    run.flush()
+    delta = reader.snapshot().since(before)
+    (name,) = strings(connection, run)
+    data = connection.call("GET", name)
+    connection.call("SET", name, data[:-1])
+    with pytest.raises(StateCorrupt, match="rebuild"):
+        delta.passages()
+    with pytest.raises(StateCorrupt, match="rebuild"):
+        as_words(delta)
+    connection.call("DEL", name)
+    with pytest.raises(SnapshotExpired):
+        delta.passages()

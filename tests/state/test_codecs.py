@@ -5,11 +5,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamtopic.counts import Cooccurrence, DocumentBatch, Passage, Weighting, count
+from streamtopic.counts import Cooccurrence, DocumentBatch, Passage, SignedPassages, Weighting, count
 from streamtopic.errors import StateCorrupt
 from streamtopic.state import segments
 from streamtopic.state.records import decode_records, encode_records
-from streamtopic.state.segments import Segment, decode, decode_chunk, decode_head, encode
+from streamtopic.state.segments import (
+    Segment,
+    decode,
+    decode_chunk,
+    decode_head,
+    decode_passages,
+    encode,
+    encode_passages,
+)
 
 int64 = st.integers(-(2**62), 2**62)
 passage = st.dictionaries(st.integers(0, 2**31 - 1), st.integers(1, 8192), max_size=12).map(
@@ -147,3 +155,52 @@ def test_chunks_stay_below_sixteen_mebibytes():
     """The longest gap takes four bytes, the longest literal eleven with its code."""
     longest = 4 + 1 + 10 + 1
     assert segments.CHUNK_PAIRS * longest <= 16 << 20
+
+
+row = st.tuples(
+    st.dictionaries(st.integers(0, 2**31 - 2), st.integers(1, 8192), max_size=9), st.integers(-(2**62), 2**62)
+)
+
+
+def signed(rows):
+    """Return passages of (words with counts, weight)."""
+    indptr = np.cumsum([0, *(len(words) for words, _ in rows)])
+    flat = np.array([pair for words, _ in rows for pair in sorted(words.items())], np.int64).reshape(-1, 2)
+    return SignedPassages(indptr, flat[:, 0], flat[:, 1], np.array([weight for _, weight in rows], np.int64))
+
+
+def same(left, right):
+    """Whether two lots of passages are equal."""
+    return all(
+        np.array_equal(getattr(left, name), getattr(right, name)) for name in ("indptr", "words", "counts", "weights")
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(rows=st.lists(row, max_size=6))
+def test_passages_are_read_as_they_were_written(rows):
+    """Words, counts and weights of either sign come back, also of passages without any word."""
+    found = signed(rows)
+    assert same(decode_passages(encode_passages(found), 2**31 - 1), found)
+
+
+def test_any_damage_to_passages_is_found():
+    """No byte can change, be lost or be added unseen, by whoever wants pairs nor by whoever wants passages."""
+    batch = DocumentBatch.build(list(zipf_documents(3, 5, 30)))
+    data = encode_passages(SignedPassages.of(batch, Weighting()))
+    for at in range(len(data)):
+        for bad in (data[:at], data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :], data + b"\0"):
+            for read in (decode_passages, decode_chunk):
+                with pytest.raises(StateCorrupt):
+                    read(bad, 30)
+    with pytest.raises(StateCorrupt):
+        decode_passages(data, int(batch.words.max()))
+
+
+def test_passages_are_a_chunk_without_pairs_and_a_chunk_has_no_passages():
+    """Each kind of string is told by its first bytes, so a segment may end with either."""
+    batch = DocumentBatch.build(list(zipf_documents(3, 5, 30)))
+    _, chunk = encode(Segment(np.arange(30), count(batch, 30, Weighting()), 3, 0))
+    assert decode_passages(chunk, 30) is None
+    nothing = decode_chunk(encode_passages(SignedPassages.of(batch, Weighting())), 30)
+    assert [len(part) for part in (nothing.rows, nothing.sizes, nothing.columns, nothing.values)] == [0, 0, 0, 0]

@@ -5,44 +5,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from state_reference import as_words
-from test_codecs import zipf_documents
 from test_exactness import Run, passages
 
-from streamtopic.counts import DocumentBatch, SignedPassages, Weighting, count
+from streamtopic.counts import Weighting
 from streamtopic.errors import StateCorrupt
 from streamtopic.state import Applied, Reader, SnapshotExpired, compact
-from streamtopic.state.segments import (
-    MOST_PASSAGES,
-    Segment,
-    decode_chunk,
-    decode_passages,
-    encode,
-    encode_passages,
-)
+from streamtopic.state.segments import MOST_PASSAGES, decode_passages
 
 TEXT = ((6, {"x": 1, "m": 2, "a": 3}),)
-row = st.tuples(
-    st.dictionaries(st.integers(0, 2**31 - 2), st.integers(1, 8192), max_size=9), st.integers(-(2**62), 2**62)
-)
 step = st.one_of(
     st.tuples(st.just("add"), st.integers(0, 5), passages),
     st.tuples(st.just("delete"), st.integers(0, 5)),
     st.tuples(st.just("flush")),
 )
-
-
-def signed(rows):
-    """Return passages of (words with counts, weight)."""
-    indptr = np.cumsum([0, *(len(words) for words, _ in rows)])
-    flat = np.array([pair for words, _ in rows for pair in sorted(words.items())], np.int64).reshape(-1, 2)
-    return SignedPassages(indptr, flat[:, 0], flat[:, 1], np.array([weight for _, weight in rows], np.int64))
-
-
-def same(left, right):
-    """Whether two lots of passages are equal."""
-    return all(
-        np.array_equal(getattr(left, name), getattr(right, name)) for name in ("indptr", "words", "counts", "weights")
-    )
 
 
 def pairs_of(delta, found):
@@ -62,36 +37,6 @@ def strings(connection, run):
     """Return the names of the strings that hold passages, whether they still count or not."""
     names = connection.call("KEYS", run.state.keys.tag + ":seg:*")
     return [name for name in names if (connection.call("GET", name) or b"")[:4] == b"STP1"]
-
-
-@settings(max_examples=100, deadline=None)
-@given(rows=st.lists(row, max_size=6))
-def test_passages_are_read_as_they_were_written(rows):
-    """Words, counts and weights of either sign come back, also of passages without any word."""
-    found = signed(rows)
-    assert same(decode_passages(encode_passages(found), 2**31 - 1), found)
-
-
-def test_any_damage_to_passages_is_found():
-    """No byte can change, be lost or be added unseen, by whoever wants pairs nor by whoever wants passages."""
-    batch = DocumentBatch.build(list(zipf_documents(3, 5, 30)))
-    data = encode_passages(SignedPassages.of(batch, Weighting()))
-    for at in range(len(data)):
-        for bad in (data[:at], data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :], data + b"\0"):
-            for read in (decode_passages, decode_chunk):
-                with pytest.raises(StateCorrupt):
-                    read(bad, 30)
-    with pytest.raises(StateCorrupt):
-        decode_passages(data, int(batch.words.max()))
-
-
-def test_passages_are_a_chunk_without_pairs_and_a_chunk_has_no_passages():
-    """Each kind of string is told by its first bytes, so a segment may end with either."""
-    batch = DocumentBatch.build(list(zipf_documents(3, 5, 30)))
-    _, chunk = encode(Segment(np.arange(30), count(batch, 30, Weighting()), 3, 0))
-    assert decode_passages(chunk, 30) is None
-    nothing = decode_chunk(encode_passages(SignedPassages.of(batch, Weighting())), 30)
-    assert [len(part) for part in (nothing.rows, nothing.sizes, nothing.columns, nothing.values)] == [0, 0, 0, 0]
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -276,3 +221,32 @@ def test_lost_and_damaged_passages_are_told_apart(connection, model):
     connection.call("DEL", name)
     with pytest.raises(SnapshotExpired):
         delta.passages()
+
+
+def test_a_merge_that_leaves_no_pair_stands_in_no_ones_way(connection, model):
+    """A segment without pairs needs no passages: the difference is that of the others."""
+    run = Run(connection, model)
+    reader = Reader(connection, model, 1)
+    run.add(0, TEXT)
+    run.flush()
+    before = reader.snapshot()
+    run.delete(0)
+    run.flush()
+    assert compact(run.state, everything=True) == Applied()
+    assert [entry.keys for entry in run.state.manifest] == [1]
+    delta = reader.snapshot().since(before)
+    found = delta.passages()
+    assert (found.passages, pairs_of(delta, found)) == (1, as_words(delta)[3])
+
+
+def test_a_large_segment_is_not_read_to_learn_that_it_has_no_passages(connection, model, monkeypatch):
+    """Its head tells; its last string may be 16 MiB."""
+    run = Run(connection, model)
+    reader = Reader(connection, model, 1)
+    before = reader.snapshot()
+    for number in range(MOST_PASSAGES + 1):
+        run.add(number, TEXT)
+    run.flush()
+    delta = reader.snapshot().since(before)
+    monkeypatch.setattr(reader, "string", None)
+    assert delta.passages() is None

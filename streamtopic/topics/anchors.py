@@ -48,12 +48,12 @@ def changed_anchors(before: Iterable[str], after: Iterable[str]) -> str:
 
 
 def farthest_in_principal_directions(
-    gram: Float, r: int, terms: int, updates: int = 0, pairs: tuple[Float, Float] | None = None
+    gram: Float, r: int, roundings: int, carried: float = 0.0, pairs: tuple[Float, Float] | None = None
 ) -> AnchorChoice:
     """Choose r candidates by greedy search in the r leading principal directions of their rows.
 
-    gram: (c, c), K = M M^T of the candidates' rows M, each entry a sum of `terms` non-negative products; updates: how
-    many changes have been added to it; pairs: its r + 1 leading eigenpairs or more, where they are at hand. Rare words
+    gram: (c, c), K = M M^T of the candidates' rows M; roundings: of one of its entries at a cold start; carried: bound
+    on the norm of the error that updates have added; pairs: its r + 1 leading eigenpairs, if at hand. Rare words
     lie far out mostly by sampling noise; the leading directions drop it. Returns positions among the candidates. Raises
     CannotLearn where the rows span fewer than r directions.
     """
@@ -65,15 +65,17 @@ def farthest_in_principal_directions(
             f"the counts of {c} candidate words span fewer than {r} directions: add documents or ask fewer topics",
         )
     coordinates = vectors[:, :r] * np.sqrt(values[:r])
-    # All sums are of non-negative terms, so the error of an entry is at most terms * u of it; cutting the spectrum
-    # magnifies it by the r-th eigenvalue over the gap below it (first-order bound for a spectral function).
+    # No entry is negative, so an error of so many units in each is one of as many in the norm. An eigensolver's is a
+    # small multiple of a unit (LAPACK Users' Guide, 4.7), for which c stands here. Cutting the spectrum magnifies both
+    # by the r-th eigenvalue over the gap below it (first-order bound for a spectral function).
     gap = values[r - 1] - (values[r] if c > r else 0.0)
-    error = (terms + 8 * c) * _UNIT * values[0] * (values[r - 1] / gap if gap > 0 else np.inf)
+    cold = (roundings + c) * _UNIT * values[0]
+    error = cold * (values[r - 1] / gap if gap > 0 else np.inf)
     with one_thread():
-        return _greedy(coordinates, r, error, 1 + 4 * updates)
+        return _greedy(coordinates, r, error, 1 + carried / cold)
 
 
-def _greedy(E: Float, r: int, error: float, growth: int) -> AnchorChoice:
+def _greedy(E: Float, r: int, error: float, growth: float) -> AnchorChoice:
     """Greedy search over explicit rows E (c, d); `error` bounds the perturbation of E E^T at a cold start.
 
     Rows within a multiple of the error of the farthest are ties, and the first word wins: words that always occur

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from streamtopic.counts import SymmetricCounts
 from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.learner import super_anchors
+from streamtopic.topics.outer import OuterChange
 from streamtopic.topics.products import dense_rows, grouped_rows, times
 from streamtopic.topics.shifts import ThinShift, dearer_than_whole, product_shift
 from streamtopic.topics.simplex import solve_rows
@@ -30,31 +31,37 @@ _LONG = 8
 class Change:
     """A change of Q over the internal words and what it does to the quantities around it.
 
-    delta: dQ, signed; mass: (n,) row sums now; squares: (n,) D^2 now, squares_before: then.
+    delta: dQ, signed; mass: (n,) row sums now; squares: (n,) D^2 now, squares_before: then; outer: dQ, or most of it,
+    as outer products, where it is known of which passages it is made and that is of use.
     """
 
     delta: SymmetricCounts
     mass: Int64
     squares: Float
     squares_before: Float
+    outer: OuterChange | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _AnchorShift:
-    """A change of the anchors' summed rows N (r, n): entries here and there, and whole rows of Q for some topics.
+    """A change of the anchors' summed rows N (r, n): entries here and there, and whole rows of Q added to some topics.
 
-    entries: (r, n); topics: (t,) ascending; rows: (t, n).
+    entries: (r, n); rows: (m, n); mixing: (m, r) how often each of them is added to each topic; group: (n,) the sets
+    that entries were summed over, -1 for a word in none.
     """
 
     entries: Int64
-    topics: Positions
     rows: Int64
+    mixing: Int64
+    group: Int64
 
 
 def carried_first(fit: TopicFit, change: Change) -> Round:
     """Return the first round on the changed Q; its rows are still the last solutions. It takes the round's arrays."""
     entries = dense_rows(change.delta, fit.choice.rows)
-    shift = _AnchorShift(entries, np.zeros(0, np.intp), np.zeros((0, fit.q.n), np.int64))
+    group = np.full(fit.q.n, -1, np.int64)
+    group[fit.choice.rows] = np.arange(len(fit.choice.rows))
+    shift = _AnchorShift(entries, np.zeros((0, fit.q.n), np.int64), np.zeros((0, len(entries)), np.int64), group)
     return _carried(fit.rounds[0], fit.q, change, shift)
 
 
@@ -69,49 +76,56 @@ def carried_second(fit: TopicFit, change: Change, first: Round) -> tuple[Round, 
 def _members_shift(fit: TopicFit, change: Change, group: Int64) -> _AnchorShift:
     """Return the change of the super-anchors' sums: changed rows of members, and rows of words that moved between sets.
 
-    A word with a long row moves nearly all columns of its topics at once, so those are taken as whole columns.
+    A word with a long row moves nearly all columns of its topics at once, so that one is taken as a whole.
     """
     entries = grouped_rows(change.delta, fit.group, fit.options.n_topics)
     moved = np.flatnonzero(group != fit.group)
     rows = dense_rows(fit.q, moved)
+    mixing = np.zeros((len(moved), len(entries)), np.int64)
+    for topics, sign in ((fit.group[moved], -1), (group[moved], 1)):
+        inside = np.flatnonzero(topics >= 0)
+        mixing[inside, topics[inside]] = sign
     long = np.count_nonzero(rows, axis=1) * _LONG > fit.q.n
-    steps = [(fit.group[moved], -1), (group[moved], 1)]
-    for topics, sign in steps:
-        short = (topics >= 0) & ~long
-        np.add.at(entries, topics[short], sign * rows[short])
-    changed = np.unique(np.concatenate([topics[(topics >= 0) & long] for topics, _ in steps]))
-    whole = np.zeros((len(changed), fit.q.n), np.int64)
-    for topics, sign in steps:
-        here = (topics >= 0) & long
-        np.add.at(whole, np.searchsorted(changed, topics[here]), sign * rows[here])
-    return _AnchorShift(entries, changed.astype(np.intp), whole)
+    for k in np.flatnonzero(~long):
+        for topic in np.flatnonzero(mixing[k]):
+            entries[topic] += mixing[k, topic] * rows[k]
+    return _AnchorShift(entries, rows[long], mixing[long], fit.group)
 
 
 def _carried(before: Round, q: SymmetricCounts, change: Change, shift: _AnchorShift) -> Round:
-    counts, thin = before.anchor_counts, before.thin
+    counts, thin, outer = before.anchor_counts, before.thin, change.outer
     counts += shift.entries
-    counts[shift.topics] += shift.rows
-    columns = np.flatnonzero(shift.entries.any(axis=0) | (change.squares != change.squares_before))
+    sums = np.zeros((0, len(counts)), np.int64) if outer is None else outer.sums(shift.group, len(counts))
+    explained = np.zeros((1, 1), np.int64) if outer is None else outer.explained(sums, q.n)
+    # In integers, so what the outer products leave over is exact: self-pairs, and words that came or went.
+    columns = np.flatnonzero((shift.entries != explained).any(axis=0) | (change.squares != change.squares_before))
+    rest = counts[:, columns] - (explained if outer is None else explained[:, columns])
+    moved = np.ascontiguousarray((rest * change.squares[columns]).T) - thin[columns]
     whole = np.ascontiguousarray((shift.rows * change.squares).T)
-    now = np.ascontiguousarray((counts[:, columns] * change.squares[columns]).T)
-    moved = now - thin[columns]
-    moved[:, shift.topics] -= whole[columns]
-    step = ThinShift(columns, moved, shift.topics, whole)
-    if dearer_than_whole(q, change.delta, step):
-        thin[columns] = now
-        thin[:, shift.topics] = (counts[shift.topics] * change.squares).T
+    step = ThinShift(columns, moved, whole, shift.mixing, outer, sums)
+    dearer = dearer_than_whole(q, change.delta, step)
+    product, sizes = (None, None) if dearer else product_shift(q, change.delta, thin, step)
+    _add_whole(counts, shift)
+    touched = columns if outer is None else np.union1d(columns, outer.words)
+    topics = np.flatnonzero(shift.mixing.any(axis=0))
+    thin[touched] = (counts[:, touched] * change.squares[touched]).T
+    thin[:, topics] = (counts[topics] * change.squares).T
+    if product is None or sizes is None:
         return _taken_anew(before, q, change)
-    product, sizes = product_shift(q, change.delta, thin, step)
-    thin[columns] = now
-    thin[:, shift.topics] = (counts[shift.topics] * change.squares).T
     # The change is summed by itself, so its rounding is of its own size; adding it rounds once at the product's, as do
     # entries of V that were rounded before they were compared.
     product += before.product
     product[change.mass == 0] = 0.0
-    terms = np.diff(q.indptr) + np.diff(change.delta.indptr) + 6
+    terms = np.diff(q.indptr) + np.diff(change.delta.indptr) + len(sums) + len(shift.rows) + 8
     error = before.error + _UNIT * (terms * sizes + 4 * np.abs(product).max(axis=1))
     error[change.mass == 0] = 0.0
     return _round(before, change, product, error)
+
+
+def _add_whole(counts: Int64, shift: _AnchorShift) -> None:
+    for row, topics in zip(shift.rows, shift.mixing, strict=True):
+        for topic in np.flatnonzero(topics):
+            counts[topic] += topics[topic] * row
 
 
 def _taken_anew(before: Round, q: SymmetricCounts, change: Change) -> Round:

@@ -5,14 +5,13 @@ residual of the optimality conditions res, ||c - c*|| <= (||res||_2 + sqrt(r) et
 convexity. eta bounds the rounding of g and what B and G carry themselves.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numba
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.topics.threads import workers
+from streamtopic.topics.threads import each
 
 __all__ = ["Certificate", "certify", "row_errors"]
 
@@ -38,9 +37,7 @@ def row_errors(C: Float, B: Float, G: Float, B_error: Float, sigma_min: float) -
     r, squared = G.shape[0], sigma_min**2
     residual, magnitude = np.empty(len(C)), np.empty(len(C))
     edges = range(0, len(C), _CHUNK)
-    with ThreadPoolExecutor(workers()) as pool:
-        for task in [pool.submit(_residuals, C, B, G, residual, magnitude, k, min(k + _CHUNK, len(C))) for k in edges]:
-            task.result()
+    each(_residuals, [(C, B, G, residual, magnitude, k, min(k + _CHUNK, len(C))) for k in edges])
     eta = 4 * _UNIT * np.sqrt(r) * magnitude + B_error
     errors = (residual + np.sqrt(r) * eta) / squared
     # Two points of the simplex are never farther apart than sqrt 2.

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from streamtopic.counts import Cooccurrence, Counts, DocumentBatch, KeptCounts, count
+from streamtopic.counts import Cooccurrence, Counts, DocumentBatch, KeptCounts, SignedPassages, count
 from streamtopic.errors import CannotLearn, NegativeCounts, UsageError
 from streamtopic.topics.display import top_words
 from streamtopic.topics.fit import TopicFit
@@ -96,7 +96,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         del y
         if not hasattr(self, "counts_"):
             return self.fit(X)
-        return self._change(self._count(X))
+        return self._change(self._documents(X, reset=False), 1)
 
     def unlearn(self, X: Any) -> Self:
         """Take away documents that were fitted before: the exact inverse of having fitted them.
@@ -105,7 +105,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         the model) or what is left cannot make n_topics topics.
         """
         check_is_fitted(self, "counts_")
-        return self._change(Cooccurrence.zero(self.n_features_in_) - self._count(X))
+        return self._change(self._documents(X, reset=False), -1)
 
     def transform(self, X: Any) -> Float:
         """Return topic proportions of documents, (documents, n_topics), rows summing to 1."""
@@ -155,36 +155,37 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         with _as_value_error():
             return as_documents(rows)
 
-    def _count(self, X: Any) -> Cooccurrence:
-        batch = self._documents(X, reset=False)
+    def _change(self, batch: DocumentBatch, sign: int) -> Self:
+        """Add documents, or take them away."""
+        signs, weighting = np.full(batch.documents, sign, np.int64), self._options().weighting
         with _as_value_error():
-            return count(batch, self.n_features_in_, self._options().weighting)
-
-    def _change(self, delta: Cooccurrence) -> Self:
+            delta = count(batch, self.n_features_in_, weighting, signs)
+        passages = SignedPassages.of(batch, weighting, signs)
         try:
             self.counts_.add(delta)
         except NegativeCounts as error:
             raise ValueError(f"these documents are not all in the model: {error}") from error
         try:
-            self._relearn(delta)
+            self._relearn(delta, passages)
         except ValueError:
             self.counts_.add(Cooccurrence.zero(delta.n_words) - delta)
             raise
         self.n_documents_ = self.counts_.documents
         return self
 
-    def _relearn(self, delta: Cooccurrence | None) -> None:
+    def _relearn(self, delta: Cooccurrence | None, passages: SignedPassages | None = None) -> None:
         with _as_value_error():
-            fit = self._updated(self.counts_, Counts(self.counts_.words, delta)) if delta is not None else None
+            change = None if delta is None else Counts(self.counts_.words, delta)
+            fit = None if change is None else self._updated(self.counts_, change, passages)
             self._publish(fit or learn(self.counts_, self._options()))
 
-    def _updated(self, now: KeptCounts, delta: Counts) -> TopicFit | None:
+    def _updated(self, now: KeptCounts, delta: Counts, passages: SignedPassages | None) -> TopicFit | None:
         self.retrain_reason_ = None
         fit: TopicFit | None = self.__dict__.pop("fit_", None)
         if fit is None or fit.options != self._options():
             self.retrain_reason_ = "no model of these settings to start from"
             return None
-        outcome = update(fit, now, delta)
+        outcome = update(fit, now, delta, passages)
         if isinstance(outcome, NeedsRetrain):
             self.retrain_reason_ = outcome.reason
             return None

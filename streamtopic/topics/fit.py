@@ -44,7 +44,8 @@ class TopicFit:
     names: (n,) ascending; q: counts over them, changed in place by updates; mass: (n,) row sums, 0 for a word that an
     update has dropped; squares: (n,) D^2; candidates: positions that may be anchors; gram: (c, c) or None; choice:
     the anchors; group: (n,) super-anchor of each word or -1; rounds: one (paper) or two (default); updates: how
-    many were applied since the cold start.
+    many were applied since the cold start; gram_error: bound on the norm of the error that they have added to `gram`,
+    divided by the masses of both words.
     """
 
     options: LearnerOptions
@@ -59,6 +60,7 @@ class TopicFit:
     group: Int64
     rounds: list[Round]
     updates: int = 0
+    gram_error: float = 0.0
 
     @cached_property
     def live(self) -> npt.NDArray[np.intp]:

@@ -12,6 +12,7 @@ docs/decisions. Everything is a pure, deterministic function of the counts.
 
 from dataclasses import dataclass, replace
 
+import numba
 import numpy as np
 import numpy.typing as npt
 
@@ -20,7 +21,7 @@ from streamtopic.errors import CannotLearn
 from streamtopic.topics.anchors import AnchorChoice, farthest_in_principal_directions, farthest_rows
 from streamtopic.topics.fit import TopicFit, Words
 from streamtopic.topics.options import LearnerOptions
-from streamtopic.topics.products import candidate_gram, dense_rows, grouped_rows
+from streamtopic.topics.products import candidate_gram, candidate_gram_roundings, dense_rows, grouped_rows
 from streamtopic.topics.simplex_round import Round
 from streamtopic.topics.spectrum import leading_eigenpairs
 from streamtopic.topics.vocabulary import choose_words
@@ -180,21 +181,24 @@ def choose_in_gram(
     candidates: npt.NDArray[np.intp],
     n: int,
     options: LearnerOptions,
-    updates: int = 0,
+    carried: float = 0.0,
     pairs: tuple[Float, Float] | None = None,
 ) -> AnchorChoice:
     """Search the principal directions of Qbar_c D.
 
-    gram: Q_c D^2 Q_c^T in the units of the counts; pairs: see Prepared, they stand for it where they are given.
+    gram: Q_c D^2 Q_c^T in the units of the counts; carried: what updates have added to its error, in units of p; pairs:
+    see Prepared, they stand for it where they are given.
     """
     scaled = _in_units_of_p(gram, mass, candidates) if pairs is None else gram
-    choice = farthest_in_principal_directions(scaled, options.n_topics, n, updates, pairs)
+    roundings = candidate_gram_roundings(n)
+    choice = farthest_in_principal_directions(scaled, options.n_topics, roundings, carried, pairs)
     return AnchorChoice(candidates[choice.rows], choice.margin, choice.certain)
 
 
 def _in_units_of_p(gram: Float, mass: Int64, candidates: npt.NDArray[np.intp]) -> Float:
-    own = mass[candidates].astype(float)
-    return np.asarray(gram / own[:, None] / own)
+    scaled = np.empty_like(gram)
+    _divide(gram, mass[candidates].astype(float), scaled)
+    return scaled
 
 
 def super_anchors(first: Round, q: SymmetricCounts, mass: Int64, anchors: npt.NDArray[np.intp]) -> Int64:
@@ -204,3 +208,10 @@ def super_anchors(first: Round, q: SymmetricCounts, mass: Int64, anchors: npt.ND
     group[anchors] = np.arange(len(anchors))
     group[mass == 0] = -1
     return group.astype(np.int64)
+
+
+@numba.njit(cache=True, nogil=True)
+def _divide(gram: Float, own: Float, out: Float) -> None:
+    for i in range(len(own)):
+        for j in range(len(own)):
+            out[i, j] = gram[i, j] / own[i] / own[j]

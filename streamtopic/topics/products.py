@@ -4,7 +4,6 @@ Each entry is summed in column order by one thread, so the same rows give the sa
 threads, and entries that have become zero change nothing.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import numba
@@ -14,13 +13,14 @@ from scipy.linalg.blas import dsyrk
 
 from streamtopic.counts import SymmetricCounts
 from streamtopic.counts.compact import Compact, read, seek
-from streamtopic.topics.threads import workers
+from streamtopic.topics.threads import each, workers
 
 __all__ = [
     "BLOCK",
     "add_columns_product",
     "add_sparse_product",
     "candidate_gram",
+    "candidate_gram_roundings",
     "dense_part",
     "dense_rows",
     "grouped_rows",
@@ -34,6 +34,7 @@ BLOCK = 256
 """Columns whose part of a product is summed by itself."""
 
 _PANEL = 1024
+_WIDTH = 512
 
 
 def times(q: SymmetricCounts, thin: Float, rows: Positions | None = None, live: Positions | None = None) -> Float:
@@ -48,13 +49,7 @@ def times(q: SymmetricCounts, thin: Float, rows: Positions | None = None, live: 
     out = np.empty((len(chosen), thin.shape[1]))
     entries = np.concatenate([[0], np.cumsum(q.indptr[chosen + 1] - q.indptr[chosen])])
     edges = np.searchsorted(entries, np.linspace(0, entries[-1], 4 * workers() + 1)[:-1], side="left").tolist()
-    with ThreadPoolExecutor(workers()) as pool:
-        tasks = [
-            pool.submit(_times, q.rows, chosen, thin, ends, out, start, stop)
-            for start, stop in pairwise([*edges, len(chosen)])
-        ]
-        for task in tasks:
-            task.result()
+    each(_times, [(q.rows, chosen, thin, ends, out, *span) for span in pairwise([*edges, len(chosen)])])
     return out
 
 
@@ -91,15 +86,11 @@ def add_columns_product(out: Float, q: SymmetricCounts, columns: Positions, thin
 
     Q is symmetric, so its columns are read as rows.
     """
-    count = workers()
-    edges = np.linspace(0, q.n, count + 1).astype(np.int64)
-    with ThreadPoolExecutor(count) as pool:
-        tasks = [pool.submit(_add_columns, q.rows, columns, thin, out, edges[k], edges[k + 1]) for k in range(count)]
-        for task in tasks:
-            task.result()
+    edges = np.linspace(0, q.n, workers() + 1).astype(np.int64)
+    each(_add_columns, [(q.rows, columns, thin, out, *span) for span in pairwise(edges)])
 
 
-def candidate_gram(q: SymmetricCounts, candidates: Positions, weights: Float, width: int = 512) -> Float:
+def candidate_gram(q: SymmetricCounts, candidates: Positions, weights: Float, width: int = _WIDTH) -> Float:
     """Return Q_c diag(weights) Q_c^T, (c, c), for the candidates' rows. Cost: c^2 n / 2, in dense blocks of columns."""
     gram = np.zeros((len(candidates), len(candidates)), order="F")
     root = np.sqrt(weights)
@@ -112,6 +103,14 @@ def candidate_gram(q: SymmetricCounts, candidates: Positions, weights: Float, wi
         gram = dsyrk(1.0, part.T, beta=1.0, c=gram, trans=1, lower=1, overwrite_c=1)
     _mirror_lower(gram)
     return np.asarray(gram.T)
+
+
+def candidate_gram_roundings(n: int) -> int:
+    """Bound the roundings of an entry of `candidate_gram`; its terms are positive, so none exceeds a unit of the entry.
+
+    A block's terms are summed in some order, then added to what there is; each is rounded on the way there.
+    """
+    return min(n, _WIDTH) + 2 * -(-n // _WIDTH) + 8
 
 
 @numba.njit(cache=True, nogil=True)

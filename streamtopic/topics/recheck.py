@@ -12,7 +12,7 @@ from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.lazy_greedy import row_norms
 from streamtopic.topics.learner import candidate_positions, choose_in_gram
 from streamtopic.topics.products import candidate_gram, dense_rows, times
-from streamtopic.topics.shifts import add_gram_shift
+from streamtopic.topics.shifts import add_gram_outer, add_gram_reweighted, add_gram_shift
 from streamtopic.topics.simplex_round import Round
 
 __all__ = ["NeedsRetrain", "Rechecked", "recheck"]
@@ -20,6 +20,7 @@ __all__ = ["NeedsRetrain", "Rechecked", "recheck"]
 Float = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 Positions = npt.NDArray[np.intp]
+_UNIT = 2.0**-53
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +32,18 @@ class NeedsRetrain:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rechecked:
-    """The same anchors, verified. candidates: positions that may be anchors now; gram: (c, c) of theirs, or None."""
+    """The same anchors, verified. candidates: positions that may be anchors now; gram, gram_error: as in TopicFit."""
 
     choice: AnchorChoice
     candidates: Positions
     gram: Float | None
+    gram_error: float = 0.0
 
 
 def recheck(
     fit: TopicFit, change: Change, frequency: Int64, may_anchor: npt.NDArray[np.bool_], first: Round | None
 ) -> Rechecked | NeedsRetrain:
-    """Search the anchors again. It reads the fit and changes nothing, so that it may run beside the rest.
+    """Search the anchors again. It changes nothing of the fit but its Gram matrix, so that it may run beside the rest.
 
     frequency: (n,) documents that hold each internal word; may_anchor: (n,); first: the first round on the changed
     counts, which the learner "paper" verifies from. Raises CannotLearn where the counts span too few directions.
@@ -49,19 +51,19 @@ def recheck(
     candidates = candidate_positions(frequency, may_anchor, fit.options)
     if len(candidates) < fit.options.n_topics:
         return NeedsRetrain(f"only {len(candidates)} words may still be anchors")
-    gram = None
+    gram, error = None, 0.0
     if first is not None:
         choice = _replayed(fit, candidates, change, first) or farthest_rows(
             fit.q, candidates, change.mass, fit.options.n_topics
         )
     else:
-        gram = _changed_gram(fit, candidates, change)
-        choice = choose_in_gram(gram, change.mass, candidates, fit.q.n, fit.options, fit.updates + 1)
+        gram, error = _changed_gram(fit, candidates, change)
+        choice = choose_in_gram(gram, change.mass, candidates, fit.q.n, fit.options, error)
     if not np.array_equal(choice.rows, fit.choice.rows):
         return NeedsRetrain(changed_anchors(fit.anchors, [fit.names[k] for k in choice.rows]))
     if not choice.certain:
         return NeedsRetrain("two words are equally far out, so the choice of anchors cannot be verified")
-    return Rechecked(choice, fit.candidates if first is not None else candidates, gram)
+    return Rechecked(choice, fit.candidates if first is not None else candidates, gram, error)
 
 
 def _replayed(fit: TopicFit, candidates: Positions, change: Change, first: Round) -> AnchorChoice | None:
@@ -76,21 +78,60 @@ def _replayed(fit: TopicFit, candidates: Positions, change: Change, first: Round
     return None if choice is None else AnchorChoice(candidates[choice.rows], choice.margin, choice.certain)
 
 
-def _changed_gram(fit: TopicFit, candidates: Positions, change: Change) -> Float:
-    """Return Q'_c D'^2 Q'_c^T from the one before, over the columns that changed only."""
+def _changed_gram(fit: TopicFit, candidates: Positions, change: Change) -> tuple[Float, float]:
+    """Return Q'_c D'^2 Q'_c^T from the one before, and the bound on the error that updates have added to it."""
     known = np.isin(candidates, fit.candidates)
     place = np.zeros(fit.q.n, bool)
     place[candidates[known]] = True
-    columns = _columns_that_changed(change, place)
-    if fit.gram is None or 4 * len(columns) > fit.q.n:
-        return candidate_gram(fit.q, candidates, change.squares)
-    gram = _rearranged(fit.gram, np.where(known, np.searchsorted(fit.candidates, candidates), -1))
-    add_gram_shift(gram, fit.q, change.delta, candidates, change.squares, change.squares_before, columns)
+    outer = change.outer if change.outer is not None and change.outer.whole else None
+    columns = np.zeros(0, np.intp) if outer is not None else _columns_that_changed(change, place)
+    reweighted = np.count_nonzero(change.squares != change.squares_before)
+    if fit.gram is None or 4 * (len(columns) + reweighted) > fit.q.n:
+        return candidate_gram(fit.q, candidates, change.squares), 0.0
+    gram = fit.gram
+    if not np.array_equal(candidates, fit.candidates):
+        gram = _rearranged(gram, np.where(known, np.searchsorted(fit.candidates, candidates), -1))
+    add_gram_reweighted(gram, fit.q, change.delta, candidates, change.squares, change.squares_before)
+    if outer is not None:
+        add_gram_outer(gram, fit.q, change.delta, outer, candidates, change.squares)
+    else:
+        add_gram_shift(gram, fit.q, change.delta, candidates, change.squares, columns)
     if not known.all():
         fresh = dense_rows(fit.q, candidates[~known]) * change.squares
         product = times(fit.q, np.ascontiguousarray(fresh.T), candidates)
         gram[:, ~known], gram[~known] = product, product.T
-    return gram
+    terms = outer.longest + len(outer.passages.weights) if outer is not None else len(columns)
+    return gram, _grown_error(fit, gram, candidates, known, change, terms)
+
+
+def _grown_error(
+    fit: TopicFit, gram: Float, candidates: Positions, known: npt.NDArray[np.bool_], change: Change, terms: int
+) -> float:
+    """Bound the norm of the error that updates have added to the Gram matrix, in units of p.
+
+    With k = Q_c D and d = dQ_c D, rows divided by their masses: a term of d k^T or d d^T is rounded `terms` times, and
+    those of k k^T where entries are added and weights change. Norms are Frobenius norms, |k|^2 the trace.
+    """
+    mass, before = change.mass[candidates].astype(float), np.maximum(fit.mass[candidates], 1)
+    d = _change_norm(change, candidates, mass)
+    k = float(np.sqrt(gram.diagonal() @ (1 / mass**2))) + d
+    reweighted = int(np.count_nonzero(change.squares != change.squares_before))
+    new = _UNIT * (2 * (terms + 16) * d * k + 2 * (reweighted + 8) * k**2)
+    return new + fit.gram_error * float((before[known] / mass[known]).max(initial=1.0)) ** 2
+
+
+def _change_norm(change: Change, candidates: Positions, mass: Float) -> float:
+    """Bound the Frobenius norm of dQ_c D with rows divided by their masses, (c,), also if nothing cancelled in it."""
+    scale = np.zeros(len(change.mass))
+    scale[candidates] = 1 / mass
+    if change.outer is not None and change.outer.whole:
+        # A passage adds w (h h^T - diag(h)), and both parts are at most w h h^T.
+        X, root = change.outer.matrix(len(scale)), np.sqrt(change.squares)
+        left, right = (np.sqrt((X * X) @ (part * part)) for part in (scale, root))
+        return float(2 * np.abs(change.outer.passages.weights) @ (left * right))
+    rows = np.repeat(np.arange(len(scale)), np.diff(change.delta.indptr))
+    values = change.delta.values * scale[rows]
+    return float(np.sqrt((values * values) @ change.squares[change.delta.columns]))
 
 
 def _rearranged(gram: Float, places: Positions) -> Float:
@@ -101,9 +142,9 @@ def _rearranged(gram: Float, places: Positions) -> Float:
 
 
 def _columns_that_changed(change: Change, candidate: npt.NDArray[np.bool_]) -> Positions:
-    """Return the columns in which some candidate's row, or the column's weight, changed."""
+    """Return the columns in which some candidate's row changed."""
     columns = np.repeat(np.arange(len(candidate)), np.diff(change.delta.indptr))
-    changed = change.squares != change.squares_before
+    changed = np.zeros(len(candidate), bool)
     changed[columns[candidate[change.delta.columns]]] = True
     return np.flatnonzero(changed)
 

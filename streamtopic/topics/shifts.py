@@ -1,36 +1,45 @@
 """How products with Q move when Q does: at the cost of the entries that changed, and of the rows they stand in."""
 
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numba
 import numpy as np
 import numpy.typing as npt
 
 from streamtopic.counts import SymmetricCounts
-from streamtopic.counts.compact import Compact, read, seek
-from streamtopic.topics.products import dense_part, times
-from streamtopic.topics.threads import workers
+from streamtopic.counts.compact import Compact, read
+from streamtopic.topics.outer import OuterChange
+from streamtopic.topics.products import dense_part
+from streamtopic.topics.sparse_times import SparseRows, add_times_sparse, times_few
 
-__all__ = ["ThinShift", "add_gram_shift", "dearer_than_whole", "product_shift"]
+__all__ = [
+    "ThinShift",
+    "add_gram_outer",
+    "add_gram_reweighted",
+    "add_gram_shift",
+    "dearer_than_whole",
+    "product_shift",
+]
 
 Int64 = npt.NDArray[np.int64]
 Float = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.intp]
-_BLOCK_BYTES = 1 << 18
+_ROWS = 128
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ThinShift:
-    """A change dV of V (n, r), as the sum of two: `moved` (len(rows), r) in some rows, `whole` (n, t) in some columns.
+    """A change dV of V (n, r), as `moved` (len(rows), r) in some rows, ascending, and whole (n, m) mixing (m, r).
 
-    rows: ascending positions; columns: (t,) ascending.
+    whole: not negative; mixing: integers. With passages X (k, n) also D^2 X^T sums, sums: (k, r) integers.
     """
 
     rows: Positions
     moved: Float
-    columns: Positions
     whole: Float
+    mixing: Int64
+    outer: OuterChange | None = None
+    sums: Int64 = field(default_factory=lambda: np.zeros((0, 0), np.int64))
 
 
 def dearer_than_whole(q: SymmetricCounts, delta: SymmetricCounts, thin: ThinShift) -> bool:
@@ -42,7 +51,7 @@ def dearer_than_whole(q: SymmetricCounts, delta: SymmetricCounts, thin: ThinShif
     r = thin.moved.shape[1]
     held = np.count_nonzero(thin.moved, axis=1) + 3
     single = int(np.diff(q.indptr)[thin.rows] @ held)
-    vectors = delta.entries * r + q.entries * (len(thin.columns) + 1)
+    vectors = delta.entries * r + q.entries * thin.whole.shape[1]
     return bool(single + vectors / vector > q.entries * r / vector)
 
 
@@ -50,37 +59,26 @@ def product_shift(q: SymmetricCounts, delta: SymmetricCounts, before: Float, thi
     """Return dQ V + Q' dV, (n, r), and for each of its rows the largest sum of its terms' sizes, (n,).
 
     q: Q'; delta: dQ, signed; before: V (n, r), not negative; thin: dV. Cost: nnz(dQ) r, the entries of the rows of Q'
-    that dV has entries in, times those, and nnz(Q') t for the t columns that changed as a whole.
+    that `moved` has entries in, times those, nnz(Q') m, and n r for a passage.
     """
     shift, sizes = np.zeros(before.shape), np.zeros(len(before))
-    _add_change(delta.rows, before, before.max(axis=1), shift, sizes)
-    _add_moved(q, thin, shift, sizes)
-    if len(thin.columns):
-        largest = np.abs(thin.whole).max(axis=1, keepdims=True)
-        together = times(q, np.ascontiguousarray(np.hstack([thin.whole, largest])))
-        shift[:, thin.columns] += together[:, :-1]
-        sizes += together[:, -1]
+    outer = thin.outer
+    if outer is not None and outer.whole:
+        sizes += outer.add_times(before, shift)
+    else:
+        _add_change(delta.rows, before, before.max(axis=1), shift, sizes)
+    sizes += add_times_sparse(q, SparseRows.of(thin.rows, thin.moved), shift)
+    if thin.whole.shape[1]:
+        sizes += _add_mixed(times_few(q, thin.whole), thin.mixing, shift)
+    if outer is not None:
+        sizes += _add_mixed(outer.reach, thin.sums, shift)
     return shift, sizes
 
 
-def _add_moved(q: SymmetricCounts, thin: ThinShift, shift: Float, sizes: Float) -> None:
-    """Add Q'[:, rows] moved. Q is symmetric, so its columns are read as rows."""
-    held, topics = np.nonzero(thin.moved)
-    ends = np.searchsorted(held, np.arange(len(thin.rows) + 1))
-    factors, largest = thin.moved[held, topics], np.abs(thin.moved).max(axis=1, initial=0.0)
-    block = max(64, _BLOCK_BYTES // (8 * max(1, shift.shape[1])))
-    count = workers()
-    edges = np.linspace(0, q.n, count + 1).astype(np.int64)
-    with ThreadPoolExecutor(count) as pool:
-        tasks = [
-            pool.submit(
-                _add_rows, q.rows, thin.rows, ends, topics, factors, largest,
-                shift, sizes, edges[k], edges[k + 1], block,
-            )
-            for k in range(count)
-        ]  # fmt: skip
-        for task in tasks:
-            task.result()
+def _add_mixed(thin: Float, mixing: Int64, out: Float) -> Float:
+    """Add T M for T (n, k), not negative, and M (k, r); return the largest sum of sizes in each row."""
+    out += thin @ mixing.astype(float)
+    return np.asarray((thin @ np.abs(mixing).astype(float)).max(axis=1))
 
 
 def add_gram_shift(
@@ -89,14 +87,13 @@ def add_gram_shift(
     delta: SymmetricCounts,
     rows: Positions,
     weights: Float,
-    before: Float,
     columns: Positions,
 ) -> None:
     """Change Q_c D^2 Q_c^T, (c, c), in place, for the rows c = `rows` ascending, as Q - dQ becomes Q = `q`.
 
-    weights: D^2 (n,) now; before: the same then; columns: ascending, all in which D, or a row that counts, changed:
-    what becomes of rows that changed elsewhere has no meaning.
-    With Y = dQ_c D^2 (Q_c - dQ_c / 2)^T it is Y + Y^T, and (Q_c - dQ_c) (D^2 - D_then^2) (Q_c - dQ_c)^T where D moved.
+    weights: D^2 (n,); columns: ascending, all in which a row that counts changed: what becomes of rows that changed
+    elsewhere has no meaning.
+    With Y = dQ_c D^2 (Q_c - dQ_c / 2)^T it is Y + Y^T.
     """
     place = np.full(q.n, -1, np.int64)
     place[columns] = np.arange(len(columns))
@@ -108,10 +105,41 @@ def add_gram_shift(
     Y = np.zeros((len(touched), len(rows)))
     _scale_and_add(delta.rows, rows[touched], place, weights, Z, Y)
     _add_both_ways(Y, np.ascontiguousarray(Y.T), touched, gram)
-    some = columns[weights[columns] != before[columns]]
+
+
+def add_gram_outer(
+    gram: Float, q: SymmetricCounts, delta: SymmetricCounts, outer: OuterChange, rows: Positions, weights: Float
+) -> None:
+    """Do what `add_gram_shift` does where dQ = X^T S X - E, from the reach Y = Q D^2 X^T of the passages.
+
+    With R = Y_c S - X_c^T S (X D^2 X^T) S / 2 it is X_c^T R^T - E_c D_c^2 (Q - dQ - E / 2)_cc, and that transposed.
+    """
+    X, E = outer.matrix(q.n), outer.diagonal(q.n).astype(float)
+    weight = outer.passages.weights.astype(float)
+    held = np.zeros(q.n, bool)
+    held[outer.words] = True
+    touched = np.flatnonzero(held[rows])
+    own = X[:, rows[touched]].T.toarray()
+    R = outer.reach[rows] * weight
+    crossed = (X * weights) @ X.T
+    R[touched] -= own @ (weight[:, None] * crossed.toarray() * weight) / 2
+    without = dense_part(q, rows[touched], rows) - dense_part(delta, rows[touched], rows)
+    without[np.arange(len(touched)), touched] -= E[rows[touched]] / 2
+    Y = own @ R.T - (E * weights)[rows[touched], None] * without
+    _add_both_ways(Y, np.ascontiguousarray(Y.T), touched, gram)
+
+
+def add_gram_reweighted(
+    gram: Float, q: SymmetricCounts, delta: SymmetricCounts, rows: Positions, weights: Float, before: Float
+) -> None:
+    """Change (Q - dQ)_c D^2 (Q - dQ)_c^T, (c, c), in place, as D^2 goes from `before` to `weights`, (n,) each."""
+    some = np.flatnonzero(weights != before)
     if len(some):
         then = dense_part(q, some, rows) - dense_part(delta, some, rows)
-        gram += (then * (weights[some] - before[some])[:, None]).T @ then
+        factors = (then * (weights[some] - before[some])[:, None]).T
+        # A block at a time, so that no second matrix of this size is needed.
+        for first in range(0, len(gram), _ROWS):
+            gram[first : first + _ROWS] += factors[first : first + _ROWS] @ then
 
 
 @numba.njit(cache=True, nogil=True)
@@ -125,30 +153,6 @@ def _add_change(q: Compact, thin: Float, largest: Float, out: Float, sizes: Floa
             sizes[row] += abs(value) * largest[column]
             for t in range(thin.shape[1]):
                 total[t] += value * factors[t]
-
-
-@numba.njit(cache=True, nogil=True)
-def _add_rows(
-    q: Compact, chosen: Positions, ends: Int64, topics: Int64, factors: Float,
-    largest: Float, out: Float, sizes: Float, start: int, stop: int, block: int,
-) -> None:  # fmt: skip
-    """Add to rows start ... stop - 1 of the result, a block of them at a time, so that they stay in the cache."""
-    cursor, wide = np.empty(len(chosen), np.int64), np.empty(len(chosen), np.int64)
-    for j in range(len(chosen)):
-        cursor[j], wide[j] = seek(q, chosen[j], start)
-    for edge in range(start, stop, block):
-        end = min(edge + block, stop)
-        for j in range(len(chosen)):
-            k, w, last = cursor[j], wide[j], q.indptr[chosen[j] + 1]
-            while k < last and q.columns[k] < end:
-                exact, w = read(q, k, w)
-                value, row = float(exact), q.columns[k]
-                sizes[row] += value * largest[j]
-                total = out[row]
-                for t in range(ends[j], ends[j + 1]):
-                    total[topics[t]] += value * factors[t]
-                k += 1
-            cursor[j], wide[j] = k, w
 
 
 @numba.njit(cache=True, nogil=True)

@@ -5,13 +5,11 @@ grown and shrunk until the conditions of optimality hold; then the answer is sol
 index order, so that it depends on (G, b, support) only and not on the path there.
 """
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numba
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.topics.threads import workers
+from streamtopic.topics.threads import each
 
 __all__ = ["project_rows", "solve_rows"]
 
@@ -29,9 +27,7 @@ def solve_rows(G: Float, B: Float, start: Float | None = None) -> Float:
     C = np.zeros_like(B) if start is None else start.copy()
     G = np.ascontiguousarray(G)
     edges = range(0, len(B), _CHUNK)
-    with ThreadPoolExecutor(workers()) as pool:
-        for task in [pool.submit(_solve_rows, G, B[k : k + _CHUNK], C[k : k + _CHUNK]) for k in edges]:
-            task.result()
+    each(_solve_rows, [(G, B[k : k + _CHUNK], C[k : k + _CHUNK]) for k in edges])
     return C
 
 

@@ -102,7 +102,8 @@ class DeletionTrials:
 
 def _copied(fit: TopicFit) -> TopicFit:
     """Return the fit with copies of those arrays that an update changes in place, which are few of them."""
-    return replace(fit, q=fit.q.copy(), rounds=[part.copied() for part in fit.rounds])
+    gram = None if fit.gram is None else fit.gram.copy()
+    return replace(fit, q=fit.q.copy(), gram=gram, rounds=[part.copied() for part in fit.rounds])
 
 
 def _over(fit: TopicFit, words: list[str]) -> Float:

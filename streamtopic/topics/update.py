@@ -11,18 +11,20 @@ model within the certificate (and the same bits of all discrete choices).
 Source: the paper's Algorithm 1 with an exact solve in place of its projected Newton step; docs/decisions say why.
 """
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_array
 
-from streamtopic.counts import Cooccurrence, CountSource, SymmetricCounts
+from streamtopic.counts import Cooccurrence, CountSource, SignedPassages, SymmetricCounts
 from streamtopic.errors import CannotLearn
 from streamtopic.topics.carry import Change, carried_first, carried_second
 from streamtopic.topics.fit import TopicFit, Words
 from streamtopic.topics.learner import column_squares
+from streamtopic.topics.outer import outer_change
 from streamtopic.topics.recheck import NeedsRetrain, Rechecked, recheck
 from streamtopic.topics.simplex_round import Round
 from streamtopic.topics.threads import leaving_one, one_thread
@@ -43,24 +45,21 @@ class Updated:
     fit: TopicFit
 
 
-def update(fit: TopicFit, now: CountSource, delta: CountSource) -> Updated | NeedsRetrain:
+def update(
+    fit: TopicFit, now: CountSource, delta: CountSource, passages: SignedPassages | None = None
+) -> Updated | NeedsRetrain:
     """Carry a fit over to changed counts.
 
     fit: a model of the counts before; it is taken over (its arrays change in place) whatever the outcome.
     now: the counts after; delta: after minus before, over any words. Both made with the fit's weighting.
-    Cost: O(nnz(dQ) r + entries of touched rows * r + n r^2 + candidates^2 r), independent of the documents kept.
+    passages: those that the change is made of, over the words of `delta`, if they are known: the same model for less.
+    Cost: O(nnz(dQ) r + entries of touched rows * r + n r^2 + candidates^2 r), independent of the documents kept; with
+    few passages, touched rows are read once for each passage and not for each topic.
     """
     try:
         if now.documents <= 0:
             return NeedsRetrain("no document is left")
-        keep, may_anchor = choose_words(now.frequency, now.documents, fit.options)
-        entered = fit.held([now.words[k] for k in keep]) < 0
-        if entered.any():
-            fit, moved = _with_entered(fit, now, delta, keep, entered)
-        else:
-            moved = _internal(fit, delta)
-        change = _apply(fit, moved, now, keep)
-        frequency, may_anchor = _over_internal(fit, now, keep, may_anchor, change)
+        fit, change, frequency, may_anchor = _changed(fit, now, delta, passages)
         if fit.options.learner == "paper":
             rounds = [carried_first(fit, change)]
             checked = recheck(fit, change, frequency, may_anchor, rounds[0])
@@ -77,26 +76,44 @@ def update(fit: TopicFit, now: CountSource, delta: CountSource) -> Updated | Nee
         return NeedsRetrain(str(error))
 
 
-def _internal(fit: TopicFit, delta: CountSource) -> Cooccurrence:
-    """Bring the change to the fit's internal words."""
+def _changed(
+    fit: TopicFit, now: CountSource, delta: CountSource, passages: SignedPassages | None
+) -> tuple[TopicFit, Change, Int64, npt.NDArray[np.bool_]]:
+    """Change Q in place, words that enter or leave included.
+
+    Returns the fit, its internal words those of both; the change; the internal words' document frequencies, (n,), and
+    whether they may be anchors.
+    """
+    keep, may_anchor = choose_words(now.frequency, now.documents, fit.options)
+    kept = [now.words[k] for k in keep]
+    inside = fit.held(kept)
+    entered = inside < 0
+    if entered.any():
+        fit = _with_room(fit, kept)
+        inside = fit.names.places(kept)
     ids = fit.held(delta.words)
+    moved = _internal(fit, delta, ids)
+    if entered.any():
+        moved = moved + now.touching(keep, entered).relabel(inside, len(fit.names))
+    change = _apply(fit, moved, inside)
+    if passages is not None:
+        change = _with_passages(fit, change, passages.relabel(ids))
+    frequency, may = np.zeros(fit.q.n, np.int64), np.zeros(fit.q.n, bool)
+    frequency[inside], may[inside] = now.frequency[keep], may_anchor & (change.mass[inside] > 0)
+    return fit, change, frequency, may
+
+
+def _internal(fit: TopicFit, delta: CountSource, ids: Int64) -> Cooccurrence:
+    """Bring the change to the fit's internal words; ids: the position of each of its words, or -1."""
     known = np.flatnonzero(ids >= 0)
     return delta.restrict(known).relabel(ids[known], len(fit.names))
 
 
-def _with_entered(
-    fit: TopicFit, now: CountSource, delta: CountSource, keep: npt.NDArray[np.intp], entered: npt.NDArray[np.bool_]
-) -> tuple[TopicFit, Cooccurrence]:
-    """Make room for words that enter, and return the change with all their pairs in it.
-
-    Cost: a copy of Q's columns, and what it takes to look up the pairs of those words in the counts.
-    """
+def _with_room(fit: TopicFit, kept: Sequence[str]) -> TopicFit:
+    """Make room for words that enter. Cost: a copy of Q's columns."""
     fit = _without_dead(fit)
-    kept = [now.words[k] for k in keep]
     names = Words(sorted({*fit.names, *kept}))
-    fit = fit.over(names, fit.q.spread(names.places(fit.names), len(names)))
-    arrivals = now.touching(keep, entered).relabel(names.places(kept), len(names))
-    return fit, _internal(fit, delta) + arrivals
+    return fit.over(names, fit.q.spread(names.places(fit.names), len(names)))
 
 
 def _without_dead(fit: TopicFit) -> TopicFit:
@@ -106,18 +123,29 @@ def _without_dead(fit: TopicFit) -> TopicFit:
     return fit.over(Words(fit.words), SymmetricCounts.of(fit.q.upper(), fit.live))
 
 
-def _apply(fit: TopicFit, delta: Cooccurrence, now: CountSource, keep: npt.NDArray[np.intp]) -> Change:
-    """Change Q in place and return the whole change, dropped words included. Cost: nnz(dQ)."""
+def _apply(fit: TopicFit, delta: Cooccurrence, inside: Int64) -> Change:
+    """Change Q in place and return the whole change, dropped words included. Cost: nnz(dQ).
+
+    inside: positions of the words that stay or have entered, whose pairs are all in `delta`.
+    """
     if not fit.q.add_within(delta):
         fit.q = fit.q.plus(delta)
     stays = np.zeros(len(fit.names), bool)
-    stays[fit.names.places([now.words[k] for k in keep])] = True
+    stays[inside] = True
     dropped = np.flatnonzero((fit.mass > 0) & ~stays)
     if len(dropped):
         removal = _removal(fit.q, dropped)
         fit.q.add_within(removal)
         delta = delta + removal
     return _consequences(fit, delta)
+
+
+def _with_passages(fit: TopicFit, change: Change, passages: SignedPassages) -> Change:
+    """Note the outer products that make up the change, or what of it concerns words that were in before and stay."""
+    stays = np.where((fit.mass > 0) & (change.mass > 0), np.arange(fit.q.n), -1)
+    whole = np.array_equal(fit.mass > 0, change.mass > 0)
+    some = passages.relabel(stays)
+    return replace(change, outer=outer_change(fit.q, change.squares, some, fit.options.n_topics, whole=whole))
 
 
 def _consequences(fit: TopicFit, delta: Cooccurrence) -> Change:
@@ -145,16 +173,6 @@ def _removal(q: SymmetricCounts, dropped: npt.NDArray[np.intp]) -> Cooccurrence:
     return Cooccurrence(
         q.n, upper.indptr.astype(np.int64), upper.indices.astype(np.int32), upper.data, nothing, nothing, 0
     )
-
-
-def _over_internal(
-    fit: TopicFit, now: CountSource, keep: npt.NDArray[np.intp], may_anchor: npt.NDArray[np.bool_], change: Change
-) -> tuple[Int64, npt.NDArray[np.bool_]]:
-    """Bring document frequencies, and which words may be anchors, to the internal words: (n,) each."""
-    inside = fit.names.places([now.words[k] for k in keep])
-    frequency, may = np.zeros(len(fit.names), np.int64), np.zeros(len(fit.names), bool)
-    frequency[inside], may[inside] = now.frequency[keep], may_anchor & (change.mass[inside] > 0)
-    return frequency, may
 
 
 def _beside(
@@ -194,6 +212,7 @@ def _solved(
         group=group,
         rounds=rounds,
         updates=fit.updates + 1,
+        gram_error=checked.gram_error,
     )
     if updated.certificate.from_products > _SHARE_OF_TOLERANCE * fit.options.tolerance:
         last = updated.rounds[-1]

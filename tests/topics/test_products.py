@@ -78,10 +78,11 @@ def test_a_shift_is_the_difference_of_products(thin, wide):
     delta = SymmetricCounts.from_rows(N, indptr, columns.astype(np.int32), change[rows, columns])
     moved = np.zeros((2, R))
     moved[0, 1], moved[1, 4] = 0.5, 2.0
-    step = ThinShift(np.array([7, 300]), moved, np.arange(wide), rng.random((N, wide)))
+    mixing = rng.integers(-1, 2, (wide, R))
+    step = ThinShift(np.array([7, 300]), moved, rng.random((N, wide)), mixing)
     dV = np.zeros((N, R))
     dV[[7, 300]] += moved
-    dV[:, :wide] += step.whole
+    dV += step.whole @ mixing
     shift, sizes = product_shift(now, delta, thin, step)
     expected = after @ (thin + dV) - whole @ thin
     scale = np.abs(after @ (thin + dV)).max(axis=1, keepdims=True)
@@ -93,7 +94,8 @@ def test_a_large_change_is_taken_from_counts():
     """Where most rows of V move, the whole product is cheaper; where few do, it is not."""
     _, q = symmetric(5, 0.3, 10)
     _, nothing = symmetric(6, 0.0, 2)
-    few = ThinShift(np.array([1, 2]), np.ones((2, R)), np.zeros(0, np.intp), np.zeros((N, 0)))
-    all_rows = ThinShift(np.arange(N), np.ones((N, R)), np.zeros(0, np.intp), np.zeros((N, 0)))
+    none = np.zeros((N, 0)), np.zeros((0, R), np.int64)
+    few = ThinShift(np.array([1, 2]), np.ones((2, R)), *none)
+    all_rows = ThinShift(np.arange(N), np.ones((N, R)), *none)
     assert not dearer_than_whole(q, nothing, few)
     assert dearer_than_whole(q, nothing, all_rows)

@@ -97,7 +97,7 @@ def forgotten(
     options: LearnerOptions,
 ) -> list[Point]:
     """Forget sets of documents, each out of the first `size` of them; sets of one size make one point, in order."""
-    from streamtopic.counts import Cooccurrence, Counts
+    from streamtopic.counts import Cooccurrence, Counts, SignedPassages, count
     from streamtopic.counts.source import CountsWithout
     from streamtopic.topics.update import update
 
@@ -106,11 +106,12 @@ def forgotten(
     points: dict[int, Point] = {}
     nothing = Cooccurrence.zero(material.words)
     for documents in gone:
-        part = material.part(documents, options.weighting)
+        out = material.taken(documents)
+        part, passages = count(out, material.words, options.weighting), SignedPassages.gone(out, options.weighting)
         now, delta = CountsWithout(everything, part), Counts(material.names, nothing - part)
         point = points.setdefault(len(documents), Point(retrain, fit.q.entries))
         point.pairs.append(len(part.values))
-        tried(point, partial(update, copy.deepcopy(fit), now, delta))
+        tried(point, partial(update, copy.deepcopy(fit), now, delta, passages))
     return list(points.values())
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from streamtopic.bench.material import Material
+    from streamtopic.counts import SignedPassages
     from streamtopic.state import Connection, Snapshot
     from streamtopic.topics.fit import TopicFit
     from streamtopic.topics.options import LearnerOptions
@@ -112,13 +113,13 @@ class Stored:
     def _update(self, point: Point, fit: TopicFit, before: Snapshot) -> Updated | NeedsRetrain:
         from streamtopic.topics.update import update
 
-        cost, (now, delta) = clocked(lambda: self._change(before))
+        cost, (now, delta, passages) = clocked(lambda: self._change(before))
         self.reading.append(cost.cpu)
         point.pairs.append(len(delta.cooccurrence.values))
-        return update(fit, now, delta)
+        return update(fit, now, delta, passages)
 
-    def _change(self, before: Snapshot) -> tuple[Snapshot, Counts]:
+    def _change(self, before: Snapshot) -> tuple[Snapshot, Counts, SignedPassages | None]:
         """Return the counts now, and the whole change since, read once."""
         now = self.reader.snapshot()
         delta = now.since(before)
-        return now, Counts(delta.words, delta.restrict(np.arange(len(delta.words))))
+        return now, Counts(delta.words, delta.restrict(np.arange(len(delta.words)))), delta.passages()

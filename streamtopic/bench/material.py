@@ -75,11 +75,11 @@ class Material:
         arrays["columns"] = arrays["columns"].astype(np.int32)
         return Counts(self.names, Cooccurrence(n_words=self.words, documents=size, **arrays))
 
-    def part(self, documents: npt.NDArray[np.intp], weighting: Weighting) -> Cooccurrence:
-        """Return the counts of some documents, ascending."""
+    def taken(self, documents: npt.NDArray[np.intp]) -> DocumentBatch:
+        """Return some documents, ascending."""
         # A span is found at once, all million would be gone through for each draw.
         first, stop = int(documents[0]), int(documents[-1]) + 1
-        return count(self.batch.span(first, stop).take(documents - first), self.words, weighting)
+        return self.batch.span(first, stop).take(documents - first)
 
     def _path(self, kind: str) -> Path:
         shape = f"{self.sizes[-1]}-{self.words}-{self.topics}-{self.tokens}-{self.seed}"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from streamtopic.counts import Cooccurrence, SymmetricCounts
     from streamtopic.topics.carry import Change
+    from streamtopic.topics.outer import OuterChange
 
 __all__ = ["CORRELATIONS", "RETRAIN", "UPDATE"]
 
@@ -121,21 +122,41 @@ def _apply(_: Args, result: Change) -> Work:
 def _gram_shift(args: Args, result: None) -> Work:
     """Return the changed entries of candidates' rows times c, the columns they stand in, and the Gram matrix once."""
     del result
-    gram, q, delta, rows, columns = *args[:4], args[6]
+    gram, q, delta, rows, columns = *args[:4], args[5]
     changed = int(_lengths(delta, rows).sum())
     read = int(_lengths(q, columns).sum()) * _entry(q)
     return Work(memory=read + 2.0 * gram.nbytes, thin=2.0 * changed * len(rows))
 
 
+def _gram_outer(args: Args, result: None) -> Work:
+    """Return the changed rows of the Gram matrix times the passages, and the matrix once."""
+    del result
+    gram, _, _, outer, rows = args[:5]
+    changed = len(np.intersect1d(rows, outer.words))
+    return Work(memory=2.0 * gram.nbytes, dense=2.0 * changed * len(rows) * outer.reach.shape[1])
+
+
+def _reach(args: Args, result: OuterChange | None) -> Work:
+    """Return the entries of the rows of the passages' words, once for each passage that holds the word."""
+    if result is None:
+        return Work()
+    q, passages = args[0], args[2]
+    read = int(_lengths(q, passages.words).sum())
+    return Work(memory=read * _entry(q) + result.reach.nbytes, thin=2.0 * read)
+
+
 def _product_shift(args: Args, result: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]) -> Work:
     """Return dQ V, and the entries of the rows that V' - V has entries in, each times as many of those."""
     q, delta, before, thin = args
-    lengths = _lengths(q, thin.rows)
-    flops = 2.0 * delta.entries * before.shape[1]
+    lengths, r, outer = _lengths(q, thin.rows), before.shape[1], thin.outer
+    explained = outer is not None and outer.whole
+    changed = len(outer.passages.words) if explained else delta.entries
+    flops = 2.0 * changed * r
     flops += 2.0 * float(lengths @ np.count_nonzero(thin.moved, axis=1))
     flops += 2.0 * q.entries * thin.whole.shape[1]
     read = int(lengths.sum()) + (q.entries if thin.whole.shape[1] else 0)
-    return Work(memory=delta.nbytes + read * _entry(q) + result[0].nbytes, thin=flops)
+    memory = read * _entry(q) + result[0].nbytes + (0 if explained else delta.nbytes)
+    return Work(memory=memory, thin=flops, dense=0.0 if outer is None else 2.0 * q.n * outer.reach.shape[1] * r)
 
 
 _MODEL = (
@@ -162,10 +183,11 @@ RETRAIN = (
 
 UPDATE = (
     Stage("words", "topics.update", "choose_words", whole=True),
-    Stage("words", "topics.update", "_entered", whole=True),
-    Stage("words", "topics.update", "_over_internal", whole=True),
+    Stage("words", "topics.fit", "TopicFit.held", whole=True),
     Stage("delta", "topics.update", "_internal", _internal, whole=True),
     Stage("delta", "topics.update", "_apply", _apply, whole=True),
+    Stage("reach", "topics.update", "outer_change", _reach, whole=True),
+    Stage("Gram change", "topics.recheck", "add_gram_outer", _gram_outer, whole=True),
     Stage("Gram change", "topics.recheck", "add_gram_shift", _gram_shift, whole=True),
     Stage("Gram change", "topics.recheck", "candidate_gram", _gram, whole=True),
     Stage("Gram change", "topics.recheck", "_changed_gram"),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streamtopic.bench.figures import timed
-from streamtopic.counts import Cooccurrence, Counts, count
+from streamtopic.counts import Cooccurrence, Counts, SignedPassages, count
 from streamtopic.service.recount import Numbering, compare
 from streamtopic.text import passages
 from streamtopic.topics.learner import learn
@@ -110,11 +110,13 @@ class Twins:
 
     def outcome(self, forget: ForgetSet) -> TwinOutcome:
         """Forget, by an update or, where it is refused, from counts; and count and learn what is left from scratch."""
-        part = self._counted(self.batch.take(forget.documents)).cooccurrence
+        gone = self.batch.take(forget.documents)
+        part = self._counted(gone).cooccurrence
         now = Counts(self.words, self.whole.cooccurrence - part)
         delta = Counts(self.words, Cooccurrence.zero(len(self.words)) - part)
         left = self._counted(self.batch.take(np.setdiff1d(np.arange(self.batch.documents), forget.documents)))
-        seconds, updated = timed(partial(update, copy.deepcopy(self.fit), now, delta))
+        passages = SignedPassages.gone(gone, self.options.weighting)
+        seconds, updated = timed(partial(update, copy.deepcopy(self.fit), now, delta, passages))
         relearn, twin = timed(partial(learn, left, self.options))
         refused = isinstance(updated, NeedsRetrain)
         fit = learn(now, self.options) if isinstance(updated, NeedsRetrain) else updated.fit

@@ -40,6 +40,11 @@ class SignedPassages:
         return cls(batch.indptr, batch.words.astype(np.int64), batch.counts.astype(np.int64), weights)
 
     @classmethod
+    def gone(cls, batch: DocumentBatch, weighting: Weighting) -> "SignedPassages":
+        """Take the passages of documents that went."""
+        return cls.of(batch, weighting, np.full(batch.documents, -1, np.int64))
+
+    @classmethod
     def joined(cls, parts: Sequence["SignedPassages"]) -> "SignedPassages":
         """Lay passages over the same words one below the other."""
         sizes = np.concatenate([np.zeros(1, np.int64), *(np.diff(part.indptr) for part in parts)])

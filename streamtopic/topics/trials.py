@@ -11,6 +11,7 @@ from streamtopic.counts import (
     CountSource,
     CountsWithout,
     DocumentBatch,
+    SignedPassages,
     count,
     statistics,
 )
@@ -83,9 +84,11 @@ class DeletionTrials:
 
     def forget(self, chosen: Positions) -> Trial:
         """Take documents at these distinct positions out of a copy of the model and compare. Cost: one update."""
-        part = count(self._documents.take(np.sort(chosen)), len(self._source.words), self._fit.options.weighting)
+        gone, weighting = self._documents.take(np.sort(chosen)), self._fit.options.weighting
+        part = count(gone, len(self._source.words), weighting)
         delta = Counts(self._source.words, Cooccurrence.zero(part.n_words) - part)
-        outcome = update(_copied(self._fit), CountsWithout(self._source, part), delta)
+        passages = SignedPassages.gone(gone, weighting)
+        outcome = update(_copied(self._fit), CountsWithout(self._source, part), delta, passages)
         if isinstance(outcome, NeedsRetrain):
             return Trial(np.nan, np.nan, np.nan, outcome.reason)
         return self._compared(outcome.fit)

@@ -81,12 +81,13 @@ def test_state_is_built_once(folder, monkeypatch):
 
 
 def test_counts_and_parts_are_those_of_the_documents(folder):
-    """Counts of a size are of the first documents, counted at once; a part is of just its own."""
+    """Counts of a size are of the first documents, counted at once; some taken are just those."""
     material = Material(folder, (400, 1_200), 200, 4, 40, 3)
     whole = count(material.batch.span(0, 1_200), 200, Weighting(256))
     assert _same(material.counts(1_200, Weighting(256)).cooccurrence, whole)
     gone = np.array([3, 77, 399])
-    assert _same(material.part(gone, Weighting(256)), count(material.batch.take(gone), 200, Weighting(256)))
+    taken, expected = (count(part, 200, Weighting(256)) for part in (material.taken(gone), material.batch.take(gone)))
+    assert _same(taken, expected)
 
 
 def test_draws_do_not_depend_on_how_much_is_drawn_at_once(monkeypatch):

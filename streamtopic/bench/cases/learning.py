@@ -77,7 +77,7 @@ def _learned(everything: SavedCounts, options: LearnerOptions) -> float:
 def _updates(folder: Path, everything: SavedCounts, options: LearnerOptions) -> tuple[list[float], int, TopicFit]:
     """Forget 20 documents until enough updates are verified; their seconds, how many were tried, the last model."""
     from streamtopic.bench.drawn import forget_sets
-    from streamtopic.counts import Cooccurrence, Counts, CountsWithout, count
+    from streamtopic.counts import Cooccurrence, Counts, CountsWithout, SignedPassages, count
     from streamtopic.topics.learner import learn
     from streamtopic.topics.update import Updated, update
 
@@ -91,7 +91,8 @@ def _updates(folder: Path, everything: SavedCounts, options: LearnerOptions) -> 
         part = count(gone, words, options.weighting)
         delta = Counts(everything.words, Cooccurrence.zero(words) - part)
         start, fit = learn(everything, options), None
-        seconds, outcome = timed(partial(update, start, CountsWithout(everything, part), delta))
+        passages = SignedPassages.gone(gone, options.weighting)
+        seconds, outcome = timed(partial(update, start, CountsWithout(everything, part), delta, passages))
         del start
         if isinstance(outcome, Updated):
             fit = outcome.fit

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from streamtopic.bench.profile import Profile, Stage
     from streamtopic.bench.rates import Rates
     from streamtopic.bench.runner import Option, Result
-    from streamtopic.counts import Counts, CountSource, DocumentBatch
+    from streamtopic.counts import Counts, CountSource, DocumentBatch, SignedPassages
     from streamtopic.topics.fit import TopicFit
 
 __all__ = ["CASES", "picture", "text"]
@@ -77,18 +77,20 @@ def _clocked(stages: Sequence[Stage], work: Callable[[], object]) -> Profile:
 def _updates(batch: DocumentBatch, everything: Counts, fit: TopicFit) -> list[Profile]:
     """Return the profiles of updates that were verified; the first compiles what only updates use and is left out."""
     from streamtopic.bench.stages import UPDATE
-    from streamtopic.counts import Cooccurrence, Counts, count
+    from streamtopic.counts import Cooccurrence, Counts, SignedPassages, count
     from streamtopic.counts.source import CountsWithout
 
     n, rng = len(everything.words), np.random.default_rng(1)
     profiles: list[Profile] = []
     for _ in range(MOST_TRIED):
         gone = np.sort(rng.choice(batch.documents, FORGOTTEN, replace=False))
-        part = count(batch.take(gone), n, fit.options.weighting)
+        forgotten = batch.take(gone)
+        part = count(forgotten, n, fit.options.weighting)
         now = CountsWithout(everything, part)
         delta = Counts(everything.words, Cooccurrence.zero(n) - part)
         own, verified = copy.deepcopy(fit), list[bool]()
-        profile = _clocked(UPDATE, partial(_forget, own, now, delta, verified))
+        passages = SignedPassages.gone(forgotten, fit.options.weighting)
+        profile = _clocked(UPDATE, partial(_forget, own, now, delta, passages, verified))
         if verified[0]:
             profiles.append(profile)
         if len(profiles) > REPEATS:
@@ -96,11 +98,13 @@ def _updates(batch: DocumentBatch, everything: Counts, fit: TopicFit) -> list[Pr
     return profiles[1:]
 
 
-def _forget(fit: TopicFit, now: CountSource, delta: CountSource, verified: list[bool]) -> None:
+def _forget(
+    fit: TopicFit, now: CountSource, delta: CountSource, passages: SignedPassages, verified: list[bool]
+) -> None:
     """Update a fit, certificate included, and note whether that was verified."""
     from streamtopic.topics.update import Updated, update
 
-    outcome = update(fit, now, delta)
+    outcome = update(fit, now, delta, passages)
     verified.append(isinstance(outcome, Updated) and outcome.fit.certificate.bound <= fit.options.tolerance)
 
 

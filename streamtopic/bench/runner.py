@@ -19,7 +19,7 @@ from streamtopic.bench.figures import Figure
 from streamtopic.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from types import ModuleType
 
 __all__ = ["CaseResult", "Option", "Result", "draws", "machine", "measure", "names", "picture", "run", "text"]
@@ -76,11 +76,11 @@ def machine() -> str:
 
 def run(
     name: str,
-    only: str | None = None,
+    only: Sequence[str] = (),
     progress: Callable[[str], None] | None = None,
     options: Mapping[str, Option] | None = None,
 ) -> Result:
-    """Run a benchmark, or `only` one case of it.
+    """Run a benchmark, or `only` some of its cases.
 
     options: for all its cases, in place of the defaults in its OPTIONS. Raises `UsageError` for an unknown name or
     option, or one that a case refuses, `CheckFailed` if a case dies.
@@ -89,9 +89,9 @@ def run(
     known = getattr(module, "OPTIONS", {})
     if unknown := [option for option in options or {} if option not in known]:
         raise UsageError(f"benchmark {name} has no option {unknown[0]}: it has {', '.join(known) or 'none'}")
-    chosen = [case for case in module.CASES if only in (None, case)]
-    if not chosen:
-        raise UsageError(f"benchmark {name} has no case {only}: it has {', '.join(module.CASES)}")
+    if strange := [case for case in only if case not in module.CASES]:
+        raise UsageError(f"benchmark {name} has no case {strange[0]}: it has {', '.join(module.CASES)}")
+    chosen = [case for case in module.CASES if not only or case in only]
     given = {**known, **(options or {})}
     result = Result(name, machine(), [], [], dict(given))
     with ExitStack() as stack:
@@ -101,7 +101,7 @@ def run(
             if progress is not None:
                 progress(case)
             result.cases.append(_in_process(name, case, given))
-    if hasattr(module, "ratios") and only is None:
+    if hasattr(module, "ratios") and set(chosen) >= set(getattr(module, "RATIOS_NEED", module.CASES)):
         result.ratios.extend(module.ratios(result.values))
     return result
 

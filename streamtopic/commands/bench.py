@@ -21,6 +21,7 @@ __all__ = ["register", "run"]
 _NUMBERS = {
     "faults": "faults of a campaign (benchmark `faults`)",
     "events": "events of a campaign (benchmark `faults`)",
+    "posts": "made-up posts of planted topics, in place of documents (benchmark `peers`)",
     "topics": "topics to learn (benchmarks `twin`, `peers`, `capacity`, `quality`)",
     "draws": "forget sets of each kind (benchmarks `twin`, `updates`, `quality`)",
     "largest": "documents at most (benchmark `updates`)",
@@ -32,7 +33,7 @@ def register(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
     parser = command(subparsers, "bench", run, "measure speed and memory on this machine", instance=False)
     parser.add_argument("name", nargs="?", metavar="NAME", help="which benchmark")
-    parser.add_argument("--case", metavar="CASE", help="only one case of it")
+    parser.add_argument("--case", metavar="CASE", action="append", help="only this case of it; may be given again")
     parser.add_argument("--list", action="store_true", help="list the benchmarks")
     parser.add_argument(
         "--documents",
@@ -67,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         for name in ("documents", "rule", "folder", *_NUMBERS)
         if getattr(args, name) is not None
     }
-    result = bench.run(args.name, args.case, lambda case: _say(f"{args.name}: {case} ..."), options)
+    result = bench.run(args.name, args.case or (), lambda case: _say(f"{args.name}: {case} ..."), options)
     if args.svg is not None:
         args.svg.write_text(bench.picture(result) + "\n", encoding="utf-8")
     print(json.dumps(asdict(result)) if args.json else bench.text(result) or _text(result))

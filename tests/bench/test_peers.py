@@ -15,7 +15,7 @@ from streamtopic.bench import runner
 from streamtopic.bench.cases import peers
 from streamtopic.bench.figures import Figure
 from streamtopic.bench.peers import cost, models
-from streamtopic.bench.peers.material import load_material
+from streamtopic.bench.peers.material import load_material, made_up
 from streamtopic.bench.peers.models import MODELS, OWN, Change
 from streamtopic.bench.peers.score import accuracy, score
 
@@ -188,3 +188,14 @@ def test_the_table_marks_the_best_and_what_is_left_out():
     drawn = bench.picture(found)
     assert "other" in drawn
     assert "third" not in drawn
+
+
+def test_made_up_posts_stand_in_for_documents():
+    """Posts of planted topics are drawn, the same each time, and a case learns them."""
+    first, second = (made_up(300, 3) for _ in range(2))
+    assert first.counts.shape == (300, 5_000)
+    assert (first.counts != second.counts).nnz == 0
+    assert first.labels is None
+    figures = {f.name: f for f in peers.CASES["streamtopic"](documents="", posts=300, topics=3, rule="own")}
+    assert figures["documents"].value == 300
+    assert 0 < figures["NPMI"].value <= 1

@@ -8,6 +8,7 @@ import pytest
 
 from streamtopic import bench
 from streamtopic.bench import runner
+from streamtopic.bench.cases import peers
 from streamtopic.bench.figures import Figure
 from streamtopic.cli import main
 from streamtopic.errors import UsageError
@@ -52,7 +53,7 @@ def test_every_picture_is_drawn_of_what_ran(monkeypatch):
     assert {"updates", "stages"} <= {*drawn}
     for name in drawn:
         module = runner._find(name)
-        one = bench.run(name, next(iter(module.CASES)))
+        one = bench.run(name, [next(iter(module.CASES))])
         root = ET.fromstring(bench.picture(one))  # noqa: S314  drawn by the line above
         assert root.tag.endswith("svg")
 
@@ -70,3 +71,15 @@ def test_an_option_that_a_benchmark_has_not_is_refused():
     """`--largest` is for updates only."""
     with pytest.raises(UsageError, match="noise has no option largest"):
         bench.run("noise", options={"largest": 3})
+
+
+def test_some_cases_can_be_chosen(monkeypatch):
+    """Cases asked for run in the benchmark's order, held against each other where what others need is among them."""
+    monkeypatch.setattr(runner, "_in_process", lambda _, case, __: runner.CaseResult(case, [], 0))
+    monkeypatch.setattr(peers, "ratios", lambda found: [Figure(" ".join(found), 1.0, "x")])
+    both = bench.run("peers", ["sklearn-nmf", "streamtopic"])
+    assert [case.case for case in both.cases] == ["streamtopic", "sklearn-nmf"]
+    assert [figure.name for figure in both.ratios] == ["streamtopic sklearn-nmf"]
+    assert not bench.run("peers", ["sklearn-nmf"]).ratios
+    with pytest.raises(UsageError, match="no case sideways: it has streamtopic"):
+        bench.run("peers", ["streamtopic", "sideways"])

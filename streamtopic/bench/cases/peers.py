@@ -25,9 +25,13 @@ if TYPE_CHECKING:
 
 __all__ = ["CASES", "OPTIONS", "picture", "ratios", "text"]
 
-OPTIONS: dict[str, int | str] = {"documents": "", "topics": 20, "rule": "own"}
-"""rule: "own": ours is given all words and leaves out those in more than 5 % of documents by itself, the others are
-given what is left without stop words; any other: all models are given the same words and keep them."""
+OPTIONS: dict[str, int | str] = {"documents": "", "posts": 0, "topics": 20, "rule": "own"}
+"""posts: so many made-up posts of planted topics in place of documents. rule: "own": ours is given all words and leaves
+out those in more than 5 % of documents by itself, the others are given what is left without stop words; any other: all
+models are given the same words and keep them."""
+
+RATIOS_NEED = ("streamtopic",)
+"""What others are held against; they are held against it where only some of them were measured."""
 
 LEVEL = 0.02
 """Differences of NPMI below this are chance: another seed or a few documents make as much."""
@@ -45,9 +49,9 @@ NAMES = (
 )
 
 
-def _case(name: str, documents: str, topics: int, rule: str) -> list[Figure]:
+def _case(name: str, documents: str, topics: int, rule: str, posts: int = 0) -> list[Figure]:
     from streamtopic.bench.peers.cost import changes, compiled, inference, resident_peak
-    from streamtopic.bench.peers.material import RULES, load_material
+    from streamtopic.bench.peers.material import RULES, load_material, made_up
     from streamtopic.bench.peers.models import MODELS, OWN, missing
     from streamtopic.errors import UsageError
 
@@ -56,7 +60,7 @@ def _case(name: str, documents: str, topics: int, rule: str) -> list[Figure]:
     if module := missing(name):
         # The others are still worth a run, and a figure cannot be overlooked as a missing row could.
         return [Figure("not measured", 1, f"{module} is not installed: pip install 'streamtopic[bench]'")]
-    material = load_material(documents)
+    material = made_up(posts, topics) if posts else load_material(documents)
     chooses = rule == "own" and name in OWN
     vocabulary = material.everything if chooses else material.vocabulary("stop" if rule == "own" else rule)
     X = material.counts[:, vocabulary]

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
     from streamtopic.corpus import Document
 
-__all__ = ["RULES", "Material", "load_material"]
+__all__ = ["RULES", "Material", "load_material", "made_up"]
 
 MIN_DF = 5
+POST_WORDS = 5_000
+POST_TOKENS = 66
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,6 +88,23 @@ def load_material(documents: str) -> Material:
     if not len(words):
         raise UsageError(f"{corpus.name} holds no words: give documents with text")
     return Material(words, counts, _labels(corpus.documents))
+
+
+def made_up(posts: int, topics: int) -> Material:
+    """Draw posts of planted topics, as `streamtopic bench fit` does: 5,000 words, 66 tokens on average, no labels.
+
+    They are drawn in another process, so that memory is that of whoever learns.
+    """
+    from tempfile import TemporaryDirectory
+
+    from streamtopic.bench.drawn import drawn
+
+    with TemporaryDirectory() as name:
+        drawn("posts", Path(name), posts, POST_WORDS, topics, POST_TOKENS)
+        with np.load(Path(name) / "posts.npz") as found:
+            parts = found["counts"].astype(float), found["words"].astype(np.int64), found["indptr"]
+            counts = csr_array(parts, shape=(len(found["lengths"]), POST_WORDS))
+    return Material(tuple(f"w{k:04d}" for k in range(POST_WORDS)), counts, None)
 
 
 def _counted(documents: list[Document]) -> tuple[tuple[str, ...], csr_array]:

@@ -72,6 +72,8 @@ def _column(cases: list[CaseResult], name: str, spec: str, better: int) -> list[
 
 
 def _corpus(options: Mapping[str, Option]) -> str:
+    if posts := options.get("posts"):
+        return f"{posts:,} made-up posts"
     return Path(str(options["documents"])).name or "installed docstrings"
 
 

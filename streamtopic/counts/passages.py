@@ -61,6 +61,15 @@ class SignedPassages:
         """How many there are."""
         return len(self.weights)
 
+    def row_sums(self, n: int) -> Int64:
+        """Return the row sums of dQ over n words, (n,)."""
+        owners = np.repeat(np.arange(self.passages), np.diff(self.indptr))
+        lengths = np.zeros(self.passages, np.int64)
+        np.add.at(lengths, owners, self.counts)
+        sums = np.zeros(n, np.int64)
+        np.add.at(sums, self.words, self.weights[owners] * self.counts * (lengths[owners] - 1))
+        return sums
+
     def relabel(self, ids: Int64) -> "SignedPassages":
         """Give word k the position `ids[k]`, in the same order; a negative one leaves the word out of all passages.
 

@@ -143,8 +143,9 @@ def _apply(fit: TopicFit, delta: Cooccurrence, inside: Int64) -> Change:
 def _with_passages(fit: TopicFit, change: Change, passages: SignedPassages) -> Change:
     """Note the outer products that make up the change, or what of it concerns words that were in before and stay."""
     stays = np.where((fit.mass > 0) & (change.mass > 0), np.arange(fit.q.n), -1)
-    whole = np.array_equal(fit.mass > 0, change.mass > 0)
     some = passages.relabel(stays)
+    # Words that come or go bring pairs that these passages have not; neither has a change that is not made of them.
+    whole = np.array_equal(some.row_sums(fit.q.n), change.mass - fit.mass)
     return replace(change, outer=outer_change(fit.q, change.squares, some, fit.options.n_topics, whole=whole))
 
 

@@ -31,7 +31,9 @@ def test_outer_products_of_passages_are_the_counts() -> None:
     """Sums of w (h h^T - diag(h)) are what counting gives, documents that went included."""
     batch, signs = _batch(9, 14), RNG.choice([-1, 1], 9)
     upper = count(batch, 14, WEIGHTING, signs).upper.toarray()
-    assert np.array_equal(np.triu(_dense(SignedPassages.of(batch, WEIGHTING, signs), 14)), upper)
+    passages = SignedPassages.of(batch, WEIGHTING, signs)
+    assert np.array_equal(np.triu(_dense(passages, 14)), upper)
+    assert np.array_equal(passages.row_sums(14), _dense(passages, 14).sum(axis=1))
 
 
 def test_relabelled_passages_are_relabelled_counts() -> None:

@@ -255,3 +255,19 @@ def test_estimators_forget_by_passages(used):
     model = AnchorTopics(4, max_df=1.0, min_df=1).fit(X).unlearn(X[:2])
     assert used
     assert np.abs(model.components_ - AnchorTopics(4, max_df=1.0, min_df=1).fit(X[2:]).components_).max() <= 1e-12
+
+
+def test_passages_of_another_change_do_no_harm(make_planted, used):
+    """Told of passages that are not those of the change, an update goes by its pairs."""
+    planted = make_planted(documents=400, n=120, r=4)
+    options = planted.options()
+    world, other = (World(planted, options, 400) for _ in range(2))
+    now, delta, _ = world.change([7])
+    _, _, wrong = other.change([8])
+    outcome = update(learn(planted.counts(options), options), now, delta, wrong)
+    assert used == [False]
+    if isinstance(outcome, Updated):
+        assert np.abs(outcome.fit.A - learn(now, options).A).max() <= 1e-12
+        assert outcome.fit.certificate.bound <= 1e-7
+    else:
+        pytest.fail(outcome.reason)

@@ -114,7 +114,8 @@ class Modeller:
         # The update works in place, so whatever happens the old fit is gone.
         self._last = None
         try:
-            outcome = update(fit, snapshot, snapshot.since(before))
+            delta = snapshot.since(before)
+            outcome = update(fit, snapshot, delta, delta.passages())
         except SnapshotExpired:
             return None
         return NotVerified(outcome.reason) if isinstance(outcome, NeedsRetrain) else outcome.fit

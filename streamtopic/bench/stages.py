@@ -160,7 +160,7 @@ def _product_shift(args: Args, result: tuple[npt.NDArray[np.float64], npt.NDArra
 
 
 _MODEL = (
-    Stage("eigenpairs", "topics.anchors", "leading_eigenpairs", _eigenpairs),
+    Stage("eigenpairs", "topics.learner", "leading_eigenpairs", _eigenpairs),
     Stage("search", "topics.anchors", "_greedy", _greedy),
     Stage("solve", "topics.simplex_round", "solve_rows", _solve, numbered=True),
     Stage("certificate", "topics.simplex_round", "Round.errors", _errors, whole=True),

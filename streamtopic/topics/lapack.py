@@ -18,14 +18,14 @@ Float = npt.NDArray[np.float64]
 _ARGUMENTS = 21
 
 
-def largest_pairs(matrix: Float, wanted: int) -> tuple[Float, Float]:
+def largest_pairs(matrix: Float, wanted: int, *, overwrite: bool = False) -> tuple[Float, Float]:
     """Return the `wanted` largest eigenvalues of a symmetric matrix (c, c), ascending, and their vectors as columns.
 
-    The method of relatively robust representations, as `scipy.linalg.eigh` has it, by its lower triangle. Raises
-    LinAlgError where it does not converge.
+    The method of relatively robust representations, as `scipy.linalg.eigh` has it, by its lower triangle. overwrite: a
+    matrix in C order may be destroyed, and its upper triangle counts. Raises LinAlgError where it does not converge.
     """
     c = len(matrix)
-    a = np.array(matrix, np.float64, order="F")
+    a = matrix.T if overwrite else np.array(matrix, np.float64, order="F")
     values, vectors = np.empty(c), np.empty((c, wanted), order="F")
     support, found = np.empty(2 * max(1, wanted), np.int32), ctypes.c_int()
     work, integers = np.empty(1), np.empty(1, np.int32)

@@ -189,9 +189,10 @@ def choose_in_gram(
     gram: Q_c D^2 Q_c^T in the units of the counts; carried: what updates have added to its error, in units of p; pairs:
     see Prepared, they stand for it where they are given.
     """
-    scaled = _in_units_of_p(gram, mass, candidates) if pairs is None else gram
+    if pairs is None:
+        pairs = leading_eigenpairs(_in_units_of_p(gram, mass, candidates), options.n_topics, overwrite=True)
     roundings = candidate_gram_roundings(n)
-    choice = farthest_in_principal_directions(scaled, options.n_topics, roundings, carried, pairs)
+    choice = farthest_in_principal_directions(gram, options.n_topics, roundings, carried, pairs)
     return AnchorChoice(candidates[choice.rows], choice.margin, choice.certain)
 
 

@@ -16,12 +16,12 @@ _FEW = 40
 _UNIT = 2.0**-53
 
 
-def leading_eigenpairs(gram: Float, r: int) -> tuple[Float, Float]:
+def leading_eigenpairs(gram: Float, r: int, *, overwrite: bool = False) -> tuple[Float, Float]:
     """Return the r + 1 largest eigenvalues (all, if there are fewer), descending, and their vectors as columns.
 
-    gram: (c, c), symmetric, positive semidefinite. Few pairs of a large matrix come from Lanczos' method, from a fixed
-    start; whether it missed one is settled by a Cholesky factorisation of what is left below the last value. If that
-    fails, as in all other cases, a dense solver does it.
+    gram: (c, c), symmetric, positive semidefinite; overwrite: as in `largest_pairs`. Few pairs of a large matrix come
+    from Lanczos' method, from a fixed start; whether it missed one is settled by a Cholesky factorisation of what is
+    left below the last value. If that fails, as in all other cases, a dense solver does it.
     """
     c = len(gram)
     wanted = min(r + 1, c)
@@ -31,7 +31,7 @@ def leading_eigenpairs(gram: Float, r: int) -> tuple[Float, Float]:
             return found
     # The reduction is bound by memory, so a second thread would not help on a quiet machine either.
     with one_thread():
-        values, vectors = largest_pairs(gram, wanted)
+        values, vectors = largest_pairs(gram, wanted, overwrite=overwrite)
     return values[::-1], vectors[:, ::-1]
 
 

@@ -72,6 +72,8 @@ def test_largest_pairs_are_those_of_scipy(c, wanted):
     assert again[1].tobytes() == expected[1].tobytes()
     assert np.allclose(gram @ vectors, vectors * values, atol=1e-10 * values[-1])
     assert gram.tobytes() == kept.tobytes()
+    assert largest_pairs(gram, wanted, overwrite=True)[0].tobytes() == values.tobytes()
+    assert c == 1 or gram.tobytes() != kept.tobytes()
 
 
 def test_a_matrix_without_numbers_is_refused():

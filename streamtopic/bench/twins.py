@@ -6,6 +6,7 @@ Everything happens before noise, on counts in memory: the sharpest comparison th
 from __future__ import annotations
 
 import copy
+import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     Positions = npt.NDArray[np.intp]
 
-__all__ = ["KINDS", "ForgetSet", "TwinOutcome", "Twins"]
+__all__ = ["KINDS", "Chain", "ForgetSet", "TwinOutcome", "Twins"]
 
 KINDS = (
     "1 document",
@@ -72,6 +73,20 @@ class TwinOutcome:
     certificate: float
     update: float
     relearn: float
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """What became of deletions of one document each, one after another.
+
+    retrains: how many had to be learned again, by the first words of the reason; difference: the largest of entries of
+    A before noise between the last model and its twin; same_words: vocabulary and anchors of the two.
+    """
+
+    steps: int
+    retrains: Counter[str]
+    difference: float
+    same_words: bool
 
 
 class Twins:
@@ -132,6 +147,27 @@ class Twins:
             update=float("nan") if refused else seconds,
             relearn=relearn,
         )
+
+    def chain(self, steps: int, seed: int = 0) -> Chain:
+        """Forget random documents one after another, each out of the model that the last one left."""
+        gone = np.random.default_rng(seed).choice(self.batch.documents, steps, replace=False)
+        fit, now, reasons = copy.deepcopy(self.fit), self.whole, Counter[str]()
+        for document in gone.tolist():
+            batch = self.batch.take(np.array([document], np.intp))
+            part = self._counted(batch).cooccurrence
+            now = Counts(self.words, now.cooccurrence - part)
+            delta = Counts(self.words, Cooccurrence.zero(len(self.words)) - part)
+            updated = update(fit, now, delta, SignedPassages.gone(batch, self.options.weighting))
+            if isinstance(updated, NeedsRetrain):
+                # What follows the first clause names words, other ones each time.
+                reasons[re.split("[:,]", updated.reason)[0]] += 1
+                fit = learn(now, self.options)
+            else:
+                fit = updated.fit
+        twin = learn(self._counted(self.batch.take(np.setdiff1d(np.arange(self.batch.documents), gone))), self.options)
+        found = compare(fit, twin)
+        same = found.words_equal and fit.anchors == twin.anchors
+        return Chain(steps, reasons, found.max_abs_difference, same)
 
     def _holding(self, word: str) -> Positions:
         rows = np.repeat(np.arange(len(self.batch.lengths)), np.diff(self.batch.indptr))

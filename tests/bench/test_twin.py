@@ -10,7 +10,8 @@ from streamtopic.bench import run, twins
 from streamtopic.bench.cases import twin
 from streamtopic.cli import main
 from streamtopic.errors import CheckFailed, UsageError
-from streamtopic.topics.update import Updated
+from streamtopic.topics.options import LearnerOptions
+from streamtopic.topics.update import NeedsRetrain, Updated
 
 SMALL = {"topics": 3, "draws": 2, "seed": 1}
 
@@ -39,7 +40,21 @@ def test_every_kind_is_measured(learner, documents):
         assert found[f"{kind}: difference"].value <= 1e-12
     assert found["10 % of documents: documents forgotten"].value == 24
     assert found["one class: documents forgotten"].value == 80
+    assert found["one after another: retrains"].unit == "of 20"
+    assert found["one after another: difference at the end"].value <= 1e-12
     assert all(math.isfinite(figure.value) for figure in found.values())
+
+
+def test_a_chain_counts_retrains_and_fails_where_a_model_remembers(documents, monkeypatch):
+    """Each refused update is one retrain, by its reason; a model that stays as it was is found out at the end."""
+    made = twins.Twins(twin._corpus(documents), LearnerOptions(n_topics=3))
+    monkeypatch.setattr(twins, "update", lambda *_: NeedsRetrain("no reason: at all"))
+    chain = made.chain(4)
+    assert chain.retrains == {"no reason": 4}
+    assert (chain.same_words, chain.difference) == (True, 0.0)
+    monkeypatch.setattr(twins, "update", lambda fit, *_: Updated(fit))
+    with pytest.raises(CheckFailed, match="differs from its twin"):
+        twin._chained(made.chain(4))
 
 
 @pytest.mark.parametrize("broken", ["counts", "update"])

@@ -3,7 +3,7 @@
 Each row of a kind says in how many of its draws the update was refused, so that the model was learned again from
 counts; the largest difference of an entry of A to the twin over all draws; the largest certificate and the time that an
 update saved (median) over those that were updated. A difference that is too large, or counts that are not the twin's
-bit for bit, fail the benchmark.
+bit for bit, fail the benchmark. Last come single deletions one after another, as a service meets them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from streamtopic.bench.figures import Figure
 
 if TYPE_CHECKING:
-    from streamtopic.bench.twins import TwinOutcome
+    from streamtopic.bench.twins import Chain, TwinOutcome
     from streamtopic.corpus import Corpus
 
 __all__ = ["CASES", "OPTIONS"]
@@ -25,6 +25,8 @@ OPTIONS = {"documents": "", "topics": 20, "draws": 3, "seed": 1}
 """documents: a file of JSON lines, installed docstrings where none is given; draws: forget sets of each kind."""
 
 DIFFERENCE = 1e-12
+CHAINED = 10
+"""Single deletions one after another for each draw, but never more than a tenth of the documents."""
 
 
 def _case(learner: str, documents: str, topics: int, draws: int, seed: int) -> list[Figure]:
@@ -48,7 +50,21 @@ def _case(learner: str, documents: str, topics: int, draws: int, seed: int) -> l
     for kind in KINDS:
         figures += _figures(kind, [outcome for outcome in outcomes if outcome.kind == kind], options.tolerance)
     _check(outcomes, options.tolerance)
-    return figures
+    return figures + _chained(twins.chain(min(CHAINED * draws, twins.batch.documents // 10), seed))
+
+
+def _chained(chain: Chain) -> list[Figure]:
+    """Return what single deletions one after another came to. Raises CheckFailed where the last model remembers."""
+    from streamtopic.errors import CheckFailed
+
+    if not (chain.same_words and chain.difference <= DIFFERENCE):
+        raise CheckFailed(f"a model that forgot differs from its twin, please report it: {chain}")
+    name = "one after another"
+    return [
+        Figure(f"{name}: retrains", chain.retrains.total(), f"of {chain.steps}"),
+        *(Figure(f"{name}: retrains, {why}", times, f"of {chain.steps}") for why, times in chain.retrains.items()),
+        Figure(f"{name}: difference at the end", chain.difference, "", f"<= {DIFFERENCE:g}"),
+    ]
 
 
 def _corpus(documents: str) -> Corpus:

@@ -3,7 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import LinAlgError, cholesky
-from scipy.sparse.linalg import ArpackError, eigsh
+from scipy.linalg.blas import dsymv
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from streamtopic.topics.lapack import largest_pairs
 from streamtopic.topics.threads import one_thread
@@ -37,9 +38,12 @@ def leading_eigenpairs(gram: Float, r: int, *, overwrite: bool = False) -> tuple
 
 def _lanczos(gram: Float, wanted: int) -> tuple[Float, Float] | None:
     start = np.random.default_rng(0).standard_normal(len(gram))
+    # One triangle is read, half of what the whole matrix takes: memory is what binds. The transpose is the same matrix in
+    # the order that BLAS has, so nothing is copied.
+    product = LinearOperator(gram.shape, lambda v: dsymv(1.0, gram.T, v, lower=1), dtype=np.float64)
     try:
         with one_thread():
-            values, vectors = eigsh(gram, k=wanted, which="LA", v0=start, ncv=3 * wanted + 20)
+            values, vectors = eigsh(product, k=wanted, which="LA", v0=start, ncv=3 * wanted + 20)
     except ArpackError:
         return None
     values, vectors = values[::-1], vectors[:, ::-1]
@@ -48,7 +52,8 @@ def _lanczos(gram: Float, wanted: int) -> tuple[Float, Float] | None:
     remainder = (vectors * values) @ vectors.T - gram
     remainder[np.diag_indices_from(remainder)] += ceiling
     try:
-        cholesky(remainder, lower=True, overwrite_a=True, check_finite=False)
+        with one_thread():
+            cholesky(remainder.T, lower=True, overwrite_a=True, check_finite=False)
     except LinAlgError:
         return None
     return values, vectors

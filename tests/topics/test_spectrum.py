@@ -31,8 +31,9 @@ def test_missed_eigenvalue_is_noticed(monkeypatch):
     matrix, values = gram(1_100, 5)
     dense, basis = np.linalg.eigh(matrix)
 
-    def misses(gram, k, **_):
-        chosen = np.arange(len(gram) - k - 1, len(gram) - 1)
+    def misses(product, k, **_):
+        chosen = np.arange(len(basis) - k - 1, len(basis) - 1)
+        assert np.allclose(product @ basis[:, 0], matrix @ basis[:, 0])
         return dense[chosen], basis[:, chosen]
 
     monkeypatch.setattr(spectrum, "eigsh", misses)

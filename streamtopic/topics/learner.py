@@ -198,7 +198,7 @@ def choose_in_gram(
 
 def _in_units_of_p(gram: Float, mass: Int64, candidates: npt.NDArray[np.intp]) -> Float:
     scaled = np.empty_like(gram)
-    _divide(gram, mass[candidates].astype(float), scaled)
+    _scale(gram, 1.0 / mass[candidates], scaled)
     return scaled
 
 
@@ -212,7 +212,7 @@ def super_anchors(first: Round, q: SymmetricCounts, mass: Int64, anchors: npt.ND
 
 
 @numba.njit(cache=True, nogil=True)
-def _divide(gram: Float, own: Float, out: Float) -> None:
-    for i in range(len(own)):
-        for j in range(len(own)):
-            out[i, j] = gram[i, j] / own[i] / own[j]
+def _scale(gram: Float, factors: Float, out: Float) -> None:
+    for i in range(len(factors)):
+        for j in range(len(factors)):
+            out[i, j] = gram[i, j] * factors[i] * factors[j]

@@ -38,8 +38,8 @@ def leading_eigenpairs(gram: Float, r: int, *, overwrite: bool = False) -> tuple
 
 def _lanczos(gram: Float, wanted: int) -> tuple[Float, Float] | None:
     start = np.random.default_rng(0).standard_normal(len(gram))
-    # One triangle is read, half of what the whole matrix takes: memory is what binds. The transpose is the same matrix in
-    # the order that BLAS has, so nothing is copied.
+    # One triangle is read, half of what the whole matrix takes: memory is what binds. The transpose is the same matrix
+    # in the order that BLAS has, so nothing is copied.
     product = LinearOperator(gram.shape, lambda v: dsymv(1.0, gram.T, v, lower=1), dtype=np.float64)
     try:
         with one_thread():

@@ -90,7 +90,7 @@ class OuterChange:
 def outer_change(
     q: SymmetricCounts, squares: Float, passages: SignedPassages, r: int, *, whole: bool
 ) -> OuterChange | None:
-    """Return the change with its reach, or None where products with all of Q would cost less.
+    """Return the change with its reach, or None where a product with all of Q would cost less.
 
     q: Q', squares: D^2 (n,), both as they are after the change; passages: over the internal words; r: topics.
     Cost: the entries of the rows of the passages' words, once for every passage that holds the word.
@@ -99,7 +99,7 @@ def outer_change(
     words, held = np.unique(passages.words, return_counts=True)
     lengths = np.diff(q.indptr)[words]
     cost = float(lengths @ (held + 3)) + 2.0 * q.n * k * r / _BLAS
-    if not k or cost > 2 * q.entries * r / _WIDE or 8 * q.n * k > q.nbytes:
+    if not k or cost > q.entries * r / _WIDE or 8 * q.n * k > q.nbytes:
         return None
     return OuterChange(passages, _reach(q, squares, passages), whole)
 

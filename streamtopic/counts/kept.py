@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +10,7 @@ import numpy.typing as npt
 from streamtopic.counts.batch import DocumentBatch
 from streamtopic.counts.compact import Compact, add_entries, merged, pack, unpack
 from streamtopic.counts.cooccurrence import Cooccurrence
-from streamtopic.counts.kernel import count, count_rows, pieces, statistics
+from streamtopic.counts.kernel import count_rows, pieces, statistics
 from streamtopic.counts.symmetric import SymmetricCounts
 from streamtopic.counts.upper import Panel, RowWriter, mirrored, restricted
 from streamtopic.counts.weights import Weighting
@@ -38,14 +39,13 @@ class KeptCounts:
     def counted(cls, words: Sequence[str], batch: DocumentBatch, weighting: Weighting) -> "KeptCounts":
         """Count documents; the same numbers as `count`, with little memory beside them."""
         n, signs = len(words), np.ones(batch.documents, np.int64)
-        if pieces(batch, n) > 1:
-            whole = count(batch, n, weighting)
-            upper = pack(n, whole.indptr, whole.columns, whole.values)
-            return cls(words, upper, whole.frequency, whole.tokens, whole.documents)
-        writer = RowWriter(n)
-        for block in count_rows(batch, n, weighting, signs, _BLOCK):
-            writer.append(block.sizes, block.columns, block.values)
-        return cls(words, writer.result(), *statistics(batch, n, signs), batch.documents)
+        edges = np.linspace(0, batch.documents, pieces(batch, n) + 1).astype(np.int64).tolist()
+        upper: Compact | None = None
+        for first, stop in pairwise(edges):
+            part = _counted(batch.span(first, stop), n, weighting)
+            upper = part if upper is None else _sum(n, upper, part)
+        assert upper is not None  # noqa: S101  there is one piece at least
+        return cls(words, upper, *statistics(batch, n, signs), batch.documents)
 
     def add(self, change: Cooccurrence) -> None:
         """Add signed counts over the same words; `add` of their negative is the inverse.
@@ -65,9 +65,7 @@ class KeptCounts:
         if done == len(change.low):
             return self.upper
         add_entries(self.upper, change, -1, done)
-        upper, sound = merged(len(self.words), self.upper, change)
-        if not sound:
-            raise CountsOverflow("a pair count exceeds 64 bits: too many documents for one model, split the corpus")
+        upper = _sum(len(self.words), self.upper, change)
         if int(upper.wide.min(initial=0)) < 0:
             raise _negative()
         return upper
@@ -90,6 +88,21 @@ class KeptCounts:
         whole = len(keep) == len(self.words)
         upper = self.upper if whole else restricted(self.upper, keep, len(self.words))
         return SymmetricCounts(len(keep), mirrored(len(keep), [Panel(0, upper)]))
+
+
+def _counted(batch: DocumentBatch, n: int, weighting: Weighting) -> Compact:
+    """Count documents, their pairs packed as they are found."""
+    writer = RowWriter(n)
+    for block in count_rows(batch, n, weighting, np.ones(batch.documents, np.int64), _BLOCK):
+        writer.append(block.sizes, block.columns, block.values)
+    return writer.result()
+
+
+def _sum(n: int, a: Compact, b: Compact) -> Compact:
+    total, sound = merged(n, a, b)
+    if not sound:
+        raise CountsOverflow("a pair count exceeds 64 bits: too many documents for one model, split the corpus")
+    return total
 
 
 def _negative() -> NegativeCounts:

@@ -11,6 +11,7 @@ from test_cooccurrence import N as WORDS
 from test_cooccurrence import corpora, counted, same
 
 from streamtopic.counts import DocumentBatch, KeptCounts, SymmetricCounts, Weighting
+from streamtopic.counts import kept as kept_module
 from streamtopic.counts.compact import MARK, pack
 from streamtopic.counts.upper import Panel, mirrored
 from streamtopic.errors import CountsOverflow, NegativeCounts
@@ -40,6 +41,16 @@ def test_they_are_the_counts_of_the_documents(first, second, keep):
     for chosen in (some, everything):
         q, expected = held.symmetric(chosen), SymmetricCounts.of(counted(second), chosen)
         assert all(np.array_equal(a, b) for a, b in zip(q.rows, expected.rows, strict=True))
+
+
+@settings(max_examples=40, deadline=None)
+@given(corpora, st.integers(2, 5))
+def test_counting_in_pieces_counts_the_same(corpus, number):
+    """However many pieces a corpus is counted in, its counts are those of the whole."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(kept_module, "pieces", lambda *_: number)
+        held = kept(corpus)
+    assert same(held.restrict(np.arange(WORDS)), counted(corpus))
 
 
 @settings(max_examples=80, deadline=None)

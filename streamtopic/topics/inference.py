@@ -29,7 +29,7 @@ Positions = npt.NDArray[np.intp]
 
 # Numbers of A that a block of documents gathers: 2 MB, which second-level caches hold.
 _ENTRIES = 1 << 19
-_WARM, _STEPS, _INNER, _DAMPED = 16, 40, 25, 1000
+_WARM, _STEPS, _INNER, _DAMPED = 24, 40, 25, 1000
 _FORCING = 0.03
 # A proportion grows by at most this factor, less one, in a step.
 _GROWTH = 2.0

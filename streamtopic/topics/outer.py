@@ -29,11 +29,20 @@ _BLAS = 16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OuterChange:
-    """passages: k of them, over the n internal words; reach: Y (n, k); whole: whether dQ is these and nothing else."""
+    """passages: k of them, over the n internal words; reach: Y (n, k).
+
+    others: ascending positions of words that are in no passage, whose rows and columns of dQ are all that dQ is beside
+    them; None where it may be more.
+    """
 
     passages: SignedPassages
     reach: Float
-    whole: bool
+    others: Positions | None
+
+    @property
+    def whole(self) -> bool:
+        """Whether dQ is the passages' and nothing else."""
+        return self.others is not None and not len(self.others)
 
     @property
     def words(self) -> Positions:
@@ -88,11 +97,12 @@ class OuterChange:
 
 
 def outer_change(
-    q: SymmetricCounts, squares: Float, passages: SignedPassages, r: int, *, whole: bool
+    q: SymmetricCounts, squares: Float, passages: SignedPassages, r: int, others: Positions | None
 ) -> OuterChange | None:
     """Return the change with its reach, or None where a product with all of Q would cost less.
 
-    q: Q', squares: D^2 (n,), both as they are after the change; passages: over the internal words; r: topics.
+    q: Q', squares: D^2 (n,), both as they are after the change; passages: over the internal words; r: topics; others:
+    as in OuterChange.
     Cost: the entries of the rows of the passages' words, once for every passage that holds the word.
     """
     k = passages.passages
@@ -101,7 +111,7 @@ def outer_change(
     cost = float(lengths @ (held + 3)) + 2.0 * q.n * k * r / _BLAS
     if not k or cost > q.entries * r / _WIDE or 8 * q.n * k > q.nbytes:
         return None
-    return OuterChange(passages, _reach(q, squares, passages), whole)
+    return OuterChange(passages, _reach(q, squares, passages), others)
 
 
 def _reach(q: SymmetricCounts, squares: Float, passages: SignedPassages) -> Float:

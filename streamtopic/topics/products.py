@@ -21,6 +21,7 @@ __all__ = [
     "add_sparse_product",
     "candidate_gram",
     "candidate_gram_roundings",
+    "column_sums",
     "dense_part",
     "dense_rows",
     "grouped_rows",
@@ -67,6 +68,13 @@ def dense_part(q: SymmetricCounts, rows: Positions, columns: Positions) -> Float
     out = np.zeros((len(rows), len(columns)))
     _dense_part(q.rows, rows, place, out)
     return out
+
+
+def column_sums(q: SymmetricCounts, rows: Positions) -> Int64:
+    """Return the sums of some rows, (n,)."""
+    group = np.full(q.n, -1, np.int64)
+    group[rows] = 0
+    return np.asarray(grouped_rows(q, group, 1)[0])
 
 
 def grouped_rows(q: SymmetricCounts, group: npt.NDArray[np.int64], groups: int) -> Int64:

@@ -12,7 +12,7 @@ from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.lazy_greedy import row_norms
 from streamtopic.topics.learner import candidate_positions, choose_in_gram
 from streamtopic.topics.products import candidate_gram, dense_rows, times
-from streamtopic.topics.shifts import add_gram_outer, add_gram_reweighted, add_gram_shift
+from streamtopic.topics.shifts import add_gram_columns, add_gram_outer, add_gram_reweighted, add_gram_shift
 from streamtopic.topics.simplex_round import Round
 
 __all__ = ["NeedsRetrain", "Rechecked", "recheck"]
@@ -83,8 +83,9 @@ def _changed_gram(fit: TopicFit, candidates: Positions, change: Change) -> tuple
     known = np.isin(candidates, fit.candidates)
     place = np.zeros(fit.q.n, bool)
     place[candidates[known]] = True
-    outer = change.outer if change.outer is not None and change.outer.whole else None
-    columns = np.zeros(0, np.intp) if outer is not None else _columns_that_changed(change, place)
+    outer = change.outer
+    others = None if outer is None else outer.others
+    columns = _columns_that_changed(change, place) if others is None else others
     reweighted = np.count_nonzero(change.squares != change.squares_before)
     if fit.gram is None or 4 * (len(columns) + reweighted) > fit.q.n:
         return candidate_gram(fit.q, candidates, change.squares), 0.0
@@ -92,31 +93,36 @@ def _changed_gram(fit: TopicFit, candidates: Positions, change: Change) -> tuple
     if not np.array_equal(candidates, fit.candidates):
         gram = _rearranged(gram, np.where(known, np.searchsorted(fit.candidates, candidates), -1))
     add_gram_reweighted(gram, fit.q, change.delta, candidates, change.squares, change.squares_before)
-    if outer is not None:
+    if outer is not None and others is not None:
+        # A candidate that was one before is in the vocabulary before and after, so it is none of the others.
         add_gram_outer(gram, fit.q, change.delta, outer, candidates, change.squares)
+        add_gram_columns(gram, fit.q, change.delta, candidates, change.squares, columns)
     else:
         add_gram_shift(gram, fit.q, change.delta, candidates, change.squares, columns)
     if not known.all():
         fresh = dense_rows(fit.q, candidates[~known]) * change.squares
         product = times(fit.q, np.ascontiguousarray(fresh.T), candidates)
         gram[:, ~known], gram[~known] = product, product.T
-    terms = outer.longest + len(outer.passages.weights) if outer is not None else len(columns)
-    return gram, _grown_error(fit, gram, candidates, known, change, terms)
+    return gram, _grown_error(fit, gram, candidates, known, change, len(columns))
 
 
 def _grown_error(
-    fit: TopicFit, gram: Float, candidates: Positions, known: npt.NDArray[np.bool_], change: Change, terms: int
+    fit: TopicFit, gram: Float, candidates: Positions, known: npt.NDArray[np.bool_], change: Change, columns: int
 ) -> float:
     """Bound the norm of the error that updates have added to the Gram matrix, in units of p.
 
-    With k = Q_c D and d = dQ_c D, rows divided by their masses: a term of d k^T or d d^T is rounded `terms` times, and
-    those of k k^T where entries are added and weights change. Norms are Frobenius norms, |k|^2 the trace.
+    With k = Q_c D and d = dQ_c D, rows divided by their masses: a term of d k^T or d d^T is rounded once for each
+    column that changed, or for each passage and word of one; those of k k^T where entries are added, weights change, or
+    columns are taken as they were and as they are. Norms are Frobenius norms, |k|^2 the trace.
     """
+    outer = change.outer
+    terms = columns if outer is None or outer.others is None else outer.longest + outer.passages.passages
     mass, before = change.mass[candidates].astype(float), np.maximum(fit.mass[candidates], 1)
     d = _change_norm(change, candidates, mass)
     k = float(np.sqrt(gram.diagonal() @ (1 / mass**2))) + d
     reweighted = int(np.count_nonzero(change.squares != change.squares_before))
-    new = _UNIT * (2 * (terms + 16) * d * k + 2 * (reweighted + 8) * k**2)
+    whole = reweighted + (0 if outer is None or outer.others is None else columns)
+    new = _UNIT * (2 * (terms + 16) * d * k + 2 * (whole + 8) * k**2)
     return new + fit.gram_error * float((before[known] / mass[known]).max(initial=1.0)) ** 2
 
 
@@ -124,14 +130,17 @@ def _change_norm(change: Change, candidates: Positions, mass: Float) -> float:
     """Bound the Frobenius norm of dQ_c D with rows divided by their masses, (c,), also if nothing cancelled in it."""
     scale = np.zeros(len(change.mass))
     scale[candidates] = 1 / mass
-    if change.outer is not None and change.outer.whole:
-        # A passage adds w (h h^T - diag(h)), and both parts are at most w h h^T.
-        X, root = change.outer.matrix(len(scale)), np.sqrt(change.squares)
-        left, right = (np.sqrt((X * X) @ (part * part)) for part in (scale, root))
-        return float(2 * np.abs(change.outer.passages.weights) @ (left * right))
     rows = np.repeat(np.arange(len(scale)), np.diff(change.delta.indptr))
-    values = change.delta.values * scale[rows]
-    return float(np.sqrt((values * values) @ change.squares[change.delta.columns]))
+    columns, values, outer = change.delta.columns, change.delta.values * scale[rows], change.outer
+    if outer is None or outer.others is None:
+        return float(np.sqrt((values * values) @ change.squares[columns]))
+    # A passage adds w (h h^T - diag(h)), and both parts are at most w h h^T; the other words' columns are as they are.
+    X, root = outer.matrix(len(scale)), np.sqrt(change.squares)
+    left, right = (np.sqrt((X * X) @ (part * part)) for part in (scale, root))
+    other = np.zeros(len(scale), bool)
+    other[outer.others] = True
+    beside = np.sqrt((values * values) @ np.where(other, change.squares, 0.0)[columns])
+    return float(2 * np.abs(outer.passages.weights) @ (left * right) + beside)
 
 
 def _rearranged(gram: Float, places: Positions) -> Float:

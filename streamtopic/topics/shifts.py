@@ -14,6 +14,7 @@ from streamtopic.topics.sparse_times import SparseRows, add_times_sparse, times_
 
 __all__ = [
     "ThinShift",
+    "add_gram_columns",
     "add_gram_outer",
     "add_gram_reweighted",
     "add_gram_shift",
@@ -110,7 +111,9 @@ def add_gram_shift(
 def add_gram_outer(
     gram: Float, q: SymmetricCounts, delta: SymmetricCounts, outer: OuterChange, rows: Positions, weights: Float
 ) -> None:
-    """Do what `add_gram_shift` does where dQ = X^T S X - E, from the reach Y = Q D^2 X^T of the passages.
+    """Do what `add_gram_shift` does where dQ_cc = (X^T S X - E)_cc, from the reach Y = Q D^2 X^T of the passages.
+
+    Columns of words that are in no passage stay as they are: see `add_gram_columns`.
 
     With R = Y_c S - X_c^T S (X D^2 X^T) S / 2 it is X_c^T R^T - E_c D_c^2 (Q - dQ - E / 2)_cc, and that transposed.
     """
@@ -129,6 +132,17 @@ def add_gram_outer(
     _add_both_ways(Y, np.ascontiguousarray(Y.T), touched, gram)
 
 
+def add_gram_columns(
+    gram: Float, q: SymmetricCounts, delta: SymmetricCounts, rows: Positions, weights: Float, columns: Positions
+) -> None:
+    """Change it for what some columns changed by: Q_c D^2 Q_c^T less (Q - dQ)_c D^2 (Q - dQ)_c^T over these."""
+    if len(columns):
+        now = dense_part(q, columns, rows)
+        then = now - dense_part(delta, columns, rows)
+        both, signs = np.vstack([now, then]), np.repeat([1.0, -1.0], len(columns))
+        _add_weighted(gram, both, signs * np.tile(weights[columns], 2))
+
+
 def add_gram_reweighted(
     gram: Float, q: SymmetricCounts, delta: SymmetricCounts, rows: Positions, weights: Float, before: Float
 ) -> None:
@@ -136,10 +150,14 @@ def add_gram_reweighted(
     some = np.flatnonzero(weights != before)
     if len(some):
         then = dense_part(q, some, rows) - dense_part(delta, some, rows)
-        factors = (then * (weights[some] - before[some])[:, None]).T
-        # A block at a time, so that no second matrix of this size is needed.
-        for first in range(0, len(gram), _ROWS):
-            gram[first : first + _ROWS] += factors[first : first + _ROWS] @ then
+        _add_weighted(gram, then, weights[some] - before[some])
+
+
+def _add_weighted(gram: Float, rows: Float, weights: Float) -> None:
+    """Add R^T diag(weights) R for R (k, c), a block at a time, so that no second matrix of this size is needed."""
+    factors = (rows * weights[:, None]).T
+    for first in range(0, len(gram), _ROWS):
+        gram[first : first + _ROWS] += factors[first : first + _ROWS] @ rows
 
 
 @numba.njit(cache=True, nogil=True)

@@ -25,6 +25,7 @@ from streamtopic.topics.carry import Change, carried_first, carried_second
 from streamtopic.topics.fit import TopicFit, Words
 from streamtopic.topics.learner import column_squares
 from streamtopic.topics.outer import outer_change
+from streamtopic.topics.products import column_sums
 from streamtopic.topics.recheck import NeedsRetrain, Rechecked, recheck
 from streamtopic.topics.simplex_round import Round
 from streamtopic.topics.threads import leaving_one, one_thread
@@ -144,9 +145,12 @@ def _with_passages(fit: TopicFit, change: Change, passages: SignedPassages) -> C
     """Note the outer products that make up the change, or what of it concerns words that were in before and stay."""
     stays = np.where((fit.mass > 0) & (change.mass > 0), np.arange(fit.q.n), -1)
     some = passages.relabel(stays)
-    # Words that come or go bring pairs that these passages have not; neither has a change that is not made of them.
-    whole = np.array_equal(some.row_sums(fit.q.n), change.mass - fit.mass)
-    return replace(change, outer=outer_change(fit.q, change.squares, some, fit.options.n_topics, whole=whole))
+    others = np.flatnonzero(((fit.mass > 0) | (change.mass > 0)) & (stays < 0))
+    # Words that come or go bring pairs that these passages have not; what is none of either shows in sums of rows.
+    rest = column_sums(change.delta, others)
+    explained = np.array_equal((some.row_sums(fit.q.n) + rest)[stays >= 0], (change.mass - fit.mass)[stays >= 0])
+    found = outer_change(fit.q, change.squares, some, fit.options.n_topics, others if explained else None)
+    return replace(change, outer=found)
 
 
 def _consequences(fit: TopicFit, delta: Cooccurrence) -> Change:

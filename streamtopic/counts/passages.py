@@ -61,9 +61,14 @@ class SignedPassages:
         """How many there are."""
         return len(self.weights)
 
+    @property
+    def owners(self) -> Int64:
+        """The passage of each word, (nnz,)."""
+        return np.repeat(np.arange(self.passages), np.diff(self.indptr))
+
     def row_sums(self, n: int) -> Int64:
         """Return the row sums of dQ over n words, (n,)."""
-        owners = np.repeat(np.arange(self.passages), np.diff(self.indptr))
+        owners = self.owners
         lengths = np.zeros(self.passages, np.int64)
         np.add.at(lengths, owners, self.counts)
         sums = np.zeros(n, np.int64)
@@ -76,7 +81,7 @@ class SignedPassages:
         Passages that have no pair, or no word left, are left out.
         """
         words = ids[self.words]
-        owners = np.repeat(np.arange(self.passages), np.diff(self.indptr))
+        owners = self.owners
         kept = (words >= 0) & (self.weights[owners] != 0)
         sizes = np.bincount(owners[kept], minlength=self.passages)
         some = np.flatnonzero(sizes)

@@ -44,6 +44,5 @@ def joined_passages(segments: Sequence[SignedSegment], last: Callable[[SignedSeg
 
 def _placed(passages: SignedPassages, words: Int64, sign: int) -> SignedPassages:
     """Return passages with other words, which ascend anew: ids are in the order of arrival, positions are not."""
-    owners = np.repeat(np.arange(passages.passages), np.diff(passages.indptr))
-    order = np.lexsort((words, owners))
+    order = np.lexsort((words, passages.owners))
     return SignedPassages(passages.indptr, words[order], passages.counts[order], sign * passages.weights)

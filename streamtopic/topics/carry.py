@@ -96,22 +96,22 @@ def _carried(before: Round, q: SymmetricCounts, change: Change, shift: _AnchorSh
     counts, thin, outer = before.anchor_counts, before.thin, change.outer
     counts += shift.entries
     sums = np.zeros((0, len(counts)), np.int64) if outer is None else outer.sums(shift.group, len(counts))
-    explained = np.zeros((1, 1), np.int64) if outer is None else outer.explained(sums, q.n)
+    explained = np.zeros_like(shift.entries) if outer is None else outer.explained(sums)
     # In integers, so what the outer products leave over is exact: self-pairs, and words that came or went.
     columns = np.flatnonzero((shift.entries != explained).any(axis=0) | (change.squares != change.squares_before))
-    rest = counts[:, columns] - (explained if outer is None else explained[:, columns])
+    rest = counts[:, columns] - explained[:, columns]
     moved = np.ascontiguousarray((rest * change.squares[columns]).T) - thin[columns]
     whole = np.ascontiguousarray((shift.rows * change.squares).T)
     step = ThinShift(columns, moved, whole, shift.mixing, outer, sums)
-    dearer = dearer_than_whole(q, change.delta, step)
-    product, sizes = (None, None) if dearer else product_shift(q, change.delta, thin, step)
+    shifted = None if dearer_than_whole(q, change.delta, step) else product_shift(q, change.delta, thin, step)
     _add_whole(counts, shift)
     touched = columns if outer is None else np.union1d(columns, outer.words)
     topics = np.flatnonzero(shift.mixing.any(axis=0))
     thin[touched] = (counts[:, touched] * change.squares[touched]).T
     thin[:, topics] = (counts[topics] * change.squares).T
-    if product is None or sizes is None:
+    if shifted is None:
         return _taken_anew(before, q, change)
+    product, sizes = shifted
     # The change is summed by itself, so its rounding is of its own size; adding it rounds once at the product's, as do
     # entries of V that were rounded before they were compared.
     product += before.product

@@ -9,6 +9,7 @@ topic that the passage touches, and for each of the products.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numba
 import numpy as np
@@ -27,24 +28,24 @@ _WIDE = 4
 _BLAS = 16
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class OuterChange:
     """passages: k of them, over the n internal words; reach: Y (n, k).
 
     others: ascending positions of words that are in no passage, whose rows and columns of dQ are all that dQ is beside
-    them; None where it may be more.
+    them.
     """
 
     passages: SignedPassages
     reach: Float
-    others: Positions | None
+    others: Positions
 
     @property
     def whole(self) -> bool:
         """Whether dQ is the passages' and nothing else."""
-        return self.others is not None and not len(self.others)
+        return not len(self.others)
 
-    @property
+    @cached_property
     def words(self) -> Positions:
         """The words of the passages, ascending."""
         return np.unique(self.passages.words)
@@ -61,9 +62,9 @@ class OuterChange:
         _sums(p.indptr, p.words, p.counts, p.weights, group, out)
         return out
 
-    def explained(self, sums: Int64, n: int) -> Int64:
+    def explained(self, sums: Int64) -> Int64:
         """Return (S M)^T X, (r, n): what the outer products alone add to the summed rows of the sets."""
-        out = np.zeros((sums.shape[1], n), np.int64)
+        out = np.zeros((sums.shape[1], len(self.reach)), np.int64)
         p = self.passages
         _explained(p.indptr, p.words, p.counts, sums, out)
         return out
@@ -73,26 +74,27 @@ class OuterChange:
 
         Cost: r for each word of a passage.
         """
-        p, n = self.passages, len(thin)
-        X, words = self.matrix(n), self.words
-        own = X[:, words].T
-        met = X @ thin
-        diagonal = self.diagonal(n)[words, None].astype(float)
-        out[words] += own @ (met * p.weights[:, None]) - diagonal * thin[words]
-        sizes = np.zeros(n)
-        sizes[words] = (own @ (met * np.abs(p.weights)[:, None]) + np.abs(diagonal) * thin[words]).max(axis=1)
+        weights, words = self.passages.weights[:, None], self.words
+        own = self.X[:, words].T
+        met = self.X @ thin
+        diagonal = self.E[words, None].astype(float)
+        out[words] += own @ (met * weights) - diagonal * thin[words]
+        sizes = np.zeros(len(thin))
+        sizes[words] = (own @ (met * np.abs(weights)) + np.abs(diagonal) * thin[words]).max(axis=1)
         return sizes
 
-    def matrix(self, n: int) -> csr_array:
-        """Return X, (k, n)."""
+    @cached_property
+    def X(self) -> csr_array:
+        """The passages' counts, (k, n)."""
         p = self.passages
-        return csr_array((p.counts.astype(float), p.words, p.indptr), shape=(p.passages, n))
+        return csr_array((p.counts.astype(float), p.words, p.indptr), shape=self.reach.shape[::-1])
 
-    def diagonal(self, n: int) -> Int64:
-        """Return E, (n,)."""
+    @cached_property
+    def E(self) -> Int64:
+        """The self-pairs of outer products, that passages do not make, (n,)."""
         p = self.passages
-        out = np.zeros(n, np.int64)
-        np.add.at(out, p.words, p.counts * np.repeat(p.weights, np.diff(p.indptr)))
+        out = np.zeros(len(self.reach), np.int64)
+        np.add.at(out, p.words, p.counts * p.weights[p.owners])
         return out
 
 
@@ -102,14 +104,16 @@ def outer_change(
     """Return the change with its reach, or None where a product with all of Q would cost less.
 
     q: Q', squares: D^2 (n,), both as they are after the change; passages: over the internal words; r: topics; others:
-    as in OuterChange.
+    as in OuterChange, None where there is more to the change: then there is nothing to be made of it either.
     Cost: the entries of the rows of the passages' words, once for every passage that holds the word.
     """
     k = passages.passages
+    if others is None or not k:
+        return None
     words, held = np.unique(passages.words, return_counts=True)
     lengths = np.diff(q.indptr)[words]
     cost = float(lengths @ (held + 3)) + 2.0 * q.n * k * r / _BLAS
-    if not k or cost > q.entries * r / _WIDE or 8 * q.n * k > q.nbytes:
+    if cost > q.entries * r / _WIDE or 8 * q.n * k > q.nbytes:
         return None
     return OuterChange(passages, _reach(q, squares, passages), others)
 
@@ -117,7 +121,7 @@ def outer_change(
 def _reach(q: SymmetricCounts, squares: Float, passages: SignedPassages) -> Float:
     """Return Q D^2 X^T, (n, k). Q is symmetric, so its columns are read as rows."""
     order = np.argsort(passages.words, kind="stable")
-    owners = np.repeat(np.arange(passages.passages), np.diff(passages.indptr))[order]
+    owners = passages.owners[order]
     words, starts = np.unique(passages.words[order], return_index=True)
     values = passages.counts[order] * squares[passages.words[order]]
     out = np.zeros((q.n, passages.passages))

@@ -84,8 +84,7 @@ def _changed_gram(fit: TopicFit, candidates: Positions, change: Change) -> tuple
     place = np.zeros(fit.q.n, bool)
     place[candidates[known]] = True
     outer = change.outer
-    others = None if outer is None else outer.others
-    columns = _columns_that_changed(change, place) if others is None else others
+    columns = _columns_that_changed(change, place) if outer is None else outer.others
     reweighted = np.count_nonzero(change.squares != change.squares_before)
     if fit.gram is None or 4 * (len(columns) + reweighted) > fit.q.n:
         return candidate_gram(fit.q, candidates, change.squares), 0.0
@@ -93,7 +92,7 @@ def _changed_gram(fit: TopicFit, candidates: Positions, change: Change) -> tuple
     if not np.array_equal(candidates, fit.candidates):
         gram = _rearranged(gram, np.where(known, np.searchsorted(fit.candidates, candidates), -1))
     add_gram_reweighted(gram, fit.q, change.delta, candidates, change.squares, change.squares_before)
-    if outer is not None and others is not None:
+    if outer is not None:
         # A candidate that was one before is in the vocabulary before and after, so it is none of the others.
         add_gram_outer(gram, fit.q, change.delta, outer, candidates, change.squares)
         add_gram_columns(gram, fit.q, change.delta, candidates, change.squares, columns)
@@ -116,12 +115,12 @@ def _grown_error(
     columns are taken as they were and as they are. Norms are Frobenius norms, |k|^2 the trace.
     """
     outer = change.outer
-    terms = columns if outer is None or outer.others is None else outer.longest + outer.passages.passages
+    terms = columns if outer is None else outer.longest + outer.passages.passages
     mass, before = change.mass[candidates].astype(float), np.maximum(fit.mass[candidates], 1)
     d = _change_norm(change, candidates, mass)
     k = float(np.sqrt(gram.diagonal() @ (1 / mass**2))) + d
     reweighted = int(np.count_nonzero(change.squares != change.squares_before))
-    whole = reweighted + (0 if outer is None or outer.others is None else columns)
+    whole = reweighted + (0 if outer is None else columns)
     new = _UNIT * (2 * (terms + 16) * d * k + 2 * (whole + 8) * k**2)
     return new + fit.gram_error * float((before[known] / mass[known]).max(initial=1.0)) ** 2
 
@@ -132,11 +131,10 @@ def _change_norm(change: Change, candidates: Positions, mass: Float) -> float:
     scale[candidates] = 1 / mass
     rows = np.repeat(np.arange(len(scale)), np.diff(change.delta.indptr))
     columns, values, outer = change.delta.columns, change.delta.values * scale[rows], change.outer
-    if outer is None or outer.others is None:
+    if outer is None:
         return float(np.sqrt((values * values) @ change.squares[columns]))
     # A passage adds w (h h^T - diag(h)), and both parts are at most w h h^T; the other words' columns are as they are.
-    X, root = outer.matrix(len(scale)), np.sqrt(change.squares)
-    left, right = (np.sqrt((X * X) @ (part * part)) for part in (scale, root))
+    left, right = (np.sqrt((outer.X * outer.X) @ (part * part)) for part in (scale, np.sqrt(change.squares)))
     other = np.zeros(len(scale), bool)
     other[outer.others] = True
     beside = np.sqrt((values * values) @ np.where(other, change.squares, 0.0)[columns])

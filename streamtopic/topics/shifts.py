@@ -114,10 +114,9 @@ def add_gram_outer(
     """Do what `add_gram_shift` does where dQ_cc = (X^T S X - E)_cc, from the reach Y = Q D^2 X^T of the passages.
 
     Columns of words that are in no passage stay as they are: see `add_gram_columns`.
-
     With R = Y_c S - X_c^T S (X D^2 X^T) S / 2 it is X_c^T R^T - E_c D_c^2 (Q - dQ - E / 2)_cc, and that transposed.
     """
-    X, E = outer.matrix(q.n), outer.diagonal(q.n).astype(float)
+    X, E = outer.X, outer.E.astype(float)
     weight = outer.passages.weights.astype(float)
     held = np.zeros(q.n, bool)
     held[outer.words] = True

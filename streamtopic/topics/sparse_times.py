@@ -37,11 +37,16 @@ class SparseRows:
         ends = np.searchsorted(held, np.arange(len(rows) + 1))
         return cls(rows.astype(np.int64), ends, columns, dense[held, columns])
 
-    def dense(self, chosen: npt.NDArray[np.bool_], k: int) -> Float:
-        """Return some of the rows, (chosen, k)."""
-        out = np.zeros((len(self.rows), k))
-        out[np.repeat(np.arange(len(self.rows)), np.diff(self.ends)), self.columns] = self.values
-        return out[chosen]
+    @property
+    def owners(self) -> Int64:
+        """Which of the rows each entry is in, (nnz,)."""
+        return np.repeat(np.arange(len(self.rows)), np.diff(self.ends))
+
+    def only(self, chosen: npt.NDArray[np.bool_]) -> "SparseRows":
+        """Return some of the rows."""
+        kept = chosen[self.owners]
+        ends = np.concatenate([[0], np.cumsum(np.diff(self.ends)[chosen])])
+        return SparseRows(self.rows[chosen], ends, self.columns[kept], self.values[kept])
 
 
 def add_times_sparse(q: SymmetricCounts, S: SparseRows, out: Float) -> Float:
@@ -52,24 +57,23 @@ def add_times_sparse(q: SymmetricCounts, S: SparseRows, out: Float) -> Float:
     sizes = np.zeros(q.n)
     spans = [(k, min(k + _TOGETHER, out.shape[1])) for k in range(0, out.shape[1], _TOGETHER)]
     long = np.diff(S.ends) > _TOGETHER
-    own = np.repeat(np.arange(len(S.rows)), np.diff(S.ends))
     # Rows with few entries go column by column, so that what is added to is read in order.
-    few = np.flatnonzero(~long[own])
-    few = few[np.argsort(S.columns[few], kind="stable")]
-    starts = np.searchsorted(S.columns[few], np.arange(out.shape[1] + 1))
+    few = S.only(~long)
+    order = np.argsort(few.columns, kind="stable")
+    starts = np.searchsorted(few.columns[order], np.arange(out.shape[1] + 1))
     found = [np.zeros(q.n) for _ in spans]
-    same = q.rows, S.rows[own[few]], S.values[few], starts, out
+    same = q.rows, few.rows[few.owners[order]], few.values[order], starts, out
     each(_by_columns, [(*same, size, *span) for size, span in zip(found, spans, strict=True)])
     for size in found:
         np.maximum(sizes, size, out=sizes)
     if long.any():
-        sizes += _add_long(q, SparseRows.of(S.rows[long], S.dense(long, out.shape[1])), out)
+        sizes += _add_long(q, S.only(long), out)
     return sizes
 
 
 def _add_long(q: SymmetricCounts, S: SparseRows, out: Float) -> Float:
     sizes, largest = np.zeros(q.n), np.zeros(len(S.rows))
-    np.maximum.at(largest, np.repeat(np.arange(len(S.rows)), np.diff(S.ends)), np.abs(S.values))
+    np.maximum.at(largest, S.owners, np.abs(S.values))
     edges = np.linspace(0, q.n, workers() + 1).astype(np.int64).tolist()
     block = max(64, _BLOCK_BYTES // (8 * max(1, out.shape[1])))
     same = q.rows, S.rows, S.ends, S.columns, S.values, largest, out, sizes

@@ -98,7 +98,7 @@ def _changed(
         moved = moved + now.touching(keep, entered).relabel(inside, len(fit.names))
     change = _apply(fit, moved, inside)
     if passages is not None:
-        change = _with_passages(fit, change, passages.relabel(ids))
+        change = _with_passages(fit, change, passages, ids)
     frequency, may = np.zeros(fit.q.n, np.int64), np.zeros(fit.q.n, bool)
     frequency[inside], may[inside] = now.frequency[keep], may_anchor & (change.mass[inside] > 0)
     return fit, change, frequency, may
@@ -141,14 +141,17 @@ def _apply(fit: TopicFit, delta: Cooccurrence, inside: Int64) -> Change:
     return _consequences(fit, delta)
 
 
-def _with_passages(fit: TopicFit, change: Change, passages: SignedPassages) -> Change:
-    """Note the outer products that make up the change, or what of it concerns words that were in before and stay."""
-    stays = np.where((fit.mass > 0) & (change.mass > 0), np.arange(fit.q.n), -1)
-    some = passages.relabel(stays)
-    others = np.flatnonzero(((fit.mass > 0) | (change.mass > 0)) & (stays < 0))
+def _with_passages(fit: TopicFit, change: Change, passages: SignedPassages, ids: Int64) -> Change:
+    """Note the outer products that make up the change, or what of it concerns words that were in before and stay.
+
+    ids: the internal position of each word that `passages` are over, or -1.
+    """
+    stays = (fit.mass > 0) & (change.mass > 0)
+    some = passages.relabel(np.where((ids >= 0) & stays[ids], ids, -1))
+    others = np.flatnonzero((fit.mass > 0) ^ (change.mass > 0))
     # Words that come or go bring pairs that these passages have not; what is none of either shows in sums of rows.
     rest = column_sums(change.delta, others)
-    explained = np.array_equal((some.row_sums(fit.q.n) + rest)[stays >= 0], (change.mass - fit.mass)[stays >= 0])
+    explained = np.array_equal((some.row_sums(fit.q.n) + rest)[stays], (change.mass - fit.mass)[stays])
     found = outer_change(fit.q, change.squares, some, fit.options.n_topics, others if explained else None)
     return replace(change, outer=found)
 

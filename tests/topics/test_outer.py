@@ -63,23 +63,23 @@ def corpus(request):
 
 def test_the_change_is_its_outer_products(corpus):
     """X^T S X - diag(E) is dQ."""
-    X, S = corpus.outer.matrix(N).toarray(), np.diag(corpus.outer.passages.weights)
-    change = X.T @ S @ X - np.diag(corpus.outer.diagonal(N))
+    X, S = corpus.outer.X.toarray(), np.diag(corpus.outer.passages.weights)
+    change = X.T @ S @ X - np.diag(corpus.outer.E)
     assert np.array_equal(change, np.triu(change) + np.triu(change, 1).T)
     assert np.array_equal(np.triu(change), corpus.change.upper.toarray())
 
 
 def test_reach_is_the_product_with_the_passages(corpus):
     """Y = Q D^2 X^T, and what sets of words get of dQ is what their summed rows say, but for self-pairs."""
-    X = corpus.outer.matrix(N).toarray()
+    X = corpus.outer.X.toarray()
     expected = dense(corpus.q) @ np.diag(corpus.squares) @ X.T
     assert np.allclose(corpus.outer.reach, expected, rtol=1e-13, atol=0)
     group = corpus.rng.integers(-1, 4, N)
     sets = (group[None, :] == np.arange(4)[:, None]).astype(np.int64)
-    explained = corpus.outer.explained(corpus.outer.sums(group, 4), N)
+    explained = corpus.outer.explained(corpus.outer.sums(group, 4))
     change = corpus.change.upper.toarray()
     change = change + np.triu(change, 1).T
-    assert np.array_equal(explained - sets @ np.diag(corpus.outer.diagonal(N)), sets @ change)
+    assert np.array_equal(explained - sets @ np.diag(corpus.outer.E), sets @ change)
 
 
 def test_products_follow_from_outer_products(corpus):
@@ -95,7 +95,7 @@ def test_products_follow_from_outer_products(corpus):
         np.zeros(0, np.intp), np.zeros((0, 6)), np.zeros((N, 0)), np.zeros((0, 6), int), corpus.outer, sums
     )
     shift, sizes = product_shift(corpus.q, corpus.delta, V, step)
-    moved = np.diag(corpus.squares) @ corpus.outer.matrix(N).toarray().T @ sums
+    moved = np.diag(corpus.squares) @ corpus.outer.X.toarray().T @ sums
     exact = exact + dense(corpus.q) @ moved
     assert np.allclose(shift, exact, rtol=0, atol=1e-12 * np.abs(exact).max())
     assert (np.abs(shift).max(axis=1) <= sizes * (1 + 1e-12)).all()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from streamtopic.bench.figures import peak_bytes
 from streamtopic.bench.synthetic import counted, planted, subset
 from streamtopic.counts import Cooccurrence, DocumentBatch, SymmetricCounts, Weighting
 from streamtopic.counts.compact import pack
@@ -52,9 +53,7 @@ def peak_megabytes() -> float:
     status = Path("/proc/self/status")
     if status.exists():
         return int(next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM"))) / 1024
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20 if sys.platform == "darwin" else 1024)
+    return peak_bytes() / (1 << 20)
 
 
 def post_lengths(documents: int, tokens: int, seed: int) -> Int64:

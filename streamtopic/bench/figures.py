@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Figure", "best_of", "timed"]
+__all__ = ["Figure", "best_of", "peak_bytes", "timed"]
 
 T = TypeVar("T")
 
@@ -22,6 +23,14 @@ class Figure:
     value: float
     unit: str
     target: str = ""
+
+
+def peak_bytes(*, children: bool = False) -> int:
+    """Return the most resident memory of this process so far; children: or of one that it waited for."""
+    import resource
+
+    whose = [resource.RUSAGE_SELF, *([resource.RUSAGE_CHILDREN] if children else [])]
+    return max(resource.getrusage(who).ru_maxrss for who in whose) * (1 if sys.platform == "darwin" else 1024)
 
 
 def timed(function: Callable[[], T]) -> tuple[float, T]:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from streamtopic.bench import cases
-from streamtopic.bench.figures import Figure
+from streamtopic.bench.figures import Figure, peak_bytes
 from streamtopic.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
@@ -130,11 +130,7 @@ def measure(name: str, case: str, options: Mapping[str, Option]) -> dict[str, An
     known = getattr(module, "OPTIONS", {})
     given = {option: type(known[option])(value) for option, value in options.items()}
     figures = module.CASES[case](**given)
-    import resource
-
-    unit = 1 if sys.platform == "darwin" else 1024
-    peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) * unit
-    return {"figures": [asdict(figure) for figure in figures], "peak_memory": peak}
+    return {"figures": [asdict(figure) for figure in figures], "peak_memory": peak_bytes(children=True)}
 
 
 def _in_process(name: str, case: str, options: Mapping[str, Option]) -> CaseResult:

@@ -4,11 +4,12 @@ Prints, as JSON: seconds to a snapshot and to its counts, of learning, words, pa
 """
 
 import json
-import resource
 import sys
 import time
 
 import numpy as np
+
+from streamtopic.bench.figures import peak_bytes
 
 
 def main(redis_url: str, topics: str) -> None:
@@ -23,7 +24,7 @@ def main(redis_url: str, topics: str) -> None:
         snapshot = Reader(connection, "bench", 1).snapshot()
         read = time.perf_counter() - start
         found = {"words": len(snapshot.words), "hapaxes": int(np.count_nonzero(snapshot.frequency == 1))}
-        held = _peak()
+        held = peak_bytes()
         start = time.perf_counter()
         try:
             fit = learn(snapshot, LearnerOptions(n_topics=int(topics)))
@@ -31,11 +32,7 @@ def main(redis_url: str, topics: str) -> None:
         except CannotLearn as error:
             sys.stderr.write(f"{error}\n")
         learned = time.perf_counter() - start
-    print(json.dumps({"snapshot": read, "snapshot_peak": held, "learn": learned, "peak": _peak(), **found}))
-
-
-def _peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    print(json.dumps({"snapshot": read, "snapshot_peak": held, "learn": learned, "peak": peak_bytes(), **found}))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from streamtopic.errors import CountsOverflow
+
 __all__ = [
     "MARK",
     "SHORT",
@@ -76,17 +78,18 @@ def pack(n_columns: int, indptr: Int64, columns: Int32, values: Int64) -> Compac
     return out
 
 
-def merged(n_columns: int, a: Compact, b: Compact) -> tuple[Compact, bool]:
-    """Return a + b, zeros left out, and whether every sum is within 62 bits."""
+def merged(n_columns: int, a: Compact, b: Compact) -> Compact:
+    """Return a + b, zeros left out. Raises CountsOverflow where a sum leaves 62 bits."""
     entries = len(a.low) + len(b.low)
     rows = len(a.indptr)
     # Room for the worst case, of which only what is written takes memory.
     indptr, wide_indptr = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
     indptr[-1], wide_indptr[-1] = entries, min(entries, len(a.wide) + len(b.wide) + len(b.low))
     out = allocate(n_columns, indptr, wide_indptr)
-    sound = _merge(a, b, n_columns, out)
+    if not _merge(a, b, n_columns, out):
+        raise CountsOverflow("a pair count exceeds 64 bits: too many documents for one model, split the corpus")
     shrink(out)
-    return out, bool(sound)
+    return out
 
 
 def shrink(m: Compact) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_array, csr_array
 
-from streamtopic.counts.passes import restrict_rows, restricted_indptr, touching_indptr, touching_rows
+from streamtopic.counts.passes import touching_indptr, touching_rows
 from streamtopic.errors import CountsOverflow, NegativeCounts
 
 __all__ = ["Cooccurrence"]
@@ -117,12 +117,7 @@ class Cooccurrence:
     def restrict(self, keep: npt.ArrayLike) -> "Cooccurrence":
         """Keep the words at these ascending positions, in their order. All documents stay counted."""
         kept = np.asarray(keep, np.intp)
-        ids = np.full(self.n_words, -1, np.int32)
-        ids[kept] = np.arange(len(kept))
-        indptr = restricted_indptr(self.indptr, self.columns, kept, ids)
-        columns, values = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.int64)
-        restrict_rows(self.indptr, self.columns, self.values, kept, ids, indptr, columns, values)
-        return Cooccurrence(len(kept), indptr, columns, values, self.frequency[kept], self.tokens[kept], self.documents)
+        return self.touching(kept, np.ones(len(kept), bool))
 
     def touching(self, keep: npt.ArrayLike, chosen: npt.NDArray[np.bool_]) -> "Cooccurrence":
         """Return `restrict(keep)` with those pairs only that have a chosen word; chosen: one a word of `keep`.

@@ -14,7 +14,7 @@ from streamtopic.counts.kernel import count_rows, pieces, statistics
 from streamtopic.counts.symmetric import SymmetricCounts
 from streamtopic.counts.upper import Panel, RowWriter, mirrored, restricted
 from streamtopic.counts.weights import Weighting
-from streamtopic.errors import CountsOverflow, NegativeCounts
+from streamtopic.errors import NegativeCounts
 
 __all__ = ["KeptCounts"]
 
@@ -43,7 +43,7 @@ class KeptCounts:
         upper: Compact | None = None
         for first, stop in pairwise(edges):
             part = _counted(batch.span(first, stop), n, weighting)
-            upper = part if upper is None else _sum(n, upper, part)
+            upper = part if upper is None else merged(n, upper, part)
         assert upper is not None  # noqa: S101  there is one piece at least
         return cls(words, upper, *statistics(batch, n, signs), batch.documents)
 
@@ -65,7 +65,7 @@ class KeptCounts:
         if done == len(change.low):
             return self.upper
         add_entries(self.upper, change, -1, done)
-        upper = _sum(len(self.words), self.upper, change)
+        upper = merged(len(self.words), self.upper, change)
         if int(upper.wide.min(initial=0)) < 0:
             raise _negative()
         return upper
@@ -96,13 +96,6 @@ def _counted(batch: DocumentBatch, n: int, weighting: Weighting) -> Compact:
     for block in count_rows(batch, n, weighting, np.ones(batch.documents, np.int64), _BLOCK):
         writer.append(block.sizes, block.columns, block.values)
     return writer.result()
-
-
-def _sum(n: int, a: Compact, b: Compact) -> Compact:
-    total, sound = merged(n, a, b)
-    if not sound:
-        raise CountsOverflow("a pair count exceeds 64 bits: too many documents for one model, split the corpus")
-    return total
 
 
 def _negative() -> NegativeCounts:

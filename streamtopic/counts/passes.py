@@ -4,44 +4,10 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["restrict_rows", "restricted_indptr", "touching_indptr", "touching_rows"]
+__all__ = ["touching_indptr", "touching_rows"]
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
-
-
-@numba.njit(cache=True, nogil=True)
-def restricted_indptr(indptr: Int64, columns: Int32, kept: npt.NDArray[np.intp], ids: Int32) -> Int64:
-    """Return row pointers of rows `kept` with columns of non-negative id only."""
-    out = np.zeros(len(kept) + 1, np.int64)
-    for i in range(len(kept)):
-        found = 0
-        for k in range(indptr[kept[i]], indptr[kept[i] + 1]):
-            found += ids[columns[k]] >= 0
-        out[i + 1] = out[i] + found
-    return out
-
-
-@numba.njit(cache=True, nogil=True)
-def restrict_rows(
-    indptr: Int64,
-    columns: Int32,
-    values: Int64,
-    kept: npt.NDArray[np.intp],
-    ids: Int32,
-    out: Int64,
-    out_columns: Int32,
-    out_values: Int64,
-) -> None:
-    """Write rows `kept` with columns renamed by `ids`; negative ids are left out."""
-    for i in range(len(kept)):
-        slot = out[i]
-        for k in range(indptr[kept[i]], indptr[kept[i] + 1]):
-            column = ids[columns[k]]
-            if column >= 0:
-                out_columns[slot] = column
-                out_values[slot] = values[k]
-                slot += 1
 
 
 @numba.njit(cache=True, nogil=True)

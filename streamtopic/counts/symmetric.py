@@ -122,12 +122,7 @@ class SymmetricCounts:
 
     def plus(self, counts: Cooccurrence) -> "SymmetricCounts":
         """Return the sum with signed counts, entries that are zero left out. Raises CountsOverflow."""
-        rows, sound = merged(self.n, self.rows, SymmetricCounts.of(counts).rows)
-        if not sound:
-            raise CountsOverflow(
-                "a pair count would exceed 64 bits: too many documents for one model, split the corpus"
-            )
-        return SymmetricCounts(self.n, rows)
+        return SymmetricCounts(self.n, merged(self.n, self.rows, SymmetricCounts.of(counts).rows))
 
     def upper(self) -> Cooccurrence:
         """Return the upper triangle, entries that have become zero left out."""

@@ -12,13 +12,11 @@ import numpy.typing as npt
 from scipy.linalg.blas import dsyrk
 
 from streamtopic.counts import SymmetricCounts
-from streamtopic.counts.compact import Compact, read, seek
+from streamtopic.counts.compact import Compact, read
 from streamtopic.topics.threads import each, workers
 
 __all__ = [
     "BLOCK",
-    "add_columns_product",
-    "add_sparse_product",
     "candidate_gram",
     "candidate_gram_roundings",
     "column_sums",
@@ -84,20 +82,6 @@ def grouped_rows(q: SymmetricCounts, group: npt.NDArray[np.int64], groups: int) 
     return out
 
 
-def add_sparse_product(out: Float, delta: SymmetricCounts, thin: Float) -> None:
-    """Add dQ V to `out` in place, (n, r). Cost: nnz(dQ) r."""
-    _add_times(delta.rows, thin, out)
-
-
-def add_columns_product(out: Float, q: SymmetricCounts, columns: Positions, thin: Float) -> None:
-    """Add Q[:, columns] V to `out` in place for V (len(columns), r). Cost: the entries of those columns, times r.
-
-    Q is symmetric, so its columns are read as rows.
-    """
-    edges = np.linspace(0, q.n, workers() + 1).astype(np.int64)
-    each(_add_columns, [(q.rows, columns, thin, out, *span) for span in pairwise(edges)])
-
-
 def candidate_gram(q: SymmetricCounts, candidates: Positions, weights: Float, width: int = _WIDTH) -> Float:
     """Return Q_c diag(weights) Q_c^T, (c, c), for the candidates' rows. Cost: c^2 n / 2, in dense blocks of columns."""
     gram = np.zeros((len(candidates), len(candidates)), order="F")
@@ -154,47 +138,6 @@ def _times(q: Compact, rows: Positions, thin: Float, ends: Int64, out: Float, st
                 for t in range(r):
                     total[t] += run[t]
                 place[i - first], wide[i - first] = k, w
-
-
-@numba.njit(cache=True, nogil=True)
-def _add_times(q: Compact, thin: Float, out: Float) -> None:
-    for row in range(len(q.indptr) - 1):
-        total = out[row]
-        w = q.wide_indptr[row]
-        for k in range(q.indptr[row], q.indptr[row + 1]):
-            exact, w = read(q, k, w)
-            value = float(exact)
-            factors = thin[q.columns[k]]
-            for t in range(thin.shape[1]):
-                total[t] += value * factors[t]
-
-
-@numba.njit(cache=True, nogil=True)
-def _add_columns(q: Compact, chosen: Positions, thin: Float, out: Float, start: int, stop: int) -> None:
-    r = thin.shape[1]
-    held = np.empty(r, np.int64)
-    for j in range(len(chosen)):
-        row = chosen[j]
-        factors = thin[j]
-        used = 0
-        for t in range(r):
-            if factors[t] != 0.0:
-                held[used] = t
-                used += 1
-        first, w = seek(q, row, start)
-        for k in range(first, q.indptr[row + 1]):
-            column = q.columns[k]
-            if column >= stop:
-                break
-            exact, w = read(q, k, w)
-            value = float(exact)
-            total = out[column]
-            if 4 * used < r:
-                for i in range(used):
-                    total[held[i]] += value * factors[held[i]]
-            else:
-                for t in range(r):
-                    total[t] += value * factors[t]
 
 
 @numba.njit(cache=True, nogil=True)

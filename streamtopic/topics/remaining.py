@@ -21,7 +21,8 @@ from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.lazy_greedy import row_norms
 from streamtopic.topics.learner import prepare
 from streamtopic.topics.options import LearnerOptions
-from streamtopic.topics.products import add_columns_product, add_sparse_product, dense_rows, times
+from streamtopic.topics.products import dense_rows, times
+from streamtopic.topics.shifts import ThinShift, product_shift
 from streamtopic.topics.simplex_round import gram
 
 __all__ = ["Remaining", "Statistics", "chosen_again", "remaining", "remaining_counts"]
@@ -205,9 +206,8 @@ def _subtracted(q: SymmetricCounts, taken: Cooccurrence, documents: int) -> Symm
 def _product(fit: TopicFit, q: SymmetricCounts, delta: SymmetricCounts) -> Float:
     """Return W^F = Q^F Q_P^F^T = W^S + dQ V^S + Q^F (V^F - V^S), V = Q_P^T, in the units of the counts."""
     first = fit.rounds[0]
-    product = first.product.copy()
-    add_sparse_product(product, delta, first.thin)
     moved = dense_rows(delta, fit.choice.rows)
     columns = np.flatnonzero(moved.any(axis=0))
-    add_columns_product(product, q, columns, np.ascontiguousarray(moved.T[columns].astype(float)))
-    return product
+    whole, mixing = np.zeros((q.n, 0)), np.zeros((0, len(moved)), np.int64)
+    shift, _ = product_shift(q, delta, first.thin, ThinShift(columns, moved.T[columns].astype(float), whole, mixing))
+    return np.asarray(first.product + shift)

@@ -10,7 +10,8 @@ from streamtopic.counts import Cooccurrence, SymmetricCounts
 from streamtopic.counts.compact import MARK
 from streamtopic.errors import CountsOverflow
 from streamtopic.topics.lazy_greedy import row_dot, row_norms
-from streamtopic.topics.products import add_columns_product, candidate_gram, dense_part, dense_rows, grouped_rows, times
+from streamtopic.topics.products import candidate_gram, dense_part, dense_rows, grouped_rows, times
+from streamtopic.topics.sparse_times import SparseRows, add_times_sparse
 
 N = 7
 EDGES = [1, MARK - 1, MARK, MARK + 1, 2**32 + 5, 2**53 + 1, 2**61 - 2**30]
@@ -72,7 +73,7 @@ def test_every_sum_reads_the_exact_value(pairs):
     assert np.array_equal(dense_part(q, some, some[::2]), plain[np.ix_(some, some[::2])].astype(float))
     assert np.array_equal(grouped_rows(q, np.arange(N), N), plain)
     out = np.zeros((N, N))
-    add_columns_product(out, q, some, thin[some])
+    add_times_sparse(q, SparseRows.of(some, thin[some]), out)
     expected = np.zeros((N, N))
     expected[:, some] = plain[:, some]
     assert np.array_equal(out, expected)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamtopic.bench.figures import Figure
+from streamtopic.bench.figures import Figure, peak_bytes
 from streamtopic.bench.peers.models import Change
 
 if TYPE_CHECKING:
@@ -41,10 +41,7 @@ def _spent() -> float:
 
 def resident_peak() -> float:
     """Return the largest resident memory of this process so far, MB."""
-    import sys
-
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+    return peak_bytes() / 1e6
 
 
 def compiled(model: Model) -> None:

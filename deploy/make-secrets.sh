@@ -1,12 +1,19 @@
 #!/bin/sh
-# Make every secret of a deployment, once: keys, and a password for each user of Redis.
+# Make every secret of a deployment, once: keys, and a password for each user of Redis and of Kafka.
 #   sh make-secrets.sh [FOLDER] [REDIS_HOST:PORT]
+# MODEL: whose keys the users may touch (default: the model of streamtopic.example.toml). REDIS_VERSION=6: for Redis 6.2.
 # STREAMTOPIC: how to run the program, for instance "docker run --rm -u $(id -u) -v $PWD:/here -w /here streamtopic:local".
 set -eu
 umask 077
 here=$(cd "$(dirname "$0")" && pwd)
 folder=${1:-$here/secrets}
 redis=${2:-redis:6379}
+model=${MODEL:-$(sed -n 's/^model = "\(.*\)"$/\1/p' "$here/streamtopic.example.toml")}
+case $model in
+  '' | *[!A-Za-z0-9_-]*) echo "make-secrets.sh: MODEL is not the name of a model: letters, digits, - and _" >&2; exit 2 ;;
+esac
+# Redis 6.2 knows no keys that may only be read.
+[ "${REDIS_VERSION:-7}" = 6 ] && readable='~' || readable='%R~'
 
 if [ -e "$folder" ]; then
   echo "make-secrets.sh: $folder is there already: what is signed with its keys must go on being signed with them" >&2
@@ -15,9 +22,15 @@ fi
 mkdir -p "$folder"
 ${STREAMTOPIC:-streamtopic} keys new --to "$folder" >/dev/null
 
+# Passwords at Kafka, for kafka-users.sh.
+for user in producer ingest schedule publish subscriber operator; do
+  od -An -N24 -tx1 /dev/urandom | tr -d ' \n' >"$folder/$user.kafka"
+done
+
 # Redis takes neither comments nor continued lines in a file of users.
 awk '/^#/ || /^$/ { next } /^user/ { if (line) print line; line = $0; next } { sub(/^ +/, " "); line = line $0 }
      END { print line }' "$here/redis-users.acl" |
+sed -e "s/{st:MODEL/{st:$model/g" -e "s/%R~/$readable/g" |
 while read -r user name rest; do
   case $rest in
     *'#PASSWORD'*)

@@ -2,7 +2,6 @@
 
 streamtopic bench paper --case recovery-dirichlet --json | python docs/recovery.py
 """
-# ruff: noqa: INP001  a script among pages, no package
 
 import json
 import math

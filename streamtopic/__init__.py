@@ -1,6 +1,7 @@
 """Topic models over streams of documents that can forget.
 
-`AnchorTopics` is the library alone, a scikit-learn estimator; `SyntheticTopics` draws corpora whose topics are known.
+`AnchorTopics` is the library alone, a scikit-learn estimator, and `TextCounts` the vectoriser that goes with it;
+`SyntheticTopics` draws corpora whose topics are known, and `plots` draws figures for notebooks.
 `streamtopic.client` is what other services import, `streamtopic.cli` the program. Importing this package loads none of
 them.
 """
@@ -10,10 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from streamtopic.report import plots
     from streamtopic.synthetic import SyntheticTopics
+    from streamtopic.text_counts import TextCounts
     from streamtopic.topics.estimator import AnchorTopics
 
-__all__ = ["AnchorTopics", "SyntheticTopics", "__version__"]  # all lazy, see __getattr__
+__all__ = ["AnchorTopics", "SyntheticTopics", "TextCounts", "__version__", "plots"]  # all lazy, see __getattr__
 
 
 def __getattr__(name: str) -> object:
@@ -26,6 +29,14 @@ def __getattr__(name: str) -> object:
         from streamtopic.synthetic import SyntheticTopics
 
         return SyntheticTopics
+    if name == "TextCounts":
+        from streamtopic.text_counts import TextCounts
+
+        return TextCounts
+    if name == "plots":
+        from streamtopic.report import plots
+
+        return plots
     if name == "__version__":
         from importlib.metadata import version
 

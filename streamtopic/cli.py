@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from streamtopic import commands
+from streamtopic.console import log_to_stderr, say, show_error, warn
 from streamtopic.errors import StreamtopicError, UsageError
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the error with the remedy and leave with status 2."""
-        self.exit(UsageError.exit_status, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        show_error(f"{self.prog}: {' '.join(message.split())} (see {self.prog} --help)")
+        self.exit(UsageError.exit_status)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -52,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.version:
         from streamtopic import __version__
 
-        sys.stdout.write(f"streamtopic {__version__}\n")
+        say(f"streamtopic {__version__}")
         return 0
     if not hasattr(args, "run"):
         parser.print_help()
@@ -61,28 +63,33 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    log_to_stderr(detailed=False)
     try:
         status = int(args.run(args))
         sys.stdout.flush()
     except StreamtopicError as error:
-        if args.debug:
-            raise
-        return _fail(str(error), error.exit_status)
+        return _fail(str(error), error, args, error.exit_status)
     except KeyboardInterrupt:
-        return _fail("interrupted", 130)
+        warn("interrupted")
+        return 130
     except BrokenPipeError:
         # Whoever read our output has left; Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Exception as error:
-        if args.debug:
-            raise
-        return _fail(f"unexpected {type(error).__name__}: {error}; run again with --debug for the traceback", 1)
+    except Exception as error:  # noqa: BLE001 - whatever it is, a person gets one line, or the traceback on request
+        text = f"unexpected {type(error).__name__}: {error}; run again with --debug for the traceback"
+        return _fail(text, error, args, 1)
     return status
 
 
-def _fail(message: str, status: int) -> int:
-    sys.stderr.write(f"streamtopic: {' '.join(message.split())}\n")
+def _fail(message: str, error: Exception, args: argparse.Namespace, status: int) -> int:
+    if args.debug:
+        import traceback
+
+        # Not raised: Python would print whatever characters the error quotes.
+        show_error("".join(traceback.format_exception(error)))
+    else:
+        warn(" ".join(message.split()))
     return status
 
 

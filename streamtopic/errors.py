@@ -4,7 +4,7 @@
     ├── UsageError                     2   wrong arguments or input
     │   └── SettingsError              2
     ├── ComponentUnreachable           3   Redis, Kafka or a file store cannot be reached
-    ├── InvalidEvent                   1   a record that is no valid event (reason code in `.reason`)
+    ├── InvalidEvent                   1   a record that is not a valid event (reason code in `.reason`)
     ├── CountsError                    1
     │   ├── NegativeCounts             1   a document was subtracted that was never counted
     │   └── CountsOverflow             1   a sum would leave int64
@@ -14,7 +14,10 @@
     │   │   └── TakenOver              1   another process writes this partition now
     │   └── StateCorrupt               1   a segment or record fails its checksum
     ├── CannotLearn                    1   no model can be made of these counts (`.reason`)
+    ├── UnreliableArithmetic           1   this machine's floating point is not IEEE 754's
     ├── InvalidRelease                 1   signature, digest or order of a release is wrong
+    │   ├── UnknownKey                 1   signed with a key that the reader does not know
+    │   └── StaleRelease               1   nobody has said lately that a release is still the newest
     └── CheckFailed                    1   a verification found a difference
 
 Errors from other packages are mapped to these where they enter: `state` for Redis, `streams` for logs.
@@ -30,12 +33,15 @@ __all__ = [
     "InvalidRelease",
     "NegativeCounts",
     "SettingsError",
+    "StaleRelease",
     "StateCorrupt",
     "StateError",
     "StateMismatch",
     "StateMissing",
     "StreamtopicError",
     "TakenOver",
+    "UnknownKey",
+    "UnreliableArithmetic",
     "UsageError",
 ]
 
@@ -63,7 +69,7 @@ class ComponentUnreachable(StreamtopicError):
 
 
 class InvalidEvent(StreamtopicError):
-    """A record of the documents topic that is no valid event; `reason` is a short stable code."""
+    """A record of the documents topic that is not a valid event; `reason` is a short stable code."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -110,8 +116,20 @@ class CannotLearn(StreamtopicError):
         self.reason = reason
 
 
+class UnreliableArithmetic(StreamtopicError):
+    """A computation with a known answer gave another: decisions made here could differ from other machines'."""
+
+
 class InvalidRelease(StreamtopicError):
     """A release whose signature, digest, order or form is wrong."""
+
+
+class UnknownKey(InvalidRelease):
+    """A signature of a key that the reader does not know: a forgery, or a key that came into use meanwhile."""
+
+
+class StaleRelease(InvalidRelease):
+    """A release of which no signed statement of the last `max_age` says that it is the newest."""
 
 
 class CheckFailed(StreamtopicError):

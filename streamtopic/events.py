@@ -2,23 +2,30 @@
 
 Decoding takes bytes from anyone. Whatever they are, the answer is an event or InvalidEvent with a reason code; a delete
 needs nothing but a usable key. Encoding checks the same limits, so that a producer learns of a bad add at once.
+
+What is refused follows from the record alone, and a refused record removes what its id held: compaction keeps only the
+newest record of an id, so a recount cannot know more. So LIMITS are fixed when a model is created.
 """
 
-import json
-import math
-from collections.abc import Callable, Mapping
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgpack
 
+from streamtopic.deletes import RULES, headers_ask, holds_nothing, map_asks, salvaged, unframed
 from streamtopic.errors import InvalidEvent
-from streamtopic.streams.base import Headers, Message, Record
-from streamtopic.text import MAX_PASSAGE, MAX_WORD, passages
+from streamtopic.parsing import MAX_VALUES, TooManyValues, parse
+from streamtopic.streams.event_log import MAX_HEADERS, Headers, Message, Record
+from streamtopic.text import MAX_PAIRS, MAX_PASSAGE, MAX_WORD, MAX_WORDS, passages
 
 __all__ = [
     "HEARTBEAT_KEY",
+    "LIMITS",
+    "MAX_COUNT",
     "MAX_KEY",
+    "MAX_TEXT",
     "MAX_VALUE",
     "Add",
     "Delete",
@@ -28,22 +35,54 @@ __all__ = [
     "check_labels",
     "decode",
     "decode_record",
+    "document_of",
     "encode_add",
     "encode_delete",
     "encode_heartbeat",
     "encode_rejected",
+    "request_of",
+    "salt_of",
 ]
 
 HEARTBEAT_KEY = b"st:heartbeat"
 MAX_KEY = 512
 MAX_TEXT = 1_000_000
 MAX_COUNT = 8_192
-MAX_DISTINCT = 8_192
 MAX_LABELS = 64
 MAX_LABEL = 256
 MAX_REQUEST = 512
+MIN_SALT, MAX_SALT = 16, 64
 MAX_VALUE = 4 << 20
 MAX_TIMESTAMP = 1 << 53
+MAX_DEPTH = 64
+
+LIMITS = ",".join(
+    f"{name}={number}"
+    for name, number in {
+        "rules": RULES,
+        "key": MAX_KEY,
+        "headers": MAX_HEADERS,
+        "value": MAX_VALUE,
+        "depth": MAX_DEPTH,
+        "text": MAX_TEXT,
+        "values": MAX_VALUES,
+        "words": MAX_WORDS,
+        "pairs": MAX_PAIRS,
+        "word": MAX_WORD,
+        "count": MAX_COUNT,
+        "tokens": MAX_PASSAGE,
+        "labels": MAX_LABELS,
+        "label": MAX_LABEL,
+        "ts": MAX_TIMESTAMP,
+    }.items()
+)
+"""Every limit that refuses a record, as the state in Redis keeps it: counts made under other limits are made anew."""
+
+# Fields in which anything nested is refused anyway.
+_CHECKED = frozenset({"text", "counts", "labels"})
+
+# Of a key that is too long: this much of it, and its digest, are enough to find the record by.
+_KEY_START = 64
 
 Passages = tuple[tuple[int, Mapping[str, int]], ...]
 
@@ -69,11 +108,14 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """A document that is to be forgotten. `moved`: it lives on in another partition, where its key hashes to."""
+    """A document that is to be forgotten.
+
+    salt: what the requester can check the receipt with; b"" for none.
+    """
 
     document: str
     request: str | None = None
-    moved: bool = False
+    salt: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,22 +134,57 @@ def decode_record(record: Record) -> Event:
 def decode(key: bytes | None, value: bytes | None, headers: Headers = ()) -> Event:
     """The event in a record; raises InvalidEvent, with a reason code, and nothing else.
 
-    A null value, or a map whose `op` is `delete`, is a delete whatever else it holds.
+    A delete is one whatever else it holds; `deletes` knows the dialects.
     """
     document = _document(key)
     if key == HEARTBEAT_KEY:
         return _heartbeat(value)
     if value is None:
-        found = dict(headers)
-        return Delete(document, _request(found.get("request")), moved="st-moved" in found)
-    fields = _fields(value)
-    match fields.get("op"):
-        case "delete":
-            return Delete(document, _request(fields.get("request")))
-        case "add":
-            return _add(document, fields)
-        case _:
-            raise InvalidEvent("op", "field `op` must be `add` or `delete`")
+        return Delete(document, request_of(headers), salt_of(headers))
+    content = unframed(value)
+    if holds_nothing(content) or headers_ask(headers):
+        return Delete(document, request_of(headers), salt_of(headers))
+    try:
+        fields = _fields(content)
+    except InvalidEvent:
+        found = salvaged(content)
+        if not found or not map_asks(found):
+            raise
+        fields = found
+    if map_asks(fields):
+        request = _request(fields.get("request")) or request_of(headers)
+        return Delete(document, request, _salt(fields.get("salt")) or salt_of(headers))
+    if len(headers) > MAX_HEADERS:
+        raise InvalidEvent("headers", f"the record has more than {MAX_HEADERS} headers")
+    if content is not value:
+        raise InvalidEvent("format", "the record is framed by a schema registry, which only a delete may be")
+    if fields.get("op") != "add":
+        raise InvalidEvent("op", "field `op` must be `add` or `delete`")
+    return _add(document, fields)
+
+
+def document_of(key: bytes | None) -> str | None:
+    """Return the document id that is this key, None for a key that is not an id, or the service's own."""
+    if key == HEARTBEAT_KEY:
+        return None
+    try:
+        return _document(key)
+    except InvalidEvent:
+        return None
+
+
+def request_of(headers: Headers) -> str | None:
+    """Return the request id that the headers of a record give its deletion, None without a usable one."""
+    return _request(_last(headers, "request"))
+
+
+def salt_of(headers: Headers) -> bytes:
+    """Return the salt that the headers of a record give the receipt of its deletion, b"" without a usable one."""
+    return _salt(_last(headers, "salt"))
+
+
+def _last(headers: Headers, wanted: str) -> bytes | None:
+    return next((value for name, value in reversed(headers) if name == wanted), None)
 
 
 def encode_add(
@@ -133,13 +210,21 @@ def encode_add(
     return Message(key, msgpack.packb(fields))
 
 
-def encode_delete(document: str, request: str) -> Message:
-    """The tombstone of a document; `request` names the deletion in its receipt. Raises InvalidEvent for a bad id."""
+def encode_delete(document: str, request: str, salt: bytes = b"") -> Message:
+    """The tombstone of a document. Raises InvalidEvent for a bad id.
+
+    request: names the deletion in its receipt. salt: what the requester checks the receipt with, b"" for none.
+    """
     key = _key(document)
     _document(key)
     if _request(request) is None:
         raise InvalidEvent("request", f"a request id is 1 to {MAX_REQUEST} bytes of UTF-8 text")
-    return Message(key, None, (("request", request.encode()),))
+    headers: Headers = (("request", request.encode()),)
+    if salt:
+        if not _salt(salt):
+            raise InvalidEvent("request", f"a salt has {MIN_SALT} to {MAX_SALT} bytes, not {len(salt)}")
+        headers += (("salt", salt),)
+    return Message(key, None, headers)
 
 
 def encode_heartbeat(partition: int) -> Message:
@@ -148,20 +233,28 @@ def encode_heartbeat(partition: int) -> Message:
 
 
 def encode_rejected(record: Record, error: InvalidEvent) -> Message:
-    """The pointer that the rejected topic keeps: reason and place, never the content."""
+    """The pointer that the rejected topic keeps: reason and place, never the content.
+
+    It takes less than 2 KiB whatever the record is: of a key that is too long it holds the beginning and a digest.
+    """
     value = {"offset": record.offset, "partition": record.partition, "reason": error.reason, "topic": record.topic}
-    return Message(record.key, msgpack.packb(value))
+    key = record.key or b""
+    if len(key) > MAX_KEY:
+        value |= {"key_size": len(key), "key_sha256": hashlib.sha256(key).hexdigest()}
+        key = key[:_KEY_START]
+    # Never null: a topic that somebody had compacted would not take it.
+    return Message(key, msgpack.packb(value))
 
 
 def check_labels(labels: object) -> Mapping[str, str]:
-    """Return the labels of an add, {} for None. Raises InvalidEvent where they are none."""
+    """Return the labels of an add, {} for None. Raises InvalidEvent where they are not labels."""
     if labels is None:
         return {}
     if not isinstance(labels, dict) or len(labels) > MAX_LABELS:
-        raise InvalidEvent("labels", f"`labels` is no map of at most {MAX_LABELS} tasks to classes")
+        raise InvalidEvent("labels", f"`labels` is not a map of at most {MAX_LABELS} tasks to classes")
     for name in (*labels.keys(), *labels.values()):
         if not isinstance(name, str) or not 0 < len(name) <= MAX_LABEL or not _encodable(name):
-            raise InvalidEvent("labels", f"a task or class in `labels` is no text of 1 to {MAX_LABEL} characters")
+            raise InvalidEvent("labels", f"a task or class in `labels` is not text of 1 to {MAX_LABEL} characters")
     return labels
 
 
@@ -190,7 +283,7 @@ def _heartbeat(value: bytes | None) -> Heartbeat:
 
 
 def _request(value: object) -> str | None:
-    """A request id, None for anything that is none: a delete must not fail over it."""
+    """A request id, None for anything else: a delete must not fail over it."""
     if isinstance(value, str):
         value = value.encode(errors="replace")
     if not isinstance(value, bytes) or not 0 < len(value) <= MAX_REQUEST:
@@ -198,20 +291,45 @@ def _request(value: object) -> str | None:
     return value.decode(errors="replace")
 
 
+def _salt(value: object) -> bytes:
+    """A salt, b"" for anything else: a delete must not fail over it."""
+    if isinstance(value, str):
+        value = value.encode(errors="replace")
+    return value if isinstance(value, bytes) and MIN_SALT <= len(value) <= MAX_SALT else b""
+
+
 def _fields(value: bytes) -> Mapping[object, object]:
     if len(value) > MAX_VALUE:
         raise InvalidEvent("value-size", f"the record has {len(value)} bytes; at most {MAX_VALUE} are allowed")
     try:
-        fields = json.loads(value, parse_constant=_refuse) if value[:1] == b"{" else msgpack.unpackb(value)
+        fields = parse(value)
+    except TooManyValues as error:
+        raise InvalidEvent("value-count", str(error)) from error
     except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
         raise InvalidEvent("format", f"the record is neither msgpack nor JSON: {type(error).__name__}") from error
     if not isinstance(fields, dict):
         raise InvalidEvent("format", f"the record is a {type(fields).__name__}, not a map")
+    _check_depth(fields)
     return fields
 
 
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
+def _check_depth(fields: Mapping[object, object]) -> None:
+    """Raise InvalidEvent for values that are nested deeply.
+
+    How deep Python's JSON decoder can go depends on who calls it; what is refused must not.
+    """
+    inside = [value for name, value in fields.items() if name not in _CHECKED and isinstance(value, dict | list)]
+    for _ in range(MAX_DEPTH):
+        if not inside:
+            return
+        inside = [value for outer in inside for value in _parts(outer) if isinstance(value, dict | list)]
+    raise InvalidEvent("format", f"the record is nested deeper than {MAX_DEPTH}")
+
+
+def _parts(outer: object) -> Iterable[object]:
+    if isinstance(outer, dict):
+        return outer.values()
+    return outer if isinstance(outer, list) else ()
 
 
 def _add(
@@ -239,12 +357,16 @@ def _text(text: object) -> str:
 def _count_passage(counts: object) -> Passages:
     if not isinstance(counts, dict):
         raise InvalidEvent("counts-type", f"`counts` is a {type(counts).__name__}, not a map of words to numbers")
-    if len(counts) > MAX_DISTINCT:
-        raise InvalidEvent("counts-words", f"`counts` has {len(counts)} words; at most {MAX_DISTINCT} are allowed")
+    if len(counts) > MAX_WORDS:
+        raise InvalidEvent(
+            "counts-words",
+            f"`counts` has {len(counts)} words; at most {MAX_WORDS} are allowed, which make {MAX_PAIRS:,} pairs: "
+            "split the document, or send its text",
+        )
     # Type by type and number by number would take three times as long.
     sound = {str}.issuperset(map(type, counts)) and all(0 < size <= MAX_WORD for size in {*map(len, counts)})
     if not sound or not _encodable("".join(counts)):
-        raise InvalidEvent("word", f"a word in `counts` is no text of 1 to {MAX_WORD} characters")
+        raise InvalidEvent("word", f"a word in `counts` is not text of 1 to {MAX_WORD} characters")
     numbers = counts.values()
     if not {int}.issuperset(map(type, numbers)) or (counts and not 1 <= min(numbers) <= max(numbers) <= MAX_COUNT):
         raise InvalidEvent("count", f"a number in `counts` is not a whole number from 1 to {MAX_COUNT}")
@@ -257,8 +379,9 @@ def _count_passage(counts: object) -> Passages:
 def _timestamp(value: object) -> int | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise InvalidEvent("ts", "`ts` is no number of milliseconds since 1970")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidEvent("ts", "`ts` is not a number of milliseconds since 1970")
+    # False for NaN too; `math.isnan` and the like fail over whole numbers that no double holds.
     if not 0 <= value <= MAX_TIMESTAMP:
         raise InvalidEvent("ts", f"`ts` lies outside 0 to {MAX_TIMESTAMP} milliseconds since 1970")
     return int(value)

@@ -10,7 +10,6 @@ Source: Wei et al. (2025), section 2 (generation, p-separability) and appendix A
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import reduce
 from typing import Literal, Protocol
 
 import numpy as np
@@ -25,8 +24,10 @@ __all__ = ["Dirichlet", "LogisticNormal", "Moments", "Prior", "Recovery", "Synth
 
 Float = npt.NDArray[np.float64]
 
+# Tokens that are drawn at a time.
 _BLOCK_TOKENS = 1 << 21
-_POINTS, _KOROBOV, _SHIFTS = 16_381, 4_026, 16  # a lattice of L'Ecuyer and Lemieux (2000), shifted 16 times
+# A lattice of L'Ecuyer and Lemieux (2000), shifted 16 times.
+_POINTS, _KOROBOV, _SHIFTS = 16_381, 4_026, 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,12 +156,14 @@ class SyntheticTopics:
     ) -> "SyntheticTopics":
         """Plant topics.
 
-        separability: p, the mass of every anchor in its topic. imbalance: a = max z / min z, shares in between are a
-        geometric sequence. concentration: sum of the Dirichlet's alpha, or the variance of the logistic normal's
-        exponents. correlation: of neighbouring topics' exponents (logistic normal only). word_concentration: of the
-        Dirichlet that a topic's other words are drawn from. overlap: share of a topic's other mass that is spread
-        evenly, the same in all topics, so that no word is rare and none but anchors are near a corner.
-        Raises UsageError for what no such model can have.
+        separability: p, the mass of every anchor in its topic.
+        imbalance: a = max z / min z; shares in between are a geometric sequence.
+        concentration: sum of the Dirichlet's alpha, or the variance of the logistic normal's exponents.
+        correlation: of neighbouring topics' exponents (logistic normal only).
+        word_concentration: of the Dirichlet that a topic's other words are drawn from.
+        overlap: share of a topic's other mass that is spread evenly, the same in all topics, so that no word is rare
+            and only anchors are near a corner.
+        Raises UsageError for values that no such model can have.
         """
         _check_planted(words, topics, separability, imbalance, concentration, correlation, overlap)
         rng = np.random.default_rng(seed)
@@ -224,10 +227,7 @@ class SyntheticTopics:
 
     def documents(self, m: int, length: int, seed: int = 0) -> DocumentBatch:
         """Draw m documents of `length` tokens, one row each: X from the prior, every token from A X."""
-        parts = list(self._drawn(m, length, seed))
-        while len(parts) > 1:
-            parts = [reduce(DocumentBatch.joined, parts[k : k + 2]) for k in range(0, len(parts), 2)]
-        return parts[0]
+        return DocumentBatch.stacked(list(self._drawn(m, length, seed)))
 
     def counts(self, m: int, length: int, seed: int = 0, weighting: Weighting | None = None) -> Counts:
         """Count the very documents of `documents` without keeping them. weighting: by default the paper's, mass 1."""

@@ -6,20 +6,53 @@ they tell topics apart (docs/decisions/0005); those that are everywhere fall to 
 Invisible joiners and soft hyphens vanish. Scripts written without spaces give overlapping pairs: of characters for Han
 and kana, of letters with their marks for Thai, Lao, Khmer and Burmese; Hangul is written with spaces and stays whole.
 Lower case rather than case folding: topics are read by people, and folding turns `Straße` into `strasse`.
+Of a run of combining marks the first 30 count, as many as any language needs (UAX #15, stream-safe text); the others
+are dropped before the text is brought into NFC, which takes time with the square of such a run.
 
-What counts as a letter follows the Unicode tables of the running Python.
+Letters are those of the Unicode tables of the running Python.
+
+Anyone may send a text, so all steps take time and memory in proportion to its length, and its passages make a bounded
+number of pairs (docs/decisions/0031).
 """
 
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import cache
-from itertools import pairwise
+from itertools import islice, pairwise
+from operator import itemgetter
 
-__all__ = ["MAX_PASSAGE", "MAX_WORD", "passages", "tokenize"]
+__all__ = [
+    "MAX_MARKS",
+    "MAX_PAIRS",
+    "MAX_PASSAGE",
+    "MAX_TEXT_WORDS",
+    "MAX_WORD",
+    "MAX_WORDS",
+    "pairs",
+    "passages",
+    "tokenize",
+]
 
 MAX_WORD = 64
 MAX_PASSAGE = 8_192
+MAX_MARKS = 30
+
+MAX_WORDS = 4_096
+"""Different words of a document of one passage."""
+
+MAX_TEXT_WORDS = 65_536
+"""Different words of a text, over all of its passages."""
+
+MAX_PAIRS = MAX_WORDS * (MAX_WORDS - 1) // 2
+"""Pairs of different words that all passages of a document make together."""
+
+# With passages of so many tokens a text of 1,000,000 bytes makes fewer pairs than it may. Longer ones come from no
+# record, only from who calls this, and are cut no shorter.
+_SHORTEST = 32
+# See `_Script.shortened`: a divisor of MAX_MARKS.
+_STRIDE = 5
 
 ALPHANUMERIC = re.compile(r"[^\W_]{2,}")
 ASCII_WORD = re.compile(r"[a-z0-9]{2,}")
@@ -38,19 +71,54 @@ def tokenize(text: str) -> list[str]:
 
 
 def passages(text: str) -> list[tuple[int, Counter[str]]]:
-    """Word counts of `text` as passages of at most 8,192 tokens, each as (tokens, counts); [] without any token.
+    """Word counts of `text` as passages, each as (tokens, counts); [] without any token.
 
-    A longer text is cut into the fewest consecutive passages that fit, whose lengths differ by one at most. Tokens
-    count words longer than 64 characters, the counts leave them out.
+    A text is cut into the fewest consecutive passages of at most 8,192 tokens; where these would make more than
+    8,386,560 pairs of different words together, of at most 4,096 tokens, or 2,048, and so on down to 32. Lengths of
+    passages differ by one at most. Tokens count words longer than 64 characters, and words beyond the first 65,536
+    different ones; the counts leave both out.
     """
     words = _words(text)
-    pieces = -(-len(words) // MAX_PASSAGE)
-    cuts = [len(words) * piece // pieces for piece in range(pieces + 1)] if pieces else []
+    if len(words) > MAX_TEXT_WORDS:
+        words = _first_words(words)
+    most = MAX_PASSAGE
+    while most > _SHORTEST and not _affordable(words, most):
+        most //= 2
+    cuts = _cuts(len(words), most)
     return [(stop - start, _count(words[start:stop])) for start, stop in pairwise(cuts)]
+
+
+def pairs(words: int) -> int:
+    """Pairs that so many different words of one passage make."""
+    return words * (words - 1) // 2
+
+
+def _first_words(words: list[str]) -> list[str]:
+    """Put "" in place of words that do not count."""
+    counted = set(islice((word for word in dict.fromkeys(words) if len(word) <= MAX_WORD), MAX_TEXT_WORDS))
+    return [word if word in counted else "" for word in words]
+
+
+def _cuts(tokens: int, most: int) -> Sequence[int]:
+    pieces = -(-tokens // most)
+    return [tokens * piece // pieces for piece in range(pieces + 1)] if pieces else []
+
+
+def _affordable(words: list[str], most: int) -> bool:
+    """Return whether passages of at most so many tokens make no more pairs than a document may."""
+    if len(words) * (most - 1) <= 2 * MAX_PAIRS:
+        return True
+    made = 0
+    for start, stop in pairwise(_cuts(len(words), most)):
+        made += pairs(sum(0 < len(word) <= MAX_WORD for word in set(words[start:stop])))
+        if made > MAX_PAIRS:
+            return False
+    return True
 
 
 def _count(words: list[str]) -> Counter[str]:
     counts = Counter(words)
+    counts.pop("", None)
     if max(map(len, counts), default=0) > MAX_WORD:
         for word in [word for word in counts if len(word) > MAX_WORD]:
             del counts[word]
@@ -61,33 +129,68 @@ def _words(text: str) -> list[str]:
     lowered = text.lower()
     if lowered.isascii():
         return ASCII_WORD.findall(lowered)
-    lowered = INVISIBLE.sub("", unicodedata.normalize("NFC", lowered))
     # Character classes that reach past plane 0 are slow in `re`, so they are used only where they are needed.
     script = _script(ASTRAL.search(lowered) is not None)
-    return script.words(lowered) if script.special.search(lowered) else ALPHANUMERIC.findall(lowered)
+    special = script.special.search(lowered) is not None
+    composed = unicodedata.normalize("NFC", script.shortened(lowered) if special else lowered)
+    if composed != lowered:
+        # Some letters of plane 0 become others beyond it, and some become letters with marks.
+        script = _script(ASTRAL.search(composed) is not None)
+        special = script.special.search(composed) is not None
+    visible = INVISIBLE.sub("", composed)
+    return script.words(visible) if special else ALPHANUMERIC.findall(visible)
 
 
 class _Script:
-    """Patterns for text with combining marks, or without spaces; `astral`: beyond plane 0 too."""
+    """Patterns for text with combining marks, or without spaces; `astral`: beyond plane 0 too.
+
+    Each repeats single characters only: to repeat a group, `re` keeps 150 bytes for every time.
+    """
 
     def __init__(self, *, astral: bool) -> None:
         marks = _marks(0x300, 0x10000) + (_marks(0x10000, 0x1F000) + _marks(0xE0100, 0xE01F0) if astral else "")
         paired = PAIRED + PAIRED_ASTRAL if astral else PAIRED
-        letter = f"(?:(?![{paired}])[^\\W_])"
-        pair = f"(?:[{paired}](?<=[^\\W_]))"
         self.special = re.compile(f"[{marks}{paired}]")
-        self._runs = re.compile(f"({letter}(?:{letter}|(?![{paired}])[{marks}])*)|({pair}(?:{pair}|[{marks}])*)")
+        self._several = re.compile(f"[{marks}]{{{MAX_MARKS // _STRIDE}}}")
+        self._surplus = re.compile(f"([{marks}]{{{MAX_MARKS}}})[{marks}]+")
+        self._runs = re.compile(f"\\w[\\w{marks}]+")
+        self._paired = re.compile(f"[{paired}]")
+        # Within a run there are letters and marks only.
+        self._parts = re.compile(f"([^\\W{paired}][^{paired}]*)|((?=\\w)[{paired}][{paired}{marks}]*)")
+        self._mark = re.compile(f"[{marks}]")
         self._clusters = re.compile(f"[^{marks}][{marks}]*")
 
+    def shortened(self, text: str) -> str:
+        """Drop all but the first marks of each run."""
+        # More than 30 marks in a row are six in a row of every fifth character, which takes a fifth of the time.
+        return self._surplus.sub(r"\1", text) if self._several.search(text[::_STRIDE]) else text
+
     def words(self, text: str) -> list[str]:
-        words = []
-        for run, paired in self._runs.findall(text):
-            if len(run) > 1:
+        """Return the words of lower-case text in NFC."""
+        runs: list[str] = self._runs.findall(text.replace("_", " "))
+        if not self._paired.search(text):
+            return runs
+        words = list[str]()
+        for run in runs:
+            if self._paired.search(run):
+                words += self._mixed(run)
+            else:
                 words.append(run)
-            elif paired:
-                clusters = self._clusters.findall(paired)
-                words += [first + second for first, second in pairwise(clusters)]
         return words
+
+    def _mixed(self, run: str) -> list[str]:
+        """Return the words of letters and marks, some of a script without spaces."""
+        words = list[str]()
+        for part in self._parts.finditer(run):
+            if part.lastindex == 2:
+                words += [first + second for first, second in pairwise(self._letters(part[0]))]
+            elif len(part[0]) > 1:
+                words.append(part[0])
+        return words
+
+    def _letters(self, part: str) -> Iterable[str]:
+        """Return letters, each with its marks."""
+        return map(itemgetter(0), self._clusters.finditer(part)) if self._mark.search(part) else part
 
 
 @cache

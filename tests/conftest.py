@@ -53,8 +53,7 @@ def kafka_server():
 @pytest.fixture(scope="session")
 def payloads():
     """Return a function: payload bytes of each version that a service has in its releases topic."""
-    from streamtopic.release import Assembled, Assembler
-    from streamtopic.signing import unseal
+    from streamtopic.signed import Assembled, Assembler, unseal
 
     def read(service):
         assembler, found, topic = Assembler(), {}, service.names.releases

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+import tokenize
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -17,27 +18,30 @@ PACKAGE = "streamtopic"
 # What a part may import of this package, beside itself and `errors`.
 ALLOWED = {
     "errors": set(),
+    "lazily": set(),
+    "parsing": set(),
     "text": set(),
+    "lexicon": {"text"},
     "counts": set(),
-    "topics": {"counts"},
-    "privacy": {"counts", "topics"},
+    "topics": {"counts", "lazily"},
+    "text_counts": {"counts", "lexicon", "text"},
+    "privacy": {"counts", "topics", "lazily"},
+    "paper": {"counts", "topics", "privacy", "lazily"},
+    "audit": {"counts", "topics", "privacy", "paper"},
     "streams": set(),
-    "events": {"text", "streams"},
-    "signing": set(),
-    "state": {"counts", "events", "text"},
+    "deletes": set(),
+    "events": {"deletes", "parsing", "text", "streams"},
+    "concealing": set(),
+    "state": {"concealing", "counts", "events", "lexicon", "text"},
     "local": set(),
-    "release": {"signing", "text", "topics", "streams"},
-    "receipts": {"signing", "streams"},
-    "client": {"events", "release", "receipts", "signing", "streams", "text", "topics"},
-    "pictures": {"release", "topics"},
-    "plots": {"pictures", "release", "topics"},
+    "signed": {"text", "topics", "streams"},
+    "client": {"events", "signed", "streams", "text", "topics"},
+    "report": {"service", "signed", "topics"},
     "corpus": set(),
-    "docstrings": {"corpus"},
     "settings": set(),
-    "console": set(),
-    "faults": {"client", "local", "receipts", "release", "signing", "state", "streams"},
+    "console": {"concealing"},
 }
-PURE = ("counts", "topics", "privacy")
+PURE = ("counts", "topics", "privacy", "paper", "audit")
 # A pure function of arrays has no business with these.
 IMPURE = {"time", "datetime", "os", "socket", "subprocess", "redis", "kafka", "random", "secrets", "io", "tempfile"}
 EXCEPTIONS = {
@@ -56,12 +60,11 @@ MODULES = dict(_modules())
 
 
 @cache
-def _imports(module, *, only_at_import=False):
-    """Modules named by import statements; `only_at_import` leaves out those inside functions and for type checkers."""
+def _imports(module):
+    """Modules named by import statements, wherever they stand: also inside functions and for type checkers alone."""
     tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
     found = set()
-    nodes = list(_top_level(tree)) if only_at_import else list(ast.walk(tree))
-    for node in nodes:
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -69,16 +72,6 @@ def _imports(module, *, only_at_import=False):
             found.add(node.module)
             found |= {f"{node.module}.{a.name}" for a in node.names if f"{node.module}.{a.name}" in MODULES}
     return found
-
-
-def _top_level(node):
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            continue
-        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
-            continue
-        yield child
-        yield from _top_level(child)
 
 
 def _part(module):
@@ -95,18 +88,46 @@ def test_a_part_imports_only_what_lies_below_it(part):
             assert not extra, f"{module} imports {extra}"
 
 
-def test_only_benchmarks_import_the_campaign_of_faults():
-    """What does harm on purpose is loaded by nothing that serves; what judges shares no code with what counts."""
-    users = {_part(m) for m in MODULES if any(_part(name) == "faults" for name in _imports(m) if PACKAGE in name)}
-    assert users <= {"faults", "bench"}
-    judges = {f"{PACKAGE}.faults.oracle", f"{PACKAGE}.faults.reading"}
-    assert all(_part(name) in {"", "faults"} for m in judges for name in _imports(m) if name.startswith(PACKAGE))
+def _users(folder):
+    """Return the parts whose modules import something of a folder."""
+    return {_part(m) for m in MODULES if any(name.startswith(f"{folder}.") for name in _imports(m))}
+
+
+def test_nothing_that_serves_imports_the_lab():
+    """What does harm on purpose is loaded by no part that serves; what judges shares no code with what counts."""
+    assert _users(f"{PACKAGE}.lab") <= {"lab", "commands"}
+    judges = {f"{PACKAGE}.lab.faults.oracle", f"{PACKAGE}.lab.faults.reading"}
+    names = {name for m in judges for name in _imports(m) if name.startswith(f"{PACKAGE}.")}
+    assert all(name.startswith((f"{PACKAGE}.lab", f"{PACKAGE}.errors")) for name in names)
+    harm = {name for m in MODULES if m.startswith(f"{PACKAGE}.lab.faults.") for name in _imports(m) if PACKAGE in name}
+    assert {_part(name) for name in harm} <= {"", "client", "errors", "lab", "local", "signed", "state", "streams"}
 
 
 def test_nothing_below_the_service_imports_it():
-    """Only the service, the commands and the benchmarks know the service."""
-    users = {_part(m) for m in MODULES if any(_part(name) == "service" for name in _imports(m) if PACKAGE in name)}
-    assert users <= {"service", "commands", "bench", "dashboard"}
+    """Only the service, its pages, the commands and the lab know the service."""
+    assert _users(f"{PACKAGE}.service") <= {"service", "report", "commands", "lab", "dashboard"}
+
+
+def test_the_main_flow_never_enters_the_wing_of_the_paper():
+    """What ingests, schedules and publishes is handed its modeller and its measure of capacity from outside."""
+    wing = (f"{PACKAGE}.paper", f"{PACKAGE}.service.paper_mode")
+    for folder in ("ingest", "schedule", "publish"):
+        for module in MODULES:
+            if module.startswith(f"{PACKAGE}.service.{folder}."):
+                used = {name for name in _imports(module) if f"{name}.".startswith(tuple(f"{one}." for one in wing))}
+                assert not used, f"{module} imports {used}"
+
+
+@pytest.mark.parametrize("folder", ["ingest", "schedule", "publish"])
+def test_the_main_flow_names_the_theorem_only_as_a_value(folder):
+    """No name, comment or sentence of the main flow speaks of theorem mode: the word is a setting or a wire field."""
+    for path in (ROOT / "service" / folder).glob("*.py"):
+        with path.open("rb") as file:
+            for token in tokenize.tokenize(file.readline):
+                if "theorem" in token.string.lower() and token.type in (tokenize.NAME, tokenize.COMMENT):
+                    pytest.fail(f"{path}:{token.start[0]} names the theorem")
+                if "theorem" in token.string.lower() and token.type == tokenize.STRING:
+                    assert ast.literal_eval(token.string) == "theorem", f"{path}:{token.start[0]} speaks of the theorem"
 
 
 @pytest.mark.parametrize("module", [module for module in MODULES if _part(module) in PURE])
@@ -115,19 +136,41 @@ def test_numerical_parts_are_pure(module):
     assert not {name.split(".")[0] for name in _imports(module)} & IMPURE - EXCEPTIONS.get(module, set())
 
 
-def test_there_are_no_import_cycles():
-    """Modules can be loaded in some order without half-made ones."""
-    graph = {
-        module: {name for name in _imports(module, only_at_import=True) if name in MODULES and name != module}
-        for module in MODULES
-    }
-    for module, used in graph.items():
-        # a package that gathers the names of its own modules is no cycle: they name modules, not the package
-        used -= {module.rpartition(".")[0]}
+def _cycle(graph):
+    """Return one cycle of a graph of names, empty where there is none."""
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
-        pytest.fail(f"cycle: {' -> '.join(error.args[1])}")
+        return error.args[1]
+    return []
+
+
+def test_there_are_no_import_cycles():
+    """No module knows one that knows it, over any number of steps; lazy and type-only imports count, in each folder."""
+    graph = {module: {name for name in _imports(module) if name in MODULES and name != module} for module in MODULES}
+    for module, path in MODULES.items():
+        if path.name == "__init__.py":
+            # A package's table of contents names its own modules, and these name each other, not the table.
+            graph[module] = {name for name in graph[module] if not name.startswith(f"{module}.")}
+    assert not _cycle(graph), " -> ".join(_cycle(graph))
+
+
+def _reached(start):
+    """Return all modules that some modules import, over any number of steps."""
+    found, waiting = set(), list(start)
+    while waiting:
+        new = {name for name in _imports(waiting.pop()) if name in MODULES} - found
+        found |= new
+        waiting += new
+    return found
+
+
+def test_verify_knows_neither_the_service_nor_the_paper():
+    """Verification takes log, state, keys and options; the check of the paper's mode is handed in, as a value."""
+    service = f"{PACKAGE}.service"
+    reached = _reached(module for module in MODULES if module.startswith(f"{service}.verify"))
+    callers = {"app", "assembly", "instance", "processes", "status_facts", "paper_mode.verify_theorem"}
+    assert not {f"{service}.{name}" for name in callers} & reached
 
 
 def _loaded_by(statement):

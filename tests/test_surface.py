@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-PACKAGES = ("counts", "topics", "privacy")
+PACKAGES = ("counts", "topics", "privacy", "paper", "audit", "signed")
 
 
 def _package(name):
@@ -35,7 +35,7 @@ def test_no_name_is_that_of_a_module(name):
     assert not modules & set(package.__all__)
 
 
-@pytest.mark.parametrize("name", ["topics", "privacy"])
+@pytest.mark.parametrize("name", ["topics", "privacy", "paper"])
 def test_every_name_has_one_home(name):
     """The table that loads names holds exactly the public ones, each once."""
     homes = [public for names in _package(name)._HOMES.values() for public in names]

@@ -1,40 +1,70 @@
 """Receive published versions: verified, in order, each once."""
 
-import hashlib
 import json
 import logging
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from streamtopic.errors import InvalidRelease, UsageError
-from streamtopic.release import Assembled, Assembler, Release, Removed, open_release
-from streamtopic.signing import PublicKey
+from streamtopic.errors import StaleRelease, UsageError
+from streamtopic.signed import KeyRing, Opened, PublicKey, Refused, Release, ReleaseReader, Statement
 from streamtopic.streams import EventLog, KafkaOptions, TopicNames, open_log
 
-__all__ = ["ModelSubscriber"]
+__all__ = ["Freshness", "ModelSubscriber"]
 
 # A log wakes a waiting subscriber; now and then it looks all the same.
 _WAIT_SECONDS = 10.0
+# A statement is late once it is twice as old as the service promises.
+_PATIENCE = 2
+
+_NO_STATEMENT = (
+    "there is no statement of its service yet, and programs before 0.2 make none: run `streamtopic publish` of this "
+    "version, or leave `max_age` out"
+)
 
 logger = logging.getLogger("streamtopic.client")
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """How sure it is that a subscriber has the newest version, as of its last look at the log.
+
+    statement: the newest that the service has signed, None where it has made none (an older program makes none). age:
+    seconds since it was made. stale: why the newest version may be missing, None where nothing says so.
+    """
+
+    statement: Statement | None
+    age: float | None
+    stale: str | None
+
+    @property
+    def known(self) -> bool:
+        """Whether the service says at all which version is the newest."""
+        return self.statement is not None
 
 
 class ModelSubscriber:
     """Iterates over a model's releases in version order; a new one is given out as soon as it is published.
 
-    Forged, damaged and half releases are never given out: they are logged, and counted in `refused`. A version that a
-    later one withdraws is left out, unless `include_withdrawn`; one that was given out before refuses to serve.
+    Forged, damaged and half releases are never given out: they are logged, and counted in `refused`. A version that is
+    withdrawn, by a later one or by a statement of the service, is left out, unless `include_withdrawn`; one that was
+    given out before refuses to serve.
 
     log: Kafka's servers (`host:port[,host:port]`), KafkaOptions with credentials, an EventLog, or the folder of one in
-    files. public_key: as `PublicKey.load` takes it. progress: a file that
-    remembers the last version that was dealt with, so that a restart goes on after it: a release counts as dealt with
-    when the next is asked for, or at `close`. match_topics: number topics like those of the version given out before.
+    files.
+    public_key: as `PublicKey.load` takes it. With a root key, the keys that sign are those of the newest key list,
+    also while the subscriber runs.
+    progress: a file that remembers the last version that was dealt with, so that a restart goes on after it: a release
+    counts as dealt with when the next is asked for, or at `close`. The newest statement is remembered as well.
+    match_topics: number topics like those of the version given out before.
+    max_age: seconds; without a statement that is younger and whose version is there, StaleRelease is raised, by
+    iterating, polling and by releases that are in use. None: `freshness` says so, and the log warns once.
     idle_seconds: iteration ends after so long without a release (None: never). poll_seconds: between looks for a topic
-    that is not there yet. clock, sleep: seconds that waiting goes by.
+    that is not there yet. clock, sleep: seconds that waiting goes by. now: seconds since 1970.
 
     Iterating and polling raise ComponentUnreachable where the log does not answer; the next call goes on.
     """
@@ -44,31 +74,35 @@ class ModelSubscriber:
         log: str | Path | KafkaOptions | EventLog,
         *,
         model: str,
-        public_key: PublicKey | str | bytes | Path,
+        public_key: KeyRing | PublicKey | str | bytes | Path,
         progress: str | Path | None = None,
         include_withdrawn: bool = False,
         match_topics: bool = False,
+        max_age: float | None = None,
         idle_seconds: float | None = None,
         poll_seconds: float = 0.5,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._model = model
         self._topic = TopicNames(model).releases
-        self._key = PublicKey.load(public_key)
+        keys = KeyRing.load(public_key, model)
         self._log, self._owned = open_log(log)
+        self._reader = ReleaseReader(self._log, model, keys)
         self._progress = None if progress is None else Path(progress)
         self._include_withdrawn = include_withdrawn
         self._match_topics = match_topics
         self._idle_seconds, self._poll_seconds = idle_seconds, poll_seconds
-        self._clock, self._sleep = clock, sleep
-        self._assembler = Assembler()
-        self._offset: int | None = None
+        self._clock, self._sleep, self._now = clock, sleep, now
+        self._max_age = max_age
         self._waiting: dict[int, Release] = {}
-        self._digests: dict[int, bytes] = {}
         self._withdrawn: set[int] = set()
         self._latest: Release | None = None
-        self._done = self._given = self._load()
+        self._said = False
+        self._remembered = 0
+        self._given = self._load()
+        self._done = (self._given, self._remembered)
         self.refused = 0
 
     def __enter__(self) -> Self:
@@ -99,13 +133,26 @@ class ModelSubscriber:
         """Versions known to be withdrawn."""
         return frozenset(self._withdrawn)
 
+    @property
+    def skipped(self) -> int:
+        """Records of the releases topic that were passed over, since they can be part of nothing; the log says why."""
+        return self._reader.skipped
+
+    @property
+    def freshness(self) -> Freshness:
+        """How sure it is that the newest version is here, as of the last look at the log."""
+        statement = self._reader.statement
+        age = None if statement is None else max(self._now() - statement.made / 1000, 0.0)
+        return Freshness(statement, age, self._stale(statement, age))
+
     def poll(self) -> Release | None:
-        """The next release if one is there, without waiting."""
+        """The next release if one is there, without waiting. Raises StaleRelease under `max_age`."""
         self._save(self._given)
         self._read()
+        self._judge()
         for version in sorted(self._waiting):
             release = self._waiting.pop(version)
-            if version <= self._given or (version in self._withdrawn and not self._include_withdrawn):
+            if version <= self._given or release.withdrawn:
                 continue
             self._given = version
             if self._match_topics and self._latest is not None:
@@ -122,52 +169,69 @@ class ModelSubscriber:
             self._log.close()
 
     def _wait(self, seconds: float) -> None:
-        if self._offset is None:
+        if self._reader.offset is None:
             self._sleep(min(seconds, self._poll_seconds))
         else:
-            self._log.wait(self._topic, {0: self._offset}, seconds)
+            self._log.wait(self._topic, {0: self._reader.offset}, seconds)
 
     def _read(self) -> None:
         """Take in the log up to its end: a withdrawal must be known before what it withdraws is given out."""
-        if self._log.partitions(self._topic) == 0:
-            return
-        if self._offset is None:
-            self._offset = self._log.begin(self._topic, 0)
-        while records := self._log.read(self._topic, 0, self._offset):
-            self._offset = records[-1].next_offset
-            for record in records:
-                match self._assembler.take(record):
-                    case Assembled(version, data):
-                        self._accept(version, data)
-                    case Removed(version, retired=False):
-                        self._withdrawn.add(version)
+        for found in self._reader.read():
+            match found:
+                case Opened(release):
+                    self._withdrawn.update(release.envelope.withdrawn)
+                    if release.version > self._given:
+                        self._waiting[release.version] = replace(
+                            release, is_withdrawn=partial(self._left_out, found.digest), why_stale=self._refused_as
+                        )
+                case Refused(version, error):
+                    self.refused += 1
+                    logger.warning("release %d of %s refused: %s", version, self._model, error)
+        if self._reader.statement is not None:
+            self._withdrawn.update(self._reader.statement.withdrawn)
 
-    def _accept(self, version: int, data: bytes) -> None:
-        digest = hashlib.sha256(data).digest()
-        if self._digests.get(version) == digest:
+    def _judge(self) -> None:
+        """Say once that a model may be out of date; refuse to go on with it under `max_age`."""
+        stale = self.freshness.stale
+        if stale is None:
+            self._said = False
             return
-        try:
-            release = self._open(version, data)
-        except InvalidRelease as error:
-            self.refused += 1
-            logger.warning("release %d of %s refused: %s", version, self._model, error)
-            return
-        self._digests[version] = digest
-        self._withdrawn.update(release.envelope.withdrawn)
-        if version > self._given:
-            self._waiting[version] = replace(release, is_withdrawn=self._is_withdrawn)
+        if self._max_age is not None and (self._waiting or self._latest is not None):
+            raise StaleRelease(f"model {self._model}: {stale}")
+        if not self._said:
+            logger.warning("model %s may be out of date: %s", self._model, stale)
+            self._said = True
 
-    def _is_withdrawn(self, version: int) -> bool:
+    def _stale(self, statement: Statement | None, age: float | None) -> str | None:
+        if (0 if statement is None else statement.sequence) < self._remembered:
+            return (
+                f"the log lacks statement {self._remembered}, which was there before, and has no later one: see who "
+                "may write to the releases topic, or what was restored"
+            )
+        if statement is None or age is None:
+            return None if self._max_age is None else _NO_STATEMENT
+        there = self._reader.digest(statement.newest) or ""
+        if statement.newest not in self._withdrawn and there != statement.digest:
+            return (
+                f"version {statement.newest} is the newest and the log does not hold it: see who may write to the "
+                "releases topic, or have a new version made (`streamtopic retrain`)"
+            )
+        limit = _PATIENCE * statement.interval / 1000 if self._max_age is None else self._max_age
+        if limit and age > limit:
+            return (
+                f"the last statement of its service is {age:,.0f} s old, more than {limit:,.0f}: start `streamtopic "
+                "publish`, or look whether this reads the right log"
+            )
+        return None
+
+    def _left_out(self, digest: str, version: int) -> bool:
+        """Whether a release must not be used: withdrawn, or signed with a key that was revoked since."""
+        if digest in self._reader.discredited:
+            return True
         return version in self._withdrawn and not self._include_withdrawn
 
-    def _open(self, version: int, data: bytes) -> Release:
-        release = open_release(data, self._key)
-        envelope = release.envelope
-        if (envelope.model, envelope.version) != (self._model, version):
-            raise InvalidRelease(f"it says to be version {envelope.version} of {envelope.model}")
-        if version in self._digests:
-            raise InvalidRelease("another release with this version is signed as well")
-        return release
+    def _refused_as(self) -> str | None:
+        return None if self._max_age is None else self.freshness.stale
 
     def _load(self) -> int:
         if self._progress is None or not self._progress.exists():
@@ -176,14 +240,19 @@ class ModelSubscriber:
             fields = json.loads(self._progress.read_text())
             if fields["model"] != self._model:
                 raise UsageError(f"{self._progress} belongs to model {fields['model']}: give each model its own file")
+            # Files of older programs remember no statement.
+            self._remembered = int(fields.get("statement", 0))
             return int(fields["version"])
         except (ValueError, KeyError, TypeError) as error:
             raise UsageError(f"{self._progress} holds no progress ({error}): remove it to start over") from error
 
     def _save(self, version: int) -> None:
-        if self._progress is None or version == self._done:
+        statement = self._reader.statement
+        self._remembered = max(self._remembered, 0 if statement is None else statement.sequence)
+        done = (version, self._remembered)
+        if self._progress is None or done == self._done:
             return
         written = self._progress.with_name(self._progress.name + ".new")
-        written.write_text(json.dumps({"model": self._model, "version": version}))
+        written.write_text(json.dumps({"model": self._model, "version": version, "statement": self._remembered}))
         written.replace(self._progress)
-        self._done = version
+        self._done = done

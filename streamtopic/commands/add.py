@@ -6,11 +6,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamtopic.commands.options import command, instance_settings
+from streamtopic.commands.common_arguments import command, instance_settings
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
-    from streamtopic.commands.options import Subparsers
+    from streamtopic.commands.common_arguments import Subparsers
 
 __all__ = ["register", "run"]
 
@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     from streamtopic.commands.outcome import finish, report_problems
     from streamtopic.console import progress, warn
     from streamtopic.corpus import load_jsonl
-    from streamtopic.service.runner import Service
+    from streamtopic.service.app import Service
 
     settings = instance_settings(args, must_exist=False)
     corpora = [load_jsonl(path) for path in args.files]

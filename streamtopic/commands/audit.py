@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamtopic.commands.options import command, instance_settings, settings_of
+from streamtopic.commands.common_arguments import command, instance_settings, settings_of
+from streamtopic.console import say_json, show
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
-    from streamtopic.commands.options import Subparsers
+    from streamtopic.audit.attack import AuditResult
+    from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.counts import Counts
-    from streamtopic.privacy.audit import Audit
     from streamtopic.settings import Settings
 
 __all__ = ["register", "run"]
@@ -38,34 +38,33 @@ def run(args: argparse.Namespace) -> int:
     """Print the audit; status 1 if it told more than is claimed, or missed a fault that was built in."""
     start = time.perf_counter()
     settings = settings_of(args, epsilon=args.epsilon, delta=args.delta)
+    from streamtopic.audit.attack import AuditPlan, audit
+    from streamtopic.audit.games import NoiseClaim
     from streamtopic.console import progress
-    from streamtopic.privacy.audit import AuditPlan, audit
-    from streamtopic.privacy.audit_games import Guarantee
     from streamtopic.service.assembly import learner_options
 
-    guarantee = Guarantee(settings.epsilon, settings.delta, settings.tolerance)
+    guarantee = NoiseClaim(settings.epsilon, settings.delta, settings.tolerance)
     plan = AuditPlan(draws=args.draws, seed=args.seed)
     plan.enough(guarantee)
     counts = _counts(args, settings)
     with progress("auditing", "steps", quiet=args.json) as update:
         found = audit(counts, learner_options(settings), guarantee, plan, update)
     if args.json:
-        print(json.dumps(found.as_json() | {"seconds": round(time.perf_counter() - start, 1)}))
+        say_json(found.as_json() | {"seconds": round(time.perf_counter() - start, 1)})
     else:
-        print(_text(found))
+        show(_text(found))
     return 0 if found.passed else 1
 
 
 def _counts(args: argparse.Namespace, settings: Settings) -> Counts:
     from streamtopic.console import progress
-    from streamtopic.corpus import load_jsonl
-    from streamtopic.docstrings import load_docstrings
+    from streamtopic.corpus import load_docstrings, load_jsonl
     from streamtopic.service.assembly import learner_options
-    from streamtopic.service.auditing import counts_of_corpus, counts_of_instance
+    from streamtopic.service.audit_counts import counts_of_corpus, counts_of_instance
 
     options = learner_options(settings)
     if args.documents is None and (settings.dir is not None or settings.kafka is not None):
-        from streamtopic.service.runner import Service
+        from streamtopic.service.app import Service
 
         with Service(instance_settings(args)) as service:
             return counts_of_instance(service, options)
@@ -80,7 +79,7 @@ def _counts(args: argparse.Namespace, settings: Settings) -> Counts:
         return counts_of_corpus(corpus, options, update)
 
 
-def _text(found: Audit) -> str:
+def _text(found: AuditResult) -> str:
     from streamtopic.console import number, table
 
     guarantee = found.guarantee
@@ -128,7 +127,7 @@ def _text(found: Audit) -> str:
     return "\n\n".join(blocks)
 
 
-def _verdict(found: Audit) -> str:
+def _verdict(found: AuditResult) -> str:
     if found.passed:
         most = max(played.finding.bound / played.claim for played in found.games)
         return f"passed: no more than {most:.0%} of a claim was shown, and every fault built in was found"

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamtopic.commands.options import command
+from streamtopic.commands.common_arguments import command
+from streamtopic.console import say, say_json, show, show_error
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
-    from streamtopic.bench import Figure, Result
-    from streamtopic.commands.options import Subparsers
+    from collections.abc import Mapping
+
+    from streamtopic.commands.common_arguments import Subparsers
+    from streamtopic.lab.bench import Figure, Result
 
 __all__ = ["register", "run"]
 
@@ -22,10 +24,14 @@ _NUMBERS = {
     "faults": "faults of a campaign (benchmark `faults`)",
     "events": "events of a campaign (benchmark `faults`)",
     "posts": "made-up posts of planted topics, in place of documents (benchmark `peers`)",
-    "topics": "topics to learn (benchmarks `twin`, `peers`, `capacity`, `quality`)",
+    "topics": "topics to learn (benchmarks `twin`, `relearns`, `peers`, `capacity`, `quality`, `hostile`)",
     "draws": "forget sets of each kind (benchmarks `twin`, `updates`, `quality`)",
+    "halves": "halvings for quality on unseen documents, 0 for none (benchmarks `peers`, `quality`)",
+    "samples": "samples of nine tenths for the spread of our quality (benchmarks `peers`, `quality`)",
     "largest": "documents at most (benchmark `updates`)",
-    "seed": "seed of what is drawn (benchmarks `faults`, `twin`, `capacity`, `updates`, `quality`)",
+    "minutes": "how long; 0: one chain or input, that of the seed (benchmarks `chains`, `fuzz`)",
+    "seed": "seed of what is drawn "
+    "(`faults`, `twin`, `relearns`, `capacity`, `updates`, `quality`, `chains`, `hostile`, `fuzz`)",
 }
 
 
@@ -38,7 +44,8 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--documents",
         metavar="FILE",
-        help="JSON lines, gzip too (`twin`, `peers`, `capacity`, `quality`; default: installed docstrings)",
+        help="JSON lines, gzip too (`twin`, `relearns`, `peers`, `capacity`, `quality`, `hostile`; "
+        "default: installed docstrings)",
     )
     parser.add_argument("--rule", help="vocabulary rule: own, all, stop or 5%% (benchmark `peers`)")
     parser.add_argument(
@@ -53,11 +60,11 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run a benchmark and print its figures."""
-    from streamtopic import bench
+    from streamtopic.lab import bench
 
     if args.list:
         known = bench.names()
-        print(json.dumps(known) if args.json else "\n".join(f"{name:20} {about}" for name, about in known.items()))
+        _print_known(known, as_json=args.json)
         return 0
     if args.name is None:
         raise UsageError("which benchmark? `streamtopic bench --list` shows them")
@@ -71,13 +78,24 @@ def run(args: argparse.Namespace) -> int:
     result = bench.run(args.name, args.case or (), lambda case: _say(f"{args.name}: {case} ..."), options)
     if args.svg is not None:
         args.svg.write_text(bench.picture(result) + "\n", encoding="utf-8")
-    print(json.dumps(asdict(result)) if args.json else bench.text(result) or _text(result))
+    if args.json:
+        say_json(asdict(result))
+    else:
+        show(bench.text(result) or _text(result))
     return 0
+
+
+def _print_known(known: Mapping[str, str], *, as_json: bool) -> None:
+    if as_json:
+        say_json(known)
+        return
+    for name, about in known.items():
+        say(f"{name:20} {about}")
 
 
 def _require_picture(name: str, path: Path) -> None:
     """Refuse what could not be drawn or written, before minutes are spent on measuring it."""
-    from streamtopic import bench
+    from streamtopic.lab import bench
 
     if not bench.draws(name):
         drawn = ", ".join(other for other in bench.names() if bench.draws(other))
@@ -88,7 +106,7 @@ def _require_picture(name: str, path: Path) -> None:
 
 def _say(message: str) -> None:
     if sys.stderr.isatty():
-        sys.stderr.write(message + "\n")
+        show_error(message)
 
 
 def _text(result: Result) -> str:

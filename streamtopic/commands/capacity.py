@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.options import command, instance_settings
+from streamtopic.commands.common_arguments import command, instance_settings
+from streamtopic.console import printable, say_json, show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from streamtopic.commands.options import Subparsers
+    from streamtopic.commands.common_arguments import Subparsers
 
 __all__ = ["register", "run"]
 
@@ -31,15 +31,15 @@ def register(subparsers: Subparsers) -> None:
 
 def _trials(text: str) -> int:
     if not text.isdigit() or not 1 <= int(text) <= 10_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 10000")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 10000")
     return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the capacity of the current base model; nothing is changed."""
     from streamtopic.console import progress
-    from streamtopic.service.capacity_report import CalibrationRequest, capacity_of
-    from streamtopic.service.runner import Service
+    from streamtopic.service.app import Service
+    from streamtopic.service.capacity_facts import CalibrationRequest, capacity_of
 
     request = CalibrationRequest(args.trials) if args.calibrate or args.trials else None
     with (
@@ -47,7 +47,11 @@ def run(args: argparse.Namespace) -> int:
         progress("trying deletions", "updates", quiet=args.json or request is None) as update,
     ):
         found = capacity_of(service, request, update)
-    print(json.dumps(found) if args.json else "\n".join(_lines(found)))
+    if args.json:
+        say_json(found)
+        return 0
+    for lines in _lines(found):
+        show(lines)
     return 0
 
 
@@ -71,7 +75,7 @@ def _in_force(found: Mapping[str, Any]) -> Iterator[str]:
         yield "              every deletion of a document of the base is a retrain"
     yield (
         f"hard limit    {found['hard_limit']:,} deletions: one more could take the last document of the anchor word "
-        f"{found['rarest_anchor']}"
+        f"{printable(found['rarest_anchor'])}"
     )
     constants = found["constants"]
     sizes = f"m {found['documents']:,}, n {found['words']:,}, r {found['topics']}"

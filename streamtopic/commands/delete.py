@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamtopic.commands.options import command, instance_settings
+from streamtopic.commands.common_arguments import command, instance_settings
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
-    from streamtopic.commands.options import Subparsers
+    from streamtopic.commands.common_arguments import Subparsers
 
 __all__ = ["register", "run"]
 
@@ -27,16 +27,19 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write delete events, then bring the model up to date unless another process is doing so."""
+    from streamtopic.commands.forms import warn_of_other_forms
     from streamtopic.commands.outcome import finish
-    from streamtopic.service.runner import Service
+    from streamtopic.service.app import Service
 
     settings = instance_settings(args)
     ids = list(dict.fromkeys([*args.ids, *(_read(args.source) if args.source else [])]))
     if not ids:
         raise UsageError("which documents? give ids, or a file of ids with --from FILE")
     with Service(settings) as service:
+        warn_of_other_forms(service, ids)
         requests = service.delete(ids)
-        return finish(service, {"sent": len(ids), "requests": requests}, as_json=args.json)
+        salts = [request.salt for request in requests]
+        return finish(service, {"sent": len(ids), "requests": requests, "salts": salts}, as_json=args.json)
 
 
 def _read(path: Path) -> list[str]:

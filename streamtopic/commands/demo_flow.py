@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import hashlib
+import time
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.console import doing, progress
+from streamtopic.console import doing, duration, progress, say
 from streamtopic.errors import CheckFailed, UsageError
+from streamtopic.paper.algorithm1 import remaining, unlearn_base
+from streamtopic.service.app import Service, silent
 from streamtopic.service.assembly import learner_options
-from streamtopic.service.recount import compare, recount
-from streamtopic.service.report import heads_of, quality_of, receipt_fields, topics_of
-from streamtopic.service.runner import Service, silent
+from streamtopic.service.published import heads_of, quality_of, receipt_fields, topics_of
+from streamtopic.service.verify.recount import compare, recount
 from streamtopic.text import passages
-from streamtopic.topics.algorithm1 import remaining, unlearn_base
 from streamtopic.topics.learner import learn
 
 if TYPE_CHECKING:
-    from streamtopic.commands.stages import Stages
-    from streamtopic.corpus import Corpus, Document
-    from streamtopic.release import Release
-    from streamtopic.settings import Settings
+    from collections.abc import Iterator
 
-__all__ = ["chosen", "run_demo"]
+    from streamtopic.console import Update
+    from streamtopic.corpus import Corpus, Document
+    from streamtopic.settings import Settings
+    from streamtopic.signed import Release
+
+__all__ = ["Stages", "chosen", "run_demo"]
 
 EXAMPLES = 5
 
@@ -128,3 +132,32 @@ def _heads(release: Release, gone: list[Document]) -> dict[str, Any]:
         right = sum(name == document.labels[task] for name, document in zip(classes, unseen, strict=True))
         head |= {"unseen": len(unseen), "right": right}
     return found
+
+
+class Stages:
+    """Times each stage, and tells a person at the terminal as they pass."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self.quiet = quiet
+        self.seconds: dict[str, float] = {}
+        self._start = time.perf_counter()
+
+    @property
+    def total(self) -> float:
+        """Seconds since the first stage began."""
+        return round(time.perf_counter() - self._start, 4)
+
+    @contextmanager
+    def stage(self, name: str, unit: str = "documents") -> Iterator[Update]:
+        """Time a stage under this name; yields `update(done, total)` for its progress bar."""
+        start = time.perf_counter()
+        with progress(name, unit, quiet=self.quiet) as update:
+            yield update
+        self.add(name, time.perf_counter() - start)
+
+    def add(self, name: str, seconds: float) -> None:
+        """Record a stage that was timed elsewhere."""
+        key = name.replace(" ", "_")
+        self.seconds[key] = round(self.seconds.get(key, 0.0) + seconds, 4)
+        if not self.quiet:
+            say(f"  {name:28} {duration(seconds):>8}")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 from typing import TYPE_CHECKING
 
-from streamtopic.commands.options import command, instance_settings
+from streamtopic.commands.common_arguments import command, instance_settings
+from streamtopic.console import say, say_json
 from streamtopic.errors import StreamtopicError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streamtopic.commands.options import Subparsers
-    from streamtopic.service.doctor import Finding
+    from streamtopic.commands.common_arguments import Subparsers
+    from streamtopic.service.examination import Diagnosis
     from streamtopic.settings import Settings
 
 __all__ = ["register", "run"]
@@ -27,26 +27,27 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print what was found, each with its remedy; status 1 if something fails."""
-    from streamtopic.service.doctor import Level
+    from streamtopic.service.examination import Level
 
     findings = []
     for finding in _examined(instance_settings(args)):
         findings.append(finding)
         if not args.json:
-            remedy = f"\n      {finding.remedy}" if finding.remedy else ""
-            print(f"{finding.level:4}  {finding.name}: {finding.detail}{remedy}")
+            say(f"{finding.level:4}  {finding.name}: {finding.detail}")
+            if finding.remedy:
+                say(f"      {finding.remedy}")
     failed = sum(finding.level is Level.FAIL for finding in findings)
     if args.json:
-        print(json.dumps({"passed": not failed, "findings": [dataclasses.asdict(finding) for finding in findings]}))
+        say_json({"passed": not failed, "findings": [dataclasses.asdict(finding) for finding in findings]})
     return 1 if failed else 0
 
 
-def _examined(settings: Settings) -> Iterator[Finding]:
-    from streamtopic.service.doctor import Finding, Level, examine
-    from streamtopic.service.parts import Parts
+def _examined(settings: Settings) -> Iterator[Diagnosis]:
+    from streamtopic.service.assembly import Parts
+    from streamtopic.service.examination import Diagnosis, Level, examine
 
     try:
         with Parts(settings) as parts:
             yield from examine(parts)
     except StreamtopicError as error:
-        yield Finding("instance", Level.FAIL, str(error), "")
+        yield Diagnosis("instance", Level.FAIL, str(error), "")

@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.options import command, instance_settings
+from streamtopic.commands.common_arguments import command, instance_settings
+from streamtopic.console import say, say_json
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from streamtopic.commands.options import Subparsers
-    from streamtopic.release import Release
-    from streamtopic.service.runner import Service
+    from streamtopic.commands.common_arguments import Subparsers
+    from streamtopic.service.app import Service
+    from streamtopic.signed import Release
 
 __all__ = ["register", "run"]
 
@@ -51,7 +52,7 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the verified release, noised as published."""
-    from streamtopic.service.runner import Service
+    from streamtopic.service.app import Service
 
     writers: dict[str, Callable[[Release, Path, _Before], None]] = {".npz": _npz, ".json": _json, ".html": _html}
     if args.to.suffix not in writers:
@@ -71,7 +72,10 @@ def run(args: argparse.Namespace) -> int:
         "topics": 0 if release.payload.A is None else release.envelope.r,
         "heads": list(release.heads),
     }
-    print(json.dumps(report) if args.json else _told(report))
+    if args.json:
+        say_json(report)
+    else:
+        say(_told(report))
     return 0
 
 
@@ -134,6 +138,6 @@ def _before(service: Service, release: Release) -> _Before:
 
 
 def _html(release: Release, path: Path, before: _Before) -> None:
-    from streamtopic.pictures.model_page import model_page
+    from streamtopic.report.model_page import model_page
 
     path.write_text(model_page(release, before.standing, before.withdrawn), encoding="utf-8")

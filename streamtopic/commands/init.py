@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 from typing import TYPE_CHECKING
 
-from streamtopic.commands.options import command, instance_settings
+from streamtopic.commands.common_arguments import command, instance_settings
+from streamtopic.console import say, say_json
 
 if TYPE_CHECKING:
-    from streamtopic.commands.options import Subparsers
+    from streamtopic.commands.common_arguments import Subparsers
 
 __all__ = ["register", "run"]
 
@@ -22,8 +22,8 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print what was made, changed or found; running it again changes nothing."""
-    from streamtopic.service.parts import Parts
-    from streamtopic.service.provision import provision
+    from streamtopic.service.assembly import Parts
+    from streamtopic.service.instance import provision
     from streamtopic.state import ModelState
 
     settings = instance_settings(args, must_exist=False)
@@ -33,11 +33,12 @@ def run(args: argparse.Namespace) -> int:
         fixed = parts.state.settings
     if args.json:
         state = {"action": "found" if known else "made", "partitions": fixed.partitions, "cap": fixed.cap}
-        print(json.dumps({"topics": [dataclasses.asdict(topic) for topic in topics], "state": state}))
+        state["partitioner"] = fixed.partitioner
+        say_json({"topics": [dataclasses.asdict(topic) for topic in topics], "state": state})
         return 0
     for topic in topics:
-        print(f"{topic.action:8} {topic.topic}, {topic.partitions} partition{'s' if topic.partitions != 1 else ''}")
+        say(f"{topic.action:8} {topic.topic}, {topic.partitions} partition{'s' if topic.partitions != 1 else ''}")
         for name, (before, now) in topic.changed.items():
-            print(f"           {name} = {now} (it was {before or 'not set'})")
-    print(f"{'found' if known else 'made':8} state of {settings.model} in Redis")
+            say(f"           {name} = {now} (it was {before or 'not set'})")
+    say(f"{'found' if known else 'made':8} state of {settings.model} in Redis")
     return 0

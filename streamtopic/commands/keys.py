@@ -1,19 +1,24 @@
-"""`streamtopic keys new`: make a signing key pair."""
+"""`streamtopic keys`: make the keys of a service, and change the key that signs while subscribers run."""
 
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.options import command
+from streamtopic.commands.common_arguments import command, instance_settings
+from streamtopic.console import say, say_json
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
-    from streamtopic.commands.options import Subparsers
+    from streamtopic.commands.common_arguments import Subparsers
+    from streamtopic.service.assembly import Parts
+    from streamtopic.service.key_lists import KeyKeeper
+    from streamtopic.signed import KeyList
 
 __all__ = ["register", "run"]
+
+_LIST = "keys.list"
 
 
 def register(subparsers: Subparsers) -> None:
@@ -22,20 +27,125 @@ def register(subparsers: Subparsers) -> None:
         subparsers,
         "keys",
         run,
-        "make the keys of a service: the pair that releases and receipts are signed with, and its two secrets",
-        instance=False,
+        "make the keys of a service (new), publish the list of those that sign (publish), replace the one that signs "
+        "(rotate), or declare one stolen (revoke)",
     )
-    parser.add_argument("action", choices=["new"], help="what to do")
+    parser.add_argument("action", choices=["new", "publish", "rotate", "revoke"], help="what to do")
+    parser.add_argument("key", nargs="?", metavar="KEY_ID", help="revoke: id of the key, as `keys rotate` printed it")
     parser.add_argument(
-        "--to", type=Path, default=Path("keys"), metavar="FOLDER", help="where to write it (default: keys)"
+        "--to",
+        type=Path,
+        metavar="FOLDER",
+        help="where to write keys and the list (default: keys, or those of the instance)",
     )
+    parser.add_argument("--root", action="store_true", help="new: make a root key pair, which signs key lists, instead")
+    parser.add_argument("--root-key", type=Path, metavar="FILE", help="publish, rotate, revoke: root.pem")
+    parser.add_argument("--version", type=int, metavar="N", help="revoke: last version of the key that still counts")
+    parser.add_argument("--receipt", type=int, metavar="N", help="revoke: last receipt of the key that still counts")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write signing.pem, noise.key, receipt.key (secret, 0600) and signing.pub; what is there is never overwritten."""
-    from streamtopic.signing import new_secret, new_signing_key
+    """Write new keys, or sign and publish a key list; what is there is never overwritten."""
+    if args.action == "new":
+        return _new_root(args) if args.root else _new(args)
+    if args.root_key is None:
+        raise UsageError(f"keys {args.action} signs a key list: give --root-key root.pem (`keys new --root` makes one)")
+    if (args.action == "revoke") != (args.key is not None):
+        raise UsageError("give a key id with `keys revoke`, and with nothing else")
+    from streamtopic.service.assembly import Parts
+    from streamtopic.service.key_lists import KeyKeeper
+    from streamtopic.signed import SigningKey
 
-    files = {name: args.to / name for name in ("signing.pem", "signing.pub", "noise.key", "receipt.key")}
+    root = SigningKey.load(args.root_key)
+    with Parts(instance_settings(args)) as parts:
+        keeper = KeyKeeper(parts, root)
+        folder = _folder(args, parts)
+        made = None
+        if args.action == "publish":
+            keys = keeper.first()
+        elif args.action == "rotate":
+            keys, made = _rotated(keeper, folder)
+        else:
+            keys = keeper.revoked(args.key, version=args.version, receipt=args.receipt)
+        keeper.publish(keys, folder / _LIST)
+        signing = _take_into_use(args, parts, keeper, made)
+    _tell(args, keys, folder / _LIST, signing)
+    return 0
+
+
+def _folder(args: argparse.Namespace, parts: Parts) -> Path:
+    if args.to is not None or parts.layout is None:
+        return Path(args.to or "keys")
+    return parts.layout.signing_key.parent
+
+
+def _rotated(keeper: KeyKeeper, folder: Path) -> tuple[KeyList, Path]:
+    from streamtopic.service.key_lists import new_pair
+    from streamtopic.signed import PublicKey
+
+    made = new_pair(folder)
+    return keeper.rotated(PublicKey.load(made.with_suffix(".pub"))), made
+
+
+def _take_into_use(args: argparse.Namespace, parts: Parts, keeper: KeyKeeper, made: Path | None) -> Path | None:
+    """Let an instance in a folder use a new key, and know the root key; the private half of the new key."""
+    from streamtopic.service.key_lists import replace_signing_key
+
+    layout = parts.layout
+    if layout is None or args.to is not None:
+        return made
+    if not layout.root_public_key.exists():
+        layout.root_public_key.write_bytes(keeper.root.public.pem)
+    if made is None or parts.settings.signing_key is not None:
+        return made
+    replace_signing_key(layout.signing_key, layout.public_key, made)
+    return layout.signing_key
+
+
+def _tell(args: argparse.Namespace, keys: KeyList, file: Path, signing: Path | None) -> None:
+    found: dict[str, Any] = {
+        "list": str(file),
+        "sequence": keys.sequence,
+        "current": keys.current.key_id,
+        "previous": [key.key_id for key in keys.previous],
+        "revoked": [revoked.key.key_id for revoked in keys.revoked],
+        "private": None if signing is None else str(signing),
+    }
+    if args.json:
+        say_json(found)
+        return
+    say(f"key list     {keys.sequence}, published, and in {file}  (setting public_key: root.pub)")
+    say(f"signs now    {keys.current.key_id}")
+    for name in ("previous", "revoked"):
+        if found[name]:
+            say(f"{name:12} {', '.join(found[name])}")
+    if signing is not None:
+        say(f"private key  {signing}  (setting signing_key; start `schedule`, `publish` and `run` again)")
+
+
+def _new_root(args: argparse.Namespace) -> int:
+    """Write root.pem (secret, to be kept offline) and root.pub."""
+    from streamtopic.signed import new_signing_key
+
+    private, public = (Path(args.to or "keys") / name for name in ("root.pem", "root.pub"))
+    if there := [path for path in (private, public) if path.exists()]:
+        raise UsageError(f"{there[0]} is there already: choose another folder with --to")
+    key_id = new_signing_key(private, public)
+    if args.json:
+        say_json({"private": str(private), "public": str(public), "key_id": key_id})
+        return 0
+    say(f"root key     {private}  (keep it offline; `keys publish`, `rotate` and `revoke` take it)")
+    say(f"public half  {public}  (give it to subscribers in place of signing.pub; setting public_key)")
+    say(f"key id       {key_id}")
+    return 0
+
+
+def _new(args: argparse.Namespace) -> int:
+    """Write signing.pem, noise.key, receipt.key (secret, 0600) and signing.pub."""
+    from streamtopic.signed import new_secret, new_signing_key
+
+    folder = Path(args.to or "keys")
+    files = {name: folder / name for name in ("signing.pem", "signing.pub", "noise.key", "receipt.key")}
     if there := [path for path in files.values() if path.exists()]:
         raise UsageError(f"{there[0]} is there already: choose another folder with --to")
     key_id = new_signing_key(files["signing.pem"], files["signing.pub"])
@@ -44,11 +154,11 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         named = {"private": files["signing.pem"], "public": files["signing.pub"]}
         named |= {"noise": files["noise.key"], "receipt": files["receipt.key"]}
-        print(json.dumps({name: str(path) for name, path in named.items()} | {"key_id": key_id}))
+        say_json({name: str(path) for name, path in named.items()} | {"key_id": key_id})
         return 0
-    print(f"private key  {files['signing.pem']}  (keep it secret; setting signing_key)")
-    print(f"public key   {files['signing.pub']}  (give it to subscribers; setting public_key)")
-    print(f"key id       {key_id}")
-    print(f"noise key    {files['noise.key']}  (keep it secret, with a backup; setting noise_key)")
-    print(f"receipt key  {files['receipt.key']}  (keep it secret; setting receipt_key)")
+    say(f"private key  {files['signing.pem']}  (keep it secret; setting signing_key)")
+    say(f"public key   {files['signing.pub']}  (give it to subscribers; setting public_key)")
+    say(f"key id       {key_id}")
+    say(f"noise key    {files['noise.key']}  (keep it secret, with a backup; setting noise_key)")
+    say(f"receipt key  {files['receipt.key']}  (keep it secret; setting receipt_key)")
     return 0

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.console import doing, progress, warn
+from streamtopic.console import doing, progress, say, say_json, warn
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from streamtopic.corpus import Corpus
-    from streamtopic.service.runner import Service
+    from streamtopic.service.app import Service
 
 __all__ = ["finish", "report_problems"]
 
@@ -32,19 +31,22 @@ def finish(service: Service, report: dict[str, Any], *, as_json: bool) -> int:
     """Settle the instance, unless another process runs it, and print what came of it."""
     if not service.leads:
         report["running"] = True
-        print(json.dumps(report) if as_json else f"{report['sent']} events sent to the running service")
+        if as_json:
+            say_json(report)
+        else:
+            say(f"{report['sent']} events sent to the running service")
         return 0
-    from streamtopic.service.runner import silent
+    from streamtopic.service.app import silent
 
     with progress("settling", "documents", quiet=as_json) as update:
         settled = service.settle(update, announce=silent if as_json else doing)
     report |= settled.as_json()
     if as_json:
-        print(json.dumps(report))
+        say_json(report)
         return 0
     counted = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in settled.ingested.items() if count)
-    print(f"{report['sent']} events sent: {counted or 'nothing changed'}")
+    say(f"{report['sent']} events sent: {counted or 'nothing changed'}")
     for version in settled.versions:
-        print(f"version {version['version']} published: {version['kind']}, {version['documents']} documents")
-    print(f"last decision: {settled.decision}")
+        say(f"version {version['version']} published: {version['kind']}, {version['documents']} documents")
+    say(f"last decision: {settled.decision}")
     return 0

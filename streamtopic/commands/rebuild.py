@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 from typing import TYPE_CHECKING
 
-from streamtopic.commands.options import command, instance_settings
-from streamtopic.console import duration, progress
+from streamtopic.commands.common_arguments import command, instance_settings
+from streamtopic.console import duration, progress, say, say_json
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
-    from streamtopic.commands.options import Subparsers
-    from streamtopic.service.rebuild import Present
+    from streamtopic.commands.common_arguments import Subparsers
+    from streamtopic.service.rebuild_state import Present
 
 __all__ = ["register", "run"]
 
 
 def register(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
-    parser = command(subparsers, "rebuild", run, "make the state in Redis anew from the log, also with more partitions")
+    parser = command(subparsers, "rebuild", run, "make the state in Redis anew from the log")
     parser.add_argument(
         "--yes", action="store_true", help="take away the state that exists, and lead in place of others"
     )
@@ -30,8 +29,8 @@ def run(args: argparse.Namespace) -> int:
     """Count the whole log anew; refuses without --yes where that takes something away."""
     import time
 
-    from streamtopic.service.rebuild import present, rebuild
-    from streamtopic.service.runner import Service
+    from streamtopic.service.app import Service
+    from streamtopic.service.rebuild_state import present, rebuild
 
     start = time.perf_counter()
     with Service(instance_settings(args)) as service:
@@ -44,13 +43,13 @@ def run(args: argparse.Namespace) -> int:
             made = rebuild(service, update)
     seconds = time.perf_counter() - start
     if args.json:
-        print(json.dumps(dataclasses.asdict(made) | {"seconds": round(seconds, 3)}))
+        say_json(dataclasses.asdict(made) | {"seconds": round(seconds, 3)})
         return 0
-    print(
+    say(
         f"{made.documents} documents counted from {made.records} records in {made.partitions} partition(s), "
         f"{duration(seconds)}; {made.waiting} deletions wait for their receipt"
     )
-    print("the next version will be a new base model; `streamtopic verify` compares the counts with the log")
+    say("the next version will be a new base model; `streamtopic verify` compares the counts with the log")
     return 0
 
 

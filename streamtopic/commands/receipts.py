@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamtopic.commands.options import command, instance_settings, settings_of
+from streamtopic.commands.common_arguments import command, instance_settings, verifier_of
+from streamtopic.console import say, say_json, warn
 from streamtopic.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
-    from streamtopic.commands.options import Subparsers
-    from streamtopic.receipts import Audit
+    from streamtopic.commands.common_arguments import Subparsers
+    from streamtopic.signed import Audit
 
 __all__ = ["register", "run"]
 
@@ -26,6 +26,7 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="verify: the file that `export` wrote")
     parser.add_argument("--to", type=Path, metavar="FILE", help="export: where to write one JSON object a line")
     parser.add_argument("--public-key", metavar="KEY", help="verify: signing.pub, or the key in hexadecimal digits")
+    parser.add_argument("--key-list", type=Path, metavar="FILE", help="verify: keys.list, with root.pub as public key")
     parser.add_argument(
         "--head", metavar="DIGEST", help="verify: digest of the newest receipt, as `export` printed it at the time"
     )
@@ -37,13 +38,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _export(args: argparse.Namespace) -> int:
-    from streamtopic.receipts import ReceiptReader, export_line
-    from streamtopic.service.parts import Parts
+    from streamtopic.service.assembly import Parts
+    from streamtopic.signed import ReceiptReader, export_line
 
     if args.to is None:
         raise UsageError("where to? give --to FILE")
     with Parts(instance_settings(args)) as parts:
-        reader = ReceiptReader(parts.log, parts.settings.model, parts.public_key)
+        reader = ReceiptReader(parts.log, parts.settings.model, parts.keys)
         count = sum(1 for _ in reader.read())
         try:
             with args.to.open("w", encoding="ascii") as file:
@@ -52,22 +53,21 @@ def _export(args: argparse.Namespace) -> int:
             raise UsageError(f"cannot write {args.to}: {error.strerror}") from None
     head = reader.chain.head
     if args.json:
-        print(json.dumps({"file": str(args.to), "receipts": count, "last": head.sequence, "head": head.digest}))
+        fields = {"file": str(args.to), "receipts": count, "last": head.sequence, "head": head.digest}
+        say_json(fields | {"skipped": reader.skipped})
     else:
-        print(f"{count} receipts written to {args.to}; number {head.sequence} has digest {head.digest or '-'}")
+        say(f"{count} receipts written to {args.to}; number {head.sequence} has digest {head.digest or '-'}")
+        if reader.skipped:
+            warn(f"{reader.skipped} records of the topic are not receipts signed by this key and were passed over")
     return 0
 
 
 def _verify(args: argparse.Namespace) -> int:
-    from streamtopic.receipts import audit
-    from streamtopic.signing import PublicKey
+    from streamtopic.signed import audit
 
     if args.file is None:
         raise UsageError("which file? give one that `streamtopic receipts export` wrote")
-    source = args.public_key or settings_of(args).public_key
-    if source is None:
-        raise UsageError("which key? give --public-key signing.pub")
-    key = PublicKey.load(source)
+    key = verifier_of(args)
     try:
         with args.file.open(encoding="utf-8") as lines:
             found = audit(lines, key)
@@ -84,14 +84,20 @@ def _report(found: Audit, args: argparse.Namespace) -> int:
         problems.append((0, "the newest receipt is not the one that --head names: receipts are missing at the end"))
     if args.json:
         listed = [{"line": line, "problem": problem} for line, problem in problems]
-        fields = {"receipts": found.receipts, "first": found.first, "last": found.last, "head": found.head}
-        print(json.dumps({"passed": not problems, **fields, "problems": listed}))
+        fields: dict[str, object] = {
+            "receipts": found.receipts,
+            "completions": found.completions,
+            "completed": found.completed,
+        }
+        fields |= {"first": found.first, "last": found.last, "head": found.head}
+        say_json({"passed": not problems, **fields, "problems": listed})
         return 1 if problems else 0
     for line, problem in problems[:SHOWN]:
-        print(f"FAIL  {f'line {line}: ' if line else ''}{problem}")
+        say(f"FAIL  {f'line {line}: ' if line else ''}{problem}")
     if problems:
         raise CheckFailed(f"{args.file}: {len(problems)} problems in {found.receipts} receipts")
-    print(
+    say(
         f"ok    {found.receipts} receipts, signed by key {args.public_key}, {found.first} to {found.last} without a gap"
     )
+    say(f"ok    {found.completions} completions: nothing is left of {found.completed} deletions")
     return 0

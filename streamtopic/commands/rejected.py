@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections import Counter, deque
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.options import command, instance_settings
+from streamtopic.commands.common_arguments import command, instance_settings
+from streamtopic.console import instant, say, say_json, show
 
 if TYPE_CHECKING:
-    from streamtopic.commands.options import Subparsers
-    from streamtopic.service.rejections import Rejection
+    from streamtopic.commands.common_arguments import Subparsers
+    from streamtopic.service.ingest.rejections import Rejection
 
 __all__ = ["register", "run"]
 
@@ -28,39 +27,38 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the newest rejections with the number of each reason, or what became of another try."""
-    from streamtopic.service.parts import Parts
-    from streamtopic.service.rejections import Rejection, rejections, retry
+    from streamtopic.service.assembly import Parts
+    from streamtopic.service.ingest.rejections import Rejection, rejections, retry
 
     with Parts(instance_settings(args)) as parts:
         if args.action == "retry":
-            return _print_retried(dict(retry(parts.log, parts.names)), as_json=args.json)
+            return _print_retried(dict(retry(parts.log, parts.names, parts.settings.partitioner)), as_json=args.json)
         counted, last = Counter[str](), deque[Rejection](maxlen=max(args.last, 0))
         for rejection in rejections(parts.log, parts.names):
             counted[rejection.reason] += 1
             last.append(rejection)
     reasons, newest = dict(counted.most_common()), [_fields(rejection) for rejection in last]
     if args.json:
-        print(json.dumps({"rejected": counted.total(), "reasons": reasons, "newest": newest}))
+        say_json({"rejected": counted.total(), "reasons": reasons, "newest": newest})
         return 0
-    from streamtopic.console import printable, table
+    from streamtopic.console import table
 
     if not counted:
-        print("no record was refused")
+        say("no record was refused")
         return 0
     # An id may be anybody's, and none at all.
-    rows = [
-        [printable(r["document"] or "-"), r["reason"], f"{r['partition']}/{r['offset']}", r["time"]] for r in newest
-    ]
-    print(table(["document", "reason", "partition/offset", "time"], rows))
-    print(f"\n{counted.total()} refused: " + ", ".join(f"{number} {reason}" for reason, number in reasons.items()))
+    rows = [[r["document"] or "-", r["reason"], f"{r['partition']}/{r['offset']}", r["time"]] for r in newest]
+    show(table(["document", "reason", "partition/offset", "time"], rows))
+    say()
+    say(f"{counted.total()} refused: " + ", ".join(f"{number} {reason}" for reason, number in reasons.items()))
     return 0
 
 
 def _print_retried(outcomes: dict[str, int], *, as_json: bool) -> int:
     if as_json:
-        print(json.dumps(outcomes))
+        say_json(outcomes)
     else:
-        print(", ".join(f"{number} {name.replace('_', ' ')}" for name, number in outcomes.items()))
+        say(", ".join(f"{number} {name.replace('_', ' ')}" for name, number in outcomes.items()))
     return 0
 
 
@@ -71,5 +69,5 @@ def _fields(rejection: Rejection) -> dict[str, Any]:
         "reason": rejection.reason,
         "partition": rejection.partition,
         "offset": rejection.offset,
-        "time": datetime.fromtimestamp(rejection.time_ms / 1000, UTC).isoformat(timespec="seconds"),
+        "time": instant(rejection.time_ms, "seconds"),
     }

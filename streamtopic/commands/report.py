@@ -8,16 +8,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.options import command, instance_settings, settings_of
+from streamtopic.commands.common_arguments import command, instance_settings, verifier_of
+from streamtopic.console import say, say_json
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamtopic.commands.options import Subparsers
-    from streamtopic.service.evidence import Finding
-    from streamtopic.service.runner import Service
-    from streamtopic.service.verify import Verification
+    from streamtopic.commands.common_arguments import Subparsers
+    from streamtopic.service.app import Service
+    from streamtopic.service.verify import Finding
+    from streamtopic.service.verify.relearn import Verification
 
 __all__ = ["print_findings", "register", "run"]
 
@@ -35,6 +36,7 @@ def register(subparsers: Subparsers) -> None:
     )
     parser.add_argument("--check", type=Path, metavar="FILE", help="check a report's file offline instead")
     parser.add_argument("--public-key", metavar="KEY", help="--check: signing.pub, or the key in hexadecimal digits")
+    parser.add_argument("--key-list", type=Path, metavar="FILE", help="--check: keys.list, with root.pub as public key")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,14 +47,15 @@ def run(args: argparse.Namespace) -> int:
 def print_findings(findings: Sequence[Finding]) -> None:
     """Print findings for a person, with what to do about those that did not pass."""
     for finding in findings:
-        print(f"{SHOWN[finding.passed]}  {finding.name}: {finding.detail}")
+        say(f"{SHOWN[finding.passed]}  {finding.name}: {finding.detail}")
         if finding.remedy:
-            print(f"        {finding.remedy}")
+            say(f"        {finding.remedy}")
 
 
 def _write(args: argparse.Namespace) -> int:
-    from streamtopic.service.evidence import gather, page, read_audit
-    from streamtopic.service.runner import Service
+    from streamtopic.report.version_report import report_page
+    from streamtopic.service.app import Service
+    from streamtopic.service.verify import gather, read_audit
 
     if args.to is None or args.to.suffix not in {".html", ".json"}:
         raise UsageError("where to? give --to FILE, a name that ends in .html or .json")
@@ -61,8 +64,10 @@ def _write(args: argparse.Namespace) -> int:
     with Service(settings) as service:
         number = args.number if args.number is not None else service.release(None).version
         verify = partial(_verified, service, number, quiet=args.json) if args.verify else None
-        evidence = gather(service, number, verify=verify, audited=audited)
-    written = page(evidence) if args.to.suffix == ".html" else json.dumps(evidence, indent=1, allow_nan=False) + "\n"
+        evidence = gather(service.sources, number, verify=verify, audited=audited)
+    written = (
+        report_page(evidence) if args.to.suffix == ".html" else json.dumps(evidence, indent=1, allow_nan=False) + "\n"
+    )
     try:
         args.to.write_text(written, encoding="utf-8")
     except OSError as error:
@@ -79,31 +84,28 @@ def _verified(service: Service, number: int, *, quiet: bool) -> Verification:
 
 
 def _tell(args: argparse.Namespace, evidence: dict[str, Any]) -> None:
-    from streamtopic.service.evidence import Finding
+    from streamtopic.service.verify import Finding
 
     if args.json:
         told = {name: evidence[name] for name in ("version", "passed", "complete", "findings")}
-        print(json.dumps({"to": str(args.to), **told}))
+        say_json({"to": str(args.to), **told})
         return
     print_findings([Finding(**finding) for finding in evidence["findings"]])
-    print(f"version {evidence['version']}: written to {args.to}")
+    say(f"version {evidence['version']}: written to {args.to}")
 
 
 def _check(args: argparse.Namespace) -> int:
-    from streamtopic.service.evidence import as_json, passed, reopen
-    from streamtopic.signing import PublicKey
+    from streamtopic.report.report_check import read_report
+    from streamtopic.service.verify import as_json, passed
 
     if args.to is not None or args.number is not None or args.verify or args.audit is not None:
         raise UsageError(
             "--check takes no version, --to, --verify or --audit: it checks a file that was written before"
         )
-    source = args.public_key or settings_of(args).public_key
-    if source is None:
-        raise UsageError("which key? give --public-key signing.pub")
-    findings = reopen(args.check).check(PublicKey.load(source))
+    findings = read_report(args.check).check(verifier_of(args))
     if args.json:
-        print(json.dumps({"passed": passed(findings), "findings": as_json(findings)}))
+        say_json({"passed": passed(findings), "findings": as_json(findings)})
         return 0 if passed(findings) else 1
     print_findings(findings)
-    print("what is signed is checked; the file's own findings are its maker's word: it says how to repeat them")
+    say("what is signed is checked; the file's own findings are its maker's word: it says how to repeat them")
     return 0 if passed(findings) else 1

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.options import command, instance_settings
+from streamtopic.commands.common_arguments import command, instance_settings
+from streamtopic.console import say, say_json
 from streamtopic.errors import CheckFailed
 
 if TYPE_CHECKING:
-    from streamtopic.commands.options import Subparsers
-    from streamtopic.service.runner import Service
+    from streamtopic.commands.common_arguments import Subparsers
+    from streamtopic.service.app import Service
 
 __all__ = ["register", "run"]
 
@@ -32,7 +32,7 @@ def register(subparsers: Subparsers) -> None:
 
 def run(kind: str, args: argparse.Namespace) -> int:
     """Act at once on an instance that nobody runs; else leave the request to its scheduler."""
-    from streamtopic.service.runner import Service
+    from streamtopic.service.app import Service
 
     with Service(instance_settings(args)) as service:
         service.state.request(kind)
@@ -42,15 +42,13 @@ def run(kind: str, args: argparse.Namespace) -> int:
             _await(service, kind, args.wait)
             report = {"requested": kind, "running": True}
     if args.json:
-        print(json.dumps(report))
+        say_json(report)
     elif "decision" in report:
         for version in report["versions"]:
-            print(f"version {version['version']} published: {version['kind']}, {version['documents']} documents")
-        print(f"last decision: {report['decision']}")
+            say(f"version {version['version']} published: {version['kind']}, {version['documents']} documents")
+        say(f"last decision: {report['decision']}")
     else:
-        print(
-            f"asked for: {kind}; `streamtopic versions` shows what comes of it, `streamtopic status` why nothing does"
-        )
+        say(f"asked for: {kind}; `streamtopic versions` shows what comes of it, `streamtopic status` why nothing does")
     return 0
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from typing import TYPE_CHECKING
 
-from streamtopic.commands.options import command, instance_settings
-from streamtopic.commands.processes import saying, stopping
+from streamtopic.commands.common_arguments import command, instance_settings
+from streamtopic.commands.roles import saying, stopping
+from streamtopic.console import say, say_json
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
     import threading
 
-    from streamtopic.commands.options import Subparsers
+    from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.settings import Settings
 
 __all__ = ["register", "run"]
@@ -40,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run_instance(args: argparse.Namespace, settings: Settings, stop: threading.Event) -> int:
-    from streamtopic.service.runner import Service
+    from streamtopic.service.app import Service
 
     with Service(settings, resident=True) as service:
         if not service.leads:
@@ -49,11 +48,10 @@ def _run_instance(args: argparse.Namespace, settings: Settings, stop: threading.
         while True:
             settled = service.settle(stopped=stop.is_set)
             if args.json:
-                print(json.dumps(settled.as_json()), flush=True)
+                say_json(settled.as_json())
             elif str(settled.decision) != said or settled.versions:
                 said = str(settled.decision)
                 published = ", ".join(f"published version {v['version']} ({v['kind']})" for v in settled.versions)
-                sys.stdout.write(f"{published + '; ' if published else ''}{said}\n")
-                sys.stdout.flush()
+                say(f"{published + '; ' if published else ''}{said}")
             if args.once or stop.wait(args.interval):
                 return 0

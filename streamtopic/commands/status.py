@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING
 
-from streamtopic.commands.options import command, instance_settings
-from streamtopic.console import number
+from streamtopic.commands.common_arguments import command, instance_settings
+from streamtopic.console import number, say, say_json
 
 if TYPE_CHECKING:
-    from streamtopic.commands.options import Subparsers
+    from streamtopic.commands.common_arguments import Subparsers
 
 __all__ = ["register", "run"]
 
@@ -22,22 +21,23 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the state of the instance without changing it."""
-    from streamtopic.service.runner import Service
+    from streamtopic.service.app import Service
 
     with Service(instance_settings(args)) as service:
         status = service.status()
     if args.json:
-        print(json.dumps(status))
+        say_json(status)
         return 0
     width = max(map(len, status))
+    status["residue"] = {name: one["documents"] for name, one in status["residue"]["waiting"].items()}
     for name, value in status.items():
-        print(f"{name.replace('_', ' '):{width}}  {_shown(value)}")
+        say(f"{name.replace('_', ' '):{width}}  {_shown(value)}")
     return 0
 
 
 def _shown(value: object) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name} {part}" for name, part in value.items()) or "-"
+        return ", ".join(f"{name} {'-' if part is None else part}" for name, part in value.items()) or "-"
     if isinstance(value, list):
         return "; ".join(map(str, value)) or "-"
     if isinstance(value, float):

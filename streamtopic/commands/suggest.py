@@ -8,18 +8,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamtopic.commands.options import command, instance_settings, settings_of
+from streamtopic.commands.common_arguments import command, instance_settings, settings_of
+from streamtopic.console import say, say_json, show
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from streamtopic.commands.options import Subparsers
+    from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.counts import CountSource, DocumentBatch
-    from streamtopic.service.runner import Service
+    from streamtopic.service.app import Service
     from streamtopic.settings import Settings
-    from streamtopic.topics.options import LearnerOptions
-    from streamtopic.topics.recommend import Candidate, Suggestion
+    from streamtopic.topics.how_many_topics import Candidate, Suggestion
+    from streamtopic.topics.learner_options import LearnerOptions
 
 __all__ = ["register", "run"]
 
@@ -57,7 +58,7 @@ def _numbers(text: str) -> tuple[int, ...]:
     except ValueError:
         found = ()
     if not found or min(found) < 1 or max(found) > 1000:
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers from 1 to 1000 such as 5,10,20")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers from 1 to 1000 such as 5,10,20")
     return found
 
 
@@ -65,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     """Print what was found; status 1 if no number of topics makes a model."""
     from streamtopic.console import progress
     from streamtopic.service.assembly import learner_options
-    from streamtopic.topics.suggest import TOPICS, TrialPlan, suggest_topics
+    from streamtopic.topics.how_many_topics import TOPICS, TrialPlan, suggest_topics
 
     if args.to is not None and args.to.suffix not in {".svg", ".html", ".json"}:
         raise UsageError(f"cannot write {args.to.name}: end the name in .svg, .html or .json")
@@ -91,11 +92,11 @@ def run(args: argparse.Namespace) -> int:
     if args.to is not None:
         _write(args.to, found, name, total)
     if args.json:
-        print(json.dumps({"source": name, "documents": total, **found.as_json()}))
+        say_json({"source": name, "documents": total, **found.as_json()})
     else:
-        print(_table(name, total, found))
+        show(_table(name, total, found))
         if args.to is not None:
-            print(f"written to {args.to}")
+            say(f"written to {args.to}")
     return 0 if found.recommended is not None else 1
 
 
@@ -111,7 +112,7 @@ def _counted(
 ) -> Iterator[tuple[str, CountSource, DocumentBatch]]:
     """Yield what they are of, counts, and their documents or a sample of them; an instance's are read meanwhile."""
     if args.documents is None and (settings.dir is not None or settings.kafka is not None):
-        from streamtopic.service.runner import Service
+        from streamtopic.service.app import Service
 
         with Service(instance_settings(args)) as service:
             yield _of_instance(service)
@@ -134,7 +135,7 @@ def _of_instance(service: Service) -> tuple[str, CountSource, DocumentBatch]:
 def _of_corpus(args: argparse.Namespace, options: LearnerOptions) -> tuple[str, CountSource, DocumentBatch]:
     from streamtopic.commands.demo import read_corpus
     from streamtopic.counts import Counts, count
-    from streamtopic.service.recount import Numbering
+    from streamtopic.service.verify.recount import Numbering
     from streamtopic.text import passages
 
     corpus = read_corpus(args)
@@ -144,7 +145,7 @@ def _of_corpus(args: argparse.Namespace, options: LearnerOptions) -> tuple[str, 
 
 
 def _write(path: Path, found: Suggestion, name: str, documents: int) -> None:
-    from streamtopic.pictures.suggestion import suggestion_page, suggestion_picture
+    from streamtopic.report.suggestion_page import suggestion_page, suggestion_picture
 
     content = {
         ".svg": lambda: suggestion_picture(found) + "\n",

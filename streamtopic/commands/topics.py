@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.options import command, instance_settings
+from streamtopic.commands.common_arguments import command, instance_settings
+from streamtopic.console import say_json, show
 
 if TYPE_CHECKING:
-    from streamtopic.commands.options import Subparsers
+    from streamtopic.commands.common_arguments import Subparsers
 
 __all__ = ["heads_table", "register", "run", "table_of"]
 
@@ -25,8 +25,8 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print topics in display order, largest share first, and what heads go by."""
-    from streamtopic.service.report import heads_of, topics_of
-    from streamtopic.service.runner import Service
+    from streamtopic.service.app import Service
+    from streamtopic.service.published import heads_of, topics_of
 
     with Service(instance_settings(args)) as service:
         release = service.release(args.number)
@@ -34,24 +34,20 @@ def run(args: argparse.Namespace) -> int:
         found = topics_of(release, args.top) if shown else []
         heads = heads_of(release, args.top)
     if args.json:
-        print(json.dumps({"version": release.version, "topics": found, "heads": heads}))
+        say_json({"version": release.version, "topics": found, "heads": heads})
         return 0
     parts = [table_of(found) if shown else "its topics are withheld"]
     if heads:
         parts.append(heads_table(heads))
-    print(f"version {release.version}", *parts, sep="\n\n")
+    show("\n\n".join([f"version {release.version}", *parts]))
     return 0
 
 
 def heads_table(heads: dict[str, dict[str, Any]]) -> str:
     """Lay out the heads of a release for a person: a line for each class."""
-    from streamtopic.console import printable, table
+    from streamtopic.console import table
 
-    rows = [
-        [task, printable(name), " ".join(words)]
-        for task, head in heads.items()
-        for name, words in head["classes"].items()
-    ]
+    rows = [[task, name, " ".join(words)] for task, head in heads.items() for name, words in head["classes"].items()]
     return table(["task", "class", "words that speak for it"], rows)
 
 

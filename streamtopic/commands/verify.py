@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING
 
-from streamtopic.commands.options import command, instance_settings
+from streamtopic.commands.common_arguments import command, instance_settings
 from streamtopic.commands.report import print_findings
+from streamtopic.console import say_json
 
 if TYPE_CHECKING:
-    from streamtopic.commands.options import Subparsers
-    from streamtopic.service.evidence import Finding
-    from streamtopic.service.runner import Service
+    from streamtopic.commands.common_arguments import Subparsers
+    from streamtopic.service.app import Service
+    from streamtopic.service.verify import Finding
 
 __all__ = ["register", "run"]
 
@@ -29,8 +29,8 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the checks; status 1 if one failed. One that cannot be made says why, and what would make it possible."""
-    from streamtopic.service.evidence import as_json, passed
-    from streamtopic.service.runner import Service
+    from streamtopic.service.app import Service
+    from streamtopic.service.verify import as_json, passed
 
     with Service(instance_settings(args)) as service:
         version, findings = _findings(service, args.number, quiet=args.json)
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     fine, complete = passed(findings), all(finding.passed is not None for finding in findings)
     if args.json:
         told = {"passed": fine, "complete": complete, "model": model, "version": version}
-        print(json.dumps({**told, "checks": as_json(findings)}))
+        say_json({**told, "checks": as_json(findings)})
     else:
         print_findings(findings)
     return 0 if fine and (complete or not args.strict) else 1
@@ -47,10 +47,10 @@ def run(args: argparse.Namespace) -> int:
 def _findings(service: Service, asked: int | None, *, quiet: bool) -> tuple[int | None, list[Finding]]:
     """Return the version that was checked, None before the first, and all that was found."""
     from streamtopic.console import progress
-    from streamtopic.service.evidence import relearned, release_findings
+    from streamtopic.service.verify import relearned, release_findings
 
     with progress("verifying", "records", quiet=quiet) as update:
-        findings = list(relearned(service.verify(update, asked)))
+        findings = list(relearned(service.verify(update, asked), exact=True))
     newest = service.state.releases(1)
     version = asked if asked is not None or not newest else newest[0][0]
-    return version, findings if version is None else [*findings, *release_findings(service, version)]
+    return version, findings if version is None else [*findings, *release_findings(service.sources, version)]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.options import command, instance_settings
+from streamtopic.commands.common_arguments import command, instance_settings
+from streamtopic.console import say_json, show
 
 if TYPE_CHECKING:
-    from streamtopic.commands.options import Subparsers
+    from streamtopic.commands.common_arguments import Subparsers
 
 __all__ = ["register", "run", "table_of"]
 
@@ -21,14 +21,14 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print all versions, oldest first."""
-    from streamtopic.service.runner import Service
+    from streamtopic.service.app import Service
 
     with Service(instance_settings(args)) as service:
         versions = service.versions()
     if args.json:
-        print(json.dumps({"versions": versions}))
+        say_json({"versions": versions})
     else:
-        print(table_of(versions) if versions else "no version has been published yet; `streamtopic status` says why")
+        show(table_of(versions) if versions else "no version has been published yet; `streamtopic status` says why")
     return 0
 
 
@@ -50,7 +50,17 @@ def table_of(versions: list[dict[str, Any]]) -> str:
         ]
         for v in versions
     ]
-    head = ["version", "kind", "documents", "forgotten", "(ε, δ)", "sigma", "certificate", "anchors hold", "time"]
+    head = [
+        "version",
+        "kind",
+        "documents",
+        "forgotten",
+        "(unlearning ε, δ)",
+        "sigma",
+        "certificate",
+        "anchors verified",
+        "time",
+    ]
     if any(v["heads"] or v["unfitted"] for v in versions):
         head.append("heads")
         for row, v in zip(rows, versions, strict=True):

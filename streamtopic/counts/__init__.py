@@ -1,29 +1,42 @@
 """Documents to exact co-occurrence counts: int64, reversible bit for bit, in any order.
 
-Weighting        what one document's word pairs weigh
-DocumentBatch    documents as rows of word counts
-count            a batch to counts; count_rows: block by block
-Cooccurrence     counts: add, subtract, restrict, digest
-Counts           counts with their words: what learners read
-KeptCounts       counts that stay in memory and change in place
-SymmetricCounts  the working matrix Q, both triangles, six bytes an entry
-SignedPassages   what a small change is made of
+    documents              DocumentBatch of Passages; WordSets: only their words; narrowed: a batch over some words;
+                           TextMatrix: the same as scikit-learn passes it on (CountedTexts)
+    weights                Weighting: the integer weight of a document's word pairs; MAX_LENGTH of a passage
+    counting               count: a batch to a Cooccurrence; count_rows: the same as PairBlocks; statistics: of words
+    for learners           CountSource; Counts and KeptCounts in memory, CountsWithout some documents
+
+The pair counts of n words are an n by n matrix. It takes four forms, each for one purpose:
+
+    Cooccurrence      exact value of a set of documents: one triangle in int64, with the statistics of words; add,
+                      subtract, restrict, digest
+    PairBlock         some rows of one on their way into Redis or out of it, in buffers that are used again
+    SymmetricCounts   the working matrix Q of a learner: both triangles, six bytes an entry, changed in place
+    SignedPassages    a small change as outer products: as long as its passages, where pairs are their square
+
+Below SymmetricCounts lies `compact.Compact`, its rows in six bytes an entry, which compiled loops read;
+`compact.UpperRows` is the same for a part of one triangle, until both are written. In one form they would be twice as
+large (docs/decisions/0022) or be copied for every change.
+
+Pairs are added up by `count_pairs`, which multiplies documents, and by two loops of `state`. One adds sorted segments;
+it shares `count_pairs.drain`, which makes a dense row of sums into sorted entries. The other adds parts whose columns
+come in any order, and checks each addition for overflow.
 """
 
-from streamtopic.counts.batch import DocumentBatch, Passage
+from streamtopic.counts.batch import DocumentBatch, Passage, WordSets, narrowed
 from streamtopic.counts.cooccurrence import Cooccurrence
-from streamtopic.counts.kept import KeptCounts
-from streamtopic.counts.kernel import PairBlock, count, count_rows, statistics
-from streamtopic.counts.passages import SignedPassages
-from streamtopic.counts.source import Counts, CountSource, CountsWithout
+from streamtopic.counts.count_pairs import PairBlock, count, count_rows, statistics
+from streamtopic.counts.count_sources import Counts, CountSource, CountsWithout, KeptCounts
+from streamtopic.counts.signed_passages import SignedPassages
 from streamtopic.counts.symmetric import SymmetricCounts
+from streamtopic.counts.text_matrix import CountedTexts, TextMatrix
 from streamtopic.counts.weights import MAX_LENGTH, Weighting
-from streamtopic.counts.wordsets import WordSets
 
 __all__ = [
     "MAX_LENGTH",
     "Cooccurrence",
     "CountSource",
+    "CountedTexts",
     "Counts",
     "CountsWithout",
     "DocumentBatch",
@@ -32,9 +45,11 @@ __all__ = [
     "Passage",
     "SignedPassages",
     "SymmetricCounts",
+    "TextMatrix",
     "Weighting",
     "WordSets",
     "count",
     "count_rows",
+    "narrowed",
     "statistics",
 ]

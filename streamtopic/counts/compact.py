@@ -1,11 +1,16 @@
-"""Integer matrices in few bytes: whole rows of numbers that are nearly all below 2^32.
+"""Integer matrices in few bytes: whole rows of numbers, nearly all of which are below 2^32.
 
 An entry is a column, in two bytes where there are at most 65,536, and the value in four. A value that four bytes do
 not hold (2^32 - 1 and above, or negative) is marked there and stands in a table of wide values, itself sorted by row
-and column: six bytes an entry, and ten more for a wide one. Nothing is rounded.
+and column: six bytes an entry, and ten more for a wide one. Nothing is rounded (docs/decisions/0022).
+
+    Compact      the rows; pack and unpack, merged (a + b), restricted to some words
+    RowWriter    rows appended one after the other
+    mirrored     both triangles from an upper one, which is given as parts of whole rows (UpperRows)
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 import numba
 import numpy as np
@@ -17,14 +22,18 @@ __all__ = [
     "MARK",
     "SHORT",
     "Compact",
+    "RowWriter",
+    "UpperRows",
     "add_entries",
     "allocate",
     "fits",
     "merged",
+    "mirrored",
     "pack",
     "put",
     "put_wide",
     "read",
+    "restricted",
     "seek",
     "shrink",
     "unpack",
@@ -38,15 +47,19 @@ MARK = 0xFFFFFFFF
 
 SHORT = 1 << 16
 """Columns that two bytes can name."""
+# Sums stay two bits below the end of int64, so that one more addition cannot wrap before it is checked.
 _ROOM = 1 << 62
+Positions = npt.NDArray[np.intp]
 
 
 class Compact(NamedTuple):
-    """Rows of integers: indptr (rows + 1,), columns ascending in each row, low; the wide ones beside them.
+    """Rows of integers, and beside them a table of the wide ones. A tuple, since compiled code takes it whole.
 
-    low (entries,) uint32, all bits set where the value is wide; wide_indptr (rows + 1,), wide_columns, wide (int64) in
-    the order of the entries they stand for. columns: uint16 for at most 65,536, else int32. A tuple, since compiled
-    code takes it whole.
+    indptr: (rows + 1,) where rows begin.
+    columns: (entries,) ascending in each row; uint16 for at most 65,536 columns, else int32.
+    low: (entries,) uint32 values, all bits set where the value is wide.
+    wide_indptr: (rows + 1,) where the wide values of rows begin.
+    wide_columns, wide: (wide entries,) columns and int64 values, in the order of the entries that they stand for.
     """
 
     indptr: Int64
@@ -82,7 +95,7 @@ def merged(n_columns: int, a: Compact, b: Compact) -> Compact:
     """Return a + b, zeros left out. Raises CountsOverflow where a sum leaves 62 bits."""
     entries = len(a.low) + len(b.low)
     rows = len(a.indptr)
-    # Room for the worst case, of which only what is written takes memory.
+    # Room for the worst case: pages that are never written take no memory.
     indptr, wide_indptr = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
     indptr[-1], wide_indptr[-1] = entries, min(entries, len(a.wide) + len(b.wide) + len(b.low))
     out = allocate(n_columns, indptr, wide_indptr)
@@ -118,7 +131,7 @@ def read(m: Compact, k: int, w: int) -> tuple[Integer, int]:
 
 @numba.njit(cache=True, nogil=True)
 def seek(m: Compact, row: int, column: int) -> tuple[int, int]:
-    """Return the place of a row's first entry from a column on, and of its first wide one."""
+    """Return the place of a row's first entry at or behind a column, and of its first wide one."""
     k = m.indptr[row] + np.searchsorted(m.columns[m.indptr[row] : m.indptr[row + 1]], column)
     first, last = m.wide_indptr[row], m.wide_indptr[row + 1]
     return k, first + np.searchsorted(m.wide_columns[first:last], column)
@@ -173,8 +186,8 @@ def put(out: Compact, k: int, w: int, column: int, value: Integer) -> int:
 def add_entries(m: Compact, other: Compact, sign: int, most: int) -> int:
     """Add up to `most` entries of another matrix in place; return how many were added before one had no place.
 
-    An entry has no place where there is none here yet, where the sum would be negative or near the end of 64 bits, or
-    where it would become wide. sign -1 undoes: it takes the first `most` away again.
+    An entry has no place where the pair is not stored here yet, where the sum would be negative or near the end of 64
+    bits, or where it would become wide. sign: 1; -1 undoes, it takes the first `most` away again.
     """
     done = 0
     for row in range(len(other.indptr) - 1):
@@ -184,6 +197,7 @@ def add_entries(m: Compact, other: Compact, sign: int, most: int) -> int:
                 return done
             column = other.columns[k]
             change, u = read(other, k, u)
+            # Columns ascend in both, so the search begins where the last one ended.
             at += np.searchsorted(m.columns[at:last], column)
             if at == last or m.columns[at] != column:
                 return done
@@ -205,6 +219,7 @@ def add_entries(m: Compact, other: Compact, sign: int, most: int) -> int:
 @numba.njit(cache=True, nogil=True)
 def _next(m: Compact, k: int, w: int, stop: int, end: int) -> tuple[Integer, Integer, int]:
     """Return column, value and next wide place of entry k; the column `end` behind the row's last."""
+    # A column behind all others ends a row, so that merging needs no case for it.
     if k == stop:
         return end, 0, w
     value, w = read(m, k, w)
@@ -237,3 +252,158 @@ def _merge(a: Compact, b: Compact, end: int, out: Compact) -> bool:
                 k += 1
         out.indptr[row + 1], out.wide_indptr[row + 1] = k, w
     return sound
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UpperRows:
+    """Rows first, first + 1, ... of an upper triangle."""
+
+    first: int
+    rows: Compact
+
+    @property
+    def stop(self) -> int:
+        """The row behind the last."""
+        return self.first + len(self.rows.indptr) - 1
+
+
+class RowWriter:
+    """Rows appended in order. The arrays grow in place, which the operating system does without a copy."""
+
+    def __init__(self, n_columns: int) -> None:
+        self._n = n_columns
+        self._sizes: list[Int64] = []
+        self._wide_sizes: list[Int64] = []
+        nothing = np.zeros(1, np.int64)
+        self._rows = allocate(n_columns, nothing, nothing)
+
+    def append(self, sizes: Int64, columns: Int32, values: Int64) -> Self:
+        """Take rows of these sizes, columns ascending in each."""
+        part = pack(self._n, np.concatenate([[0], np.cumsum(sizes)]), columns, values)
+        rows = self._rows
+        for array, more in (
+            (rows.columns, part.columns),
+            (rows.low, part.low),
+            (rows.wide_columns, part.wide_columns),
+            (rows.wide, part.wide),
+        ):
+            held = len(array)
+            array.resize(held + len(more), refcheck=False)
+            array[held:] = more
+        self._sizes.append(np.diff(part.indptr))
+        self._wide_sizes.append(np.diff(part.wide_indptr))
+        return self
+
+    def result(self) -> Compact:
+        """Return all rows."""
+        begin = [np.zeros(1, np.int64)]
+        indptr, wide_indptr = (np.cumsum(np.concatenate(begin + sizes)) for sizes in (self._sizes, self._wide_sizes))
+        return self._rows._replace(indptr=indptr, wide_indptr=wide_indptr)
+
+
+def restricted(m: Compact, keep: Positions, n_columns: int, chosen: npt.NDArray[np.bool_] | None = None) -> Compact:
+    """Return the rows and columns at these ascending positions of an upper triangle, zeros left out.
+
+    keep: (k,) positions of words. n_columns: words of `m`.
+    chosen: (k,) whether a word is chosen; entries without a chosen word are left out too. None: all are chosen.
+    """
+    wanted = np.ones(len(keep), bool) if chosen is None else chosen
+    ids = np.full(n_columns, -1, np.int64)
+    ids[keep] = np.arange(len(keep))
+    sizes, wide = np.zeros(len(keep) + 1, np.int64), np.zeros(len(keep) + 1, np.int64)
+    _restricted_sizes(m, keep, ids, wanted, sizes, wide)
+    out = allocate(len(keep), np.cumsum(sizes), np.cumsum(wide))
+    _restrict(m, keep, ids, wanted, out)
+    return out
+
+
+def mirrored(n: int, parts: list[UpperRows]) -> Compact:
+    """Return both triangles of an upper one, zeros left out.
+
+    parts: whole rows each, in order; they are taken off the list as they are used up.
+    """
+    sizes, wide = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)
+    for part in parts:
+        _mirrored_sizes(part.rows, part.first, sizes, wide)
+    out = allocate(n, np.cumsum(sizes), np.cumsum(wide))
+    # The last rows come first: they need nothing of the parts behind them, so each part is given back once its rows are
+    # written, and the whole takes hardly more memory than its result.
+    while parts:
+        start, stop = parts[-1].first, parts[-1].stop
+        fill, wide_fill = out.indptr[start:stop].copy(), out.wide_indptr[start:stop].copy()
+        for part in parts:
+            _mirror(part.rows, part.first, start, stop, fill, wide_fill, out)
+        # The loop's own name would keep the last part alive.
+        del part
+        parts.pop()
+    return out
+
+
+@numba.njit(cache=True, nogil=True)
+def _restricted_sizes(
+    m: Compact, keep: Positions, ids: Int64, chosen: npt.NDArray[np.bool_], sizes: Int64, wide: Int64
+) -> None:
+    for i in range(len(keep)):
+        w = m.wide_indptr[keep[i]]
+        for k in range(m.indptr[keep[i]], m.indptr[keep[i] + 1]):
+            value, w = read(m, k, w)
+            column = ids[m.columns[k]]
+            if column >= 0 and value != 0 and (chosen[i] or chosen[column]):
+                sizes[i + 1] += 1
+                wide[i + 1] += not fits(value)
+
+
+@numba.njit(cache=True, nogil=True)
+def _restrict(m: Compact, keep: Positions, ids: Int64, chosen: npt.NDArray[np.bool_], out: Compact) -> None:
+    slot, wide = 0, 0
+    for i in range(len(keep)):
+        w = m.wide_indptr[keep[i]]
+        for k in range(m.indptr[keep[i]], m.indptr[keep[i] + 1]):
+            value, w = read(m, k, w)
+            column = ids[m.columns[k]]
+            if column >= 0 and value != 0 and (chosen[i] or chosen[column]):
+                wide = put(out, slot, wide, column, value)
+                slot += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _mirrored_sizes(m: Compact, first: int, sizes: Int64, wide: Int64) -> None:
+    for i in range(len(m.indptr) - 1):
+        row, w = first + i, m.wide_indptr[i]
+        for k in range(m.indptr[i], m.indptr[i + 1]):
+            value, w = read(m, k, w)
+            if value != 0:
+                column = np.int64(m.columns[k])
+                other = column != row
+                sizes[row + 1] += 1
+                sizes[column + 1] += other
+                if not fits(value):
+                    wide[row + 1] += 1
+                    wide[column + 1] += other
+
+
+@numba.njit(cache=True, nogil=True)
+def _mirror(m: Compact, first: int, start: int, stop: int, fill: Int64, wide: Int64, out: Compact) -> None:
+    """Write the part that rows first ... of the upper triangle have in rows start ... stop - 1 of both.
+
+    fill, wide: (stop - start,) the next place of each row. Called for all parts in order, so that entries left of the
+    diagonal arrive in column order, before those of the row itself.
+    """
+    for i in range(len(m.indptr) - 1):
+        row = first + i
+        k, w = seek(m, i, start)
+        while k < m.indptr[i + 1] and m.columns[k] < stop:
+            value, w = read(m, k, w)
+            column = np.int64(m.columns[k])
+            if value != 0 and column != row:
+                at = column - start
+                wide[at] = put(out, fill[at], wide[at], row, value)
+                fill[at] += 1
+            k += 1
+        if row >= start:
+            own, w = row - start, m.wide_indptr[i]
+            for k in range(m.indptr[i], m.indptr[i + 1]):
+                value, w = read(m, k, w)
+                if value != 0:
+                    wide[own] = put(out, fill[own], wide[own], int(m.columns[k]), value)
+                    fill[own] += 1

@@ -33,8 +33,9 @@ Int64 = npt.NDArray[np.int64]
 class SymmetricCounts:
     """Both triangles of the pair counts of a working vocabulary.
 
-    n: words; rows: what is stored, whole rows with ascending columns. Q is these values over their total. `add_within`
-    changes values in place; everything else leaves them alone.
+    n: words.
+    rows: whole rows with ascending columns. Q is these values over their total.
+    `add_within` changes values in place, `drop_empty` the words; nothing else changes any.
     """
 
     n: int
@@ -85,6 +86,7 @@ class SymmetricCounts:
     def copy(self) -> "SymmetricCounts":
         """Return the same counts, to be changed by themselves."""
         rows = self.rows
+        # `add_within` changes values only, so the places of entries can be shared.
         return SymmetricCounts(self.n, rows._replace(low=rows.low.copy(), wide=rows.wide.copy()))
 
     def spread(self, ids: Int64, n: int) -> "SymmetricCounts":
@@ -111,11 +113,12 @@ class SymmetricCounts:
     def add_within(self, counts: Cooccurrence) -> bool:
         """Add signed counts in place; False, with nothing changed, where one has no place.
 
-        A pair has none that has no entry here yet, whose sum would be negative, or that would need a wider one.
+        A pair has no place where it has no entry here yet, where its sum would be negative or would need a wider entry.
         """
         delta = SymmetricCounts.of(counts).rows
         done = add_entries(self.rows, delta, 1, len(delta.low))
         if done < len(delta.low):
+            # Undone in the same order, so the matrix is the one of before to the bit.
             add_entries(self.rows, delta, -1, done)
             return False
         return True
@@ -130,7 +133,7 @@ class SymmetricCounts:
         columns, values = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.int64)
         _upper(self.rows, columns, values)
         nothing = np.zeros(self.n, np.int64)
-        return Cooccurrence(self.n, indptr, columns, values, nothing, nothing, 0)
+        return Cooccurrence(self.n, indptr, columns, values, nothing, nothing, nothing, 0)
 
     def row(self, row: int) -> tuple[Int64, Int64]:
         """Return columns and values of one row, (entries,) each."""
@@ -139,12 +142,9 @@ class SymmetricCounts:
         _row(self.rows, row, values)
         return self.columns[first:last].astype(np.int64), values
 
-    def magnitudes(self) -> "SymmetricCounts":
-        """Return the absolute values of a signed change."""
-        return SymmetricCounts(self.n, self.rows._replace(wide=np.abs(self.rows.wide)))
-
     def row_sums(self) -> Int64:
         """Return exact row sums, (n,). Raises CountsOverflow where one leaves 64 bits."""
+        # Integers wrap in silence; a sum of floats is off by little, and shows where they would.
         rough, sums = np.zeros(self.n), np.zeros(self.n, np.int64)
         _row_sums(self.rows, rough)
         if self.n and float(np.abs(rough).max()) >= 2.0**62:

@@ -1,6 +1,7 @@
 """Real servers on this machine, started and stopped by the program: for the demo, tests and trying out."""
 
-from streamtopic.local.kafka import LocalKafka
-from streamtopic.local.redis import LocalRedis
+from streamtopic.local.local_kafka import LocalKafka
+from streamtopic.local.local_redis import LocalRedis
+from streamtopic.local.private import private_folder, tighten
 
-__all__ = ["LocalKafka", "LocalRedis"]
+__all__ = ["LocalKafka", "LocalRedis", "private_folder", "tighten"]

@@ -38,6 +38,7 @@ class Child:
                 stdout=output,
                 stderr=output,
                 pass_fds=() if lock is None else (lock.fileno(),),
+                umask=0o077,  # what it writes is what documents said
                 start_new_session=True,  # Ctrl-C must not stop it before this program has written its last records
             )
         self._watchdog = subprocess.Popen(  # noqa: S603 - fixed text; both arguments are made here

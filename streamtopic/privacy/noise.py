@@ -1,10 +1,10 @@
 """Gaussian noise that floating point does not give away.
 
-What is released is the real number value + sigma N, rounded to the nearest multiple of a power of two: exactly that, as
-if it had been computed with all its digits. Floats decide almost every rounding with certainty, since the sum carries a
-bound of its error; the few that lie too near to the middle between two multiples are decided with 100 digits. So the
-rounded numbers are post-processing of the exact Gaussian mechanism, nothing of delta goes to floating point, and the
-bytes are the same on every machine. Naive addition of floats is attackable (Mironov, CCS 2012).
+A released number is the real number value + sigma N, rounded to the nearest multiple of a power of two: exactly that,
+as if it had been computed with all its digits. Floats decide almost every rounding with certainty, since the sum
+carries a bound of its error; the few that lie too near to the middle between two multiples are decided with 100 digits.
+So the rounded numbers are post-processing of the exact Gaussian mechanism, nothing of delta goes to floating point, and
+the bytes are the same on every machine. Naive addition of floats is attackable (Mironov, CCS 2012).
 """
 
 import math
@@ -15,14 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.errors import UsageError
-from streamtopic.privacy.digits import nearest_step
-from streamtopic.privacy.gaussian import gaussian_scale
-from streamtopic.privacy.keystream import Draws, NoiseSeed, draw_normals, exact_normal
+from streamtopic.privacy.accounting import gaussian_scale
+from streamtopic.privacy.keystream import Draws, NoiseSeed, draw_normals, exact_normal, nearest_step
 
 __all__ = ["NoisePlan", "NoisedMatrix", "add_noise", "plan_noise", "project_columns", "release_matrix"]
 
 Float64 = npt.NDArray[np.float64]
 
+# A bound on the error of nearly every draw: the others are looked at one by one.
 _USUAL_ERROR = 2.0**-40
 _SUM_ERROR = 2 * float(np.finfo(np.longdouble).eps)
 
@@ -31,7 +31,10 @@ _SUM_ERROR = 2 * float(np.finfo(np.longdouble).eps)
 class NoisePlan:
     """How much noise a matrix gets; a function of the settings only, never of its content.
 
-    scale: s = sigma / sensitivity. grid: every noised number is a multiple of it.
+    sensitivity: greatest L2 distance of the two matrices that noise has to hide.
+    epsilon, delta: the guarantee.
+    scale: s = sigma / sensitivity.
+    grid: every noised number is a multiple of it.
     """
 
     sensitivity: float
@@ -47,7 +50,7 @@ class NoisePlan:
 
     @property
     def slack(self) -> float:
-        """What rounding takes of delta: nothing, because sums are rounded exactly."""
+        """The part of delta that rounding takes: nothing, because sums are rounded exactly."""
         return 0.0
 
 
@@ -55,8 +58,8 @@ class NoisePlan:
 class NoisedMatrix:
     """A matrix after noise, float64.
 
-    matrix: what is released, columns on the simplex if it came from `release_matrix`; noised: the multiples of the grid
-    that it was made of. Both are guarded alike.
+    matrix: the released numbers, columns on the simplex if they come from `release_matrix`.
+    noised: the multiples of the grid that they were made of. Both are guarded alike.
     """
 
     matrix: Float64
@@ -84,6 +87,7 @@ def add_noise(values: Float64, plan: NoisePlan, seed: NoiseSeed) -> Float64:
     if not np.isfinite(values).all():
         raise UsageError("numbers that are not finite cannot be noised: fit the model again")
     drawn, sigma = draw_normals(seed, values.size), plan.sigma
+    # Of 64 bits where the machine has them, so that few sums are in doubt; the bound follows the machine's own epsilon.
     noised = values.astype(np.longdouble)
     noised += drawn.values.reshape(values.shape).astype(np.longdouble) * np.longdouble(sigma)
     noised /= np.longdouble(plan.grid)
@@ -126,7 +130,7 @@ def _in_doubt(values: Float64, drawn: Draws, off: npt.NDArray[np.longdouble], pl
     near = np.flatnonzero(~((0.5 - off > wide / plan.grid) & (drawn.errors < _USUAL_ERROR)))
     size = np.abs(values[near]) + sigma * np.abs(drawn.values[near])
     doubt = sigma * drawn.errors[near] + _SUM_ERROR * size
-    # Not "at most", so that a bound that is no number counts as doubt.
+    # Not "at most", so that a bound that is not a number counts as doubt.
     return np.asarray(near[~(0.5 - off[near] > doubt / plan.grid)])
 
 
@@ -136,4 +140,5 @@ def _scale(epsilon: float, delta: float) -> float:
 
 
 def _grid(sigma: float) -> float:
+    # A sixteenth of sigma at most: fine enough to lose nothing, and a power of two, so that multiples are exact.
     return 2.0 ** math.floor(math.log2(sigma / 16))

@@ -1,36 +1,55 @@
-"""From settings to the parts of the service: options, keys, paths."""
+"""From settings to the parts of the service: the options of each, and the parts that every command is made of."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+import secrets
+import socket
+import time
+from contextlib import ExitStack
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
 
-from streamtopic.errors import SettingsError
-from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.service.decide import Policy
-from streamtopic.service.options import CapacityRule, SchedulerOptions
-from streamtopic.service.tasks import TaskOptions
-from streamtopic.service.theorem_base import TheoremRule
+from streamtopic.errors import SettingsError, UsageError
+from streamtopic.local import LocalRedis
+from streamtopic.service import instance
+from streamtopic.service.paper_mode.deletion_capacity import CapacityRule, measure_capacity
+from streamtopic.service.paper_mode.theorem_modeller import TheoremModeller, TheoremRule
+from streamtopic.service.schedule.decide import Policy
+from streamtopic.service.schedule.modeller import CertifiedModeller
+from streamtopic.service.schedule.payload import Guarded, TaskOptions
+from streamtopic.service.schedule.scheduler import SchedulerOptions
+from streamtopic.service.schedule.self_check import SelfCheckRule
 from streamtopic.settings import refuse_conflicts
-from streamtopic.signing import PublicKey, SigningKey, load_secret, new_secret, new_signing_key
-from streamtopic.topics.options import LearnerOptions
+from streamtopic.signed import KeyRing, follow_keys
+from streamtopic.state import Connection, ModelSettings, ModelState, Reader
+from streamtopic.streams import FileLog, TopicNames, addressed, open_log
+from streamtopic.topics.learner_options import LearnerOptions
 from streamtopic.topics.tasks import HeadTask
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
+    from types import TracebackType
 
-    from streamtopic.service.instance import Layout
+    from streamtopic.service.schedule.modeller import MeasureCapacity, Modeller
+    from streamtopic.service.schedule.situation import BaseCapacity
     from streamtopic.settings import Settings
-    from streamtopic.streams.kafka import KafkaOptions
+    from streamtopic.signed import PublicKey, SigningKey
+    from streamtopic.state import Snapshot, StoredBase
+    from streamtopic.streams import EventLog, Message
+    from streamtopic.streams.kafka_log import KafkaOptions
+    from streamtopic.topics.fit import TopicFit
 
 __all__ = [
-    "NoiseKey",
+    "Parts",
+    "capacity_measure",
+    "capacity_rule",
+    "guarded",
     "kafka_options",
     "learner_options",
-    "noise_key",
-    "public_key",
-    "receipt_secret",
+    "modeller",
     "scheduler_options",
-    "signing_key",
     "task_options",
     "theorem_rule",
 ]
@@ -42,6 +61,7 @@ def learner_options(settings: Settings) -> LearnerOptions:
         n_topics=settings.topics,
         learner=settings.learner,
         min_df=settings.min_df,
+        min_share=settings.min_share,
         max_df=settings.max_df,
         anchor_min_df=settings.anchor_min_df,
         max_words=settings.max_words,
@@ -54,7 +74,7 @@ def scheduler_options(settings: Settings) -> SchedulerOptions:
     refuse_conflicts(settings)
     return SchedulerOptions(
         model=settings.model,
-        learner=learner_options(settings),
+        topics=settings.topics,
         policy=Policy(
             unlearn_at=settings.unlearn_at,
             batch=settings.batch,
@@ -62,24 +82,53 @@ def scheduler_options(settings: Settings) -> SchedulerOptions:
             update_after=settings.update_after,
             epsilon_budget=settings.epsilon_budget,
         ),
-        capacity=CapacityRule(
-            rule=settings.capacity,
-            share=settings.capacity_share,
-            number=settings.capacity_fixed,
-            constant=settings.capacity_constant,
-            forget_sets=settings.capacity_forget_sets,
-            updates=settings.capacity_updates,
-        ),
+        capacity_rule=settings.capacity,
         tasks=task_options(settings),
-        epsilon=settings.epsilon,
         delta=settings.delta,
         keep_versions=settings.keep_versions,
-        theorem=theorem_rule(settings),
+        self_check=SelfCheckRule(settings.self_check, int(settings.self_check_interval * 1000)),
     )
 
 
+def modeller(settings: Settings, stored: Callable[[], StoredBase | None]) -> Modeller:
+    """Return the modeller of the mode that `guarantee` names. stored: reads the base model that is kept."""
+    rule = theorem_rule(settings)
+    if rule is not None:
+        return TheoremModeller(learner_options(settings), rule, stored)
+    return CertifiedModeller(learner_options(settings), guarded(settings))
+
+
+def guarded(settings: Settings) -> Guarded:
+    """Return the guarantee that the noise of certified mode is calibrated to."""
+    return Guarded(settings.epsilon, settings.delta, settings.tolerance)
+
+
+def capacity_rule(settings: Settings) -> CapacityRule:
+    """Return the rule that the settings give the deletion capacity by."""
+    return CapacityRule(
+        rule=settings.capacity,
+        share=settings.capacity_share,
+        number=settings.capacity_fixed,
+        constant=settings.capacity_constant,
+        forget_sets=settings.capacity_forget_sets,
+        updates=settings.capacity_updates,
+    )
+
+
+def capacity_measure(settings: Settings, connection: Connection) -> MeasureCapacity:
+    """Return how the capacity of a new base model is measured."""
+    rule, tasks = capacity_rule(settings), task_options(settings)
+    # The formula is that of heads only where heads go out in place of topics.
+    alone = tuple(tasks.tasks.values()) if tasks.withheld else ()
+
+    def measure(snapshot: Snapshot, fit: TopicFit) -> BaseCapacity:
+        return measure_capacity(rule, connection, snapshot, fit, settings.epsilon, settings.delta, alone)
+
+    return measure
+
+
 def theorem_rule(settings: Settings) -> TheoremRule | None:
-    """Return what theorem mode is told, None in certified mode."""
+    """Return the settings of theorem mode, None in certified mode."""
     if settings.guarantee != "theorem":
         return None
     set_by_hand = {
@@ -93,14 +142,15 @@ def theorem_rule(settings: Settings) -> TheoremRule | None:
 
 
 def task_options(settings: Settings) -> TaskOptions:
-    """Return what the settings ask of heads."""
+    """Return the part of the settings that is about heads."""
     tasks = {name: HeadTask(**task.model_dump()) for name, task in settings.tasks.items()}
     return TaskOptions(tasks, withheld=settings.publish == "tasks")
 
 
 def kafka_options(settings: Settings) -> KafkaOptions:
     """Return how to reach Kafka. Raises SettingsError where no servers are set."""
-    from streamtopic.streams.kafka import KafkaOptions
+    # Here, since an instance without Kafka must not load its client.
+    from streamtopic.streams.kafka_log import KafkaOptions
 
     if settings.kafka is None:
         raise SettingsError("setting `kafka` is not set: give Kafka's servers, host:port,host:port")
@@ -121,50 +171,184 @@ def kafka_options(settings: Settings) -> KafkaOptions:
     )
 
 
-def signing_key(settings: Settings, layout: Layout | None) -> SigningKey:
-    """Load the signing key; an instance's own is made on first use. Raises SettingsError where there is none."""
-    if settings.signing_key is not None:
-        return SigningKey.load(settings.signing_key)
-    if layout is None:
-        raise _missing("signing_key")
-    if not layout.signing_key.exists():
-        _refuse_second(layout, layout.signing_key)
-        new_signing_key(layout.signing_key, layout.public_key)
-    return SigningKey.load(layout.signing_key)
+class Parts:
+    """Log, Redis, keys and readers of one model, as a context manager; each is started when it is first needed.
 
+    With settings.dir, an instance in that folder: it holds all that settings do not place elsewhere (Kafka, Redis,
+    keys), and one process at a time works on it. Without, a process of a service next to its Kafka and Redis.
 
-def public_key(settings: Settings) -> PublicKey | None:
-    """Load the public key where settings name one."""
-    return None if settings.public_key is None else PublicKey.load(settings.public_key)
+    resident: whether this process stays, so that commands send it events and do not wait.
+    kept: whether Redis's data must survive the process, where Redis is the instance's own.
+    clock: seconds since 1970.
+    leads: whether this process does the service's work on an instance. Where it does not, commands only send events.
+    """
 
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        resident: bool = False,
+        kept: bool = True,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if settings.dir is None and settings.kafka is None:
+            raise UsageError("which instance? give --dir DIR, or the settings `kafka` and `redis_url` of a service")
+        self.settings = settings
+        self.layout = None if settings.dir is None else instance.Layout(settings.dir)
+        self.names = TopicNames(settings.model)
+        self.clock = clock
+        self._kept = kept
+        self._resident = resident
+        self._stack = ExitStack()
+        self.leads = False
 
-def noise_key(settings: Settings, layout: Layout | None) -> NoiseKey:
-    """Load the secret that noise is drawn from; an instance's own is made on first use."""
-    return NoiseKey(_secret("noise_key", settings.noise_key, layout))
+    def __enter__(self) -> Self:
+        try:
+            if self.layout is not None:
+                lock = instance.InstanceLock(self.layout.root, service=self._resident)
+                self.leads = lock.acquire()
+                self._stack.callback(lock.release)
+                self._create(self.layout)
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
 
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
 
-def receipt_secret(settings: Settings, layout: Layout | None) -> bytes:
-    """Load the secret that receipts digest document ids with; an instance's own is made on first use."""
-    return _secret("receipt_key", settings.receipt_key, layout)
+    def _create(self, layout: instance.Layout) -> None:
+        """Make the topics and keys of an instance in a folder, where they are missing."""
+        if self.settings.kafka is None:
+            # An instance that an older version made gets the settings of this one: nobody runs `init` for it.
+            instance.provision(self.log, self.names, self.settings.partitions, self.topic_settings)
+        else:
+            # Topics in Kafka are the operator's: they are made where they are missing, and `init` changes them.
+            for topic, settings in self.topic_settings.items():
+                self.log.create(
+                    topic, instance.wanted_partitions(self.names, topic, self.settings.partitions), settings
+                )
+        # All keys are made before the mark that says so: a crash in between lets the next process go on.
+        _ = self.signing_key, self.noise_key, self.receipt_secret
+        layout.initialised.touch(mode=0o600)
 
+    @property
+    def topic_settings(self) -> dict[str, dict[str, str]]:
+        """Kafka's settings of each topic."""
+        settings = self.settings
+        return self.names.settings(
+            max_compaction_lag_ms=int(settings.max_compaction_lag * 1000),
+            delete_retention_ms=int(settings.delete_retention * 1000),
+        )
 
-def _secret(name: str, named: Path | None, layout: Layout | None) -> bytes:
-    if named is not None:
-        return load_secret(named)
-    if layout is None:
-        raise _missing(name)
-    own: Path = getattr(layout, name)
-    if own.exists():
-        return load_secret(own)
-    _refuse_second(layout, own)
-    return new_secret(own)
+    @cached_property
+    def log(self) -> EventLog:
+        """Kafka, or the instance's log in files."""
+        if self.settings.kafka is not None:
+            log, _ = open_log(kafka_options(self.settings))
+        else:
+            log = FileLog(self.own_layout.log, clock=self.clock)
+        self._stack.callback(log.close)
+        return log
 
+    @property
+    def own_layout(self) -> instance.Layout:
+        """Paths of the instance's folder. Raises UsageError where there is none."""
+        if self.layout is None:
+            raise UsageError("an instance needs a folder: give --dir DIR")
+        return self.layout
 
-def _missing(name: str) -> SettingsError:
-    return SettingsError(f"setting `{name}` is not set: `streamtopic keys new` makes the keys; name the file")
+    @cached_property
+    def signing_key(self) -> SigningKey:
+        """The private key that releases and receipts are signed with."""
+        return instance.signing_key(self.settings, self.layout)
 
+    @cached_property
+    def public_key(self) -> PublicKey:
+        """The key that they verify with, or the root key that a list of such keys is signed with."""
+        return instance.public_key(self.settings, self.layout) or self.signing_key.public
 
-def _refuse_second(layout: Layout, path: Path) -> None:
-    """A key that vanished must not be replaced in silence: subscribers would refuse what a new one signs."""
-    if layout.initialised.exists():
-        raise SettingsError(f"{path} is missing from an instance that had it: restore it from your backup")
+    @cached_property
+    def keys(self) -> KeyRing:
+        """The keys that they verify with: as the newest key list in the releases topic says, and this service's own."""
+        named = self.settings.signing_key
+        own = named is not None or (self.layout is not None and self.layout.signing_key.exists())
+        keys = KeyRing(self.public_key, self.settings.model, (self.signing_key.public,) if own else ())
+        follow_keys(self.log, self.settings.model, keys)
+        revoked = () if keys.keys is None else keys.keys.revoked
+        # Whoever holds a stolen key may sign with it still; the service itself must not go on with it.
+        if own and self.signing_key.public in {entry.key for entry in revoked}:
+            raise SettingsError(
+                f"signing key {self.signing_key.public.key_id} was revoked: name the key that `streamtopic keys "
+                "rotate` made in the setting `signing_key`"
+            )
+        return keys
+
+    @cached_property
+    def noise_key(self) -> instance.NoiseKey:
+        """The secret that noise is drawn from."""
+        return instance.noise_key(self.settings, self.layout)
+
+    @cached_property
+    def receipt_secret(self) -> bytes:
+        """The secret that receipts digest document ids with."""
+        return instance.receipt_secret(self.settings, self.layout)
+
+    @cached_property
+    def redis_url(self) -> str:
+        """Address of the Redis that holds counts and models, started if it is this instance's own."""
+        if self.settings.redis_url is not None:
+            return self.settings.redis_url.get_secret_value()
+        if self.layout is None:
+            raise SettingsError("setting `redis_url` is not set: give the address of the service's Redis")
+        return self._stack.enter_context(LocalRedis(self.own_layout.redis, persistent=self._kept)).url
+
+    def connect(self) -> Connection:
+        """Return one more connection to Redis, for another thread; closed with this object."""
+        connection = self._stack.enter_context(Connection(self.redis_url))
+        # A client connects with its first command: an address that does not answer is told here.
+        connection.ping()
+        return connection
+
+    @cached_property
+    def connection(self) -> Connection:
+        """The connection to Redis."""
+        return self.connect()
+
+    @cached_property
+    def state(self) -> ModelState:
+        """The model's global keys. Raises StateMismatch where the model was made with other settings."""
+        return ModelState.open(self.connection, self.settings.model, self.fixed)
+
+    @property
+    def fixed(self) -> ModelSettings:
+        """The settings that are fixed when the model is created."""
+        return ModelSettings(self.settings.partitions, self.settings.cap, self.settings.partitioner)
+
+    def send(self, messages: Sequence[Message]) -> list[tuple[int, int]]:
+        """Append records to the documents topic, each to the partition that its key belongs to."""
+        topic = self.names.documents
+        # A topic that does not exist has no partitions; appending to it says so.
+        if count := self.log.partitions(topic):
+            messages = addressed(messages, count, self.settings.partitioner)
+        return self.log.append_many(topic, messages)
+
+    @cached_property
+    def keeper_state(self) -> ModelState:
+        """The model's global keys over a connection of its own, for the thread that renews the lease."""
+        return ModelState(self.connect(), self.settings.model, self.state.settings)
+
+    @cached_property
+    def reader(self) -> Reader:
+        """Reads counts beside their writers."""
+        return Reader(self.connection, self.settings.model, self.settings.partitions)
+
+    @cached_property
+    def holder(self) -> str:
+        """This process's name in leases."""
+        # An instance in a folder lets one process in, so the next one is the same leader and need not wait for a lease.
+        if self.leads:
+            return f"{socket.gethostname()}:{self.own_layout.root.resolve()}"
+        return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"

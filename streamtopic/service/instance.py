@@ -1,27 +1,47 @@
-"""A kept embedded instance: what lies where in its folder, and who may work on it.
+"""Where a model lives: the folder of a kept instance, the lock on it, its keys, and the topics in the log.
 
 DIR/streamtopic.toml     settings
 DIR/log/                 event log
 DIR/redis/               Redis data
 DIR/keys/                signing.pem, signing.pub, noise.key
-DIR/instance.lock        held by the process that works on it
+DIR/instance.lock        held by the process that works on the instance
 """
 
 from __future__ import annotations
 
 import fcntl
+import logging
 import time
-from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING, Literal
 
-from streamtopic.errors import ComponentUnreachable
+from streamtopic.errors import ComponentUnreachable, SettingsError, StateMismatch
+from streamtopic.local import private_folder, tighten
+from streamtopic.privacy.keystream import NoiseKey
+from streamtopic.signed import PublicKey, SigningKey, load_secret, new_secret, new_signing_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
-__all__ = ["InstanceLock", "Layout"]
+    from streamtopic.settings import Settings
+    from streamtopic.streams import EventLog, TopicNames
 
+__all__ = [
+    "InstanceLock",
+    "Layout",
+    "NoiseKey",
+    "Provisioned",
+    "differing",
+    "noise_key",
+    "provision",
+    "public_key",
+    "receipt_secret",
+    "signing_key",
+    "wanted_partitions",
+]
+
+logger = logging.getLogger(__name__)
 WAIT = 60.0  # seconds; another command is done by then, unless it learns a very large model
 
 
@@ -52,6 +72,11 @@ class Layout:
         return self.root / "keys" / "signing.pub"
 
     @property
+    def root_public_key(self) -> Path:
+        """Public half of the root key, where the instance's keys are in a list."""
+        return self.root / "keys" / "root.pub"
+
+    @property
     def noise_key(self) -> Path:
         """Secret that noise is drawn from, unless settings name another."""
         return self.root / "keys" / "noise.key"
@@ -73,9 +98,9 @@ class Layout:
 
 
 class InstanceLock:
-    """At most one process works on an instance; others send events to it, or wait until a short command is done.
+    """The lock on an instance: one process works on it, others send events to it or wait until a command is done.
 
-    service: whether this process stays, so that others send events to it in place of waiting.
+    service: whether this process stays, so that others send events to it and do not wait.
     """
 
     def __init__(self, root: Path, *, service: bool, clock: Callable[[], float] = time.monotonic) -> None:
@@ -86,10 +111,19 @@ class InstanceLock:
 
     def acquire(self) -> bool:
         """Take the instance; False where a service runs it. Raises ComponentUnreachable if a command never ends."""
-        self._root.mkdir(parents=True, exist_ok=True)
+        # Earlier versions left the event log's settings and Redis's data open to others.
+        opened = private_folder(self._root)
+        if opened > 1:
+            logger.warning(
+                "%d files and folders in %s were open to other users of this machine: they are closed now",
+                opened,
+                self._root,
+            )
+        (self._root / "instance.lock").touch(mode=0o600)
         file = (self._root / "instance.lock").open("a+", encoding="ascii")
         deadline = self._clock() + WAIT
         while True:
+            # The kernel gives the lock back when its holder dies, so no file has to be cleaned up after a kill.
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -113,6 +147,121 @@ class InstanceLock:
     def release(self) -> None:
         """Give the instance back; it also ends with the process."""
         if self._file is not None:
+            tighten(self._root)
             self._file.truncate(0)
             self._file.close()
             self._file = None
+
+
+def signing_key(settings: Settings, layout: Layout | None) -> SigningKey:
+    """Load the signing key; an instance's own is made on first use. Raises SettingsError where there is none."""
+    if settings.signing_key is not None:
+        return SigningKey.load(settings.signing_key)
+    if layout is None:
+        raise _missing("signing_key")
+    if not layout.signing_key.exists():
+        # A second key in the place of a lost one would look like a forger to every subscriber.
+        _refuse_second(layout, layout.signing_key)
+        new_signing_key(layout.signing_key, layout.public_key)
+    return SigningKey.load(layout.signing_key)
+
+
+def public_key(settings: Settings, layout: Layout | None = None) -> PublicKey | None:
+    """Load the public key where settings name one, or an instance has that of a root key."""
+    if settings.public_key is not None:
+        return PublicKey.load(settings.public_key)
+    if layout is not None and layout.root_public_key.exists():
+        return PublicKey.load(layout.root_public_key)
+    return None
+
+
+def noise_key(settings: Settings, layout: Layout | None) -> NoiseKey:
+    """Load the secret that noise is drawn from; an instance's own is made on first use."""
+    return NoiseKey(_secret("noise_key", settings.noise_key, layout))
+
+
+def receipt_secret(settings: Settings, layout: Layout | None) -> bytes:
+    """Load the secret that receipts digest document ids with; an instance's own is made on first use."""
+    return _secret("receipt_key", settings.receipt_key, layout)
+
+
+def _secret(name: str, named: Path | None, layout: Layout | None) -> bytes:
+    if named is not None:
+        return load_secret(named)
+    if layout is None:
+        raise _missing(name)
+    own: Path = getattr(layout, name)
+    if own.exists():
+        return load_secret(own)
+    _refuse_second(layout, own)
+    return new_secret(own)
+
+
+def _missing(name: str) -> SettingsError:
+    return SettingsError(f"setting `{name}` is not set: `streamtopic keys new` makes the keys; name the file")
+
+
+def _refuse_second(layout: Layout, path: Path) -> None:
+    """Raise SettingsError where a key vanished: subscribers would refuse the signatures of a new one."""
+    # Before this mark the instance was never complete, so nothing can have been signed with a key that is lost.
+    if layout.initialised.exists():
+        raise SettingsError(f"{path} is missing from an instance that had it: restore it from your backup")
+
+
+@dataclass(frozen=True, slots=True)
+class Provisioned:
+    """A topic after `provision`. changed: setting to its value before (None: the broker's default) and now."""
+
+    topic: str
+    partitions: int
+    action: Literal["made", "changed", "found"]
+    changed: Mapping[str, tuple[str | None, str]] = field(default_factory=dict)
+
+
+def provision(
+    log: EventLog, names: TopicNames, partitions: int, settings: Mapping[str, Mapping[str, str]]
+) -> list[Provisioned]:
+    """Make or check each topic in `settings`; safe to repeat, and beside running services.
+
+    partitions: of the documents topic. Raises StateMismatch where a topic has another number of them: before
+    anything is made or changed.
+    """
+    # All topics are looked at before the first is changed: a refusal leaves everything as it was.
+    have = {topic: log.partitions(topic) for topic in settings}
+    for topic, count in have.items():
+        if count not in {0, wanted_partitions(names, topic, partitions)}:
+            raise StateMismatch(_other_count(names, topic, count, partitions))
+    return [
+        _one(log, topic, wanted_partitions(names, topic, partitions), have[topic], settings[topic]) for topic in have
+    ]
+
+
+def wanted_partitions(names: TopicNames, topic: str, partitions: int) -> int:
+    """Return how many partitions a topic must have: one, for its order matters, unless it is that of the documents."""
+    return partitions if topic == names.documents else 1
+
+
+def differing(log: EventLog, topic: str, wanted: Mapping[str, str]) -> dict[str, tuple[str | None, str]]:
+    """Return the settings of a topic that differ: name to (present value, wanted value)."""
+    have = log.settings(topic)
+    return {name: (have.get(name), value) for name, value in wanted.items() if have.get(name) != value}
+
+
+def _one(log: EventLog, topic: str, partitions: int, have: int, wanted: Mapping[str, str]) -> Provisioned:
+    if not have:
+        log.create(topic, partitions, wanted)
+        return Provisioned(topic, partitions, "made")
+    changed = differing(log, topic, wanted)
+    if not changed:
+        return Provisioned(topic, partitions, "found")
+    log.configure(topic, {name: value for name, (_, value) in changed.items()})
+    return Provisioned(topic, partitions, "changed", changed)
+
+
+def _other_count(names: TopicNames, topic: str, have: int, partitions: int) -> str:
+    if topic == names.documents:
+        return (
+            f"topic {topic} has {have} partitions, the settings say {partitions}: set partitions = {have}; or, to "
+            f"change it, let Kafka make it {partitions} and run `streamtopic rebuild` (docs/operations.md)"
+        )
+    return f"topic {topic} has {have} partitions and must have 1: delete it if it is empty, then run this again"

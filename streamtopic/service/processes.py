@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.errors import ComponentUnreachable, StateCorrupt, StateError, StateMismatch, StateMissing, UsageError
-from streamtopic.service.decide import Wait, decision_text
-from streamtopic.service.runner import Service
-from streamtopic.service.scheduler import Step
-from streamtopic.service.worker import IngestWorker, WorkerOptions
+from streamtopic.service.app import Service
+from streamtopic.service.ingest.worker import IngestWorker, WorkerOptions
+from streamtopic.service.schedule.decide import Wait, decision_text
+from streamtopic.service.schedule.scheduler import Step
 from streamtopic.streams.membership import open_membership
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ __all__ = ["run_all", "run_ingest", "run_publish", "run_schedule", "worker_of"]
 
 WAIT = 0.5
 LONGEST_PAUSE = 10.0
+# A process has 10 s to end once it was told to; learning may take longer.
 GRACE = 8.0
 
 
@@ -37,7 +38,7 @@ def run_ingest(settings: Settings, stop: threading.Event, say: Callable[[dict[st
     """Count the records of this process's share of the partitions.
 
     stop: ends it after the present flush. say: told what happens. Raises StateMismatch where state, settings and log
-    do not fit together; what is unreachable is waited for.
+    do not fit together. A component that is unreachable is waited for.
     """
 
     def work(service: Service) -> None:
@@ -72,7 +73,7 @@ def run_schedule(
 def run_publish(
     settings: Settings, stop: threading.Event, say: Callable[[dict[str, Any]], None], *, interval: float
 ) -> None:
-    """Publish what is staged, and the receipts of deletions. interval: seconds between looks at the outbox."""
+    """Publish the outbox, and the receipts of deletions. interval: seconds between looks at the outbox."""
 
     def work(service: Service) -> None:
         while not stop.is_set():
@@ -116,11 +117,13 @@ def worker_of(service: Service) -> Iterator[IngestWorker]:
 
 
 def _one_step(service: Service, said: str, say: Callable[[dict[str, Any]], None]) -> str:
-    """Decide and act once; the decision in words. What is the same as `said` is not said again."""
+    """Decide and act once; return the decision in words. A decision that equals `said` is not told again."""
     try:
         step = service.scheduler.step()
     except StateMissing as error:
         step = Step(Wait(f"not every partition has been counted yet: {error}"))
+    else:
+        service.clear_residue()
     text = decision_text(step.decision)
     if step.version is not None:
         say({"event": "staged", "version": step.version, "decision": text, "seconds": dict(step.seconds)})
@@ -131,12 +134,14 @@ def _one_step(service: Service, said: str, say: Callable[[dict[str, Any]], None]
 
 
 def _publish_once(service: Service, say: Callable[[dict[str, Any]], None]) -> bool:
-    """Publish what waits; whether anything did."""
+    """Publish all that waits; return whether anything did."""
     records = service.publisher.drain()
     receipts = service.issue_receipts()
-    if records or receipts:
-        say({"event": "published", "records": records, "receipts": receipts})
-    return bool(records or receipts)
+    completed = service.issue_completion()
+    service.statements.publish(changed=bool(records))
+    if records or receipts or completed:
+        say({"event": "published", "records": records, "receipts": receipts, "completed": completed})
+    return bool(records or receipts or completed)
 
 
 def _persevere(
@@ -159,7 +164,8 @@ def _persevere(
             # A state that does not fit, or is corrupt, will not fit later; a server that is full or loading may.
             if isinstance(error, StateMismatch | StateCorrupt) and not isinstance(error, StateMissing):
                 raise
-            # What ran for a while was well: only attempts that fail at once are made ever more rarely.
+            # A part that ran for a while was well: only attempts that fail at once are made ever more rarely. The
+            # pause is drawn, so that many processes do not come back to a broker in the same moment.
             pause = 0.0 if time.monotonic() - began > LONGEST_PAUSE else pause
             pause = min(max(2 * pause, 0.2), LONGEST_PAUSE) * random.uniform(0.8, 1.2)
             say({"event": "waiting", "reason": str(error), "seconds": round(pause, 1)})
@@ -172,6 +178,7 @@ def _leave_in_time(stop: threading.Event) -> None:
     def leave() -> None:
         stop.wait()
         threading.Event().wait(GRACE)
+        # Compiled code hears no exception, so the process ends here and now: state and offset move together, or not.
         os._exit(0)
 
     threading.Thread(target=leave, name="leave in time", daemon=True).start()

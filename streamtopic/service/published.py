@@ -1,47 +1,67 @@
-"""What has been published: the releases topic as its own service reads it back."""
+"""What has been published: the releases topic as its own service reads it back, and versions as JSON shows them."""
 
 import logging
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from streamtopic.errors import InvalidRelease
-from streamtopic.release import Assembled, Assembler, Envelope, open_release
-from streamtopic.signing import PublicKey
-from streamtopic.streams import EventLog, TopicNames
+from streamtopic.client import ModelSubscriber
+from streamtopic.errors import CheckFailed, UsageError
+from streamtopic.signed import Envelope, KeyRing, Opened, PublicKey, Receipt, Refused, Release, ReleaseReader, Statement
+from streamtopic.state import ModelState
+from streamtopic.streams import EventLog
 
-__all__ = ["Published", "PublishedVersion"]
+__all__ = [
+    "Published",
+    "PublishedVersion",
+    "finite",
+    "heads_of",
+    "quality_of",
+    "read_all_releases",
+    "read_release",
+    "receipt_fields",
+    "topics_of",
+    "versions_of",
+]
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedVersion:
-    """A version in the log: its envelope, and over how many records it is spread."""
+    """A version in the log.
+
+    envelope: the signed facts about it.
+    chunks: number of records over which its bytes are spread.
+    digest: names the version in the next one and in receipts.
+    sealed: SHA-256 of its sealed bytes.
+    """
 
     envelope: Envelope
     chunks: int
+    digest: str = ""
+    sealed: str = ""
 
 
 class Published:
-    """The versions in the releases topic, verified; each is read once.
+    """The versions in the releases topic, verified; each is read once, and stays once it was read.
 
-    Versions that were withdrawn or retired are here as long as the log has their chunks, and stay once they were read.
-    rivals: releases under the number of an earlier, different one. A publisher writes one if Redis is set back while it
-    holds a staged version in its hands, and goes on later; subscribers refuse them.
+    A version that was withdrawn or retired is here as long as the log has its chunks.
+
+    rivals: releases under the number of an earlier, different one. A publisher writes a rival if Redis is set back
+    while the publisher holds a staged version, and goes on later. Subscribers refuse rivals.
     """
 
-    def __init__(self, log: EventLog, model: str, public_key: PublicKey) -> None:
-        self._log = log
+    def __init__(self, log: EventLog, model: str, public_key: KeyRing | PublicKey) -> None:
         self._model = model
-        self._topic = TopicNames(model).releases
-        self._key = public_key
-        self._assembler = Assembler()
-        self._offset: int | None = None
+        self._reader = ReleaseReader(log, model, KeyRing.load(public_key, model))
         self._versions: dict[int, PublishedVersion] = {}
         self.rivals: list[Envelope] = []
 
     @property
     def versions(self) -> list[PublishedVersion]:
-        """Return those that were read, oldest first."""
+        """Return the versions that were read, oldest first."""
         return [self._versions[version] for version in sorted(self._versions)]
 
     @property
@@ -50,29 +70,142 @@ class Published:
         return [version.envelope for version in self.versions]
 
     @property
+    def statement(self) -> Statement | None:
+        """Return the statement with the highest number, None before the first."""
+        return self._reader.statement
+
+    @property
+    def last_statement(self) -> int:
+        """Return the number of the statement that came last, 0 before the first: compaction keeps that one."""
+        return self._reader.last
+
+    @property
     def newest(self) -> int:
         """Return the number of the newest, 0 before the first."""
         return max(self._versions, default=0)
 
-    def refresh(self) -> None:
-        """Read what has been published since. Raises ComponentUnreachable."""
-        if self._offset is None:
-            self._offset = self._log.begin(self._topic, 0)
-        while records := self._log.read(self._topic, 0, self._offset):
-            for record in records:
-                whole = self._assembler.take(record)
-                if isinstance(whole, Assembled):
-                    self._keep(whole, int(record.header("chunks") or b"1"))
-            self._offset = records[-1].next_offset
+    def digest(self, version: int) -> str:
+        """Return the digest of a version that was read, "" of another."""
+        found = self._versions.get(version)
+        return found.digest if found else ""
 
-    def _keep(self, whole: Assembled, chunks: int) -> None:
-        try:
-            envelope = open_release(whole.data, self._key).envelope
-        except InvalidRelease as error:
-            logger.warning("release %d of %s in the log is not ours: %s", whole.version, self._model, error)
-            return
-        # The first release of a number is the one that subscribers hold.
-        if (envelope.model, envelope.version) == (self._model, whole.version):
-            first = self._versions.setdefault(whole.version, PublishedVersion(envelope, chunks))
-            if envelope not in (first.envelope, *self.rivals):
-                self.rivals.append(envelope)
+    def refresh(self) -> None:
+        """Read all that has been published since the last time. Raises ComponentUnreachable."""
+        for found in self._reader.read():
+            match found:
+                case Opened(release, _, chunks):
+                    version = PublishedVersion(release.envelope, chunks, release.digest, found.digest)
+                    # A version that was read stays, also where the key that signed it was revoked since.
+                    self._versions.setdefault(release.version, version)
+                case Refused(version=number, reason=reason, rival=None):
+                    logger.warning("release %d of %s in the log is not ours: %s", number, self._model, reason)
+                case Refused(rival=rival) if rival is not None and rival.envelope not in self.rivals:
+                    if rival.envelope != self._versions[rival.version].envelope:
+                        self.rivals.append(rival.envelope)
+
+
+def read_all_releases(log: EventLog, model: str, keys: KeyRing) -> Iterator[Release]:
+    """Yield every published version, verified, those that were withdrawn as well."""
+    with ModelSubscriber(log, model=model, public_key=keys, include_withdrawn=True, idle_seconds=0) as subscriber:
+        while (release := subscriber.poll()) is not None:
+            yield release
+
+
+def read_release(log: EventLog, state: ModelState, keys: KeyRing, version: int | None) -> Release:
+    """Return a published version, the newest for None.
+
+    Raises UsageError where there is none or it is withdrawn, CheckFailed where it does not verify.
+    """
+    withdrawn, found = state.withdrawn(), None
+    for release in read_all_releases(log, state.model, keys):
+        if version in (None, release.version):
+            found = release
+    # Redis knows a withdrawal before the log does: the version that withdraws may still wait in the outbox.
+    if found is not None and found.version in withdrawn:
+        raise UsageError(f"version {version} is withdrawn: it holds documents deleted since; take a later one")
+    if found is None and any(number == version for number, _ in state.releases()):
+        raise CheckFailed(f"version {version} in the log does not verify with this instance's key")
+    if found is None:
+        name = "no version" if version is None else f"no version {version}"
+        raise UsageError(
+            f"there is {name}: `streamtopic versions` lists them, `streamtopic status` says what is waiting"
+        )
+    return found
+
+
+def _version_fields(version: int, record: Mapping[str, Any], *, withdrawn: bool) -> dict[str, Any]:
+    """Return a version as `versions --json` shows it.
+
+    anchors_verified: whether the anchors are those that the documents that remain decide. A retrain chooses its own
+    anchors, so there is nothing to verify.
+    """
+    fields = {
+        "version": version,
+        "kind": record["kind"],
+        "documents": record["documents"],
+        "forgotten": record["forget_set"],
+        "epsilon": record["epsilon"],
+        "delta": record["delta"],
+        "sigma": record["sigma"],
+        **_guarantee(record),
+        "certificate": record["certificate"],
+        "anchors_verified": record["kind"] == "unlearn",
+        "seconds": round(record["seconds"], 4),
+        "reason": record["reason"],
+        "base": record["base"],
+        "capacity": record["capacity"],
+        "cumulative_epsilon": record["cumulative_epsilon"],
+        "heads": dict(record.get("heads", {})),
+        "unfitted": dict(record.get("unfitted", {})),
+        "withdrawn": withdrawn,
+        "created": record["created"],
+    }
+    return finite(fields)
+
+
+def versions_of(state: ModelState) -> list[dict[str, Any]]:
+    """Return every version in Redis as `versions --json` shows it, oldest first."""
+    records, withdrawn = state.releases(), state.withdrawn()
+    return [_version_fields(version, record, withdrawn=version in withdrawn) for version, record in records]
+
+
+def _guarantee(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return by which proof the noise is enough. covered: None where the proof has no conditions."""
+    return {
+        "guarantee": record.get("guarantee", "certified"),
+        "ratio": record.get("ratio", 0.0),
+        "covered": record.get("covered"),
+    }
+
+
+def topics_of(release: Release, top: int) -> list[dict[str, Any]]:
+    """Return a release's topics as `topics --json` shows them."""
+    return [
+        {"topic": topic.topic, "share": round(topic.share, 6), "words": list(topic.words)}
+        for topic in release.topics(top)
+    ]
+
+
+def heads_of(release: Release, top: int) -> dict[str, Any]:
+    """Return a release's heads by task, with the words that speak for each class, as `topics --json` shows them."""
+    found = {}
+    for task in release.heads:
+        head = release.head(task)
+        words = {name: list(some) for name, some in release.class_words(task, top).items()}
+        found[task] = {"topics": list(head.topics), "documents": head.documents, "classes": words}
+    return found
+
+
+def quality_of(release: Release) -> dict[str, float | None]:
+    """Return NPMI and diversity of a release's top words; None where no sample was kept."""
+    return {name: release.quality.get(name) for name in ("npmi", "diversity")}
+
+
+def receipt_fields(receipt: Receipt) -> dict[str, Any]:
+    """Return a receipt as JSON shows it."""
+    return finite({"id": receipt.id, **asdict(receipt)})
+
+
+def finite(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields with None for infinities, which JSON does not have."""
+    return {name: None if value in (math.inf, -math.inf) else value for name, value in fields.items()}

@@ -6,9 +6,7 @@ conflicts  what is wrong with several together
 loading    where values come from, and what is wrong with them in words
 """
 
-from streamtopic.settings.conflicts import refuse_conflicts
-from streamtopic.settings.fields import FILE_NAME, PREFIX, SECRETS, Settings
-from streamtopic.settings.loading import load, write
-from streamtopic.settings.tasks import TaskSettings
+from streamtopic.settings.fields import FILE_NAME, PREFIX, SECRETS, Settings, TaskSettings
+from streamtopic.settings.loading import load, refuse_conflicts, write
 
 __all__ = ["FILE_NAME", "PREFIX", "SECRETS", "Settings", "TaskSettings", "load", "refuse_conflicts", "write"]

@@ -1,16 +1,24 @@
-"""Every setting: its name, default, range and description."""
+"""Every setting: its name, default, range and description.
+
+Downstream tasks are a table of tables, `[tasks.NAME]`.
+"""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, SecretStr
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
 
-from streamtopic.settings.tasks import Tasks  # noqa: TC001  pydantic reads it
-
-__all__ = ["FILE_NAME", "PATHS", "PREFIX", "SECRETS", "Settings"]
+__all__ = ["FILE_NAME", "PATHS", "PREFIX", "SECRETS", "Settings", "TaskSettings", "Tasks"]
 
 FILE_NAME = "streamtopic.toml"
 PREFIX = "STREAMTOPIC_"
@@ -36,6 +44,57 @@ def _expand(path: Path) -> Path:
 
 UserPath = Annotated[Path, AfterValidator(_expand)]
 Share = Annotated[float, Field(gt=0, le=1)]
+
+
+# As documents' labels: settings load before, and without, the code of events.
+MAX_LABELS = 64
+MAX_LABEL = 256
+
+
+class TaskSettings(BaseModel):
+    """One task: documents whose label of its name says a class, and how its head is fitted."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    topics: tuple[str, ...] = Field((), description="Anchor words of the topics that the head rests on; none: all.")
+    ridge: float = Field(1e-9, ge=1e-18, le=1e6, description="lambda, the strong convexity of the loss.")
+    tolerance: float = Field(1e-4, ge=1e-15, le=1e6, description="Bound on the distance of a head from the optimum.")
+    tau: float = Field(0.0, ge=0, le=1, description="Loss above the optimum that is allowed, the paper's tau.")
+
+    def model_post_init(self, _context: Any, /) -> None:  # noqa: ANN401  pydantic's signature
+        """Refuse a topic that is named twice."""
+        if len(set(self.topics)) < len(self.topics):
+            raise ValueError("a topic is declared twice: name each anchor word once")
+
+
+def _name(name: str) -> str:
+    if not (0 < len(name) <= MAX_LABEL and name.isprintable() and name == name.strip()):
+        raise ValueError(f"the name of a task has 1 to {MAX_LABEL} printable characters, as labels of documents have")
+    return name
+
+
+def _decoded(value: object) -> object:
+    """Read JSON, as variables and `--set` give it."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError as error:
+        raise ValueError(f'not JSON such as {{"section": {{}}}} ({error})') from None
+
+
+def _few(tasks: dict[str, TaskSettings]) -> dict[str, TaskSettings]:
+    if len(tasks) > MAX_LABELS:
+        raise ValueError(f"{len(tasks)} tasks, and a document has labels of {MAX_LABELS} at most")
+    return tasks
+
+
+Tasks = Annotated[
+    dict[Annotated[str, AfterValidator(_name)], TaskSettings],
+    NoDecode,
+    BeforeValidator(_decoded),
+    AfterValidator(_few),
+]
 
 
 class Settings(BaseSettings):
@@ -94,6 +153,12 @@ class Settings(BaseSettings):
         ge=0,
         description="Seconds between the records that keep an idle partition's compaction going; 0: none.",
     )
+    statement_every: float = Field(
+        600.0,
+        ge=1,
+        description="Seconds within which the publisher signs anew which version is the newest, so that subscribers "
+        "notice what is withheld.",
+    )
     max_compaction_lag: float = Field(
         86_400.0, gt=0, description="Seconds after which a deleted document's text has left the log, on Kafka."
     )
@@ -102,31 +167,44 @@ class Settings(BaseSettings):
         gt=0,
         description="Seconds that a delete stays in the compacted log; ingest may be away for half of it.",
     )
+    residue_max_age: float = Field(
+        86_400.0,
+        ge=0,
+        description="Seconds that what a deletion leaves behind may lie unattended: then segments are merged. The log "
+        "is looked through, and Redis's append-only file written anew, at most four times in that time.",
+    )
+    backups_kept: float | None = Field(
+        None,
+        ge=0,
+        description="Seconds until every backup of Redis, of the log and of the instance's folder is destroyed; 0: "
+        "there are none. Unset: the operator attests it (`streamtopic residue attest`).",
+    )
     keep_versions: int = Field(
         100, ge=1, description="Published versions that stay in the log; older ones are erased, withdrawn ones at once."
     )
     partitions: int = Field(
         1, ge=1, le=1024, description="Partitions of the documents topic; fixed when a model is created."
     )
+    partitioner: Literal["murmur2", "crc32"] = Field(
+        "murmur2",
+        description="Hash by which producers choose the partition of a document's id: `murmur2` (Kafka's Java client, "
+        "kafka-python) or `crc32` (librdkafka's default); fixed when a model is created.",
+    )
     topics: int = Field(20, ge=1, le=1000, description="Number of topics to learn.")
     learner: Literal["default", "paper"] = Field(
         "default", description="`default`, or `paper` (Arora et al. 2013); fixed when a model is created."
     )
     min_df: int = Field(5, ge=1, description="A word counts once this many documents hold it.")
+    min_share: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.0005, description="And at least this share of documents: rarer words cost much and shape no topic."
+    )
     max_df: Share = Field(
-        0.05, description="Words in a greater share of documents are left out (never fewer than 20 documents)."
+        0.1, description="Words in a greater share of documents are left out (never fewer than 20 documents)."
     )
     anchor_min_df: Share = Field(
         0.01, description="An anchor word is in at least this share of documents (at least 2)."
     )
     max_words: int = Field(20_000, ge=10, description="The most frequent words kept in the vocabulary.")
-    max_partition_words: int = Field(
-        2_000_000,
-        ge=1_000,
-        le=1 << 25,
-        description="Distinct words of live documents that a partition holds; a document that would bring more is "
-        "rejected (`partition-words`).",
-    )
     tolerance: float = Field(
         1e-7,
         ge=1e-9,
@@ -134,7 +212,7 @@ class Settings(BaseSettings):
         description="Bound that a certificate must reach before an unlearned model is published.",
     )
     epsilon: float = Field(
-        1.0, gt=0, le=100, description="Indistinguishability of one release from a retraining: epsilon."
+        1.0, gt=0, le=100, description="Unlearning epsilon: how far one release is indistinguishable from a retraining."
     )
     delta: float = Field(
         1e-6, gt=0, lt=0.1, description="Indistinguishability of one release from a retraining: delta."
@@ -142,7 +220,7 @@ class Settings(BaseSettings):
     epsilon_budget: float = Field(
         8.0,
         gt=0,
-        description="Cumulative epsilon since the base model; a release that would pass it is a retrain instead.",
+        description="Cumulative unlearning epsilon since the base model; past it a release is a retrain.",
     )
     max_forget_lag: float = Field(
         3600.0, ge=0, description="Seconds that a deletion may wait for a version without it."
@@ -150,6 +228,14 @@ class Settings(BaseSettings):
     unlearn_at: Share = Field(0.8, description="Share of the deletion capacity at which an update is made at once.")
     batch: Share = Field(0.1, description="Share of the deletion capacity that makes an update beyond `unlearn_at`.")
     update_after: Share = Field(0.05, description="New documents, as a share of the model's, that make an update.")
+    self_check: Literal["off", "version", "interval"] = Field(
+        "interval",
+        description="Which updates are learned again from the counts alone and compared before they are published: "
+        "none, each `version`, or the first after each `interval`.",
+    )
+    self_check_interval: float = Field(
+        43_200.0, ge=0, description="Seconds between such checks; each costs one learning from scratch."
+    )
     capacity: Literal["share", "fixed", "theorem", "calibrated"] = Field(
         "share",
         description="Rule of the deletion capacity: a share of the base, a number, the paper's formula, or what trials "
@@ -221,8 +307,17 @@ class Settings(BaseSettings):
     receipt_key: UserPath | None = Field(
         None, description="Secret that receipts digest document ids with; by default `keys/receipt.key` in `dir`."
     )
+    link_months: int = Field(
+        3,
+        ge=0,
+        le=1200,
+        description="Months for which `streamtopic receipt` finds receipts by request id; then the month's key is "
+        "destroyed, and only the requester's salt still tells what a receipt is about.",
+    )
     public_key: UserPath | None = Field(
-        None, description="Public key that releases and receipts verify with; by default that of the signing key."
+        None,
+        description="Public key that releases and receipts verify with, or the root key that the list of such keys is "
+        "signed with; by default that of the signing key.",
     )
 
     @classmethod

@@ -1,6 +1,8 @@
 """Where settings come from: flags over `STREAMTOPIC_*` variables over a TOML file over the defaults.
 
 `load` is the only way in. Every error is one line that names the setting, where its value came from and the remedy.
+
+`refuse_conflicts` finds settings that are right one by one and wrong together.
 """
 
 from __future__ import annotations
@@ -16,17 +18,21 @@ from pydantic import SecretStr, ValidationError
 from pydantic_settings import SettingsConfigDict
 
 from streamtopic.errors import SettingsError
-from streamtopic.settings.conflicts import refuse_conflicts
-from streamtopic.settings.fields import FILE_NAME, PATHS, PREFIX, SECRETS, Settings
+from streamtopic.settings.fields import FILE_NAME, PATHS, PREFIX, SECRETS, Settings, TaskSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pydantic_core import ErrorDetails
 
-    from streamtopic.settings.tasks import TaskSettings
 
-__all__ = ["load", "write"]
+__all__ = ["load", "refuse_conflicts", "write"]
+
+WITHDRAWN = {
+    "max_partition_words": "whether a document was counted depended on what else was there; limits on single records "
+    "took its place (docs/decisions/0029): remove it, and run `streamtopic rebuild` if documents were refused for it",
+}
+"""Settings that there were once, and what became of them."""
 
 
 def load(flags: Mapping[str, Any] | None = None, *, config: Path | None = None) -> Settings:
@@ -43,10 +49,13 @@ def load(flags: Mapping[str, Any] | None = None, *, config: Path | None = None) 
     file_values = _read(config) if config is not None else {}
     _refuse_unknown(file_values, str(config))
     _refuse_unknown(given, "--set")
+    for name in WITHDRAWN:
+        if os.environ.get(PREFIX + name.upper()):
+            _refuse_unknown({name: ""}, f"variable {PREFIX}{name.upper()}")
 
     secrets = os.environ.get(SECRETS)
     if secrets and not Path(secrets).is_dir():
-        raise SettingsError(f"variable {SECRETS} names {secrets}, which is no folder: correct or remove it")
+        raise SettingsError(f"variable {SECRETS} names {secrets}, which is not a folder: correct or remove it")
 
     class Loaded(Settings):
         model_config = SettingsConfigDict(toml_file=config, secrets_dir=secrets or None)
@@ -75,6 +84,7 @@ def write(settings: Settings, path: Path) -> None:
             tables = [line for task, one in value.items() for line in _table(f"{name}.{_toml(task)}", one)]
         elif name != "dir" and value != field.default and not isinstance(value, SecretStr):
             lines.append(f"{name} = {_toml(value)}")
+    path.touch(mode=0o600)
     path.write_text("\n".join([*lines, *tables]) + "\n", encoding="utf-8")
 
 
@@ -105,6 +115,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _refuse_unknown(values: Mapping[str, Any], where: str) -> None:
     for name in values:
+        if name in WITHDRAWN:
+            raise SettingsError(f"setting `{name}` in {where} was withdrawn: {WITHDRAWN[name]}")
         if name not in Settings.model_fields:
             close = difflib.get_close_matches(name, Settings.model_fields, n=1)
             remedy = f"did you mean `{close[0]}`?" if close else "docs/settings.md lists all settings"
@@ -124,3 +136,26 @@ def _explain(error: ErrorDetails, given: Mapping[str, Any], config: Path | None)
         source = f"file {config}"
     message = error["msg"].removeprefix("Input ").removeprefix("Value error, ")
     return f"setting `{'.'.join(path) or name}` ({source}): {message}; docs/settings.md says what it may be"
+
+
+def refuse_conflicts(settings: Settings) -> None:
+    """Raise SettingsError where settings contradict each other."""
+    if settings.publish == "tasks" and not settings.tasks:
+        raise SettingsError(
+            "setting `publish`: there are no tasks to publish: name one, `[tasks.NAME]`, or publish topics"
+        )
+    if settings.guarantee == "theorem":
+        _refuse_unproved(settings)
+
+
+def _refuse_unproved(settings: Settings) -> None:
+    """Refuse what the paper's proof does not speak of."""
+    name = "setting `guarantee`: the theorem"
+    if settings.learner != "paper":
+        raise SettingsError(f'{name} is about the paper\'s learner: set `learner` to "paper" when the model is created')
+    if not settings.epsilon < 1:
+        raise SettingsError(
+            f"{name}'s noise is proved for epsilon below 1, and `epsilon` is {settings.epsilon:g}: lower it, to 0.5 say"
+        )
+    if settings.publish != "topics":
+        raise SettingsError(f'{name} releases topics: set `publish` to "topics", or `guarantee` to "certified"')

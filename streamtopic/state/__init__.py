@@ -1,44 +1,62 @@
-"""Counts, documents and releases in Redis: what survives the process.
+"""Counts, documents and releases in Redis: a log-structured store.
 
-Connection      the server; its errors become this package's
-PartitionState  a partition as its one writer sees it: look up, plan, commit
-Reader          snapshots and deltas of the counts, over all partitions
-cut             begin an epoch, before a retraining
-compact         merge a partition's segments; Compactor: a little at a time, beside ingest
-Rows            documents as numbers of a Lexicon's words, ready to be counted
-ModelState      what a model has once: lease, base, releases, outbox, ledger
+Each flush of documents writes one immutable segment of signed counts, and a manifest lists the segments that count.
+Deletions are segments with negative counts. Size-tiered merges keep the segments few; readers add them up.
+One script commits documents, words, segments, deletions and the next offset together.
+
+Writing a partition
+    partition_writer    PartitionWriter: `prepare` a batch, `apply` its changes; the one writer of a partition
+    flush               how much one flush holds, what it counts, and the arguments of its commit
+    word_ids            numbers of words
+    document_records    a document as bytes: what is subtracted should it ever be deleted
+    segments, packing   a segment as bytes
+    deletions           deletions that wait for their receipts, or to be sent to another partition
+    compaction          which segments are merged, and when; merge_segments: how several become one
+Reading
+    reader              snapshots and differences of the counts, over all partitions; sum_pairs: how their pairs add up
+    documents           the documents that a snapshot counts
+    meta                where a partition stands: position, epochs, counters, manifest
+    measure             bytes by kind, growth of the words
+What a model has once
+    model_state         settings, lease, base model, releases, outbox, ledger
+    receipt_state       the end of the chain of receipts, and the keys that tie them to requests
+    residue_ledger      which traces of deleted documents are left where
+    removal             taking counts out, so that they are made again from the log
+Below all
+    connection          the one place where Redis is spoken to
+    redis_keys          the name of everything in Redis
+    scripts             guarded writes: the Lua scripts in `lua/` and the outcomes that they answer
 """
 
-from streamtopic.state.compaction import compact
-from streamtopic.state.compactor import Compactor
+from streamtopic.lexicon import Lexicon
+from streamtopic.state.compaction import Compactor, compact
 from streamtopic.state.connection import Connection
-from streamtopic.state.flush import AddedDocument, Changes, Flush, RemovedDocument
-from streamtopic.state.forgets import Forget, ForgetKind, Forgets
-from streamtopic.state.lexicon import Lexicon
-from streamtopic.state.meta import Meta
-from streamtopic.state.model import Lease, ModelSettings, ModelState, StoredBase
-from streamtopic.state.outbox import OutboxEntry, OutboxRecord
-from streamtopic.state.outcomes import AlreadyApplied, Applied, Outcome, Stale
-from streamtopic.state.partition import (
+from streamtopic.state.deletions import Forget, ForgetKind, Forgets, Forward
+from streamtopic.state.document_records import StoredDocument
+from streamtopic.state.flush import (
     MAX_FLUSH_DOCUMENTS,
-    MAX_FLUSH_RECORD_BYTES,
-    MAX_FLUSH_WRITES,
-    MAX_WORD_IDS,
-    PartitionState,
-    cut,
+    MAX_STORED_BYTES,
+    AddedDocument,
+    Batch,
+    Changes,
+    Flush,
+    RemovedDocument,
 )
+from streamtopic.state.meta import Meta, cut
+from streamtopic.state.model_state import Lease, ModelSettings, ModelState, OutboxEntry, OutboxRecord, StoredBase
+from streamtopic.state.partition_writer import LiveDocuments, PartitionWriter, PreparedBatch
 from streamtopic.state.reader import Delta, Reader, Snapshot, SnapshotExpired
-from streamtopic.state.records import StoredDocument
-from streamtopic.state.rows import Rows, RowSpan
+from streamtopic.state.scripts import AlreadyApplied, Applied, Outcome, Stale
+from streamtopic.state.word_ids import MAX_WORD_IDS, Rows, RowSpan
 
 __all__ = [
     "MAX_FLUSH_DOCUMENTS",
-    "MAX_FLUSH_RECORD_BYTES",
-    "MAX_FLUSH_WRITES",
+    "MAX_STORED_BYTES",
     "MAX_WORD_IDS",
     "AddedDocument",
     "AlreadyApplied",
     "Applied",
+    "Batch",
     "Changes",
     "Compactor",
     "Connection",
@@ -47,15 +65,18 @@ __all__ = [
     "Forget",
     "ForgetKind",
     "Forgets",
+    "Forward",
     "Lease",
     "Lexicon",
+    "LiveDocuments",
     "Meta",
     "ModelSettings",
     "ModelState",
     "OutboxEntry",
     "OutboxRecord",
     "Outcome",
-    "PartitionState",
+    "PartitionWriter",
+    "PreparedBatch",
     "Reader",
     "RemovedDocument",
     "RowSpan",

@@ -4,34 +4,32 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
-from urllib.parse import urlsplit
 
 import msgpack
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from streamtopic.concealing import clear_address, conceal, shown_address
 from streamtopic.errors import ComponentUnreachable, SettingsError, StateError, StreamtopicError
+from streamtopic.state.scripts import SCAN_HASH
 
 __all__ = ["Connection", "mapped"]
 
 T = TypeVar("T")
 _TIMEOUT = 30.0
 _LONG = 1 << 16
+_MANY = 1 << 13
 _errors = redis.exceptions
-
-_SCAN = """
-local found = redis.call('HSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2])
-if #found[2] == 0 then return {found[1], string.char(144)} end
-return {found[1], cmsgpack.pack(found[2])}
-"""
-"""One slice of a hash as one string: redis-py takes microseconds for each field that it parses by itself. 144: an array
-of none, which cmsgpack cannot tell from a map."""
+_FORM = (
+    "give redis://USER:PASSWORD@HOST:PORT/NUMBER, rediss://... or unix:///PATH, with /, ?, #, @ and % in a password "
+    "written as %2F, %3F, %23, %40 and %25"
+)
 
 
 def mapped(error: redis.exceptions.RedisError, address: str) -> StreamtopicError:
     """Return this package's error for one of redis-py's, with the remedy."""
-    text = str(error) or type(error).__name__
+    text = conceal(str(error)) or type(error).__name__
     if isinstance(error, _errors.AuthenticationError | _errors.AuthorizationError | _errors.NoPermissionError):
         return SettingsError(f"Redis at {address} refuses this user ({text}): check the user, password and ACL")
     if isinstance(error, _errors.OutOfMemoryError) or text.startswith("OOM"):
@@ -63,6 +61,10 @@ class _Packer:
                 parts = [b"\r\n"]
             else:
                 parts += (value, b"\r\n")
+            if len(parts) > _MANY:
+                # Each part takes some 40 bytes beside its own: those of 100,000 words are not held at once.
+                found.append(b"".join(parts))
+                parts = []
         found.append(b"".join(parts))
         return found
 
@@ -82,7 +84,9 @@ class Connection:
     """
 
     def __init__(self, url: str, *, timeout: float = _TIMEOUT) -> None:
-        self.address = _without_password(url)
+        self.address = shown_address(url)
+        if clear_address(url) is None:
+            raise SettingsError(f"Redis address {self.address} is malformed: {_FORM}")
         try:
             self._redis = redis.Redis.from_url(
                 url,
@@ -93,8 +97,12 @@ class Connection:
                 socket_connect_timeout=min(timeout, 5.0),
                 command_packer=_Packer(),
             )
-        except ValueError as error:
-            raise SettingsError(f"Redis address {self.address!r}: {error}") from None
+            # redis-py looks at the parameters of an address only when it makes a connection.
+            pool = self._redis.connection_pool
+            pool.connection_class(**pool.connection_kwargs)
+        except (ValueError, TypeError):
+            # What redis-py says of it may quote a part of the password.
+            raise SettingsError(f"Redis address {self.address} cannot be used: {_FORM}") from None
         self._scripts: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
@@ -114,6 +122,16 @@ class Connection:
     def information(self) -> dict[str, Any]:
         """Return the server's INFO with `maxmemory_policy` and `aof_enabled` among it."""
         return dict(self._run(self._redis.info))
+
+    def names(self, pattern: str) -> Iterator[bytes]:
+        """Yield keys that match a pattern. Redis removes those that have expired as it comes by."""
+        cursor = 0
+        while True:
+            answer = self.call("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
+            cursor = int(answer[0])
+            yield from answer[1]
+            if cursor == 0:
+                return
 
     def time_ms(self) -> int:
         """Return milliseconds since 1970 by the server's clock."""
@@ -150,7 +168,7 @@ class Connection:
         """
         cursor, seen = 0, set[bytes]()
         while True:
-            answer = self.script(_SCAN, [key], [cursor, count])
+            answer = self.script(SCAN_HASH, [key], [cursor, count])
             cursor, flat = int(answer[0]), msgpack.unpackb(answer[1], raw=True)
             for field, value in zip(flat[::2], flat[1::2], strict=True):
                 if field not in seen:
@@ -172,10 +190,3 @@ class Connection:
                 return send()
         except _errors.RedisError as error:
             raise mapped(error, self.address) from error
-
-
-def _without_password(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    return url.replace(f":{parts.password}@", ":***@", 1)

@@ -6,8 +6,8 @@ import numpy as np
 
 from streamtopic.errors import StateError
 from streamtopic.state.connection import Connection
-from streamtopic.state.keys import BUCKETS, PartitionKeys
-from streamtopic.state.partition import read_position
+from streamtopic.state.meta import read_position
+from streamtopic.state.redis_keys import BUCKETS, PartitionKeys
 from streamtopic.state.segments import decode_head
 
 __all__ = ["Growth", "Sizes", "growth", "measure"]

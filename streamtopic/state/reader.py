@@ -8,21 +8,25 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.counts import Cooccurrence, SignedPassages, SymmetricCounts
-from streamtopic.counts.upper import Panel, mirrored
+from streamtopic.counts.compact import UpperRows, mirrored
 from streamtopic.errors import NegativeCounts, StateCorrupt, StateError
 from streamtopic.state.connection import Connection
-from streamtopic.state.forgets import Forgets
-from streamtopic.state.keys import ModelKeys, PartitionKeys
-from streamtopic.state.merge import SignedSegment, joined, merged_pairs
-from streamtopic.state.meta import ManifestEntry, Meta
-from streamtopic.state.partition import read_position
-from streamtopic.state.passages import joined_passages
-from streamtopic.state.segments import PairChunk, SegmentHead, decode_chunk, decode_head
+from streamtopic.state.deletions import Forgets
+from streamtopic.state.meta import ManifestEntry, Meta, read_position
+from streamtopic.state.redis_keys import ModelKeys, PartitionKeys
+from streamtopic.state.segments import MOST_PASSAGES, PairChunk, SegmentHead, decode_chunk, decode_head, decode_passages
+from streamtopic.state.sum_pairs import SignedSegment, joined, merged_pairs
 
 __all__ = ["Delta", "PartitionView", "Reader", "Snapshot", "SnapshotExpired"]
 
-T = TypeVar("T")
+
 Int64 = npt.NDArray[np.int64]
+
+MOST_JOINED = 1024
+"""Passages, and documents, of a difference that is given as passages: a bound on what these take, a few megabytes at
+the length of news, 200 where all are as long as may be. A change that is larger is hardly small beside the model."""
+
+T = TypeVar("T")
 _ATTEMPTS = 5
 
 
@@ -50,6 +54,7 @@ class _Counted:
     words: Sequence[str]
     frequency: Int64
     tokens: Int64
+    heavy: Int64
     documents: int
     segments: Sequence[SignedSegment]
 
@@ -61,7 +66,10 @@ class _Counted:
         return self.touching(keep, np.ones(len(keep), bool))
 
     def touching(self, keep: npt.NDArray[np.intp], chosen: npt.NDArray[np.bool_]) -> Cooccurrence:
-        """Return those of them that have a chosen word, chosen: one a word of `keep`; reads as `restrict` does."""
+        """Return the pair counts of kept words with a chosen word, as `restrict` reads them.
+
+        keep: ascending positions in `words`. chosen: (len(keep),) bool, one for each kept word.
+        """
         indptr, columns, values = joined(self._panels(keep, chosen))
         return Cooccurrence(
             n_words=len(keep),
@@ -70,6 +78,7 @@ class _Counted:
             values=values,
             frequency=self.frequency[keep],
             tokens=self.tokens[keep],
+            heavy=self.heavy[keep],
             documents=self.documents,
         )
 
@@ -77,7 +86,7 @@ class _Counted:
         """Return the same as a working matrix, with a bounded room beside it; reads and raises as `restrict` does."""
         return SymmetricCounts(len(keep), mirrored(len(keep), self._panels(keep, np.ones(len(keep), bool))))
 
-    def _panels(self, keep: npt.NDArray[np.intp], chosen: npt.NDArray[np.bool_]) -> list[Panel]:
+    def _panels(self, keep: npt.NDArray[np.intp], chosen: npt.NDArray[np.bool_]) -> list[UpperRows]:
         where = np.full(len(self.words), -1, np.int64)
         where[keep] = np.arange(len(keep))
         return merged_pairs(self.segments, where, chosen, self.reader.chunks)
@@ -87,7 +96,7 @@ class _Counted:
 class Snapshot(_Counted):
     """Counts of the documents that were live at one offset of each partition, of epochs up to `through` if that is set.
 
-    words: ascending by code point, those that a counted document holds; frequency, tokens: (n,) int64.
+    words: ascending by code point, those that a counted document holds; frequency, tokens, heavy: (n,) int64.
     Pairs are read when `restrict` asks for them.
     """
 
@@ -124,7 +133,7 @@ class Delta(_Counted):
         Over `words`; one that came and went since may be in it twice. None where some are not known any more, since
         segments were merged, or are too many. Reads one string a segment; raises as `restrict` does.
         """
-        return joined_passages(self.segments, lambda segment: self.reader.string(segment, segment.entry.keys - 1))
+        return _joined_passages(self.segments, lambda segment: self.reader.string(segment, segment.entry.keys - 1))
 
 
 class Reader:
@@ -146,6 +155,10 @@ class Reader:
         """Return a partition's deletions that wait for their receipts."""
         return Forgets(self.connection, self._keys[partition])
 
+    def forwards(self, partition: int) -> int:
+        """Return how many deletions came to this partition that belong to another one and are not there yet."""
+        return sum(name.isdigit() for name in self.connection.call("HGETALL", self._keys[partition].forwards))
+
     def snapshot(self, *, through: int | None = None) -> Snapshot:
         """Take a snapshot of all partitions.
 
@@ -155,15 +168,15 @@ class Reader:
         views = tuple(self._view(p, keys, through) for p, keys in enumerate(self._keys))
         self._heads = {name: head for view in views for name, head in view.heads.items()}
         words = sorted({word for view in views for word in view.names.values()})
-        segments = [
-            segment
-            for view in views
-            for segment in _signed(view.keys, view.entries, view.heads, _placed(view, words), 1)
-        ]
-        frequency, tokens, documents = _statistics(segments, len(words))
-        if (frequency <= 0).any() or (tokens <= 0).any() or documents < 0:
+        segments = []
+        for view in views:
+            placed = _place(view.names, words, view.meta.next_word)
+            segments += _signed(view.keys, view.entries, view.heads, placed, 1)
+        frequency, tokens, heavy = _statistics(segments, len(words))
+        documents = _documents(segments)
+        if (frequency <= 0).any() or (tokens <= 0).any() or (heavy < 0).any() or documents < 0:
             raise NegativeCounts("a word count in Redis is not positive: run `streamtopic verify`, then `rebuild`")
-        return Snapshot(self, words, frequency, tokens, documents, segments, views, through)
+        return Snapshot(self, words, frequency, tokens, heavy, documents, segments, views, through)
 
     def read(self, use: Callable[[Snapshot], T], *, through: int | None = None) -> T:
         """Return `use(snapshot)`, with a newer snapshot whenever segments expire meanwhile."""
@@ -195,8 +208,7 @@ class Reader:
         for keys, have, other, entries, sign in changes:
             placed = _place({**other.names, **have.names}, words, max(have.meta.next_word, other.meta.next_word))
             segments += _signed(keys, entries, have.heads, placed, sign)
-        frequency, tokens, documents = _statistics(segments, len(words))
-        return Delta(self, words, frequency, tokens, documents, segments)
+        return Delta(self, words, *_statistics(segments, len(words)), _documents(segments), segments)
 
     def chunks(self, segment: SignedSegment) -> Iterable[PairChunk]:
         """Yield a segment's row chunks. Raises SnapshotExpired, StateCorrupt."""
@@ -259,8 +271,36 @@ def _named(ids: Int64, names: Mapping[int, str]) -> Iterable[str]:
     return (names[number] for number in ids.tolist() if number in names)
 
 
-def _placed(view: PartitionView, words: Sequence[str]) -> Int64:
-    return _place(view.names, words, view.meta.next_word)
+def _joined_passages(
+    segments: Sequence[SignedSegment], last: Callable[[SignedSegment], bytes]
+) -> SignedPassages | None:
+    """Return the passages of all segments, over the words of their positions; last: reads a segment's last string.
+
+    None where a segment has none, where there are more than MOST_JOINED, or where one has a word without a position.
+    Raises what `last` does, StateCorrupt.
+    """
+    # A segment without pairs changes none: its passages are too short or cancel out.
+    counted = [segment for segment in segments if segment.entry.pairs]
+    documents = [segment.head.added + segment.head.removed for segment in counted]
+    if max(documents, default=0) > MOST_PASSAGES or sum(documents) > MOST_JOINED:
+        return None
+    parts, number = list[SignedPassages](), 0
+    for segment in counted:
+        found = decode_passages(last(segment), len(segment.head.ids))
+        if found is None or number + found.passages > MOST_JOINED:
+            return None
+        number += found.passages
+        words = segment.positions[found.words]
+        if (words < 0).any():
+            return None
+        parts.append(_renamed(found, words, segment.sign))
+    return SignedPassages.joined(parts)
+
+
+def _renamed(passages: SignedPassages, words: Int64, sign: int) -> SignedPassages:
+    """Return passages with other words, which ascend anew: ids are in the order of arrival, positions are not."""
+    order = np.lexsort((words, passages.owners))
+    return SignedPassages(passages.indptr, words[order], passages.counts[order], sign * passages.weights)
 
 
 def _place(names: Mapping[int, str], words: Sequence[str], size: int) -> Int64:
@@ -282,11 +322,16 @@ def _signed(
     return [SignedSegment(keys, entry, heads[name], placed[heads[name].ids], sign) for name, entry in entries.items()]
 
 
-def _statistics(segments: Sequence[SignedSegment], n_words: int) -> tuple[Int64, Int64, int]:
-    frequency, tokens = np.zeros(n_words, np.int64), np.zeros(n_words, np.int64)
+def _statistics(segments: Sequence[SignedSegment], n_words: int) -> tuple[Int64, Int64, Int64]:
+    """Return documents, occurrences and heavy documents of each word, (n_words,) each."""
+    frequency, tokens, heavy = np.zeros((3, n_words), np.int64)
     for segment in segments:
-        known = segment.positions >= 0
+        known, head = segment.positions >= 0, segment.head
         # `add.at`: a word that died and came back has two ids at one position.
-        np.add.at(frequency, segment.positions[known], segment.sign * segment.head.frequency[known])
-        np.add.at(tokens, segment.positions[known], segment.sign * segment.head.tokens[known])
-    return frequency, tokens, sum(segment.sign * segment.head.documents for segment in segments)
+        for total, part in ((frequency, head.frequency), (tokens, head.tokens), (heavy, head.heavy)):
+            np.add.at(total, segment.positions[known], segment.sign * part[known])
+    return frequency, tokens, heavy
+
+
+def _documents(segments: Sequence[SignedSegment]) -> int:
+    return sum(segment.sign * segment.head.documents for segment in segments)

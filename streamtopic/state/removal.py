@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import msgpack
 
 from streamtopic.state.connection import Connection
-from streamtopic.state.forgets import Forget
-from streamtopic.state.keys import BUCKETS, ModelKeys
-from streamtopic.state.meta import SCHEMA, ManifestEntry
-from streamtopic.state.model import Lease, ModelSettings
+from streamtopic.state.deletions import Forget
+from streamtopic.state.meta import MURMUR2, SCHEMA, ManifestEntry
+from streamtopic.state.model_state import Lease, ModelSettings
+from streamtopic.state.redis_keys import BUCKETS, ModelKeys
+from streamtopic.state.scripts import PUT_FORGETS, REMOVE_POSITION, SEIZE_LEASE
 
 __all__ = [
     "Recorded",
@@ -17,6 +18,7 @@ __all__ = [
     "kept_forgets",
     "lead",
     "leader",
+    "note_removed",
     "put_forgets",
     "record",
     "recorded",
@@ -25,29 +27,6 @@ __all__ = [
 ]
 
 _AT_ONCE = 500
-
-_LEAD = """
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-return redis.call('INCR', KEYS[2])
-"""
-"""Take the lease from whoever has it. KEYS: lease, fence. ARGV: holder, milliseconds."""
-
-_KEEP = """
-if redis.call('EXISTS', KEYS[1]) == 1 and redis.call('EXISTS', KEYS[2]) == 0 then
-  redis.call('RENAME', KEYS[1], KEYS[2])
-end
-redis.call('DEL', KEYS[1])
-return redis.call('DEL', KEYS[3])
-"""
-"""Put deletions aside unless some are already, and take the partition from its writer. KEYS: forgets, kept, meta."""
-
-_PUT = """
-redis.call('DEL', KEYS[1])
-if redis.call('EXISTS', KEYS[3]) == 1 then redis.call('RENAME', KEYS[3], KEYS[1]) end
-redis.call('DEL', KEYS[2])
-return 1
-"""
-"""Put the deletions written aside in the place of those that are there. KEYS: forgets, kept, written."""
 
 
 def leader(connection: Connection, model: str) -> str | None:
@@ -58,22 +37,36 @@ def leader(connection: Connection, model: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What was fixed when a model was made: partitions, and up to which version documents lay in other ones."""
+    """What was fixed when a model was made: partitions and the hash that they go by; up to which version documents lay
+    in other ones.
+    """
 
     partitions: int
+    partitioner: str
     moved: int
 
 
 def recorded(connection: Connection, model: str) -> Recorded | None:
     """Return what is recorded of a model, whatever the layout of its state; None without one."""
-    partitions, moved = connection.call("HMGET", ModelKeys(model).named("settings"), "partitions", "moved")
-    return None if partitions is None else Recorded(int(partitions), int(moved or 0))
+    fields = connection.call("HMGET", ModelKeys(model).named("settings"), "partitions", "partitioner", "moved")
+    partitions, partitioner, moved = fields
+    if partitions is None:
+        return None
+    return Recorded(int(partitions), (partitioner or MURMUR2.encode()).decode(), int(moved or 0))
 
 
 def record(connection: Connection, model: str, settings: ModelSettings, moved: int) -> None:
     """Fix a model's settings anew. moved: the last version made before documents were moved to other partitions."""
-    fields = ("schema", SCHEMA, "cap", settings.cap, "partitions", settings.partitions, "moved", moved)
-    connection.call("HSET", ModelKeys(model).named("settings"), *fields)
+    fields: dict[str, str | int] = {
+        "schema": SCHEMA,
+        "cap": settings.cap,
+        "partitions": settings.partitions,
+        "partitioner": settings.partitioner,
+        "limits": settings.limits,
+        "moved": moved,
+    }
+    pairs = [part for field in fields.items() for part in field]
+    connection.call("HSET", ModelKeys(model).named("settings"), *pairs)
 
 
 def counted_documents(connection: Connection, model: str, partition: int) -> int:
@@ -85,22 +78,32 @@ def counted_documents(connection: Connection, model: str, partition: int) -> int
 def lead(connection: Connection, model: str, holder: str, ttl_ms: int) -> Lease:
     """Take the scheduler's lease from whoever has it: nothing that was begun before can be staged any more."""
     keys = ModelKeys(model)
-    return Lease(holder, int(connection.script(_LEAD, [keys.named("lease"), keys.named("fence")], [holder, ttl_ms])))
+    token = connection.script(SEIZE_LEASE, [keys.named("lease"), keys.named("fence")], [holder, ttl_ms])
+    return Lease(holder, int(token))
 
 
-def remove_partition(connection: Connection, model: str, partition: int) -> None:
+def remove_partition(connection: Connection, model: str, partition: int, *, rearranged: bool = False) -> None:
     """Remove a partition's counts, documents and words. Its writer, if there is one, is Stale from now on.
+
+    rearranged: whether records will belong to other partitions than before.
 
     Deletions that wait for their receipt are put aside, for `kept_forgets`. May be repeated after any error.
     """
     keys = ModelKeys(model).partition(partition)
     manifest = connection.call("HGETALL", keys.manifest)
-    connection.script(_KEEP, [keys.forgets, keys.kept_forgets, keys.meta], [])
+    names = [keys.forgets, keys.kept_forgets, keys.meta, keys.forwards]
+    connection.script(REMOVE_POSITION, names, [int(rearranged)])
     entries = [ManifestEntry.parse(name, value) for name, value in dict(manifest).items()]
     names = [keys.segment(entry.name, k) for entry in entries for k in range(entry.keys)]
     names += [keys.words, *(keys.documents(bucket) for bucket in range(BUCKETS)), keys.manifest]
     for start in range(0, len(names), _AT_ONCE):
         connection.call("UNLINK", *names[start : start + _AT_ONCE])
+
+
+def note_removed(connection: Connection, model: str, partition: int) -> None:
+    """Note that a partition counted anew may hold traces of any deletion before: a compacted log does not name them."""
+    meta = ModelKeys(model).partition(partition).meta
+    connection.call("HSET", meta, "removed", connection.call("HGET", meta, "next"), "removals", 1, "erased", 0)
 
 
 def remove_base(connection: Connection, model: str) -> None:
@@ -126,4 +129,4 @@ def put_forgets(connection: Connection, model: str, partition: int, forgets: Ite
     for start in range(0, len(todo), _AT_ONCE):
         # A repetition after a lost answer fails on its first id, and the whole is done again.
         connection.batch(("XADD", written, f.entry, "forget", f.pack()) for f in todo[start : start + _AT_ONCE])
-    connection.script(_PUT, [keys.forgets, keys.kept_forgets, written], [])
+    connection.script(PUT_FORGETS, [keys.forgets, keys.kept_forgets, written], [])

@@ -5,6 +5,11 @@ bytes. Those of a flush are stored as they are, since packing them would take lo
 its own with zlib, since they stay (docs/decisions/0013). The head alone tells word frequencies, so that a
 reader who wants no pairs reads no pairs. The last string of a small flush holds its passages, which say the same as the
 pairs in fewer numbers; to whoever reads pairs it is a chunk without any.
+
+The streams: integers are varints of seven bits a byte, the lowest first (LEB128). Columns become gaps, half a byte each
+with 15 as the escape. The pairs of a flush take few distinct values, since most lie in one document and are
+w_L h_i h_j, so values become ranks in a table of the frequent ones: one byte for the first 192, two for the next
+16,128, and a literal for the rest.
 """
 
 import struct
@@ -12,15 +17,31 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 import numpy.typing as npt
 
 from streamtopic.counts import Cooccurrence, SignedPassages
 from streamtopic.errors import StateCorrupt
-from streamtopic.state import packing
 
-__all__ = ["CHUNK_PAIRS", "MOST_PASSAGES", "PairChunk", "Segment", "SegmentHead", "decode", "decode_chunk",
-           "decode_head", "decode_passages", "encode", "encode_chunk", "encode_head", "encode_passages"]  # fmt: skip
+__all__ = [
+    "CHUNK_PAIRS",
+    "MOST_PASSAGES",
+    "PairChunk",
+    "Segment",
+    "SegmentHead",
+    "decode",
+    "decode_chunk",
+    "decode_head",
+    "decode_passages",
+    "encode",
+    "encode_chunk",
+    "encode_head",
+    "encode_passages",
+    "get_varint",
+    "put_varint",
+]
+
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
@@ -32,12 +53,24 @@ MOST_PASSAGES = 256
 """Passages of a segment that keeps them, and documents: what adds or removes more at once is a bulk load, for which
 whoever follows the counts takes the pairs, or begins anew."""
 
-_HEAD = b"STH2"
+_HEAD = b"STH3"
 _CHUNK = b"STC2"
 _PASSAGES = b"STP1"
 _LEVEL = 1
-_HEAD_PACKED, _CHUNK_PACKED = 0b1111, 0b000111111
+_HEAD_PACKED, _CHUNK_PACKED = 0b111111, 0b000111111
 _SAMPLE = 8
+
+Bytes = npt.NDArray[np.uint8]
+
+LONGEST_VARINT = 10
+"""Bytes of the longest integer."""
+
+ONE_BYTE = 192
+TABLE = ONE_BYTE + (255 - ONE_BYTE) * 256
+_ESCAPE = 255
+_LARGE_GAP = np.int64(15)
+_SLOTS = 1 << 16
+_MOST_DISTINCT = 40_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,12 +78,13 @@ class SegmentHead:
     """What a segment says about words and documents.
 
     ids: (k,) int64 partition word ids, ascending, of every word with a count or a pair in the segment;
-    frequency, tokens: (k,) int64 signed; added, removed: documents.
+    frequency, tokens, heavy: (k,) int64 signed; added, removed: documents.
     """
 
     ids: Int64
     frequency: Int64
     tokens: Int64
+    heavy: Int64
     added: int
     removed: int
 
@@ -88,7 +122,8 @@ class Segment:
     @property
     def head(self) -> SegmentHead:
         """The part that needs no pairs."""
-        return SegmentHead(self.ids, self.counts.frequency, self.counts.tokens, self.added, self.removed)
+        counts = self.counts
+        return SegmentHead(self.ids, counts.frequency, counts.tokens, counts.heavy, self.added, self.removed)
 
 
 def encode(segment: Segment) -> list[bytes]:
@@ -103,14 +138,17 @@ def encode(segment: Segment) -> list[bytes]:
 
 
 def encode_head(head: SegmentHead, *, packed: bool) -> bytes:
-    """Return the bytes of a head."""
+    """Return the bytes of a head. Few words are heavy in any document, so only what is not zero is written of these."""
+    some = np.flatnonzero(head.heavy)
     return _seal(
         _HEAD,
         [
-            packing.pack_integers(np.array([head.added, head.removed, len(head.ids)], np.int64)),
-            packing.pack_integers(_gaps(head.ids)),
-            packing.pack_integers(head.frequency),
-            packing.pack_integers(head.tokens),
+            pack_integers(np.array([head.added, head.removed, len(head.ids), len(some)], np.int64)),
+            pack_integers(_gaps(head.ids)),
+            pack_integers(head.frequency),
+            pack_integers(head.tokens),
+            pack_integers(_gaps(some)),
+            pack_integers(head.heavy[some]),
         ],
         _HEAD_PACKED if packed else 0,
     )
@@ -123,19 +161,19 @@ def encode_chunk(first: int, sizes: Int64, columns: Int32, values: Int64, *, pac
     """
     rows = np.flatnonzero(sizes).astype(np.int32)
     sizes, rows = sizes[rows], rows + np.int32(first)
-    distinct, times = packing.frequent_values(values, 1 if packed or len(values) < CHUNK_PAIRS // 8 else _SAMPLE)
+    distinct, times = frequent_values(values, 1 if packed or len(values) < CHUNK_PAIRS // 8 else _SAMPLE)
     repeated = times > 1
     distinct, times = distinct[repeated], times[repeated]
-    table = distinct[np.lexsort((distinct, -times))][: packing.TABLE]
+    table = distinct[np.lexsort((distinct, -times))][:TABLE]
     return _seal(
         _CHUNK,
         [
-            packing.pack_integers(np.array([len(rows), len(table)], np.int64)),
-            packing.pack_integers(_gaps(rows)),
-            packing.pack_integers(sizes),
-            *packing.pack_columns(rows, sizes, columns),
-            packing.pack_integers(table),
-            *packing.pack_values(values, table),
+            pack_integers(np.array([len(rows), len(table)], np.int64)),
+            pack_integers(_gaps(rows)),
+            pack_integers(sizes),
+            *pack_columns(rows, sizes, columns),
+            pack_integers(table),
+            *pack_values(values, table),
         ],
         _CHUNK_PACKED if packed else 0,
     )
@@ -151,11 +189,11 @@ def encode_passages(passages: SignedPassages) -> bytes:
     return _seal(
         _PASSAGES,
         [
-            packing.pack_integers(np.array([passages.passages], np.int64)),
-            packing.pack_integers(sizes),
-            packing.pack_integers(gaps),
-            packing.pack_integers(passages.counts),
-            packing.pack_integers(passages.weights),
+            pack_integers(np.array([passages.passages], np.int64)),
+            pack_integers(sizes),
+            pack_integers(gaps),
+            pack_integers(passages.counts),
+            pack_integers(passages.weights),
         ],
         0,
     )
@@ -163,12 +201,13 @@ def encode_passages(passages: SignedPassages) -> bytes:
 
 def decode_head(data: bytes) -> SegmentHead:
     """Read a head. Raises StateCorrupt where its checksum or form is wrong."""
-    numbers, ids, frequency, tokens = _open(_HEAD, data, 4)
-    added, removed, size = _integers(numbers, 3).tolist()
+    numbers, ids, frequency, tokens, gaps, amounts = _open(_HEAD, data, 6)
+    added, removed, size, some = _integers(numbers, 4).tolist()
     return SegmentHead(
         ids=np.cumsum(_integers(ids, size)) - 1,
         frequency=_integers(frequency, size),
         tokens=_integers(tokens, size),
+        heavy=_scattered(_integers(gaps, some), _integers(amounts, some), size),
         added=added,
         removed=removed,
     )
@@ -189,8 +228,8 @@ def decode_chunk(data: bytes, n_words: int) -> PairChunk:
     size = _integers(sizes, n_rows)
     if size.min(initial=0) < 0 or size.sum() != len(first):
         raise _corrupt()
-    columns, sound = packing.unpack_columns(row, size, small, large, n_words)
-    values, readable = packing.unpack_values(first, second, literal, _integers(table, n_table))
+    columns, sound = unpack_columns(row, size, small, large, n_words)
+    values, readable = unpack_values(first, second, literal, _integers(table, n_table))
     if not (sound and readable):
         raise _corrupt()
     return PairChunk(row, size, columns, values)
@@ -232,9 +271,20 @@ def decode(parts: Sequence[bytes]) -> Segment:
         values=np.concatenate([np.empty(0, np.int64), *(chunk.values for chunk in chunks)]),
         frequency=head.frequency,
         tokens=head.tokens,
+        heavy=head.heavy,
         documents=head.documents,
     )
     return Segment(head.ids, counts, head.added, head.removed)
+
+
+def _scattered(gaps: Int64, values: Int64, size: int) -> Int64:
+    """Return values at the places that `gaps` tells, 0 elsewhere, (size,)."""
+    places = np.cumsum(gaps) - 1
+    if gaps.min(initial=1) < 1 or places.max(initial=-1) >= size:
+        raise _corrupt()
+    out = np.zeros(size, np.int64)
+    out[places] = values
+    return out
 
 
 def _gaps(ascending: Int32 | Int64) -> Int64:
@@ -278,7 +328,7 @@ def _open(kind: bytes, data: bytes, count: int) -> list[npt.NDArray[np.uint8]]:
 
 def _integers(data: npt.NDArray[np.uint8], count: int) -> Int64:
     values: Int64
-    values, sound = packing.unpack_integers(data, count)
+    values, sound = unpack_integers(data, count)
     if not sound:
         raise _corrupt()
     return values
@@ -286,3 +336,223 @@ def _integers(data: npt.NDArray[np.uint8], count: int) -> Int64:
 
 def _corrupt() -> StateCorrupt:
     return StateCorrupt("a count segment fails its checksum: rebuild the state from the log (`streamtopic rebuild`)")
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def put_varint(out: Bytes, at: int, value: np.uint64) -> int:
+    """Write `value` at `at`; return the position behind it. There must be room for LONGEST_VARINT bytes."""
+    rest = np.uint64(value)
+    while rest > np.uint64(127):
+        out[at] = np.uint8(rest & np.uint64(127)) | np.uint8(128)
+        rest >>= np.uint64(7)
+        at += 1
+    out[at] = np.uint8(rest)
+    return at + 1
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def get_varint(data: Bytes, at: int) -> tuple[np.uint64, int]:
+    """Read an integer at `at`; return it and the position behind it, or -1 for a malformed one."""
+    value = np.uint64(0)
+    shift = np.uint64(0)
+    if at < 0:
+        return value, -1
+    while at < len(data) and shift < np.uint64(70):
+        byte = data[at]
+        at += 1
+        value |= np.uint64(byte & np.uint8(127)) << shift
+        if byte < np.uint8(128):
+            return value, at
+        shift += np.uint64(7)
+    return value, -1
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def zigzag(value: np.int64) -> np.uint64:
+    """Map small numbers of either sign to small unsigned ones."""
+    return np.uint64((np.int64(value) << np.int64(1)) ^ (np.int64(value) >> np.int64(63)))
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def unzigzag(value: np.uint64) -> np.int64:
+    """Undo `zigzag`."""
+    return np.int64(value >> np.uint64(1)) ^ -np.int64(value & np.uint64(1))
+
+
+@numba.njit(cache=True, nogil=True)
+def pack_integers(values: Int64) -> Bytes:
+    """Write signed integers one after the other."""
+    out = np.empty(LONGEST_VARINT * len(values) + 1, np.uint8)
+    at = 0
+    for value in values:
+        at = put_varint(out, at, zigzag(value))
+    return out[:at].copy()
+
+
+@numba.njit(cache=True, nogil=True)
+def unpack_integers(data: Bytes, count: int) -> tuple[Int64, bool]:
+    """Undo `pack_integers`; the flag says whether the bytes were exactly `count` integers."""
+    if count < 0 or count > len(data):
+        return np.empty(0, np.int64), False
+    out = np.empty(count, np.int64)
+    at = 0
+    for k in range(count):
+        value, at = get_varint(data, at)
+        if at < 0:
+            return out, False
+        out[k] = unzigzag(value)
+    return out, at == len(data)
+
+
+@numba.njit(cache=True, nogil=True)
+def pack_columns(rows: Int32, sizes: Int64, columns: Int32) -> tuple[Bytes, Bytes]:
+    """Return gaps, two to a byte, and the gaps that were too large for half a byte.
+
+    rows, sizes: the rows and how many of `columns` each holds; columns ascend in a row and none is left of it.
+    """
+    small = np.empty((len(columns) + 1) // 2, np.uint8)
+    large = np.empty(5 * len(columns) + LONGEST_VARINT, np.uint8)
+    start = 0
+    at = 0
+    half = np.int64(0)
+    for r in range(len(rows)):
+        previous = np.int64(rows[r]) - 1
+        for k in range(start, start + sizes[r]):
+            column = np.int64(columns[k])
+            gap = column - previous - 1
+            previous = column
+            # Written whether it counts or not: what gaps are large cannot be foreseen, and a wrong guess costs more.
+            rest = gap - _LARGE_GAP
+            large[at] = rest & 127
+            at += int(rest >= 0)
+            if rest > 127:
+                at = put_varint(large, at - 1, np.uint64(rest))
+            half |= min(gap, _LARGE_GAP) << ((k & 1) << 2)
+            small[k >> 1] = half
+            half *= 1 - (k & 1)
+        start += sizes[r]
+    return small, large[:at].copy()
+
+
+@numba.njit(cache=True, nogil=True)
+def unpack_columns(rows: Int32, sizes: Int64, small: Bytes, large: Bytes, n_words: int) -> tuple[Int32, bool]:
+    """Undo `pack_columns`; the flag says whether all columns are below n_words and the bytes were used up."""
+    pairs = np.int64(0)
+    for size in sizes:
+        pairs += size
+    if len(small) != (pairs + 1) // 2:
+        return np.empty(0, np.int32), False
+    columns = np.empty(pairs, np.int32)
+    k = 0
+    at = 0
+    for r in range(len(rows)):
+        previous = np.int64(rows[r]) - 1
+        for _ in range(sizes[r]):
+            gap = np.int64((small[k >> 1] >> ((k & 1) << 2)) & 15)
+            if gap == _LARGE_GAP:
+                more, at = get_varint(large, at)
+                if at < 0 or more > np.uint64(n_words):
+                    return columns, False
+                gap += np.int64(more)
+            previous += 1 + gap
+            if previous >= n_words:
+                return columns, False
+            columns[k] = previous
+            k += 1
+    return columns, at == len(large)
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _home(value: np.int64, slots: int) -> np.int64:
+    """Return the first of `slots` places, a power of two, to look for `value`."""
+    mixed = np.uint64(value) * np.uint64(0x9E3779B97F4A7C15)
+    return np.int64(mixed >> np.uint64(40)) & np.int64(slots - 1)
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _slot(keys: Int64, value: np.int64) -> np.int64:
+    """Find where `value` is or belongs among a power of two of slots; 0 marks an empty one: no stored value is 0."""
+    mask = len(keys) - 1
+    slot = _home(value, len(keys))
+    while keys[slot] != 0 and keys[slot] != value:
+        slot = (slot + 1) & mask
+    return np.int64(slot)
+
+
+@numba.njit(cache=True, nogil=True)
+def frequent_values(values: Int64, step: int = 1) -> tuple[Int64, Int64]:
+    """Return distinct values and how often each occurs, by looking at every step-th only.
+
+    Beyond the first 40,000, new ones are left out.
+    """
+    keys = np.zeros(_SLOTS, np.int64)
+    times = np.zeros(_SLOTS, np.int64)
+    distinct = 0
+    for k in range(0, len(values), step):
+        value = values[k]
+        slot = _slot(keys, value)
+        if keys[slot] == 0:
+            if distinct == _MOST_DISTINCT:
+                continue
+            keys[slot] = value
+            distinct += 1
+        times[slot] += 1
+    used = np.nonzero(keys)[0]
+    return keys[used], times[used]
+
+
+@numba.njit(cache=True, nogil=True)
+def pack_values(values: Int64, table: Int64) -> tuple[Bytes, Bytes, Bytes]:
+    """Return first bytes, one a pair, second bytes, and literals, for ranks in `table`."""
+    slots = 64
+    while slots < 8 * len(table):
+        slots *= 2
+    keys = np.zeros(slots, np.int64)
+    codes = np.zeros(slots, np.uint16)
+    for rank in range(len(table)):
+        slot = _home(table[rank], slots)
+        # One look at one place is what makes this quick; a rarer value whose place is taken is written as a literal.
+        if keys[slot] == 0:
+            keys[slot] = table[rank]
+            codes[slot] = rank << 8 if rank < ONE_BYTE else (ONE_BYTE << 8) + rank - ONE_BYTE
+    first = np.empty(len(values), np.uint8)
+    second = np.empty(len(values) + 1, np.uint8)
+    literal = np.empty(LONGEST_VARINT * len(values) + 1, np.uint8)
+    seconds = 0
+    at = 0
+    for k in range(len(values)):
+        slot = _home(values[k], slots)
+        if keys[slot] == values[k]:
+            code = codes[slot]
+            first[k] = code >> 8
+            second[seconds] = code & 255
+            seconds += code >= ONE_BYTE << 8
+        else:
+            first[k] = _ESCAPE
+            at = put_varint(literal, at, zigzag(values[k]))
+    return first, second[:seconds].copy(), literal[:at].copy()
+
+
+@numba.njit(cache=True, nogil=True)
+def unpack_values(first: Bytes, second: Bytes, literal: Bytes, table: Int64) -> tuple[Int64, bool]:
+    """Undo `pack_values`; the flag says whether the bytes were sound."""
+    values = np.empty(len(first), np.int64)
+    seconds = 0
+    at = 0
+    for k in range(len(first)):
+        rank = np.int64(first[k])
+        if rank == _ESCAPE:
+            coded, at = get_varint(literal, at)
+            if at < 0:
+                return values, False
+            values[k] = unzigzag(coded)
+            continue
+        if rank >= ONE_BYTE:
+            if seconds == len(second):
+                return values, False
+            rank = ONE_BYTE + ((rank - ONE_BYTE) << 8) + np.int64(second[seconds])
+            seconds += 1
+        if rank >= len(table):
+            return values, False
+        values[k] = table[rank]
+    return values, seconds == len(second) and at == len(literal)

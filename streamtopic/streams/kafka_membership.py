@@ -11,7 +11,7 @@ from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, T
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
 from streamtopic.errors import SettingsError, StreamtopicError
-from streamtopic.streams.kafka_client import TRANSIENT, connect, mapped
+from streamtopic.streams.kafka_clients import TRANSIENT, connect, mapped
 from streamtopic.streams.kafka_options import KafkaOptions
 
 __all__ = ["KafkaMembership"]

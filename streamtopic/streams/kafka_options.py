@@ -42,7 +42,9 @@ class KafkaOptions:
         if not SERVERS.match(self.servers):
             raise SettingsError(f"Kafka servers {self.servers!r} are not usable: give host:port, several with commas")
         if self.security_protocol not in PROTOCOLS:
-            raise SettingsError(f"Kafka security protocol {self.security_protocol!r} is none of {', '.join(PROTOCOLS)}")
+            raise SettingsError(
+                f"Kafka security protocol {self.security_protocol!r} is unknown: choose one of {', '.join(PROTOCOLS)}"
+            )
         if not self.security_protocol.startswith("SASL_"):
             if self.sasl_mechanism or self.sasl_username or self.sasl_password:
                 raise SettingsError(

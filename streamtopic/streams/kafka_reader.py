@@ -4,18 +4,22 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka import KafkaConsumer, TopicPartition, errors
 
-from streamtopic.streams.base import Headers, Record
-from streamtopic.streams.checks import check_offset
-from streamtopic.streams.kafka_client import connect, retried
+from streamtopic.streams.event_log import Headers, Record, check_offset
+from streamtopic.streams.kafka_clients import connect, retried
 from streamtopic.streams.kafka_options import KafkaOptions
-from streamtopic.streams.kafka_records import read_any_header
+from streamtopic.streams.kafka_records import RECORD_BYTES, cut_record, read_all_records
 
 __all__ = ["Offsets", "PartitionReader"]
 
+T = TypeVar("T")
+
+_ASK_MS = 5_000
+# A record that is there comes at once; an open transaction may have written none that is one.
+_LOOK_MS = 2_000
 # A broker holds a request for this long where nothing is new; what else is asked on the connection waits behind it.
 _HOLD_MS = 200
 _FETCH_BYTES = 16 << 20
@@ -43,31 +47,69 @@ class Offsets:
 
     def __init__(self, options: KafkaOptions) -> None:
         self._options = options
-        self._consumer: Any = None
+        self._consumers: dict[bool, Any] = {}
         self._mutex = threading.Lock()
 
     def begin(self, topic: str, partition: int) -> int:
         """The least offset that is still held."""
-        return self._ask("beginning_offsets", TopicPartition(topic, partition))
+        place = TopicPartition(topic, partition)
+        return self._ask(lambda consumer: int(consumer.beginning_offsets([place], timeout_ms=_ASK_MS)[place]))
 
     def end(self, topic: str, partition: int) -> int:
         """The offset after the last record whose transaction, if any, is over."""
-        return self._ask("end_offsets", TopicPartition(topic, partition))
+        place = TopicPartition(topic, partition)
+        return self._ask(lambda consumer: int(consumer.end_offsets([place], timeout_ms=_ASK_MS)[place]))
+
+    def written_end(self, topic: str, partition: int) -> int:
+        """The offset after the last record, whatever becomes of its transaction."""
+        place = TopicPartition(topic, partition)
+        return self._ask(lambda consumer: int(consumer.end_offsets([place], timeout_ms=_ASK_MS)[place]), all_of_it=True)
+
+    def at(self, topic: str, partition: int, time_ms: int) -> int:
+        """The offset of the first record appended at this time or later; the end where there is none."""
+        place = TopicPartition(topic, partition)
+
+        def ask(consumer: Any) -> int:  # noqa: ANN401 - kafka-python is untyped
+            # In this order: a record that comes between the two is not passed over.
+            end = int(consumer.end_offsets([place], timeout_ms=_ASK_MS)[place])
+            found = consumer.offsets_for_times({place: max(time_ms, 0)}, timeout_ms=_ASK_MS)[place]
+            return end if found is None else int(found.offset)
+
+        return self._ask(ask)
+
+    def appended_ms(self, topic: str, partition: int, offset: int) -> int | None:
+        """When the first record at `offset` or after was appended, whatever becomes of its transaction."""
+        place = TopicPartition(topic, partition)
+
+        def ask(consumer: Any) -> int | None:  # noqa: ANN401 - as above
+            consumer.assign([place])
+            consumer.seek(place, offset)
+            found = consumer.poll(timeout_ms=_LOOK_MS, max_records=1).get(place)
+            return int(found[0].timestamp) if found else None
+
+        return self._ask(ask, all_of_it=True)
 
     def close(self) -> None:
         """Give the connection back."""
-        if self._consumer is not None:
-            consumer, self._consumer = self._consumer, None
+        while self._consumers:
+            _, consumer = self._consumers.popitem()
             with suppress(Exception):  # what is wrong with it no longer matters
                 consumer.close(autocommit=False, timeout_ms=0)
 
-    def _ask(self, method: str, place: TopicPartition) -> int:
-        def ask() -> int:
+    def _ask(self, question: Callable[[Any], T], *, all_of_it: bool = False) -> T:
+        """Ask a consumer. all_of_it: one that sees records of open transactions too."""
+
+        def ask() -> T:
             with self._mutex:
-                if self._consumer is None:
-                    self._consumer = connect(KafkaConsumer, self._options, **_CONSUMER)
+                consumer = self._consumers.get(all_of_it)
+                if consumer is None:
+                    isolation = {"isolation_level": "read_uncommitted"} if all_of_it else {}
+                    consumer = connect(KafkaConsumer, self._options, **(_CONSUMER | isolation))
+                    if all_of_it:
+                        read_all_records(consumer)
+                    self._consumers[all_of_it] = consumer
                 try:
-                    return int(getattr(self._consumer, method)([place], timeout_ms=5_000)[place])
+                    return question(consumer)
                 except Exception:
                     self.close()
                     raise
@@ -103,7 +145,12 @@ class _Buffer:
             headers: Headers = ()
             if named:
                 headers, size = tuple((name, content or b"") for name, content in named), size + named_size
-            records.append((size, Record(topic, partition, offset, key, value, headers, timestamp)))
+            record = Record(topic, partition, offset, key, value, headers, timestamp)
+            if size > RECORD_BYTES:
+                # As a compressed one is cut: what a record means must not depend on how the broker stores it.
+                record = Record(topic, partition, offset, *cut_record(key, value, headers), timestamp)
+                size = record.size
+            records.append((size, record))
             total += size
         self.size += total
         self.position = found[-1].offset + 1
@@ -218,7 +265,7 @@ class PartitionReader:
                 max_partition_fetch_bytes=_PARTITION_BYTES,
                 max_poll_records=_POLL_RECORDS,
             )
-            read_any_header(self._consumer)
+            read_all_records(self._consumer)
         self._place(place, offset)
         buffer = self._buffers[place] = _Buffer(offset)
         return buffer

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from streamtopic.streams.base import EventLog
-from streamtopic.streams.kafka import KafkaLog
+from streamtopic.streams.event_log import EventLog
+from streamtopic.streams.kafka_log import KafkaLog
 
 __all__ = ["AllPartitions", "Membership", "open_membership"]
 

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from streamtopic.streams.base import EventLog
-from streamtopic.streams.files import FileLog
-from streamtopic.streams.kafka import KafkaLog
+from streamtopic.streams.event_log import EventLog
+from streamtopic.streams.file_log import FileLog
+from streamtopic.streams.kafka_log import KafkaLog
 from streamtopic.streams.kafka_options import SERVERS, KafkaOptions
 
 __all__ = ["open_log"]

@@ -1,250 +1,328 @@
-"""Anchor words: the rows that the others are mixtures of.
+"""Anchor words, the rows that the others are mixtures of: the default learner's choice, and its super-anchors.
 
-Both searches are greedy: the row farthest from the origin, then, r - 1 times, the row farthest from the span of those
-chosen. Every decision carries its margin over the runner-up; a decision is certain when the margin exceeds what
-rounding could have done. Ties go to the first word.
+The search is greedy, as that of the published learner is (`paper_anchors`); both return an AnchorChoice.
+
+    scaled       S = diag(p)^-1/2 Q diag(p)^-1/2 of the candidates, without its diagonal, as integers of 26 bits
+    directions   its r leading directions, by a fixed number of block power steps from a start that the words give
+    E            every candidate's row in those directions
+    anchors      the row farthest from the origin, then r - 1 times the row farthest from the span of those chosen
+    sets         every candidate as a mixture of the anchors; it joins the topic that it lies in for .6 or more
+
+All of it is a function of the retained counts, with the same bits whatever happened before: from a cold start or after
+any number of updates, on any machine, by any number of threads. So no near tie can fall two ways or needs a rule.
+Large products are exact: both factors are integers of 26 bits with rows and columns no longer than 1, so by Cauchy and
+Schwarz every partial sum stays below 2^53, and every order of summation gives the same number. Everything else goes
+through `reproducible`. docs/proof.md, "Decisions", has the consequences, decision 0026 the reasons.
 """
 
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
+import numba
 import numpy as np
 import numpy.typing as npt
 
 from streamtopic.counts import SymmetricCounts
+from streamtopic.counts.compact import Compact, read
 from streamtopic.errors import CannotLearn
-from streamtopic.topics.lazy_greedy import row_dot, row_norms
-from streamtopic.topics.products import dense_rows, times
-from streamtopic.topics.spectrum import leading_eigenpairs
-from streamtopic.topics.threads import one_thread
+from streamtopic.topics.reproducible import check_arithmetic, cholesky, leading_pairs, product
+from streamtopic.topics.simplex import holders
+from streamtopic.topics.threads import each, workers
 
-__all__ = ["AnchorChoice", "changed_anchors", "farthest_in_principal_directions", "farthest_rows", "replay_rows"]
+__all__ = ["MEMBER", "AnchorChoice", "changed_anchors", "choose_anchors", "coordinates", "super_anchors"]
+
+Positions = npt.NDArray[np.intp]
 
 Float = npt.NDArray[np.float64]
-Positions = npt.NDArray[np.intp]
-_UNIT = 2.0**-53
-_TIE = 64
+Int64 = npt.NDArray[np.int64]
+
+MEMBER = 0.6
+"""The share of a topic from which on a candidate joins its super-anchor."""
+
+# Two factors of 26 bits make products of 52, and sums of these stay exact in a double of 53.
+_BITS = 26
+_GRID = 2.0**_BITS
+_STEPS = 6
+_GUARDS = 16
+_LEAST_PIVOT = 2.0**-20
+_LEAST_VALUE = 2.0**-16
+_LEAST_DISTANCE = 2.0**-30
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AnchorChoice:
-    """Chosen rows, ascending; `margin` is the least lead over a runner-up, relative to the largest distance squared.
+    """An outcome of either search.
 
-    certain: whether every lead exceeds what rounding could have done.
+    rows: (r,) the chosen rows, ascending.
+    margin: the least lead over a runner-up, relative to the largest squared distance.
     """
 
     rows: Positions
     margin: float
-    certain: bool
 
 
 def changed_anchors(before: Iterable[str], after: Iterable[str]) -> str:
     """Say which anchor words are new.
 
-    Those that went are not named: reasons are kept, and a forgotten document may have been the last to hold one.
+    Words that are gone are not named: reasons are kept, and a forgotten document may have been the last to hold one.
     """
     gone, new = {*before} - {*after}, {*after} - {*before}
     return f"anchor words changed: {len(gone)} gave way to {', '.join(sorted(new)) or 'none'}"
 
 
-def farthest_in_principal_directions(
-    gram: Float, r: int, roundings: int, carried: float = 0.0, pairs: tuple[Float, Float] | None = None
-) -> AnchorChoice:
-    """Choose r candidates by greedy search in the r leading principal directions of their rows.
+def coordinates(q: SymmetricCounts, mass: Int64, candidates: Positions, words: Sequence[str], topics: int) -> Float:
+    """Return the candidates' rows in their leading directions, E (c, topics).
 
-    gram: (c, c), K = M M^T of the candidates' rows M; roundings: of one of its entries at a cold start; carried: bound
-    on the norm of the error that updates have added; pairs: its r + 1 leading eigenpairs, if at hand. Rare words
-    lie far out mostly by sampling noise; the leading directions drop it. Returns positions among the candidates. Raises
-    CannotLearn where the rows span fewer than r directions.
+    q: Q over the working vocabulary.
+    mass: (n,) row sums.
+    candidates: (c,) ascending positions.
+    words: (c,) the words of the candidates.
+    topics: r.
+
+    The inner product of two rows of E is that of rows of Qbar diag(p)^-1/2, cut to the leading directions. The diagonal
+    of Q counts only where the rest spans too few directions: a word that meets itself says nothing of topics.
+    Cost: the entries of the candidates' rows, and about 20 c^2 topics. Raises CannotLearn for too few directions.
     """
-    c = len(gram)
-    values, vectors = pairs or leading_eigenpairs(gram, r)
-    if c < r or values[r - 1] <= c * _UNIT * values[0]:
-        raise CannotLearn(
-            "rank",
-            f"the counts of {c} candidate words span fewer than {r} directions: add documents or ask fewer topics",
-        )
-    coordinates = vectors[:, :r] * np.sqrt(values[:r])
-    # No entry is negative, so an error of so many units in each is one of as many in the norm. An eigensolver's is a
-    # small multiple of a unit (LAPACK Users' Guide, 4.7), for which c stands here. Cutting the spectrum magnifies both
-    # by the r-th eigenvalue over the gap below it (first-order bound for a spectral function).
-    gap = values[r - 1] - (values[r] if c > r else 0.0)
-    cold = (roundings + c) * _UNIT * values[0]
-    error = cold * (values[r - 1] / gap if gap > 0 else np.inf)
-    with one_thread():
-        return _greedy(coordinates, r, error, 1 + carried / cold)
+    check_arithmetic()
+    for diagonal in (False, True):
+        S = _scaled(q, mass, candidates, diagonal=diagonal)
+        values, moved, rotation = _directions(S, words, topics)
+        if len(values) == topics and values[-1] > _LEAST_VALUE * values[0]:
+            return _rows(moved, rotation, mass, candidates)
+    raise CannotLearn(
+        "rank",
+        f"the counts of {len(candidates)} candidate words span fewer than {topics} directions: "
+        "add documents or ask fewer topics",
+    )
 
 
-def _greedy(E: Float, r: int, error: float, growth: float) -> AnchorChoice:
-    """Greedy search over explicit rows E (c, d); `error` bounds the perturbation of E E^T at a cold start.
+def choose_anchors(E: Float) -> AnchorChoice:
+    """Choose one row for each column of E (c, r), greedily; positions in E, ascending. Ties go to the first word.
 
-    Rows within a multiple of the error of the farthest are ties, and the first word wins: words that always occur
-    together then give the same choice on every path. A decision is certain unless a row lies so near the edge of the
-    ties that the error, grown by updates, could carry it across.
+    Raises CannotLearn where the rows span fewer directions.
     """
-    residual = E.copy()
-    distances = np.einsum("ij,ij->i", E, E)
-    largest = float(distances.max())
-    chosen: list[int] = []
-    basis = np.empty((r, E.shape[1]))
-    margin, certain = np.inf, True
+    rows, margin = _greedy(np.ascontiguousarray(E))
+    if len(rows) < E.shape[1]:
+        raise CannotLearn("rank", f"the rows span only {len(rows)} directions: add documents or ask fewer topics")
+    return AnchorChoice(np.sort(rows), float(margin))
+
+
+def super_anchors(E: Float, anchors: Positions) -> Int64:
+    """Return the topic that each candidate stands for, (c,), or -1: anchors, and rows that lie .6 or more in a topic.
+
+    E: (c, r); anchors: (r,) ascending positions in it. Rows are mixtures of the anchors' rows, by least squares over
+    the simplex.
+    """
+    chosen = np.ascontiguousarray(E[anchors].T)
+    B = product(np.ascontiguousarray(E), chosen)
+    group = holders(B[anchors], B, MEMBER)
+    group[anchors] = np.arange(len(anchors))
+    return group
+
+
+def _scaled(q: SymmetricCounts, mass: Int64, candidates: Positions, *, diagonal: bool) -> Float:
+    """Return the integers nearest to 2^26 Q_ij / sqrt(M_i M_j) for the candidates, (c, c), symmetric to the bit.
+
+    No row is longer than 1: the matrix is similar to a part of Qbar, whose rows sum to 1, and has no negative entry.
+    """
+    place = np.full(q.n, -1, np.int32)
+    place[candidates] = np.arange(len(candidates))
+    scale = np.zeros(q.n)
+    scale[candidates] = 1.0 / np.sqrt(mass[candidates].astype(float))
+    out = np.zeros((len(candidates), len(candidates)))
+    edges = np.linspace(0, len(candidates), 4 * workers() + 1).astype(int).tolist()
+    each(_fill_scaled, [(q.rows, candidates, place, scale, diagonal, out, *span) for span in pairwise(edges)])
+    return out
+
+
+def _directions(S: Float, words: Sequence[str], topics: int) -> tuple[Float, Float, Float]:
+    """Return the largest Ritz values, descending, S Y of a basis Y (c, k), and the basis of their directions, (k, r).
+
+    There are fewer values than topics where fewer directions were found. The basis comes from power steps, with half as
+    many columns again and 16 as guards: they weaken the directions behind them smoothly and cut none off.
+    """
+    c = len(S)
+    width = min(c, topics + topics // 2 + _GUARDS)
+    # Signs of few words may depend on each other; where every direction is asked for, any basis will do.
+    Y = np.eye(c) if width == c else _start(words, width)
+    for step in range(_STEPS):
+        Z = S @ Y
+        # Every second step: between two, columns lean to each other by the square of the spread of S at most.
+        Y = _quantised(_normalised(Z)) if step % 2 == 0 else _orthonormal(Z)
+    Z = S @ Y
+    _scale_down(Z)
+    H = Y.T @ _quantised(Z)
+    values, rotation = leading_pairs(np.ascontiguousarray((H + H.T) * (0.5 / _GRID**2)), min(topics, width))
+    positive = int(np.count_nonzero(values > 0))
+    return values[:positive], Z, rotation
+
+
+def _start(words: Sequence[str], width: int) -> Float:
+    """Return a matrix of 1 and -1, (c, width), row i a function of word i alone: other words may come and go."""
+    size = -(-width // 8)
+    raw = b"".join(hashlib.shake_128(word.encode("utf-8", "surrogatepass")).digest(size) for word in words)
+    signs = np.unpackbits(np.frombuffer(raw, np.uint8).reshape(len(words), -1), axis=1)[:, :width]
+    return np.asarray(1.0 - 2.0 * signs, np.float64)
+
+
+def _normalised(Z: Float) -> Float:
+    """Return Z with columns of length 1; a column of zeros stays one."""
+    lengths = _column_lengths(Z)
+    return np.asarray(Z / np.where(lengths > 0, lengths, 1.0))
+
+
+def _orthonormal(Z: Float) -> Float:
+    """Return an orthonormal basis of the columns of Z (c, k) in integers of 26 bits, 0 where a column adds nothing."""
+    columns = _quantised(_normalised(Z))
+    gram = columns.T @ columns
+    kept = _independent(gram / _GRID**2)
+    basis = np.zeros_like(columns)
+    L, _ = cholesky(np.ascontiguousarray(gram[np.ix_(kept, kept)] / _GRID**2))
+    basis[:, kept] = _by_inverse(np.ascontiguousarray(columns[:, kept] / _GRID), L)
+    return _quantised(basis)
+
+
+def _quantised(Y: Float) -> Float:
+    """Return the integers nearest to 2^26 Y, columns no longer than 1."""
+    return np.rint(Y * _GRID)
+
+
+def _scale_down(Z: Float) -> None:
+    Z *= 1.0 / _GRID**2
+
+
+def _rows(moved: Float, rotation: Float, mass: Int64, candidates: Positions) -> Float:
+    E = product(np.ascontiguousarray(moved), np.ascontiguousarray(rotation))
+    p = mass[candidates].astype(float) / float(sum(mass.tolist()))
+    return np.asarray(E / np.sqrt(p)[:, None])
+
+
+@numba.njit(cache=True, nogil=True)
+def _fill_scaled(
+    q: Compact,
+    rows: Positions,
+    place: npt.NDArray[np.int32],
+    scale: Float,
+    diagonal: bool,  # noqa: FBT001  numba takes no keywords
+    out: Float,
+    start: int,
+    stop: int,
+) -> None:
+    """Fill rows start ... stop - 1; rows (c,), place (n,), scale (n,), out (c, c)."""
+    for i in range(start, stop):
+        row, target, own = rows[i], out[i], scale[rows[i]]
+        w = q.wide_indptr[row]
+        for k in range(q.indptr[row], q.indptr[row + 1]):
+            value, w = read(q, k, w)
+            j = place[q.columns[k]]
+            if j >= 0 and (diagonal or j != i):
+                # The product of the scales first: it is the same for (i, j) and (j, i).
+                target[j] = np.rint(float(value) * (own * scale[q.columns[k]]) * _GRID)
+
+
+@numba.njit(cache=True, nogil=True)
+def _column_lengths(Z: Float) -> Float:
+    """Return the lengths of columns, (k,), scaled on the way so that no square leaves the range of doubles."""
+    k = Z.shape[1]
+    largest, out = np.zeros(k), np.zeros(k)
+    for i in range(len(Z)):
+        for j in range(k):
+            largest[j] = max(largest[j], abs(Z[i, j]))
+    for j in range(k):
+        if largest[j] == 0.0:
+            largest[j] = 1.0
+    for i in range(len(Z)):
+        row = Z[i]
+        for j in range(k):
+            part = row[j] / largest[j]
+            out[j] += part * part
+    for j in range(k):
+        out[j] = np.sqrt(out[j]) * largest[j]
+    return out
+
+
+@numba.njit(cache=True, nogil=True)
+def _pivots(gram: Float, least: float) -> npt.NDArray[np.bool_]:
+    """Return which columns are independent of those before them, (k,): `least` of their square is left beside these."""
+    k = len(gram)
+    kept, L = np.zeros(k, np.bool_), np.zeros((k, k))
+    for i in range(k):
+        for j in range(i):
+            if kept[j]:
+                total = gram[i, j]
+                for t in range(j):
+                    total -= L[i, t] * L[j, t]
+                L[i, j] = total / L[j, j]
+        pivot = gram[i, i]
+        for t in range(i):
+            pivot -= L[i, t] * L[i, t]
+        if pivot > least:
+            kept[i] = True
+            L[i, i] = np.sqrt(pivot)
+        else:
+            L[i] = 0.0
+    return kept
+
+
+def _independent(gram: Float) -> Positions:
+    return np.flatnonzero(_pivots(np.ascontiguousarray(gram), _LEAST_PIVOT))
+
+
+@numba.njit(cache=True, nogil=True)
+def _by_inverse(Z: Float, L: Float) -> Float:
+    """Return Z L^-T, (c, k): rows x with x L^T = z, each entry taken from all those behind it at once."""
+    out = Z.copy()
+    k = len(L)
+    across = np.empty((k, k))
+    for i in range(k):
+        for j in range(k):
+            across[j, i] = L[i, j]
+    for i in range(len(out)):
+        row = out[i]
+        for j in range(k):
+            row[j] /= L[j, j]
+            factor, other = row[j], across[j]
+            for t in range(j + 1, k):
+                row[t] -= factor * other[t]
+    return out
+
+
+@numba.njit(cache=True, nogil=True)
+def _greedy(E: Float) -> tuple[Positions, float]:
+    """Return chosen rows in the order of choice, fewer where nothing is left, and the least lead over the largest."""
+    c, r = E.shape
+    residual, distances = E.copy(), np.zeros(c)
+    chosen = np.empty(r, np.intp)
+    margin, largest = np.inf, 0.0
     for t in range(r):
-        farthest = float(distances.max())
-        # A distance to a span moves by the error times (1 + |coefficients|)^2; the least pivot bounds those.
-        allowed = 2 * error * (1 + np.sqrt(largest / max(farthest, 1e-300))) ** 2
-        if farthest <= allowed:
-            raise CannotLearn("rank", f"the rows span only {t} directions: add documents or ask fewer topics")
-        behind = farthest - distances
-        row = int(np.argmax(behind <= _TIE * allowed))
-        edge = np.abs(behind - _TIE * allowed)
-        edge[chosen] = np.inf
-        certain = certain and float(edge.min()) > 2 * growth * allowed
-        outside = behind[behind > _TIE * allowed]
-        margin = min(margin, float(outside.min()) / largest if len(outside) else np.inf)
-        chosen.append(row)
-        direction = residual[row] - basis[:t].T @ (basis[:t] @ residual[row])
-        basis[t] = direction / np.linalg.norm(direction)
-        residual = residual - np.outer(residual @ basis[t], basis[t])
-        distances = np.einsum("ij,ij->i", residual, residual)
-        distances[chosen] = -1.0
-    return AnchorChoice(np.sort(np.array(chosen, np.intp)), float(margin), bool(certain))
-
-
-def _lead(distances: Float, row: int) -> float:
-    if len(distances) < 2:
-        return float(distances[row])
-    return float(distances[row] - np.partition(distances, -2)[-2])
-
-
-def farthest_rows(q: SymmetricCounts, candidates: Positions, mass: npt.NDArray[np.int64], r: int) -> AnchorChoice:
-    """Choose r rows of Qbar among the candidates: greedy, then the swap pass of the paper (RecoverAnchors).
-
-    candidates: ascending positions in Q; mass: (n,) row sums. Returns positions in Q. The paper's random projection is
-    left out: a lazy search visits few rows, so the exact distances cost less than the projection would.
-    """
-    if len(candidates) < r:
-        raise CannotLearn(
-            "candidates", f"{len(candidates)} words may be anchors, {r} topics need {r}: ask fewer topics"
-        )
-    search = _LazySearch(q, candidates, mass, r)
-    chosen = [search.step() for _ in range(r)]
-    rows, margin, allowed = _swapped(q, candidates, mass, np.array(chosen, np.intp), search.norms)
-    margin = min(margin, search.margin)
-    return AnchorChoice(np.sort(candidates[rows]), float(margin), bool(margin > allowed))
-
-
-def replay_rows(norms: Float, B: Float, G: Float, chosen: Positions, terms: int) -> AnchorChoice | None:
-    """Check that the search of `farthest_rows` would choose the same candidates again, from inner products alone.
-
-    norms: (c,) squared norms of the candidates' rows; B: (c, r) their inner products with the anchors' rows; G: (r, r);
-    chosen: (r,) the anchors among the candidates; terms: summed in an inner product. With one growing Cholesky factor
-    the distances of all candidates to all prefixes cost c r^2. None where the greedy search leaves the anchors (a swap
-    had brought one in), or where a lead is within rounding: then only a new search can tell.
-    """
-    r, largest = len(chosen), float(norms.max())
-    left, distances, y = list(range(r)), norms.copy(), np.zeros_like(B)
-    margin = np.inf
-    inverse = np.linalg.inv(G)
-    allowed = 4 * terms * _UNIT * max(1.0, float(np.abs(inverse).sum(axis=1).max()) * largest)
-    for t in range(r):
-        k = max(left, key=lambda k: distances[chosen[k]])
-        row = chosen[k]
-        margin = min(margin, _lead(distances, int(row)) / largest)
-        if not margin > allowed:
-            return None
-        y[:, t] = (B[:, k] - y[:, :t] @ y[row, :t]) / np.sqrt(distances[row])
-        distances = distances - y[:, t] ** 2
-        left.remove(k)
-        distances[chosen[[k for k in range(r) if k not in left]]] = -1.0
-    x = B @ inverse
-    rest = norms - np.einsum("ij,ij->i", x, B)
-    for k in range(r):
-        distances = rest + x[:, k] ** 2 / inverse[k, k]
-        distances[np.delete(chosen, k)] = -1.0
-        margin = min(margin, _lead(distances, int(chosen[k])) / largest)
-    return AnchorChoice(np.sort(chosen), float(margin), certain=True) if margin > allowed else None
-
-
-class _LazySearch:
-    """Greedy search that brings a row up to date only while it could still win.
-
-    Distances to a growing span only shrink, so a stale distance is an upper bound. Projections are always taken off in
-    the order of the directions: a row's distance is the same bits whenever it is brought up to date.
-    """
-
-    def __init__(self, q: SymmetricCounts, candidates: Positions, mass: npt.NDArray[np.int64], r: int) -> None:
-        self.q, self.candidates = q, candidates
-        self.scale = 1.0 / np.maximum(mass[candidates], 1).astype(float)
-        self.norms = row_norms(q, candidates, self.scale)
-        self.distances = self.norms.copy()
-        self.fresh = np.zeros(len(candidates), np.int64)
-        # One column a direction, made so far: `found`. Fixed strides keep the products of a row in the cache.
-        self.directions = np.zeros((q.n, r))
-        self.found = 0
-        self.margin = np.inf
-
-    def step(self) -> int:
-        """Choose the next row and return its position among the candidates."""
-        row = self._front()
-        if not self.distances[row] > len(self.norms) * _UNIT * float(self.norms.max()):
-            raise CannotLearn("rank", f"the rows span only {self.found} directions: add documents or ask fewer topics")
-        distance = self.distances[row]
-        self.distances[row] = -1.0
-        runner = self._front() if len(self.distances) > 1 else row
-        self.margin = min(self.margin, float(distance - self.distances[runner]) / float(self.norms.max()))
-        direction = dense_rows(self.q, self.candidates[row : row + 1])[0] * self.scale[row]
-        for _ in range(2):
-            direction = direction - self.directions @ (self.directions.T @ direction)
-        self.directions[:, self.found] = direction / np.linalg.norm(direction)
-        self.found += 1
-        return row
-
-    def _front(self) -> int:
-        """Return the farthest row, brought up to date."""
-        while True:
-            row = int(np.argmax(self.distances))
-            if self.distances[row] < 0 or self.fresh[row] == self.found:
-                return row
-            parts = row_dot(
-                self.q,
-                self.candidates[row],
-                self.directions[:, self.fresh[row] : self.found],
-                self.scale[row],
-            )
-            self.fresh[row] = self.found
-            left = self.distances[row]
-            for part in parts:
-                left -= part * part
-            self.distances[row] = max(left, 0.0)
-
-
-def _swapped(
-    q: SymmetricCounts, candidates: Positions, mass: npt.NDArray[np.int64], chosen: Positions, norms: Float
-) -> tuple[Positions, float, float]:
-    """Let each anchor in turn be replaced by the row farthest from the span of the others.
-
-    For the span of all anchors but k, distance^2 = distance^2 to the span of all + x_k^2 / (G^-1)_kk with x the
-    coefficients of the row's projection. Returns the chosen positions, the least lead and what rounding could do.
-    """
-    scale = 1.0 / np.maximum(mass[candidates], 1).astype(float)
-
-    def inner(rows: Positions) -> Float:
-        thin = dense_rows(q, candidates[rows]).T * scale[rows]
-        return np.asarray(times(q, np.ascontiguousarray(thin), candidates) * scale[:, None])
-
-    chosen = chosen.copy()
-    B = inner(chosen)
-    largest, margin = float(norms.max()), np.inf
-    condition = 1.0
-    for k in range(len(chosen)):
-        inverse = np.linalg.inv(B[chosen])
-        x = B @ inverse
-        condition = max(condition, float(np.abs(inverse).sum(axis=1).max()) * largest)
-        distances = norms - np.einsum("ij,ij->i", x, B) + x[:, k] ** 2 / inverse[k, k]
-        distances[np.delete(chosen, k)] = -1.0
-        row = int(np.argmax(distances))
-        margin = min(margin, _lead(distances, row) / largest)
-        if row != chosen[k]:
-            chosen[k] = row
-            B[:, k] = inner(chosen[k : k + 1])[:, 0]
-    return chosen, margin, 4 * q.n * _UNIT * condition
+        best, second = -1, 0.0
+        for i in range(c):
+            total = 0.0
+            for k in range(r):
+                total += residual[i, k] * residual[i, k]
+            taken = distances[i] < 0.0
+            if not taken:
+                distances[i] = total
+                if best < 0 or total > distances[best]:
+                    second = 0.0 if best < 0 else max(second, distances[best])
+                    best = i
+                else:
+                    second = max(second, total)
+        if t == 0:
+            largest = distances[best]
+        if best < 0 or not distances[best] > _LEAST_DISTANCE * largest:
+            return chosen[:t], margin
+        margin = min(margin, (distances[best] - second) / largest)
+        chosen[t] = best
+        direction = residual[best] / np.sqrt(distances[best])
+        # Below every distance, so that a chosen row never wins again.
+        distances[best] = -1.0
+        for i in range(c):
+            part = 0.0
+            for k in range(r):
+                part += residual[i, k] * direction[k]
+            for k in range(r):
+                residual[i, k] -= part * direction[k]
+    return chosen, margin

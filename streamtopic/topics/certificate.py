@@ -1,11 +1,21 @@
-"""How far a computed A can be from the exact optimum: a bound from residuals, with no assumption on the corpus.
+"""How far the computed A can be from the exact one: a theorem about rounding, with no assumption on the corpus.
 
-algorithms.md's section "Certificate": for feasible c with gradient g = G c - b, its mean lam on the support and the
-residual of the optimality conditions res, ||c - c*|| <= (||res||_2 + sqrt(r) eta) / sigma_min(X diag(D))^2, by strong
-convexity. eta bounds the rounding of g and what B and G carry themselves.
+Exact are the counts, the weights D^2 and the sets of super-anchors; so is the model A* that they define. Everything
+between those and the array A is covered here. docs/proof.md, "The certificate is a theorem", has the derivation:
+
+    row_bounds       ||c_i - c_i*||_2 for every word, and which topics provably have no part in a row
+    certify          the same for A: errors of rows, weighted by masses, over the masses of topics
+    topic_columns    A itself, with sums that lose two units whatever the number of words
+
+No rule here asks how C was found: any nonnegative row is covered, also where it is not the optimum.
+
+All bounds rest on IEEE 754 double precision, round to nearest. One operation gives the exact result times 1 + delta,
+|delta| <= u = 2^-53. After k operations on the way of a term its factor is 1 + theta, |theta| <= gamma(k) =
+k u / (1 - k u), whatever the order of a sum (Higham 2002, lemma 3.1); a fused multiply-add only leaves one of them out.
 """
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numba
 import numpy as np
@@ -13,83 +23,261 @@ import numpy.typing as npt
 
 from streamtopic.topics.threads import each
 
-__all__ = ["Certificate", "certify", "row_errors"]
+__all__ = ["UNIT", "Certificate", "Known", "RowBounds", "certify", "gamma", "outward", "row_bounds", "topic_columns"]
+
+_T = TypeVar("_T", float, npt.NDArray[np.float64])
+
+UNIT = 2.0**-53
+"""The largest relative error of one operation."""
 
 Float = npt.NDArray[np.float64]
-_UNIT = 2.0**-53
 _CHUNK = 1024
+# Two points of the simplex are never farther apart; the double is above the exact root.
+_APART = float(np.sqrt(2.0))
+
+# Roundings of p: two integers become doubles, one division.
+_MASS_ROUNDINGS = 3
+# Roundings of an entry of A: p and its product with C, the sum of the same over words (three units), one division.
+_COLUMN_ROUNDINGS = 12
+# Roundings of a topic's mass.
+_SUM_ROUNDINGS = _MASS_ROUNDINGS + 4
+
+
+def gamma(roundings: _T) -> _T:
+    """Return an upper bound of k u / (1 - k u), for k operations or an array of such numbers; k below 2^40."""
+    # Three roundings of its own.
+    return roundings * UNIT / (1.0 - roundings * UNIT) * (1.0 + 8 * UNIT)
+
+
+def outward(computed: _T, roundings: _T | float) -> _T:
+    """Return an upper bound of a value that was computed without subtraction, each term by at most so many operations.
+
+    Every factor was at least 1 - u, so the exact value is at most (1 - u)^-k times the computed one; k below 2^40.
+    """
+    return computed * (1.0 + 2.0 * (roundings + 2.0) * UNIT)
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """Bound on ||A - A*||_F, and the part of it that errors of B alone would make."""
+    """Bound on ||A - A*||_F, and the part of it that errors of the products Q D^2 N^T alone would make."""
 
     bound: float
     from_products: float
 
 
-def row_errors(C: Float, B: Float, G: Float, B_error: Float, sigma_min: float) -> tuple[Float, Float]:
-    """Bound ||c_i - c_i*||_2 for every row; also the part due to errors of B alone. Both (n,).
+@dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """Bounds on the exact B* and G*, given the computed B (n, r) and G (r, r). All four are not negative.
 
-    C, B: (n, r); G: (r, r); B_error: (n,) bound on the absolute error of any entry of a row of B.
-    Cost: n r times the words of a support.
+    relative, absolute: (n,), scale: (r,): |B - B*|_ik <= relative_i |B_ik| + absolute_i scale_k.
+    gram: |G - G*| <= gram G, entry by entry.
+    least: lower bound of the least eigenvalue of G*, 0 where no better one is known.
     """
-    r, squared = G.shape[0], sigma_min**2
-    residual, magnitude = np.empty(len(C)), np.empty(len(C))
-    edges = range(0, len(C), _CHUNK)
-    each(_residuals, [(C, B, G, residual, magnitude, k, min(k + _CHUNK, len(C))) for k in edges])
-    eta = 4 * _UNIT * np.sqrt(r) * magnitude + B_error
-    errors = (residual + np.sqrt(r) * eta) / squared
-    # Two points of the simplex are never farther apart than sqrt 2.
-    return np.minimum(errors, np.sqrt(2.0)), np.minimum(np.sqrt(r) * B_error / squared, np.sqrt(2.0))
+
+    relative: Float
+    absolute: Float
+    scale: Float
+    gram: float
+    least: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowBounds:
+    """Bounds of rows, and their sums over words.
+
+    errors: (n,) bounds e_i of ||c_i - c_i*||_2.
+    from_products: (n,) the part of them that errors of B alone would make.
+    first, second: (r,) sums of p_i e_i and of their squares over the words that may have a part in a topic; 0 where
+    only rows were asked for.
+    """
+
+    errors: Float
+    from_products: Float
+    first: Float
+    second: Float
+
+
+def row_bounds(C: Float, B: Float, G: Float, known: Known, p: Float | None = None) -> RowBounds:
+    """Bound every row's distance to its exact optimum.
+
+    C, B: (n, r); G: (r, r); p: (n,) word masses, needed for `certify` only. Cost: n r times the words of a support.
+    A row that is not a point of the simplex within a factor of two has the bound sqrt 2, one with an entry that is
+    negative or not a number has infinity.
+    """
+    n, r = C.shape
+    errors, own = np.empty(n), np.empty(n)
+    edges = range(0, n, _CHUNK)
+    first, second = np.zeros((len(edges), r)), np.zeros((len(edges), r))
+    masses = np.zeros(n) if p is None else p
+    same = C, B, np.ascontiguousarray(G), known.relative, known.absolute, known.scale, known.gram, known.least
+    rest = _reach(G, known.gram), masses, errors, own
+    each(_row_bounds, [(*same, *rest, first[j], second[j], k, min(k + _CHUNK, n)) for j, k in enumerate(edges)])
+    return RowBounds(errors, own, outward(first.sum(axis=0), n + 8), outward(second.sum(axis=0), n + 16))
+
+
+def _reach(G: Float, relative: float) -> Float:
+    """Bound, for each row of G*, how much it makes of a difference of two points of the simplex of length 1, (r,).
+
+    Entries of such a difference sum to 0, so that the row's mean does not count.
+    """
+    centred = np.linalg.norm(G - G.mean(axis=1, keepdims=True), axis=1)
+    return np.asarray(outward(centred + (relative + 8 * UNIT) * np.linalg.norm(G, axis=1), len(G) + 16))
+
+
+def certify(rows: RowBounds, p: Float, A: Float, z: Float) -> Certificate:
+    """Map row bounds on C to a bound on ||A - A*||_F.
+
+    rows: made with p; p: (n,) word masses; A: (n, r), z: (r,) as `topic_columns` returns them. At most sqrt(2 r), the
+    largest distance of two matrices with columns on the simplex; infinite where A holds numbers that are not finite.
+    """
+    n, r = A.shape
+    if not np.isfinite(A).all() or not np.isfinite(rows.errors).all():
+        return Certificate(float("inf"), float("inf"))
+    worst = outward(float(np.sqrt(2.0 * r)), n + 8)
+    lengths = outward(np.linalg.norm(A, axis=0), n + _COLUMN_ROUNDINGS)
+    masses = z * (1.0 - 2 * _SUM_ROUNDINGS * UNIT)
+    column = float(np.linalg.norm(_columns_apart(rows, lengths, masses)))
+    own_rounding = gamma(_COLUMN_ROUNDINGS) * float(np.linalg.norm(lengths))
+    whole = _all_apart(rows.errors, p, lengths, masses)
+    bound = outward(min(column, whole) + own_rounding, r + 16)
+    return Certificate(min(bound, worst), min(_all_apart(rows.from_products, p, lengths, masses), worst))
+
+
+def _columns_apart(rows: RowBounds, lengths: Float, masses: Float) -> Float:
+    """Bound the distance of each column of A from the exact one, (r,)."""
+    left = masses - rows.first
+    apart = np.sqrt(rows.second) + lengths * rows.first
+    known = left > 0
+    # A topic whose mass may be 0 can be anywhere on the simplex.
+    return np.where(known, np.minimum(apart / np.where(known, left, 1.0), _APART), _APART)
+
+
+def _all_apart(errors: Float, p: Float, lengths: Float, masses: Float) -> float:
+    """Bound the distance of all columns together from bounds of rows."""
+    first = outward(float(p @ errors), len(p) + 8)
+    second = outward(float(np.sqrt((p**2) @ (errors**2))), len(p) + 16)
+    left = float(masses.min()) - first
+    return (second + float(lengths.max()) * first) / left * (1.0 + 16 * UNIT) if left > 0 else float("inf")
+
+
+def topic_columns(C: Float, p: Float) -> tuple[Float, Float]:
+    """Return A = diag(p) C diag(z)^-1 (n, r) and z = C^T p (r,), in the order of words.
+
+    Sums carry their rounding along (Ogita, Rump and Oishi 2005, Sum2), so that no entry of z or A is more than a few
+    units off, and the bits do not depend on a library.
+    """
+    A, z = np.empty(C.shape), np.zeros(C.shape[1])
+    _joint(C, p, A, z)
+    A /= z
+    return A, z
 
 
 @numba.njit(cache=True, nogil=True)
-def _residuals(C: Float, B: Float, G: Float, residual: Float, magnitude: Float, start: int, stop: int) -> None:
-    """For rows start ... stop - 1: the norm of the projected gradient, and the largest |c G| + |b|.
+def _joint(C: Float, p: Float, out: Float, z: Float) -> None:
+    lost = np.zeros(len(z))
+    for i in range(len(p)):
+        for k in range(len(z)):
+            value = C[i, k] * p[i]
+            out[i, k] = value
+            total = z[k] + value
+            part = total - z[k]
+            lost[k] += (z[k] - (total - part)) + (value - part)
+            z[k] = total
+    for k in range(len(z)):
+        z[k] += lost[k]
 
-    Counts are not negative, so neither are C, G and B: sizes of products are the products themselves.
-    """
+
+@numba.njit(cache=True, nogil=True)
+def _row_bounds(  # noqa: C901, PLR0912, PLR0915  one pass over a row; numba inlines no closures
+    C: Float, B: Float, G: Float, relative: Float, absolute: Float, scale: Float, gram: float, least: float,
+    reach: Float, p: Float, errors: Float, own: Float, first: Float, second: Float, start: int, stop: int,
+) -> None:  # fmt: skip
+    """Set errors[i], own[i] for rows start ... stop - 1 and add to the sums of their chunk: docs/proof.md."""
+    unit = 2.0**-53
     r = len(G)
-    product = np.empty(r)
+    product, gradient, doubt, doubt_B = np.empty(r), np.empty(r), np.empty(r), np.empty(r)
+    possible = np.empty(r, np.bool_)
+    # Above the rounding of these very lines: no term goes through more than r + 40 operations.
+    up = 1.0 + 2.0 * (r + 40.0) * unit
     for i in range(start, stop):
+        size, total, worst = 0, 0.0, 1.4142135623730951
         product[:] = 0.0
-        size = 0
         for j in range(r):
             if C[i, j] > 0.0:
                 size += 1
+                total += C[i, j]
                 for k in range(r):
                     product[k] += C[i, j] * G[j, k]
-        level, largest = 0.0, 0.0
+            elif C[i, j] != 0.0:
+                worst = np.inf
+        if worst == np.inf or not 0.5 <= total <= 2.0:
+            # Nothing is known of the row: zeros and short rows are within sqrt 2 of every point of the simplex.
+            errors[i] = worst if total < 0.5 else np.inf
+            own[i] = 1.4142135623730951
+            for k in range(r):
+                first[k] += p[i] * errors[i]
+                second[k] += (p[i] * errors[i]) ** 2
+            continue
+        # The row stands for the point of the simplex in its direction, at most `off` away.
+        off = (abs(total - 1.0) + size * unit * total) * up
+        terms = size + 2.0
+        twice = 1.0 + 2.0 * terms * unit + 2.0 * gram
+        share = terms * unit / (1.0 - terms * unit) + (gram + off / total * up) * twice
+        level = 0.0
         for k in range(r):
+            gradient[k] = product[k] - B[i, k]
+            doubt_B[k] = abs(B[i, k]) * relative[i] + absolute[i] * scale[k]
+            doubt[k] = (product[k] * share + doubt_B[k] + unit * abs(gradient[k])) * up
             if C[i, k] > 0.0:
-                level += product[k] - B[i, k]
-            largest = max(largest, abs(product[k]) + abs(B[i, k]))
-        level /= max(size, 1)
-        total = 0.0
+                level += gradient[k]
+        level /= size
+        residual = 0.0
         for k in range(r):
-            part = product[k] - B[i, k] - level
-            if C[i, k] > 0.0 or part < 0.0:
-                total += part * part
-        residual[i] = np.sqrt(total)
-        magnitude[i] = largest
-
-
-def certify(errors: Float, from_products: Float, p: Float, A: Float, z: Float) -> Certificate:
-    """Map row bounds on C to a bound on ||A - A*||_F.
-
-    errors, from_products: (n,); p: (n,) word masses; A: (n, r); z: (r,) topic masses. At most sqrt(2 r), the largest
-    distance of two matrices with columns on the simplex.
-    """
-    return Certificate(_mapped(errors, p, A, z), _mapped(from_products, p, A, z))
-
-
-def _mapped(errors: Float, p: Float, A: Float, z: Float) -> float:
-    worst = float(np.sqrt(2.0 * A.shape[1]))
-    first = float(p @ errors)
-    second = float(np.sqrt((p**2) @ (errors**2)))
-    least = float(z.min())
-    if not first < least:
-        return worst
-    largest = float(np.linalg.norm(A, axis=0).max())
-    return min((second + largest * first) / (least - first), worst)
+            above = gradient[k] - level
+            part = doubt[k] + abs(above) if C[i, k] > 0.0 else max(0.0, doubt[k] - above)
+            residual += part * part
+        error = 1.4142135623730951
+        if least > 0.0:
+            error = min(error, np.sqrt(residual) / least * up)
+        # A topic whose gradient stays above that of another one, wherever the optimum is, has no part in it.
+        low, margin = 0, np.inf
+        for k in range(r):
+            here = (doubt[k] + reach[k] * error) * up
+            if gradient[k] + here < margin:
+                low, margin = k, gradient[k] + here
+        margin = (doubt[low] + reach[low] * error) * up
+        count, a, b = 0, -1, -1
+        for k in range(r):
+            here = (doubt[k] + reach[k] * error) * up
+            possible[k] = C[i, k] > 0.0 or not gradient[k] - gradient[low] > (here + margin) * up
+            if possible[k]:
+                count += 1
+                a, b = b, k
+        residual_B = 0.0
+        for k in range(r):
+            if possible[k]:
+                residual_B += doubt_B[k] * doubt_B[k]
+        mine = min(1.4142135623730951, np.sqrt(residual_B) / least * up) if least > 0.0 else 1.4142135623730951
+        if count == 1:
+            error, mine = 0.0, 0.0
+        elif count == 2:
+            # The optimum lies on one edge: curvature along it is known better than the least of all directions.
+            sizes = G[a, a] + G[b, b] + 2.0 * G[a, b]
+            curve = (G[a, a] + G[b, b] - 2.0 * G[a, b]) - (gram + 8 * unit) * up * sizes
+            if curve > 0.0:
+                # As the step along the edge, (1, -1) t: its length is t sqrt 2.
+                slope = gradient[a] - gradient[b]
+                if C[i, a] > 0.0 and C[i, b] > 0.0:
+                    slope = abs(slope)
+                elif C[i, b] > 0.0:
+                    slope = -slope
+                slope = max(0.0, slope + (doubt[a] + doubt[b]) * up)
+                error = min(error, 1.4142135623730951 * slope / curve * up)
+                mine = min(mine, 1.4142135623730951 * (doubt_B[a] + doubt_B[b]) / curve * up)
+        errors[i] = (error + off) * up
+        own[i] = mine
+        weighted = p[i] * errors[i]
+        for k in range(r):
+            if possible[k]:
+                first[k] += weighted
+                second[k] += weighted * weighted

@@ -10,19 +10,20 @@ from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from streamtopic.counts import Cooccurrence, Counts, DocumentBatch, KeptCounts, SignedPassages, count
+from streamtopic.counts import Counts, DocumentBatch, KeptCounts, SignedPassages, TextMatrix, count, narrowed
 from streamtopic.errors import CannotLearn, NegativeCounts, UsageError
-from streamtopic.topics.display import top_words
+from streamtopic.topics.display import WordEvidence, top_words
+from streamtopic.topics.document_rows import TextColumns, as_documents, canonical
 from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.inference import fold_in
 from streamtopic.topics.learner import learn
-from streamtopic.topics.options import LearnerOptions
-from streamtopic.topics.rows import as_documents
+from streamtopic.topics.learner_options import LearnerOptions
 from streamtopic.topics.update import NeedsRetrain, update
 
 __all__ = ["AnchorTopics"]
 
 Float = npt.NDArray[np.float64]
+Positions = npt.NDArray[np.intp]
 
 
 class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -30,26 +31,31 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     Documents are rows of word counts, X (documents, words), sparse or dense. `fit(X)` learns; `partial_fit(X_more)`
     adds documents; `unlearn(X_some)` takes documents away again. The model depends on the multiset of its documents
-    only: `fit(X).unlearn(X_some)` equals `fit(X_rest)` to 1e-12. Words that occur in the same documents equally often
-    tie as anchors, and the first column wins on every path; a word exactly at a threshold of a degenerate system may
-    differ within `certificate_`.
+    only: `fit(X).unlearn(X_some)` has the words, anchors and sets of words of `fit(X_rest)`, decided to the bit on
+    every path and machine, and its probabilities within the sum of both `certificate_`: docs/proof.md proves it.
 
     Values that are not integers are taken as fixed point with 1/1024 (about three decimals) and a row that sums to
-    more than 8,192, after that, is scaled down to it; each row by itself, so unlearning stays exact.
+    more than 8,192, after that, is scaled down to it; each row by itself, so unlearning stays exact. A document is as
+    long as its row says: words that a vectoriser left out do not count. From `TextCounts`, in a pipeline or not, it is
+    as long as its text, and longer texts are passages: the model is then the one that a service learns of these texts.
 
-    Parameters: see LearnerOptions. n_topics: r. learner: "default" or "paper". min_df, max_df, anchor_min_df,
-    max_words: the working vocabulary; use min_df=1, max_df=1.0 to keep what a vectoriser already chose. alpha,
-    tolerance: prior of `transform`, and bound on the relative error of each proportion.
+    A model holds its documents as word counts, without order, names or texts, since words that are too rare today may
+    be frequent enough later; so does its pickle. Neither holds a document that was unlearned.
+
+    Parameters: see LearnerOptions. n_topics: r. learner: "default" or "paper". min_df, min_share, max_df,
+    anchor_min_df, max_words: the working vocabulary; use min_df=1, min_share=0, max_df=1.0 to keep what a vectoriser
+    already chose. alpha, tolerance: prior of `transform`, and bound on the relative error of each proportion.
 
     Attributes
     ----------
     components_ : (n_topics, words) word probabilities of each topic; rows sum to 1, 0 for words left out.
     topic_shares_ : (n_topics,) share of each topic in all word occurrences, by co-occurrence mass.
-    anchors_ : (n_topics,) column of each topic's anchor word, ascending.
-    certificate_ : bound on the Frobenius distance of `components_` to the exact optimum for these counts.
+    anchors_ : (n_topics,) column of each topic's anchor word, in the order of words: ascending, but for columns that
+        `TextCounts.partial_fit` has put behind the others.
+    certificate_ : proven bound on the Frobenius distance of `components_` to the exact model of these counts.
     n_documents_ : documents in the model.
     retrain_reason_ : why the last change needed a cold start from counts, or None if it did not.
-    n_features_in_, feature_names_in_ : as in scikit-learn.
+    n_features_in_, feature_names_in_ : as in scikit-learn; names also where `TextCounts` gave them.
 
     Source: Arora et al. 2013; Wei et al. 2025, with an exact solve in place of the projected Newton step.
     """
@@ -60,7 +66,8 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         *,
         learner: str = "default",
         min_df: int = 5,
-        max_df: float = 0.05,
+        min_share: float = 0.0005,
+        max_df: float = 0.1,
         anchor_min_df: float = 0.01,
         max_words: int = 20_000,
         alpha: float = 0.1,
@@ -69,6 +76,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.n_topics = n_topics
         self.learner = learner
         self.min_df = min_df
+        self.min_share = min_share
         self.max_df = max_df
         self.anchor_min_df = anchor_min_df
         self.max_words = max_words
@@ -78,52 +86,99 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def fit(self, X: Any, y: object = None) -> Self:
         """Learn from documents X (documents, words), forgetting any seen before. Raises ValueError where it cannot."""
         del y
-        batch = self._documents(X, reset=True)
-        digits = len(str(self.n_features_in_))
-        words = [f"{k:0{digits}d}" for k in range(self.n_features_in_)]
-        # What an earlier fit held goes first: two would not fit where one does.
-        for name in ("counts_", "fit_"):
+        batch = self._first_documents(X)
+        # The arrays of an earlier fit go first: there may be memory for one model, but not for two.
+        for name in ("counts_", "fit_", "components_", "_looked_up"):
             self.__dict__.pop(name, None)
         with _as_value_error():
-            self.counts_ = KeptCounts.counted(words, batch, self._options().weighting)
-        del batch
-        self.n_documents_ = self.counts_.documents
-        self._relearn(None)
+            self.counts_ = KeptCounts.counted(self._columns.words, batch, self._options().weighting)
+            del batch
+            self.retrain_reason_: str | None = None
+            self._publish(learn(self.counts_, self._options()))
         return self
 
     def partial_fit(self, X: Any, y: object = None) -> Self:
-        """Add documents: the same model as one `fit` on all of them."""
+        """Add documents: the same model as one `fit` on all of them.
+
+        X of a `TextCounts` may have more columns than before, behind those that it had. Raises ValueError, leaving the
+        model as it was, where no model can be made or X has other columns.
+        """
         del y
         if not hasattr(self, "counts_"):
             return self.fit(X)
-        return self._change(self._documents(X, reset=False), 1)
+        counts, columns = self.counts_, self._columns
+        if isinstance(X, TextMatrix):
+            columns = columns.grown(X.texts)
+            batch = columns.placed(X.texts)
+            if columns is not self._columns:
+                counts = counts.over(columns.words, columns.moved(self._columns))
+        else:
+            batch = self._documents(X)
+        with _as_value_error():
+            return self._change(counts.plus(batch), columns, batch, 1)
 
     def unlearn(self, X: Any) -> Self:
         """Take away documents that were fitted before: the exact inverse of having fitted them.
 
-        Raises ValueError, leaving the model as it was, where counts would become negative (not all rows of X are in
-        the model) or what is left cannot make n_topics topics.
+        Raises ValueError, leaving the model as it was, where not all rows of X are documents of the model, each as
+        often as it is to go, or where the documents left cannot make n_topics topics.
         """
         check_is_fitted(self, "counts_")
-        return self._change(self._documents(X, reset=False), -1)
+        batch = self._columns.placed(X.texts) if isinstance(X, TextMatrix) else self._documents(X)
+        try:
+            counts = self.counts_.minus(batch)
+        except NegativeCounts as error:
+            raise ValueError(f"these documents are not all in the model: {error}") from error
+        with _as_value_error():
+            return self._change(counts, self._columns, batch, -1)
 
     def transform(self, X: Any) -> Float:
         """Return topic proportions of documents, (documents, n_topics), rows summing to 1."""
         check_is_fitted(self, "components_")
-        rows = self._rows(X, reset=False)
-        A = np.ascontiguousarray(self.components_.T)
+        A = self.components_.T
+        if isinstance(X, TextMatrix):
+            shared = self._columns.shared(X.texts)
+            rows, A = csr_array(X)[:, :shared], A[:shared]
+        else:
+            rows = self._rows(X, reset=False)
         return fold_in(
-            A, rows.indptr.astype(np.int64), rows.indices, rows.data, alpha=self.alpha, tolerance=self.tolerance
+            np.ascontiguousarray(A),
+            rows.indptr.astype(np.int64),
+            rows.indices,
+            rows.data,
+            alpha=self.alpha,
+            tolerance=self.tolerance,
         )
 
+    def word_places(self) -> tuple[Positions, Positions]:
+        """Return where the words of the model stand, in the order of words: columns, and positions in `counts_`."""
+        check_is_fitted(self, "components_")
+        order = self._columns.order
+        positions = np.flatnonzero(self.components_[:, order].any(axis=0))
+        return order[positions], positions
+
     def topics(self, feature_names: Sequence[str] | None = None, top: int = 10) -> list[list[str]]:
-        """Return the top words of each topic in display order, p(w|t) log(m/df)."""
+        """Return the top words of each topic as they are shown: see `streamtopic.topics.top_words`.
+
+        The words and their order are those that a service publishes of this model. feature_names: the words of the
+        columns, where the model was not fitted on a frame that names them.
+        """
         check_is_fitted(self, "components_")
         names = feature_names
         if names is None:
             names = getattr(self, "feature_names_in_", [f"x{k}" for k in range(self.n_features_in_)])
-        order = top_words(self.components_.T, self.counts_.frequency, self.counts_.documents, top)
-        return [[str(names[k]) for k in topic if self.components_[t, k] > 0] for t, topic in enumerate(order)]
+        columns, positions = self.word_places()
+        A = self.components_.T[columns]
+        frequency, fit = self.counts_.frequency[positions], getattr(self, "fit_", None)
+        if fit is None:
+            # A change that was refused has used up the fit; the counts say the same of these words.
+            q = self.counts_.symmetric(positions)
+            evidence = WordEvidence.over(q, np.arange(len(columns)), frequency, self.counts_.documents)
+        else:
+            evidence = WordEvidence.of(fit, frequency)
+        labels = np.array([str(names[k]) for k in columns.tolist()], object)
+        order = top_words(A, evidence, top)
+        return [labels[topic[share[topic] > 0]].tolist() for topic, share in zip(order, A.T, strict=True)]
 
     @property
     def _n_features_out(self) -> int:
@@ -134,6 +189,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             n_topics=self.n_topics,
             learner=self.learner,  # type: ignore[arg-type]  # LearnerOptions refuses other values itself
             min_df=self.min_df,
+            min_share=self.min_share,
             max_df=self.max_df,
             anchor_min_df=self.anchor_min_df,
             max_words=self.max_words,
@@ -144,63 +200,77 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32, np.int64, np.int32],
             ensure_non_negative=True, ensure_min_features=2 if reset else 1, ensure_min_samples=2 if reset else 1,
         )  # fmt: skip
-        rows = csr_array(X)
-        rows.sum_duplicates()
-        rows.sort_indices()
-        rows.eliminate_zeros()
-        return rows
+        return canonical(csr_array(X))
 
-    def _documents(self, X: Any, *, reset: bool) -> DocumentBatch:
-        rows = self._rows(X, reset=reset)
+    def _first_documents(self, X: Any) -> DocumentBatch:
+        """Return the documents of a fit, whose columns are the model's from here on."""
+        if isinstance(X, TextMatrix):
+            self._columns = TextColumns.of(X.texts.words)
+            batch = self._columns.placed(X.texts)
+            # As validate_data notes them of a frame.
+            self.n_features_in_ = len(X.texts.words)
+            self.feature_names_in_ = np.array(X.texts.words, dtype=object)
+            return batch
+        rows = self._rows(X, reset=True)
+        self._columns = TextColumns.numbered(self.n_features_in_)
         with _as_value_error():
             return as_documents(rows)
 
-    def _change(self, batch: DocumentBatch, sign: int) -> Self:
-        """Add documents, or take them away."""
-        signs, weighting = np.full(batch.documents, sign, np.int64), self._options().weighting
+    def _documents(self, X: Any) -> DocumentBatch:
+        if self._columns.named:
+            raise ValueError(
+                "the model was fitted on texts that TextCounts had counted, and this matrix does not know its texts: "
+                "give the result of TextCounts.transform, or rows of it"
+            )
+        rows = self._rows(X, reset=False)
         with _as_value_error():
-            delta = count(batch, self.n_features_in_, weighting, signs)
-        passages = SignedPassages.of(batch, weighting, signs)
-        try:
-            self.counts_.add(delta)
-        except NegativeCounts as error:
-            raise ValueError(f"these documents are not all in the model: {error}") from error
-        try:
-            self._relearn(delta, passages)
-        except ValueError:
-            self.counts_.add(Cooccurrence.zero(delta.n_words) - delta)
-            raise
-        self.n_documents_ = self.counts_.documents
+            return as_documents(rows)
+
+    def _change(self, counts: KeptCounts, columns: TextColumns, batch: DocumentBatch, sign: int) -> Self:
+        """Take over counts to which documents were added, or from which they were taken; batch: these documents."""
+        fit = self._updated(counts, batch, sign) or learn(counts, self._options())
+        self.counts_, self._columns = counts, columns
+        if columns.named:
+            self.n_features_in_ = len(columns.names)
+            self.feature_names_in_ = np.array(columns.names, dtype=object)
+        self._publish(fit)
         return self
 
-    def _relearn(self, delta: Cooccurrence | None, passages: SignedPassages | None = None) -> None:
-        with _as_value_error():
-            change = None if delta is None else Counts(self.counts_.words, delta)
-            fit = None if change is None else self._updated(self.counts_, change, passages)
-            self._publish(fit or learn(self.counts_, self._options()))
-
-    def _updated(self, now: KeptCounts, delta: Counts, passages: SignedPassages | None) -> TopicFit | None:
+    def _updated(self, counts: KeptCounts, batch: DocumentBatch, sign: int) -> TopicFit | None:
+        """Return the model carried over to changed counts, None where it has to be learned again."""
         self.retrain_reason_ = None
+        # An update changes its arrays in place, so no later call may meet a model that it left half-way.
         fit: TopicFit | None = self.__dict__.pop("fit_", None)
         if fit is None or fit.options != self._options():
             self.retrain_reason_ = "no model of these settings to start from"
             return None
-        outcome = update(fit, now, delta, passages)
+        # Pairs of other words change nothing that the model has; those of words that enter are counted whole.
+        ids = np.full(len(counts.words), -1, np.int32)
+        ids[self._inside(counts, fit)] = np.arange(len(fit.names))
+        known, signs = narrowed(batch, ids), np.full(batch.documents, sign, np.int64)
+        delta = Counts(fit.names, count(known, len(fit.names), counts.weighting, signs))
+        outcome = update(fit, counts, delta, SignedPassages.of(known, counts.weighting, signs))
         if isinstance(outcome, NeedsRetrain):
             self.retrain_reason_ = outcome.reason
             return None
         return outcome.fit
 
+    def _inside(self, counts: KeptCounts, fit: TopicFit) -> Positions:
+        """Return where the fit's internal words stand among those of the counts; looked up once for the same words."""
+        found: tuple[Sequence[str], Sequence[str], Positions] | None = self.__dict__.get("_looked_up")
+        if found is None or found[0] is not fit.names or found[1] is not counts.words:
+            found = self._looked_up = (fit.names, counts.words, counts.positions(fit.names))
+        return found[2]
+
     def _publish(self, fit: TopicFit) -> None:
-        columns = np.array([int(word) for word in fit.words])
+        places = self._columns.order[self._inside(self.counts_, fit)[fit.live]]
         self.fit_ = fit
+        self.n_documents_ = self.counts_.documents
         self.components_ = np.zeros((fit.options.n_topics, self.n_features_in_))
-        self.components_[:, columns] = fit.A.T
+        self.components_[:, places] = fit.A.T
         self.topic_shares_ = fit.topic_masses
-        self.anchors_ = np.array([int(word) for word in fit.anchors])
+        self.anchors_ = self._columns.order[self.counts_.positions(fit.anchors)]
         self.certificate_ = fit.certificate.bound
-        if not hasattr(self, "retrain_reason_"):
-            self.retrain_reason_ = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

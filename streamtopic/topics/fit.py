@@ -1,4 +1,4 @@
-"""A learned model with all that a later update needs."""
+"""A learned model before noise, with everything that a later update needs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from streamtopic.counts import SymmetricCounts
 from streamtopic.topics.anchors import AnchorChoice
-from streamtopic.topics.certificate import Certificate, certify
-from streamtopic.topics.options import LearnerOptions
+from streamtopic.topics.certificate import Certificate, topic_columns
+from streamtopic.topics.learner_options import LearnerOptions
+from streamtopic.topics.mixtures import Mixtures
 from streamtopic.topics.products import times
-from streamtopic.topics.simplex_round import Round
 
 __all__ = ["TopicFit", "Words"]
 
@@ -23,7 +23,7 @@ Float = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 
-class Words(tuple[str, ...]):  # noqa: SLOT001  it keeps what it looked up
+class Words(tuple[str, ...]):  # noqa: SLOT001  it keeps its table of places
     """Words that know their places: looked up once for all updates over the same words."""
 
     @cached_property
@@ -32,7 +32,7 @@ class Words(tuple[str, ...]):  # noqa: SLOT001  it keeps what it looked up
         return {word: k for k, word in enumerate(self)}
 
     def places(self, words: Sequence[str]) -> Int64:
-        """Return the position of each of some words here, -1 where it is none of these."""
+        """Return the position of each of some words here, -1 for a word that is not here."""
         place = self.place
         return np.array([place.get(word, -1) for word in words], np.int64)
 
@@ -41,11 +41,14 @@ class Words(tuple[str, ...]):  # noqa: SLOT001  it keeps what it looked up
 class TopicFit:
     """A topic model before noise, over n internal words of which those with mass are published.
 
-    names: (n,) ascending; q: counts over them, changed in place by updates; mass: (n,) row sums, 0 for a word that an
-    update has dropped; squares: (n,) D^2; candidates: positions that may be anchors; gram: (c, c) or None; choice:
-    the anchors; group: (n,) super-anchor of each word or -1; rounds: one (paper) or two (default); updates: how
-    many were applied since the cold start; gram_error: bound on the norm of the error that they have added to `gram`,
-    divided by the masses of both words.
+    names: (n,) the internal words, ascending.
+    q: counts over them, changed in place by updates.
+    mass: (n,) row sums, 0 for a word that an update has dropped.
+    squares: (n,) D^2.
+    candidates: positions of words that may be anchors.
+    choice: the anchors.
+    group: (n,) the topic that each word stands for, -1 for most.
+    mixtures: every word as a mixture of topics.
     """
 
     options: LearnerOptions
@@ -55,12 +58,9 @@ class TopicFit:
     mass: Int64
     squares: Float
     candidates: npt.NDArray[np.intp]
-    gram: Float | None
     choice: AnchorChoice
     group: Int64
-    rounds: list[Round]
-    updates: int = 0
-    gram_error: float = 0.0
+    mixtures: Mixtures
 
     @cached_property
     def live(self) -> npt.NDArray[np.intp]:
@@ -80,12 +80,13 @@ class TopicFit:
     @cached_property
     def p(self) -> Float:
         """Word masses over the internal words, (n,), sum 1."""
+        # Python's integers, since the sum of masses may leave 64 bits.
         return np.asarray(self.mass / float(sum(self.mass.tolist())))
 
     @property
     def C(self) -> Float:
         """Each internal word as a mixture of topics, (n, r)."""
-        return self.rounds[-1].C
+        return self.mixtures.C
 
     @cached_property
     def topic_masses(self) -> Float:
@@ -95,15 +96,16 @@ class TopicFit:
     @cached_property
     def A(self) -> Float:
         """Topic-conditional word distributions of the published words, (n', r), columns sum to 1."""
-        joint = self.C[self.live] * self.p[self.live, None]
-        return np.asarray(joint / joint.sum(axis=0))
+        return self._columns[0]
 
     @cached_property
     def certificate(self) -> Certificate:
         """Bound on the distance of A to the exact optimum for these counts."""
-        errors, own = self.rounds[-1].errors(self.mass)
-        live = self.live
-        return certify(errors[live], own[live], self.p[live], self.A, self.topic_masses)
+        return self.mixtures.certificate(self.mass, self.p[self.live], *self._columns)
+
+    @cached_property
+    def _columns(self) -> tuple[Float, Float]:
+        return topic_columns(self.C[self.live], self.p[self.live])
 
     def restricted_product(self, thin: Float) -> Float:
         """Return Q V for the published words, entries of Q summing to 1: V (n', r) to (n', r)."""
@@ -112,31 +114,30 @@ class TopicFit:
         return np.asarray(times(self.q, wide, live=self.live)[self.live] / float(sum(self.mass.tolist())))
 
     def held(self, words: Sequence[str]) -> Int64:
-        """Return the internal position of each word, -1 where it is none of those with mass."""
+        """Return the internal position of each word, -1 for a word that is not here or has no mass."""
         found = self.names.places(words)
-        # What is left of a word that was dropped is nothing: its changes are none of the fit's.
+        # The pairs of a dropped word are all gone from Q, so its changes do not concern the fit.
         return np.where((found >= 0) & (self.mass[found] > 0), found, -1)
 
     def over(self, names: Words, q: SymmetricCounts) -> "TopicFit":
         """Return the same model over other internal words, ascending; new ones are in nothing but `q` yet.
 
-        q: the counts that it shall hold, over `names`; all that is derived from counts stays that of the old ones.
+        q: the counts that it shall hold, over `names`. Arrays derived from counts stay those of the old ones.
         """
         ids = names.places(self.names)
         stays = np.flatnonzero(ids >= 0)
         n, at = len(names), ids[stays]
 
-        rounds = [
-            replace(
-                part,
-                anchor_counts=_spread(part.anchor_counts.T, at, stays, n, 0).T.copy(),
-                thin=_spread(part.thin, at, stays, n, 0),
-                product=_spread(part.product, at, stays, n, 0),
-                error=_spread(part.error, at, stays, n, 0),
-                C=_spread(part.C, at, stays, n, 0),
-            )
-            for part in self.rounds
-        ]
+        part = self.mixtures
+        mixtures = replace(
+            part,
+            anchor_counts=_spread(part.anchor_counts.T, at, stays, n, 0).T.copy(),
+            thin=_spread(part.thin, at, stays, n, 0),
+            product=_spread(part.product, at, stays, n, 0),
+            relative=_spread(part.relative, at, stays, n, 0),
+            error=_spread(part.error, at, stays, n, 0),
+            C=_spread(part.C, at, stays, n, 0),
+        )
         return replace(
             self,
             names=names,
@@ -146,7 +147,7 @@ class TopicFit:
             candidates=ids[self.candidates],
             choice=replace(self.choice, rows=ids[self.choice.rows]),
             group=_spread(self.group, at, stays, n, -1),
-            rounds=rounds,
+            mixtures=mixtures,
         )
 
 

@@ -4,8 +4,9 @@ theta maximises f = sum_w x_w log (A theta)_w + alpha sum_k log theta_k over the
 the multiplier of sum(theta) = 1 is lambda = L + r alpha, so the constraint needs no care: grad f - lambda vanishes.
 
 A few steps of EM, then Newton's method with conjugate gradients for its steps, on many documents at once: two products
-with A a step, 30 to 40 in all. A step that does not raise f is taken back for one of EM, which always does; what is
-left after many steps (more topics than words, a tiny alpha) is finished by damped Newton steps, which always arrive.
+with A a step, 30 to 40 in all. A step that does not raise f is taken back for one of EM, which always does. Documents
+that are left after many steps (more topics than words, a tiny alpha) are finished by damped Newton steps, which always
+arrive.
 
 How far is it to the optimum? With s = min(1, alpha, least count) f / s is self-concordant, and its Hessian is at least
 (alpha / s) diag(theta)^-2, so with N = ||theta (grad f - lambda)||_2 / sqrt(s alpha) < 1
@@ -81,10 +82,18 @@ def _block_end(sizes: npt.NDArray[np.intp], at: int, r: int) -> int:
 
 @dataclass(slots=True, eq=False)
 class _Block:
-    """Documents that are not done: F (b, d, r) rows of A, x (b, d) counts, lam (b, 1), goal (b,) for the residual.
+    """Documents that are not done.
 
-    theta (b, r); q = F theta (b, d); safe: an EM step from the last theta; best (b,) the last f; trust (b,) share of a
-    step that is taken; ids (b,).
+    ids: (b,) their positions.
+    F: (b, d, r) rows of A.
+    x: (b, d) counts.
+    lam: (b, 1) the multiplier lambda.
+    goal: (b,) norm of the residual to reach.
+    theta: (b, r) proportions.
+    q: (b, d) F theta.
+    safe: (b, r) an EM step from the last theta.
+    best: (b,) the last f.
+    trust: (b,) share of a step that is taken.
     """
 
     ids: Positions

@@ -1,39 +1,40 @@
 """Counts to topics, from a cold start: the whole path on one screen.
 
     words      choose_words            which words, from document frequencies
-    anchors    farthest rows           r words that stand for one topic each
-    round 1    every word as a mixture of the anchor rows
-    round 2    the same with averages over super-anchors (default learner)
+    anchors    choose_sets             r words that stand for one topic each, and the words that stand beside them
+    X          sums of Q's rows        one row a topic, over its anchor (paper) or its super-anchor (default)
+    C          least squares           every word as a mixture of those rows
     A          columns p_i C_ik / z_k, with a certificate of ||A - A*||_F
 
-Source: Arora et al. 2013, Algorithms 1 to 3 (learner "paper"); the differences of learner "default" are in
-docs/decisions. Everything is a pure, deterministic function of the counts.
+Everything down to X is decided by arithmetic that has the same bits on every path and machine; C and A are rounded, and
+the certificate bounds that (docs/proof.md). Source: Arora et al. 2013, Algorithms 1 to 3 (learner "paper"); the
+differences of learner "default" are in docs/decisions.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from streamtopic.counts import CountSource, SymmetricCounts
 from streamtopic.errors import CannotLearn
-from streamtopic.topics.anchors import AnchorChoice, farthest_in_principal_directions, farthest_rows
+from streamtopic.topics.anchors import AnchorChoice, choose_anchors, coordinates, super_anchors
 from streamtopic.topics.fit import TopicFit, Words
-from streamtopic.topics.options import LearnerOptions
-from streamtopic.topics.products import candidate_gram, candidate_gram_roundings, dense_rows, grouped_rows
-from streamtopic.topics.simplex_round import Round
-from streamtopic.topics.spectrum import leading_eigenpairs
-from streamtopic.topics.vocabulary import choose_words
+from streamtopic.topics.learner_options import LearnerOptions
+from streamtopic.topics.mixtures import Mixtures
+from streamtopic.topics.paper_anchors import farthest_rows
+from streamtopic.topics.products import grouped_rows
+from streamtopic.topics.working_vocabulary import choose_words, column_squares
 
 __all__ = [
     "Prepared",
     "candidate_positions",
-    "column_squares",
+    "choose_sets",
     "learn",
     "learn_prepared",
+    "only_anchors",
     "prepare",
-    "super_anchors",
     "working_counts",
 ]
 
@@ -43,11 +44,14 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
-    """What learning needs of the counts whatever the number of topics: fits made of it share its arrays.
+    """The part of learning that does not depend on the number of topics: fits made of it share its arrays.
 
-    q: counts over the working vocabulary, words; mass (n,) row sums; squares (n,) D^2; candidates: positions of words
-    that may be anchors; gram (c, c) of their rows, or None for learner "paper"; pairs: leading eigenpairs of that in
-    units of p, where several numbers of topics share them.
+    q: counts over the working vocabulary.
+    mass: (n,) row sums.
+    squares: (n,) D^2.
+    words: (n,) the working vocabulary.
+    candidates: positions of words that may be anchors.
+    documents: how many were counted.
     """
 
     q: SymmetricCounts
@@ -55,18 +59,7 @@ class Prepared:
     squares: Float
     words: tuple[str, ...]
     candidates: npt.NDArray[np.intp]
-    gram: Float | None
     documents: int
-    pairs: tuple[Float, Float] | None = None
-
-    def sharing(self, topics: int) -> "Prepared":
-        """Return these counts with the eigenpairs that up to so many topics need, found once for all of them.
-
-        They are those that a number of topics by itself would find, to rounding.
-        """
-        if self.gram is None:
-            return self
-        return replace(self, pairs=leading_eigenpairs(_in_units_of_p(self.gram, self.mass, self.candidates), topics))
 
 
 def learn(source: CountSource, options: LearnerOptions) -> TopicFit:
@@ -79,56 +72,71 @@ def learn(source: CountSource, options: LearnerOptions) -> TopicFit:
 
 
 def prepare(source: CountSource, options: LearnerOptions) -> Prepared:
-    """Return the part of `learn` that does not depend on the number of topics: most of its cost where they are few.
+    """Return the part of `learn` that does not depend on the number of topics.
 
     Raises CannotLearn where too few words are left for the topics that `options` asks for.
     """
     q, mass, words, frequency, may_anchor = working_counts(source, options)
-    squares = column_squares(mass, options)
     candidates = candidate_positions(frequency, may_anchor, options)
-    _require_candidates(candidates, options)
-    gram = None if options.learner == "paper" else candidate_gram(q, candidates, squares)
-    return Prepared(q, mass, squares, words, candidates, gram, source.documents)
+    return Prepared(q, mass, column_squares(mass, options), words, candidates, source.documents)
 
 
 def learn_prepared(prepared: Prepared, options: LearnerOptions) -> TopicFit:
     """Learn from prepared counts. options: those that they were prepared for, but for `n_topics`.
 
-    An update changes a fit's arrays in place, so of several fits of one Prepared none may be updated.
+    An update changes a fit's arrays in place, so do not update one of several fits of one Prepared.
     """
-    q, mass, squares, candidates = prepared.q, prepared.mass, prepared.squares, prepared.candidates
-    _require_candidates(candidates, options)
-    if prepared.gram is None:
-        anchors = farthest_rows(q, candidates, mass, options.n_topics)
-    else:
-        anchors = choose_in_gram(prepared.gram, mass, candidates, q.n, options, pairs=prepared.pairs)
-    first = Round.cold(q, mass, squares, dense_rows(q, anchors.rows), None)
-    rounds, group = [first], np.full(q.n, -1, np.int64)
-    if options.learner == "default":
-        group = super_anchors(first, q, mass, anchors.rows)
-        rounds.append(Round.cold(q, mass, squares, grouped_rows(q, group, options.n_topics), first.C))
+    q, mass = prepared.q, prepared.mass
+    choice, group = choose_sets(q, mass, prepared.candidates, prepared.words, options)
     return TopicFit(
         options=options,
         names=Words(prepared.words),
         documents=prepared.documents,
         q=q,
         mass=mass,
-        squares=squares,
-        candidates=candidates,
-        gram=prepared.gram,
-        choice=anchors,
+        squares=prepared.squares,
+        candidates=prepared.candidates,
+        choice=choice,
         group=group,
-        rounds=rounds,
+        mixtures=Mixtures.cold(q, mass, prepared.squares, grouped_rows(q, group, options.n_topics), None),
     )
 
 
-def _require_candidates(candidates: npt.NDArray[np.intp], options: LearnerOptions) -> None:
-    if len(candidates) < options.n_topics:
+def choose_sets(
+    q: SymmetricCounts,
+    mass: Int64,
+    candidates: npt.NDArray[np.intp],
+    words: Sequence[str],
+    options: LearnerOptions,
+) -> tuple[AnchorChoice, Int64]:
+    """Choose the anchors, positions in Q, and the topic that each word stands for, (n,), -1 for most.
+
+    q: Q, in which words without mass may be left of earlier counts; mass: (n,) row sums; words: (n,) its words. A
+    function of the words that have mass and their counts alone, to the bit. Raises CannotLearn where candidates or
+    directions are too few.
+    """
+    r = options.n_topics
+    if len(candidates) < r:
         raise CannotLearn(
             "candidates",
-            f"{len(candidates)} words may be anchors, {options.n_topics} topics need as many: "
+            f"{len(candidates)} words may be anchors, {r} topics need as many: "
             "add documents, ask fewer topics or lower anchor_min_df",
         )
+    if options.learner == "paper":
+        choice = farthest_rows(q, candidates, mass, r)
+        return choice, only_anchors(choice, q.n)
+    E = coordinates(q, mass, candidates, [words[k] for k in candidates], r)
+    found = choose_anchors(E)
+    group = np.full(q.n, -1, np.int64)
+    group[candidates] = super_anchors(E, found.rows)
+    return AnchorChoice(candidates[found.rows], found.margin), group
+
+
+def only_anchors(choice: AnchorChoice, n: int) -> Int64:
+    """Return the sets in which every anchor stands alone, (n,)."""
+    group = np.full(n, -1, np.int64)
+    group[choice.rows] = np.arange(len(choice.rows))
+    return group
 
 
 def working_counts(
@@ -140,7 +148,7 @@ def working_counts(
     """
     if source.documents <= 0:
         raise CannotLearn("documents", "there is no document to learn from: add some")
-    keep, may_anchor = choose_words(source.frequency, source.documents, options)
+    keep, may_anchor = choose_words(source, options)
     if not len(keep):
         raise CannotLearn("words", "no word occurs in enough documents: add documents or lower min_df")
     q = source.symmetric(keep)
@@ -155,64 +163,13 @@ def working_counts(
     return q, mass, tuple(source.words[k] for k in keep), source.frequency[keep], may_anchor
 
 
-def column_squares(mass: Int64, options: LearnerOptions) -> Float:
-    """Return D^2, (n,): 1, or p^-1/2 with p rounded to powers of sqrt 2, so that it rarely moves."""
-    if options.learner == "paper":
-        return np.ones(len(mass))
-    total = float(sum(mass.tolist()))
-    steps = np.round(2 * np.log2(np.maximum(mass, 1) / total))
-    return np.asarray(np.exp2(-steps / 4))
-
-
 def candidate_positions(
     frequency: Int64, may_anchor: npt.NDArray[np.bool_], options: LearnerOptions
 ) -> npt.NDArray[np.intp]:
     """Return ascending positions of the words that may be anchors; the default learner takes the most frequent."""
     candidates = np.flatnonzero(may_anchor)
     if options.learner == "default" and len(candidates) > options.max_candidates:
+        # Stable, so that of equally frequent words the first ones are taken on every machine.
         order = np.argsort(-frequency[candidates], kind="stable")[: options.max_candidates]
         candidates = np.sort(candidates[order])
     return candidates
-
-
-def choose_in_gram(
-    gram: Float,
-    mass: Int64,
-    candidates: npt.NDArray[np.intp],
-    n: int,
-    options: LearnerOptions,
-    carried: float = 0.0,
-    pairs: tuple[Float, Float] | None = None,
-) -> AnchorChoice:
-    """Search the principal directions of Qbar_c D.
-
-    gram: Q_c D^2 Q_c^T in the units of the counts; carried: what updates have added to its error, in units of p; pairs:
-    see Prepared, they stand for it where they are given.
-    """
-    if pairs is None:
-        pairs = leading_eigenpairs(_in_units_of_p(gram, mass, candidates), options.n_topics, overwrite=True)
-    roundings = candidate_gram_roundings(n)
-    choice = farthest_in_principal_directions(gram, options.n_topics, roundings, carried, pairs)
-    return AnchorChoice(candidates[choice.rows], choice.margin, choice.certain)
-
-
-def _in_units_of_p(gram: Float, mass: Int64, candidates: npt.NDArray[np.intp]) -> Float:
-    scaled = np.empty_like(gram)
-    _scale(gram, 1.0 / mass[candidates], scaled)
-    return scaled
-
-
-def super_anchors(first: Round, q: SymmetricCounts, mass: Int64, anchors: npt.NDArray[np.intp]) -> Int64:
-    """Return the topic whose super-anchor each word joins, (n,), or -1: the anchor and words with C_ik >= 1/2."""
-    best = np.argmax(first.C, axis=1)
-    group = np.where(first.C[np.arange(q.n), best] >= 0.5, best, -1)
-    group[anchors] = np.arange(len(anchors))
-    group[mass == 0] = -1
-    return group.astype(np.int64)
-
-
-@numba.njit(cache=True, nogil=True)
-def _scale(gram: Float, factors: Float, out: Float) -> None:
-    for i in range(len(factors)):
-        for j in range(len(factors)):
-            out[i, j] = gram[i, j] * factors[i] * factors[j]

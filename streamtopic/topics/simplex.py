@@ -3,32 +3,63 @@
 min over c in the simplex of 1/2 c^T G c - b^T c, one problem a row of B, all with the same G (r, r). A support is
 grown and shrunk until the conditions of optimality hold; then the answer is solved once more on the final support in
 index order, so that it depends on (G, b, support) only and not on the path there.
+
+Every row that is returned is a point of the simplex: nonnegative, its sum 1 up to the rounding of a division. Where G
+is so near to singular that pivots vanish, it is the best point that was reached; the certificate says how far off it
+is. Rows are solved one by one in a fixed sequence of operations, without a library, so their bits are the same on every
+machine and for any number of threads.
 """
 
 import numba
 import numpy as np
 import numpy.typing as npt
 
+from streamtopic.topics.reproducible import cholesky, solve_lower
 from streamtopic.topics.threads import each
 
-__all__ = ["project_rows", "solve_rows"]
+__all__ = ["holders", "project_rows", "solve_rows"]
 
 Float = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
 _CHUNK = 1024
+# A pivot below this share of its diagonal entry is rounding, and its anchor depends on those before it.
+_VANISHED = 2.0**-46
+# Sixteen units of the two numbers that a gradient is the difference of: entering for less would be left to rounding.
+_SLACK = 2.0**-49
 
 
 def solve_rows(G: Float, B: Float, start: Float | None = None) -> Float:
     """Return C (n, r), each row the minimiser for that row of B (n, r).
 
-    G: (r, r) positive definite. start: (n, r) rows on the simplex (or zero) whose support is tried first; None starts
-    at the best vertex. A row that does not settle within its iteration limit is returned feasible; the certificate
-    then says how far off it is.
+    G: (r, r) positive definite. start: (n, r) nonnegative rows whose support is tried first; None, or a row of zeros,
+    starts at the best vertex, so that the answer is a function of G and that row of B. A row that does not settle
+    within its iteration limit is returned as it is then; the certificate says how far off it is.
     """
     C = np.zeros_like(B) if start is None else start.copy()
+    _solve_all(G, B, C, 0.0, np.zeros(len(G)))
+    return C
+
+
+def holders(G: Float, B: Float, least: float) -> Int64:
+    """Return where each row's minimiser holds `least` or more, (n,), or -1; least: more than a half.
+
+    G (r, r) and B (n, r) as in `solve_rows`, from the best vertex. A row is left as soon as that is clear: at a point c
+    of the simplex with a duality gap g the minimiser c* has |c - c*|_G^2 <= g, so |c_k - c*_k| <= sqrt(g (G^-1)_kk).
+    Most rows take half as long. The answer is a function of G and the row, to the bit, also where rounding errs.
+    """
+    L, rank = cholesky(np.ascontiguousarray(G))
+    r = len(G)
+    reach = np.full(r, np.inf) if rank < r else np.sqrt(_column_squares(solve_lower(L, np.eye(r))))
+    C = np.zeros_like(B)
+    _solve_all(G, B, C, least, reach)
+    best = np.argmax(C, axis=1)
+    return np.where(C[np.arange(len(C)), best] >= least, best, -1).astype(np.int64)
+
+
+def _solve_all(G: Float, B: Float, C: Float, least: float, reach: Float) -> None:
     G = np.ascontiguousarray(G)
     edges = range(0, len(B), _CHUNK)
-    each(_solve_rows, [(G, B[k : k + _CHUNK], C[k : k + _CHUNK]) for k in edges])
-    return C
+    each(_solve_rows, [(G, B[k : k + _CHUNK], C[k : k + _CHUNK], least, reach) for k in edges])
 
 
 def project_rows(V: Float) -> Float:
@@ -40,20 +71,24 @@ def project_rows(V: Float) -> Float:
 
 
 @numba.njit(cache=True, nogil=True)
-def _factor(G: Float, support: npt.NDArray[np.int64], L: Float, done: int, size: int) -> bool:
-    """Extend the Cholesky factor of G on `support` from `done` to `size` rows; False where a pivot vanishes."""
+def _factor(G: Float, support: npt.NDArray[np.int64], L: Float, done: int, size: int) -> int:
+    """Extend the Cholesky factor of G on `support` from `done` to `size` rows; return the first whose pivot vanishes.
+
+    That is `size` where all stay. A pivot below this share of G's diagonal is rounding: that anchor's row depends on
+    those before it.
+    """
     for i in range(done, size):
         for j in range(i + 1):
             total = G[support[i], support[j]]
             for k in range(j):
                 total -= L[i, k] * L[j, k]
-            if i == j:
-                if total <= 1e-14 * G[support[i], support[i]]:
-                    return False
+            if i > j:
+                L[i, j] = total / L[j, j]
+            elif total > _VANISHED * G[support[i], support[i]]:
                 L[i, i] = np.sqrt(total)
             else:
-                L[i, j] = total / L[j, j]
-    return True
+                return i
+    return size
 
 
 @numba.njit(cache=True, nogil=True)
@@ -77,125 +112,224 @@ def _on_support(L: Float, b: Float, support: npt.NDArray[np.int64], size: int, y
     for i in range(size):
         excess += y[i]
         scale += v[i]
+    # In exact arithmetic the sum of v is positive; where rounding made it 0 or less, y is as bad as the pivots were.
+    level = excess / scale if scale > 0.0 else 0.0
     for i in range(size):
-        y[i] -= v[i] * (excess / scale)
+        y[i] -= v[i] * level
 
 
 @numba.njit(cache=True, nogil=True)
-def _solve_row(  # noqa: C901, PLR0912  one loop of the active-set method; numba inlines no closures
-    G: Float, b: Float, c: Float, support: npt.NDArray[np.int64], L: Float, y: Float, v: Float, g: Float
-) -> None:
-    r = len(b)
-    size = 0
-    for k in range(r):
+def _begin(G: Float, b: Float, c: Float, support: npt.NDArray[np.int64]) -> int:
+    """Make c a point of the simplex, the best vertex where it says nothing; return the size of its support."""
+    size, total = 0, 0.0
+    for k in range(len(b)):
         if c[k] > 0.0:
             support[size] = k
             size += 1
-    if size == 0:
-        best = 0
-        for k in range(r):
-            if 0.5 * G[k, k] - b[k] < 0.5 * G[best, best] - b[best]:
-                best = k
-        c[best] = 1.0
-        support[0] = best
-        size = 1
+            total += c[k]
+        else:
+            c[k] = 0.0
+    if size > 0 and total < np.inf:
+        for i in range(size):
+            c[support[i]] /= total
+        return size
+    best = 0
+    for k in range(len(b)):
+        c[k] = 0.0
+        if 0.5 * G[k, k] - b[k] < 0.5 * G[best, best] - b[best]:
+            best = k
+    c[best] = 1.0
+    support[0] = best
+    return 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _drop(c: Float, support: npt.NDArray[np.int64], size: int, at: int) -> int:
+    """Take an index out of the support, its share going to the others in proportion; return how many are left."""
+    lost = c[support[at]]
+    c[support[at]] = 0.0
+    for i in range(at, size - 1):
+        support[i] = support[i + 1]
+    size -= 1
+    if lost > 0.0:
+        _normalise(c, support, size)
+    return size
+
+
+@numba.njit(cache=True, nogil=True)
+def _normalise(c: Float, support: npt.NDArray[np.int64], size: int) -> None:
+    total = 0.0
+    for i in range(size):
+        total += c[support[i]]
+    if total > 0.0:
+        for i in range(size):
+            c[support[i]] /= total
+        return
+    # Nothing is left that had a share: one that has all is as good a start as any.
+    c[support[0]] = 1.0
+
+
+@numba.njit(cache=True, nogil=True)
+def _solve_row(  # noqa: C901, PLR0912, PLR0915  one loop of the active-set method; numba inlines no closures
+    G: Float, b: Float, c: Float, support: npt.NDArray[np.int64], L: Float, y: Float, v: Float, g: Float,
+    barred: npt.NDArray[np.bool_], least: float, reach: Float,
+) -> None:  # fmt: skip
+    """Solve one row; with least > 0 only until it is clear which share, if any, is `least` or more."""
+    r = len(b)
+    size = _begin(G, b, c, support)
+    barred[:] = False
     done = 0
     in_order = True
+    # Rounding might make supports repeat. A row that has not settled by then is what its certificate says.
     for _ in range(20 * r + 20):
-        if not _factor(G, support, L, done, size):
-            # The newest word of the support depends on the others: it cannot improve on them.
-            size -= 1
-            c[support[size]] = 0.0
+        found = _factor(G, support, L, done, size)
+        if found < size:
+            # This anchor's row depends on the others of the support: it cannot improve on them.
+            barred[support[found]] = True
+            size = _drop(c, support, size, found)
+            done = found
             in_order = False
-            break
+            if size == 0:
+                break
+            continue
         done = size
         _on_support(L, b, support, size, y, v)
         step, blocking = 1.0, -1
         for i in range(size):
-            if y[i] <= 0.0:
+            if not y[i] > 0.0:
                 value = c[support[i]]
                 ratio = value / (value - y[i]) if value > y[i] else 0.0
                 if ratio < step or blocking < 0:
                     step, blocking = ratio, i
         if blocking >= 0:
+            if step > 0.0:
+                for i in range(size):
+                    c[support[i]] += step * (y[i] - c[support[i]])
+                barred[:] = False
+            else:
+                # It has just entered and would leave at once: without progress it may not enter again.
+                barred[support[blocking]] = True
+            # The step ends on the face; rounding may have gone a little beyond it.
             for i in range(size):
-                c[support[i]] += step * (y[i] - c[support[i]])
-            c[support[blocking]] = 0.0
-            for i in range(blocking, size - 1):
-                support[i] = support[i + 1]
-            size -= 1
+                c[support[i]] = max(c[support[i]], 0.0)
+            size = _drop(c, support, size, blocking)
             done = blocking
             in_order = False
+            if size == 0:
+                break
             continue
         for i in range(size):
             c[support[i]] = y[i]
-        entering = _entering(G, b, c, support, size, g)
+        entering, gap = _entering(G, b, c, support, size, g, barred)
         if entering < 0:
             break
+        if least > 0.0 and _is_clear(c, reach, np.sqrt(gap), least):
+            return
         in_order = False
         support[size] = entering
         size += 1
     # A support that was right at once has been solved in index order already.
     if not in_order:
         _settle(G, b, c, support, L, y, v)
+    size = 0
+    for k in range(r):
+        if c[k] > 0.0:
+            support[size] = k
+            size += 1
+    _normalise(c, support, size)
 
 
 @numba.njit(cache=True, nogil=True)
-def _entering(G: Float, b: Float, c: Float, support: npt.NDArray[np.int64], size: int, g: Float) -> int:
-    """Return the index whose gradient lies furthest below the support's, beyond rounding, or -1."""
+def _entering(
+    G: Float, b: Float, c: Float, support: npt.NDArray[np.int64], size: int, g: Float, barred: npt.NDArray[np.bool_]
+) -> tuple[int, float]:
+    """Return the index whose gradient lies furthest below the support's, beyond rounding, or -1; and how far below.
+
+    That is the duality gap, since c minimises over the support.
+    """
     for k in range(len(b)):
-        g[k] = -b[k]
-    magnitude = 0.0
+        g[k] = 0.0
     for i in range(size):
         j = support[i]
         row = G[j]
         for k in range(len(b)):
             g[k] += c[j] * row[k]
-        magnitude = max(magnitude, abs(b[j]))
-    level = 0.0
+    level, magnitude = 0.0, 0.0
     for i in range(size):
-        level += g[support[i]]
+        k = support[i]
+        level += g[k] - b[k]
+        magnitude = max(magnitude, g[k] + abs(b[k]))
     level /= size
-    slack = 64 * 2.22e-16 * (magnitude + abs(level))
+    entering, lowest = -1, 0.0
     for i in range(size):
-        g[support[i]] = level
-    entering = -1
-    lowest = level - slack
+        g[support[i]] = np.inf
     for k in range(len(b)):
-        if g[k] < lowest:
-            lowest = g[k]
+        if g[k] == np.inf or barred[k]:
+            continue
+        below = (level - (g[k] - b[k])) - _SLACK * (g[k] + abs(b[k]) + magnitude)
+        if below > lowest:
+            lowest = below
             entering = k
-    return entering
+    return entering, lowest
+
+
+@numba.njit(cache=True, nogil=True)
+def _is_clear(c: Float, reach: Float, root: float, least: float) -> bool:
+    """Return whether no share within reach[k] * root of c can be on the other side of `least`."""
+    open_shares = 0
+    for k in range(len(c)):
+        if c[k] - reach[k] * root >= least:
+            return True
+        if c[k] + reach[k] * root >= least:
+            open_shares += 1
+    return open_shares == 0
+
+
+@numba.njit(cache=True, nogil=True)
+def _column_squares(X: Float) -> Float:
+    """Return the sum of squares of each column, added from the top, (c,)."""
+    out = np.zeros(X.shape[1])
+    for i in range(len(X)):
+        for j in range(X.shape[1]):
+            out[j] += X[i, j] * X[i, j]
+    return out
 
 
 @numba.njit(cache=True, nogil=True)
 def _settle(G: Float, b: Float, c: Float, support: npt.NDArray[np.int64], L: Float, y: Float, v: Float) -> None:
-    """Solve once more on the support in index order, dropping what rounding has made negative."""
+    """Solve once more on the support in index order, dropping shares that rounding has made negative."""
     while True:
         size = 0
         for k in range(len(b)):
             if c[k] > 0.0:
                 support[size] = k
                 size += 1
-        if not _factor(G, support, L, 0, size):
+        if _factor(G, support, L, 0, size) < size:
             return
         _on_support(L, b, support, size, y, v)
-        positive = True
+        positive, some = True, False
         for i in range(size):
-            if y[i] <= 0.0:
+            if y[i] > 0.0:
+                some = True
+            else:
                 positive = False
+        if not some:
+            return
+        for i in range(size):
+            if positive:
+                c[support[i]] = y[i]
+            elif not y[i] > 0.0:
                 c[support[i]] = 0.0
         if positive:
-            for i in range(size):
-                c[support[i]] = y[i]
             return
 
 
 @numba.njit(cache=True, nogil=True)
-def _solve_rows(G: Float, B: Float, C: Float) -> None:
+def _solve_rows(G: Float, B: Float, C: Float, least: float, reach: Float) -> None:
     r = G.shape[0]
     support = np.empty(r + 1, np.int64)
     L = np.empty((r + 1, r + 1))
     y, v, g = np.empty(r + 1), np.empty(r + 1), np.empty(r)
+    barred = np.empty(r, np.bool_)
     for row in range(len(B)):
-        _solve_row(G, B[row], C[row], support, L, y, v, g)
+        _solve_row(G, B[row], C[row], support, L, y, v, g, barred, least, reach)

@@ -29,9 +29,10 @@ MOST_CLASSES = 500
 class HeadTask:
     """How a head is fitted.
 
-    topics: anchor words of the topics that the task depends on; empty for all. ridge: lambda, the strong convexity of
-    the loss. tolerance: ||grad|| / lambda that a head must reach, an upper bound on its distance to the optimum. tau:
-    the loss above the optimum that is allowed, in place of `tolerance` where it allows more.
+    topics: anchor words of the topics that the task depends on; empty for all.
+    ridge: lambda, the strong convexity of the loss.
+    tolerance: ||grad|| / lambda that a head must reach, an upper bound on its distance to the optimum.
+    tau: the loss above the optimum that is allowed, in place of `tolerance` where it allows more.
 
     Features A^T x are about 1e-3, so a ridge much above their squares hides them; weights are about 1e4.
     """
@@ -58,9 +59,13 @@ class HeadTask:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TopicMatrix:
-    """A topic model as a task sees it: A (n, r), columns on the simplex, over `words` (n,), one anchor word a topic.
+    """A topic model as a task sees it.
 
-    Exact (`TopicFit.A`) where A is withheld; as released where it is published, and then a head fitted on it is
+    A: (n, r) columns on the simplex.
+    words: (n,) the words of its rows.
+    anchors: (r,) one anchor word a topic.
+
+    A is exact (`TopicFit.A`) where A is withheld; as released where it is published, and then a head fitted on it is
     post-processing (the paper's naive setting, theorem 2).
     """
 
@@ -77,7 +82,7 @@ class TopicMatrix:
     def positions(self, task: HeadTask) -> Positions:
         """Return the columns of the task's topics, (k,), in the order declared.
 
-        Raises CannotLearn where an anchor word of the task is no anchor of this model.
+        Raises CannotLearn where an anchor word of the task is not an anchor of this model.
         """
         place = {anchor: k for k, anchor in enumerate(self.anchors)}
         lost = [topic for topic in task.topics if topic not in place]

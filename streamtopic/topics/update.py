@@ -1,18 +1,18 @@
 """The same model after a change of counts, at the cost of the change.
 
-    counts       Q' = Q + dQ in place; words below their threshold lose row and column, others get theirs
-    recheck      anchors searched again on the changed Gram matrix (default) or rows (paper): the same, or a retrain
-    carry        W' = W + dQ V + Q' (V' - V): touches the entries of changed rows and columns only
-    topics       every row solved again from its last support; certificate
+    counts             Q' = Q + dQ in place; words below their threshold lose row and column, others get theirs
+    sets               anchors and the words beside them, chosen anew from Q' by the very operations of a cold start;
+                       those of the published learner only where `update_anchors` cannot prove that they stay
+    update_rows        W' = W + dQ V + Q' (V' - V): touches the entries of changed rows and columns only
+    update_products    the two products of that sum
+    topics             every row solved again from its last support; certificate
 
-What is compared or rounded is decided exactly as a cold start would decide it; where rounding of the delta products
-could change a decision, that decision is made again from counts. A cold start from the same counts gives the same
-model within the certificate (and the same bits of all discrete choices).
+Every decision is made from counts, to the bit as a cold start makes it. Numbers that are carried over are continuous
+and have an error bound, so a cold start from the same counts gives the same model within the certificates of both.
 Source: the paper's Algorithm 1 with an exact solve in place of its projected Newton step; docs/decisions say why.
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,29 +21,39 @@ from scipy.sparse import coo_array
 
 from streamtopic.counts import Cooccurrence, CountSource, SignedPassages, SymmetricCounts
 from streamtopic.errors import CannotLearn
-from streamtopic.topics.carry import Change, carried_first, carried_second
+from streamtopic.topics.anchors import AnchorChoice
 from streamtopic.topics.fit import TopicFit, Words
-from streamtopic.topics.learner import column_squares
-from streamtopic.topics.outer import outer_change
+from streamtopic.topics.learner import candidate_positions, choose_sets, only_anchors
+from streamtopic.topics.mixtures import Mixtures
 from streamtopic.topics.products import column_sums
-from streamtopic.topics.recheck import NeedsRetrain, Rechecked, recheck
-from streamtopic.topics.simplex_round import Round
-from streamtopic.topics.threads import leaving_one, one_thread
-from streamtopic.topics.vocabulary import choose_words
+from streamtopic.topics.update_anchors import confirmed_anchors
+from streamtopic.topics.update_products import outer_change
+from streamtopic.topics.update_rows import Change, carried, regrouped
+from streamtopic.topics.working_vocabulary import choose_words, column_squares
 
 __all__ = ["NeedsRetrain", "Updated", "update"]
 
 Float = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
+# Carried products get so much of the tolerance; beyond it they are computed anew, at the cost of one pass over Q.
 _SHARE_OF_TOLERANCE = 0.1
+# One dropped word in so many may stay in the arrays: leaving it out copies them all.
 _FEW_DEAD = 8
 
 
 @dataclass(frozen=True, slots=True)
+class NeedsRetrain:
+    """A cold start from counts is needed; `reason` says why, in words for an operator."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Updated:
-    """The model of the changed counts."""
+    """The model of the changed counts. new_anchors: anchor words that it has and the model before had not."""
 
     fit: TopicFit
+    new_anchors: tuple[str, ...] = ()
 
 
 def update(
@@ -51,30 +61,53 @@ def update(
 ) -> Updated | NeedsRetrain:
     """Carry a fit over to changed counts.
 
-    fit: a model of the counts before; it is taken over (its arrays change in place) whatever the outcome.
-    now: the counts after; delta: after minus before, over any words. Both made with the fit's weighting.
-    passages: those that the change is made of, over the words of `delta`, if they are known: the same model for less.
-    Cost: O(nnz(dQ) r + entries of touched rows * r + n r^2 + candidates^2 r), independent of the documents kept; with
-    few passages, touched rows are read once for each passage and not for each topic.
+    fit: a model of the counts before. Whatever the outcome, do not use it afterwards: its arrays change in place.
+    now: the counts after, made with the fit's weighting.
+    delta: after minus before, over any words, made likewise.
+    passages: those of the change, over the words of `delta`, if they are known: the same model for less.
+    Cost: O(nnz(dQ) r + entries of touched rows * r + n r^2), a pass over Q for topics whose words are others now, and
+    for learner "default" the entries of the candidates' rows and about 20 candidates^2 r; independent of the documents
+    kept. With few passages, touched rows are read once for each passage and not for each topic.
     """
     try:
         if now.documents <= 0:
             return NeedsRetrain("no document is left")
+        # By name, since positions change where words enter.
+        before = {*fit.anchors}
         fit, change, frequency, may_anchor = _changed(fit, now, delta, passages)
-        if fit.options.learner == "paper":
-            rounds = [carried_first(fit, change)]
-            checked = recheck(fit, change, frequency, may_anchor, rounds[0])
-            if isinstance(checked, NeedsRetrain):
-                return checked
-            group = fit.group
-        else:
-            outcome = _beside(fit, change, frequency, may_anchor)
-            if isinstance(outcome, NeedsRetrain):
-                return outcome
-            checked, rounds, group = outcome
-        return _solved(fit, now.documents, change, checked, rounds, group)
+        candidates = candidate_positions(frequency, may_anchor, fit.options)
+        mixtures = carried(fit.mixtures, fit.q, change, fit.group)
+        choice, group = _sets(fit, change, candidates, mixtures)
+        mixtures = regrouped(mixtures, fit.q, change, fit.group, group)
+        updated = TopicFit(
+            options=fit.options,
+            names=fit.names,
+            documents=now.documents,
+            q=fit.q,
+            mass=change.mass,
+            squares=change.squares,
+            candidates=candidates,
+            choice=choice,
+            group=group,
+            mixtures=mixtures,
+        )
+        if updated.certificate.from_products > _SHARE_OF_TOLERANCE * fit.options.tolerance:
+            anew = Mixtures.cold(fit.q, change.mass, change.squares, mixtures.anchor_counts, mixtures.C)
+            updated = replace(updated, mixtures=anew)
+        return Updated(updated, tuple(word for word in updated.anchors if word not in before))
     except CannotLearn as error:
         return NeedsRetrain(str(error))
+
+
+def _sets(
+    fit: TopicFit, change: Change, candidates: npt.NDArray[np.intp], mixtures: Mixtures
+) -> tuple[AnchorChoice, Int64]:
+    """Return the anchors and sets of the changed counts; the paper's are searched only where no proof spares it."""
+    if fit.options.learner == "paper":
+        choice = confirmed_anchors(fit, change, candidates, mixtures)
+        if choice is not None:
+            return choice, only_anchors(choice, fit.q.n)
+    return choose_sets(fit.q, change.mass, candidates, fit.names, fit.options)
 
 
 def _changed(
@@ -85,7 +118,7 @@ def _changed(
     Returns the fit, its internal words those of both; the change; the internal words' document frequencies, (n,), and
     whether they may be anchors.
     """
-    keep, may_anchor = choose_words(now.frequency, now.documents, fit.options)
+    keep, may_anchor = choose_words(now, fit.options)
     kept = [now.words[k] for k in keep]
     inside = fit.held(kept)
     entered = inside < 0
@@ -95,6 +128,7 @@ def _changed(
     ids = fit.held(delta.words)
     moved = _internal(fit, delta, ids)
     if entered.any():
+        # The fit has no pair of a word that enters, so all of them are part of the change.
         moved = moved + now.touching(keep, entered).relabel(inside, len(fit.names))
     change = _apply(fit, moved, inside)
     if passages is not None:
@@ -129,6 +163,7 @@ def _apply(fit: TopicFit, delta: Cooccurrence, inside: Int64) -> Change:
 
     inside: positions of the words that stay or have entered, whose pairs are all in `delta`.
     """
+    # Nearly every change finds its pairs there; only new pairs need a copy of Q.
     if not fit.q.add_within(delta):
         fit.q = fit.q.plus(delta)
     stays = np.zeros(len(fit.names), bool)
@@ -142,14 +177,14 @@ def _apply(fit: TopicFit, delta: Cooccurrence, inside: Int64) -> Change:
 
 
 def _with_passages(fit: TopicFit, change: Change, passages: SignedPassages, ids: Int64) -> Change:
-    """Note the outer products that make up the change, or what of it concerns words that were in before and stay.
+    """Note the outer products that make up the change, as far as it concerns words that were in before and stay.
 
     ids: the internal position of each word that `passages` are over, or -1.
     """
     stays = (fit.mass > 0) & (change.mass > 0)
     some = passages.relabel(np.where((ids >= 0) & stays[ids], ids, -1))
     others = np.flatnonzero((fit.mass > 0) ^ (change.mass > 0))
-    # Words that come or go bring pairs that these passages have not; what is none of either shows in sums of rows.
+    # Words that come or go bring pairs that these passages do not have; any other difference shows in sums of rows.
     rest = column_sums(change.delta, others)
     explained = np.array_equal((some.row_sums(fit.q.n) + rest)[stays], (change.mass - fit.mass)[stays])
     found = outer_change(fit.q, change.squares, some, fit.options.n_topics, others if explained else None)
@@ -163,6 +198,7 @@ def _consequences(fit: TopicFit, delta: Cooccurrence) -> Change:
         raise CannotLearn("pairs", "no two words of the vocabulary occur together any more: add documents")
     if mass.min() < 0:
         raise CannotLearn("negative", "a word's co-occurrences fell below zero: the change does not fit the counts")
+    # A word without mass has no entry left to weigh: its weight stays, so that its column is not touched.
     squares = np.where(mass > 0, column_squares(mass, fit.options), fit.squares)
     return Change(symmetric, mass, squares, fit.squares)
 
@@ -173,57 +209,12 @@ def _removal(q: SymmetricCounts, dropped: npt.NDArray[np.intp]) -> Cooccurrence:
     rows = np.repeat(dropped, np.diff(q.indptr)[dropped])
     columns, values = (np.concatenate(parts) for parts in zip(*held, strict=True))
     both = np.isin(columns, dropped)
+    # A pair of two dropped words stands in both of their rows.
     once = ~both | (rows <= columns)
     first, second = np.minimum(rows, columns)[once], np.maximum(rows, columns)[once]
     upper = coo_array((-values[once], (first, second)), shape=(q.n, q.n)).tocsr()
     upper.sort_indices()
     nothing = np.zeros(q.n, np.int64)
     return Cooccurrence(
-        q.n, upper.indptr.astype(np.int64), upper.indices.astype(np.int32), upper.data, nothing, nothing, 0
+        q.n, upper.indptr.astype(np.int64), upper.indices.astype(np.int32), upper.data, nothing, nothing, nothing, 0
     )
-
-
-def _beside(
-    fit: TopicFit, change: Change, frequency: Int64, may_anchor: npt.NDArray[np.bool_]
-) -> tuple[Rechecked, list[Round], Int64] | NeedsRetrain:
-    """Carry the rounds over while the anchors are searched again beside; what they give counts if those stay."""
-    failed = None
-    with one_thread(), leaving_one(), ThreadPoolExecutor(1) as beside:
-        search = beside.submit(recheck, fit, change, frequency, may_anchor, None)
-        try:
-            first = carried_first(fit, change)
-            second, group = carried_second(fit, change, first)
-        except CannotLearn as error:
-            failed = error
-        checked = search.result()
-    if isinstance(checked, NeedsRetrain):
-        return checked
-    if failed is not None:
-        raise failed
-    return checked, [first, second], group
-
-
-def _solved(
-    fit: TopicFit, documents: int, change: Change, checked: Rechecked, rounds: list[Round], group: Int64
-) -> Updated:
-    rounds[-1].solve(change.mass, rounds[-1].C)
-    updated = TopicFit(
-        options=fit.options,
-        names=fit.names,
-        documents=documents,
-        q=fit.q,
-        mass=change.mass,
-        squares=change.squares,
-        candidates=checked.candidates,
-        gram=checked.gram,
-        choice=checked.choice,
-        group=group,
-        rounds=rounds,
-        updates=fit.updates + 1,
-        gram_error=checked.gram_error,
-    )
-    if updated.certificate.from_products > _SHARE_OF_TOLERANCE * fit.options.tolerance:
-        last = updated.rounds[-1]
-        updated.rounds[-1] = Round.cold(fit.q, change.mass, change.squares, last.anchor_counts, last.C)
-        del updated.certificate
-    return Updated(updated)

@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from streamtopic.bench.cases import fit
-from streamtopic.bench.drawn import SavedCounts, drawn, forget_sets, post_lengths
-from streamtopic.bench.runner import measure
-from streamtopic.bench.synthetic import counted, planted
 from streamtopic.counts import Weighting, count
+from streamtopic.lab.bench.cases import fit
+from streamtopic.lab.bench.drawn import SavedCounts, drawn, forget_sets, post_lengths
+from streamtopic.lab.bench.runner import measure
+from streamtopic.lab.bench.synthetic import counted, planted
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_saved_counts_are_the_counts(tmp_path):
         (saved.restrict(keep), held.restrict(keep)),
         (saved.touching(keep, chosen), held.touching(keep, chosen)),
     ):
-        for name in ("indptr", "columns", "values", "frequency", "tokens"):
+        for name in ("indptr", "columns", "values", "frequency", "tokens", "heavy"):
             assert np.array_equal(getattr(a, name), getattr(b, name)), name
     assert all(np.array_equal(a, b) for a, b in zip(saved.symmetric(keep).rows, held.symmetric(keep).rows, strict=True))
     sets = forget_sets(tmp_path)
@@ -65,6 +65,6 @@ def test_stages_add_up(kind):
     }
     assert all(math.isfinite(value) for value in found.values())
     stages = list(found)[: list(found).index("documents to model")]
-    assert {"check and turn", "count", "words and matrix", "anchors", "topics"} < {*stages}
+    assert {"check and turn", "keep", "count and matrix", "anchors", "topics"} < {*stages}
     assert sum(found[name] for name in stages) == pytest.approx(found["documents to model"])
     assert 0 < found["memory of the program itself"] < found["peak memory"] + 2

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from streamtopic.bench.cases import ingest_million
-from streamtopic.bench.heaps import BETA, append, draw
+from streamtopic.lab.bench.cases import ingest_million
+from streamtopic.lab.bench.heaps import BETA, append, draw
 from streamtopic.streams import FileLog, TopicNames
 from streamtopic.text import tokenize
 

@@ -5,21 +5,23 @@ import json
 import subprocess
 import sys
 import time
+from functools import partial
 from itertools import combinations
 
 import numpy as np
 import pytest
 
-from streamtopic import bench
-from streamtopic.bench import runner
-from streamtopic.bench.cases import peers
-from streamtopic.bench.figures import Figure
-from streamtopic.bench.peers import cost, models
-from streamtopic.bench.peers.material import load_material, made_up
-from streamtopic.bench.peers.models import MODELS, OWN, Change
-from streamtopic.bench.peers.score import accuracy, score
+from streamtopic.lab import bench
+from streamtopic.lab.bench import runner
+from streamtopic.lab.bench.cases import peers
+from streamtopic.lab.bench.figures import Figure
+from streamtopic.lab.bench.peers import cost, models
+from streamtopic.lab.bench.peers.material import halvings, load_material, made_up, samples
+from streamtopic.lab.bench.peers.models import MODELS, OWN, Change
+from streamtopic.lab.bench.peers.score import Lists, accuracy, mean_score
 
 WORDS = (("goal", "match", "team", "coach"), ("vote", "party", "law", "court"))
+OURS_ALONE = partial(peers.CASES["streamtopic"], halves=0, samples=0)
 NEEDS = {"gensim-lda": "gensim", "gensim-lda-tuned": "gensim", "tomotopy-lda": "tomotopy"}
 
 
@@ -53,7 +55,7 @@ def test_the_scorer_is_the_definition(documents):
     for k, group in enumerate(WORDS):
         topics[k, [names.index(word) for word in group]] = 1
     topics /= topics.sum(axis=1, keepdims=True)
-    found = score(topics, vocabulary, material, top=4)
+    found = Lists.of(topics, vocabulary, material.evidence(vocabulary), top=4).score(material)
     held = [set(np.flatnonzero(material.counts.toarray()[:, material.words.index(w)])) for g in WORDS for w in g]
     values = []
     for group in (held[:4], held[4:]):
@@ -63,7 +65,9 @@ def test_the_scorer_is_the_definition(documents):
     assert found.npmi == pytest.approx(np.mean(values))
     assert found.plain_npmi == pytest.approx(np.mean(values))
     assert found.diversity == 1
-    assert found.accuracy == 1
+    # Four of the first eight: "the" and "today" go better with a group than one of its own words.
+    assert found.coherent_npmi > found.npmi
+    assert accuracy(topics, vocabulary, material) == 1
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -97,6 +101,53 @@ def test_our_own_rule_chooses_from_all_words(documents):
     assert given.topics().any(axis=0).all()
 
 
+def test_unseen_halves_are_scored_on_what_was_not_learned(documents):
+    """Each halving gives two models, each of one half alone, judged by the other half's documents alone."""
+    material = load_material(documents)
+    entrant = peers._Entrant("sklearn-nmf", 2, "all")
+    scores = []
+    for one, other in halvings(120, 2):
+        assert sorted([*one, *other]) == list(range(120))
+        learned, unseen = material.some(one), material.some(other)
+        assert unseen.labels == tuple(material.labels[k] for k in other)
+        vocabulary, model = learned.vocabulary("all"), MODELS["sklearn-nmf"](2)
+        model.fit(learned.counts[:, vocabulary])
+        lists = Lists.of(model.topics(), vocabulary, learned.evidence(vocabulary))
+        assert np.array_equal(lists.coherent, entrant.lists(learned).coherent)
+        scores.append(lists.score(unseen))
+    assert len(scores) == 4
+    found = {figure.name: figure.value for figure in peers._unseen(entrant, material, 2)}
+    assert found["NPMI, unseen half"] == pytest.approx(mean_score(scores).npmi)
+    assert found["NPMI, unseen half, coherent ten"] == pytest.approx(np.mean([s.coherent_npmi for s in scores]))
+    assert list(peers._unseen(entrant, material, 0)) == []
+
+
+def test_halvings_and_samples_are_the_same_each_run():
+    """Halves part the documents anew each time, samples leave out a tenth; neither is drawn twice."""
+    first, second = list(halvings(21, 3)), list(halvings(21, 3))
+    for (one, other), again in zip(first, second, strict=True):
+        assert np.array_equal(one, again[0])
+        assert np.array_equal(np.sort(np.concatenate([one, other])), np.arange(21))
+    assert len({tuple(one) for one, _ in first}) == 6
+    assert {len(rows) for rows in samples(21, 5)} == {19}
+    assert len({tuple(rows) for rows in samples(21, 5)}) == 5
+
+
+def test_the_evidence_is_that_of_our_own_model(documents):
+    """Pairs, masses and frequencies of some words are those that a model of the same documents holds."""
+    from streamtopic import AnchorTopics
+    from streamtopic.topics.display import WordEvidence
+
+    material = load_material(documents)
+    model = AnchorTopics(2, min_df=1, max_df=0.8).fit(material.counts)
+    columns = np.array([int(word) for word in model.fit_.words])
+    ours, theirs = WordEvidence.of(model.fit_, model.counts_.frequency[columns]), material.evidence(columns)
+    assert len(columns) == 8
+    assert np.array_equal(ours.mass, theirs.mass)
+    assert np.array_equal(ours.frequency, theirs.frequency)
+    assert np.array_equal(ours.fixed_npmi(np.arange(8)), theirs.fixed_npmi(np.arange(8)))
+
+
 def test_accuracy_is_that_of_a_plain_computation(documents):
     """On documents that topics tell apart poorly: as many steps of plain EM and the same classifier agree to a few."""
     from sklearn.linear_model import LogisticRegression
@@ -119,9 +170,13 @@ def test_accuracy_is_that_of_a_plain_computation(documents):
 
 def test_a_case_reports_cost_and_quality(documents):
     """Figures of our own case: all are there and none is hidden."""
-    found = {f.name: f for f in peers.CASES["streamtopic"](documents=documents, topics=2, rule="all")}
+    found = {
+        f.name: f for f in peers.CASES["streamtopic"](documents=documents, topics=2, rule="all", halves=1, samples=2)
+    }
     assert found["documents"].value == 120
     assert found["accuracy"].value > 0.9
+    assert {"NPMI, unseen half", "NPMI, unseen half, coherent ten", "NPMI, mean", "NPMI, spread"} <= set(found)
+    assert found["NPMI, spread"].value >= 0
     assert {"learn", "memory", "NPMI", "diversity", "infer", "add", "forget", "forget one document"} <= set(found)
     assert found["forget one document"].unit == "CPU s"
 
@@ -196,6 +251,6 @@ def test_made_up_posts_stand_in_for_documents():
     assert first.counts.shape == (300, 5_000)
     assert (first.counts != second.counts).nnz == 0
     assert first.labels is None
-    figures = {f.name: f for f in peers.CASES["streamtopic"](documents="", posts=300, topics=3, rule="own")}
+    figures = {f.name: f for f in OURS_ALONE(documents="", posts=300, topics=3, rule="own")}
     assert figures["documents"].value == 300
     assert 0 < figures["NPMI"].value <= 1

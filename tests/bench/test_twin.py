@@ -6,11 +6,11 @@ import math
 import numpy as np
 import pytest
 
-from streamtopic.bench import run, twins
-from streamtopic.bench.cases import twin
 from streamtopic.cli import main
 from streamtopic.errors import CheckFailed, UsageError
-from streamtopic.topics.options import LearnerOptions
+from streamtopic.lab.bench import run, twins
+from streamtopic.lab.bench.cases import twin
+from streamtopic.topics.learner_options import LearnerOptions
 from streamtopic.topics.update import NeedsRetrain, Updated
 
 SMALL = {"topics": 3, "draws": 2, "seed": 1}
@@ -37,7 +37,9 @@ def test_every_kind_is_measured(learner, documents):
     for kind in twins.KINDS:
         assert found[f"{kind}: documents forgotten"].value >= 1
         assert found[f"{kind}: retrains"].unit == "of 2"
+        assert found[f"{kind}: other anchors"].unit == "of 2"
         assert found[f"{kind}: difference"].value <= 1e-12
+    assert found["all documents of an anchor: other anchors"].value == 2
     assert found["10 % of documents: documents forgotten"].value == 24
     assert found["one class: documents forgotten"].value == 80
     assert found["one after another: retrains"].unit == "of 20"

@@ -16,7 +16,10 @@ def _word(rng):
 
 @pytest.fixture(scope="session")
 def sample():
-    """Lines of a corpus: 700 documents, each about one of four subjects of 60 made-up words, some words shared."""
+    """Lines of a corpus: 700 documents, each about one of four subjects of 60 made-up words, some words shared.
+
+    A subject's first word is in its own documents only: the anchor, whichever few documents go.
+    """
     rng = random.Random(5)
     words = sorted({_word(rng) for _ in range(400)})
     rng.shuffle(words)
@@ -27,7 +30,7 @@ def sample():
         subject = number % TOPICS
         text = rng.choices(subjects[subject], weights, k=30) + rng.choices(shared, k=20)
         if rng.random() < 0.3:
-            text += rng.choices(subjects[rng.randrange(TOPICS)], weights, k=15)
+            text += rng.choices(subjects[rng.randrange(TOPICS)][1:], weights[1:], k=15)
         lines.append(json.dumps({"id": f"doc-{number}", "text": " ".join(text), "label": str(subject)}))
     return lines
 

@@ -13,7 +13,7 @@ SMALL = ["--set", "topics=4", "--set", "max_df=1"]
 @pytest.fixture
 def quick(monkeypatch):
     """Few draws, for what needs no power, and arguments that ask for them."""
-    monkeypatch.setattr("streamtopic.privacy.audit._LEAST_DRAWS", 100)
+    monkeypatch.setattr("streamtopic.audit.attack._LEAST_DRAWS", 100)
     return [*SMALL, "--draws", "150"]
 
 

@@ -14,7 +14,7 @@ from streamtopic.cli import main
 from streamtopic.client import DocumentProducer
 from streamtopic.local import LocalRedis
 from streamtopic.state import Connection
-from streamtopic.state.keys import ModelKeys
+from streamtopic.state.redis_keys import ModelKeys
 
 
 @pytest.fixture(scope="module")

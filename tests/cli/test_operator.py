@@ -11,7 +11,7 @@ from streamtopic.cli import main
 from streamtopic.client import DocumentProducer
 from streamtopic.local import LocalRedis
 from streamtopic.state import Connection, Reader
-from streamtopic.state.keys import ModelKeys
+from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.streams import FileLog, Message
 
 
@@ -54,7 +54,7 @@ def test_init_makes_an_instance_and_changes_nothing_the_second_time(program, tmp
         status, out, err = program("init", "--dir", tmp_path / "new", "--json")
         assert status == 0, err
         found = json.loads(out)
-        assert found["state"] == {"action": action, "partitions": 1, "cap": 256}
+        assert found["state"] == {"action": action, "partitions": 1, "cap": 256, "partitioner": "murmur2"}
         assert len(found["topics"]) == 4
     status, out, _ = program("init", "--dir", tmp_path / "new")
     assert status == 0

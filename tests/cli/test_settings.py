@@ -4,7 +4,8 @@ import pytest
 
 from streamtopic import events
 from streamtopic.errors import SettingsError
-from streamtopic.settings import Settings, load, tasks, write
+from streamtopic.settings import Settings, load, write
+from streamtopic.settings import fields as tasks
 
 
 def _file(folder, text):
@@ -54,6 +55,17 @@ def test_an_error_is_one_line_with_the_setting_and_its_source(tmp_path, text, pa
     message = str(caught.value)
     assert "\n" not in message.strip()
     assert all(part in message for part in parts), message
+
+
+def test_a_setting_that_was_withdrawn_is_refused_by_name(tmp_path, monkeypatch):
+    """In a file, as a flag and as a variable: nobody shall rely on a limit that is not there."""
+    with pytest.raises(SettingsError, match=r"`max_partition_words` in .*streamtopic.toml was withdrawn: .*0029"):
+        load(config=_file(tmp_path, "max_partition_words = 5000\n"))
+    with pytest.raises(SettingsError, match="was withdrawn"):
+        load({"max_partition_words": 5000})
+    monkeypatch.setenv("STREAMTOPIC_MAX_PARTITION_WORDS", "5000")
+    with pytest.raises(SettingsError, match="variable STREAMTOPIC_MAX_PARTITION_WORDS was withdrawn"):
+        load()
 
 
 def test_a_missing_file_is_an_error_and_a_missing_file_in_a_directory_is_not(tmp_path):

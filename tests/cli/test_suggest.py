@@ -89,10 +89,10 @@ def test_an_empty_instance_says_so(program, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--topics", "0"], "no list of numbers"),
-        (["--topics", "5,x"], "no list of numbers"),
-        (["--topics", ""], "no list of numbers"),
-        (["--topics", "1001"], "no list of numbers"),
+        (["--topics", "0"], "not a list of numbers"),
+        (["--topics", "5,x"], "not a list of numbers"),
+        (["--topics", ""], "not a list of numbers"),
+        (["--topics", "1001"], "not a list of numbers"),
         (["--trials", "-1"], "0 or more"),
         (["--seed", "-1"], "whole number"),
         (["--to", "found.pdf"], ".svg, .html or .json"),

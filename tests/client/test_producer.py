@@ -14,6 +14,9 @@ def log(tmp_path):
     return log
 
 
+SALT = "0123456789abcdef"
+
+
 def events(log):
     """All events, by partition and offset."""
     return [decode_record(record) for p in range(3) for record in log.read("news.documents", p, 0)]
@@ -21,15 +24,15 @@ def events(log):
 
 def test_what_is_sent_is_what_the_service_reads(log, tmp_path):
     """Adds and deletes arrive as events in the partition of their key, through a folder as through a log."""
-    with DocumentProducer(tmp_path / "log", model="news", new_id=lambda: "r-9") as producer:
+    with DocumentProducer(tmp_path / "log", model="news", new_id=lambda: "r-9", new_salt=lambda: SALT) as producer:
         place = producer.add("doc-1", text="one fish", labels={"task": "x"}, timestamp_ms=5)
         assert producer.delete("doc-1") == "r-9"
         assert producer.delete("doc-1", request="mine") == "mine"
     assert place == (partition_of(b"doc-1", 3), 0)
     assert events(log) == [
         Add("doc-1", ((2, {"one": 1, "fish": 1}),), {"task": "x"}, 5),
-        Delete("doc-1", "r-9"),
-        Delete("doc-1", "mine"),
+        Delete("doc-1", "r-9", SALT.encode()),
+        Delete("doc-1", "mine", SALT.encode()),
     ]
 
 

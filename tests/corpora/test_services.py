@@ -5,7 +5,7 @@ import secrets
 import numpy as np
 import pytest
 
-from streamtopic.service.runner import Service
+from streamtopic.service.app import Service
 from streamtopic.settings import Settings
 from streamtopic.text import tokenize
 
@@ -26,7 +26,7 @@ def opened(request, tmp_path):
 
 
 def _some(documents, _):
-    return np.random.default_rng(4).choice(len(documents), 8, replace=False)
+    return np.random.default_rng(5).choice(len(documents), 8, replace=False)
 
 
 def _all_of_an_anchor(documents, anchors):
@@ -37,7 +37,7 @@ def _all_of_an_anchor(documents, anchors):
     ("opened", "chosen", "kind"),
     [
         ("certified", _some, "unlearn"),
-        ("certified", _all_of_an_anchor, "retrain"),
+        ("certified", _all_of_an_anchor, "unlearn"),
         ("theorem", _some, None),
         ("theorem", _all_of_an_anchor, "retrain"),
     ],

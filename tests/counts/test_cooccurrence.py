@@ -1,5 +1,9 @@
 """Counts: exact, reversible, independent of order."""
 
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,9 +19,10 @@ from streamtopic.counts import (
     SymmetricCounts,
     Weighting,
     count,
-    kernel,
+    count_pairs,
 )
 from streamtopic.errors import CountsOverflow, NegativeCounts, UsageError
+from streamtopic.text import passages as passages_of
 
 N = 9
 passages = st.builds(
@@ -39,6 +44,11 @@ def counted(corpus, weighting=None):
     return count(DocumentBatch.build(corpus), N, weighting or Weighting(256))
 
 
+def as_map(passage):
+    """Return a passage's counts by word."""
+    return dict(zip(passage.words.tolist(), passage.counts.tolist(), strict=True))
+
+
 def dense(counts):
     """Return the upper triangle as a dense array."""
     return counts.upper.toarray()
@@ -46,7 +56,7 @@ def dense(counts):
 
 def same(one, other):
     """Whether two counts are equal in every array."""
-    arrays = ("indptr", "columns", "values", "frequency", "tokens")
+    arrays = ("indptr", "columns", "values", "frequency", "tokens", "heavy")
     return one.documents == other.documents and all(
         np.array_equal(getattr(one, name), getattr(other, name)) for name in arrays
     )
@@ -61,30 +71,38 @@ def test_counting_in_pieces_changes_nothing(corpus, data):
     whole = count(batch, N, Weighting(256), signs)
     for pieces in {1, 2, len(corpus)}:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(kernel, "pieces", lambda *_, pieces=pieces: pieces)
+            patch.setattr(count_pairs, "pieces", lambda *_, pieces=pieces: pieces)
             assert same(count(batch, N, Weighting(256), signs), whole)
 
 
 def test_large_batches_are_counted_in_pieces():
     """Pieces are made where documents leave the cache and few word pairs recur often, and nowhere else."""
     often = DocumentBatch.build([[Passage(20, np.arange(20, dtype=np.int32), np.ones(20, np.int32))]] * 60_000)
-    assert kernel.pieces(often, 20) == 4
-    assert kernel.pieces(often, 100_000) == 1
-    assert kernel.pieces(often.span(0, 5_000), 20) == 1
+    assert count_pairs.pieces(often, 20) == 4
+    assert count_pairs.pieces(often, 100_000) == 1
+    assert count_pairs.pieces(often.span(0, 5_000), 20) == 1
 
 
 @settings(max_examples=150, deadline=None)
 @given(corpora, weightings)
 def test_kernel_equals_plain_definition(corpus, weighting):
-    """Every pair is the sum over passages of w h_i h_j (diagonal w h_i (h_i - 1)), in Python integers."""
+    """Every pair is the sum over passages of w h_i h_j (diagonal w h_i (h_i - 1)), in Python integers.
+
+    A word counts once a document, and as heavy where it is a tenth of all its tokens or more.
+    """
     expected = {}
-    frequency = [0] * N
+    frequency, tokens, heavy = [0] * N, [0] * N, [0] * N
     for document in corpus:
-        for word in {int(w) for passage in document for w in passage.words}:
-            frequency[word] += 1
+        length, held = sum(passage.length for passage in document), Counter()
         for passage in document:
-            weight = int(weighting.weights([passage.length])[0])
-            pairs = dict(zip(passage.words.tolist(), passage.counts.tolist(), strict=True))
+            held.update(as_map(passage))
+        for word, times in held.items():
+            frequency[word] += 1
+            tokens[word] += times
+            heavy[word] += Fraction(times, length) >= Fraction(1, 10)
+        for passage in document:
+            weight = int(weighting.weights([passage.length], [length])[0])
+            pairs = as_map(passage)
             for i, h in pairs.items():
                 for j, g in pairs.items():
                     if i <= j:
@@ -96,7 +114,7 @@ def test_kernel_equals_plain_definition(corpus, weighting):
         for j in result.columns[result.indptr[i] : result.indptr[i + 1]]
     }
     assert found == {pair: value for pair, value in expected.items() if value}
-    assert result.frequency.tolist() == frequency
+    assert (result.frequency.tolist(), result.tokens.tolist(), result.heavy.tolist()) == (frequency, tokens, heavy)
 
 
 def test_kernel_equals_scipy_product_on_many_rows():
@@ -109,7 +127,7 @@ def test_kernel_equals_scipy_product_on_many_rows():
         amounts = rng.integers(1, 5, len(words)).astype(np.int32)
         corpus.append([Passage(int(amounts.sum()), words, amounts)])
     batch = DocumentBatch.build(corpus)
-    weights = Weighting(256).weights(batch.lengths)
+    weights = Weighting(256).weights(batch.lengths, batch.lengths)
     H = csr_array((batch.counts.astype(np.int64), batch.words, batch.indptr), shape=(len(corpus), n))
     weighted = H.multiply(weights[:, None]).tocsr()
     full = (H.T @ weighted).toarray() - np.diag(weighted.sum(axis=0))
@@ -126,7 +144,7 @@ def test_buffer_of_the_kernel_may_be_small(monkeypatch):
     ]
     batch = DocumentBatch.build(corpus)
     whole = count(batch, 60, Weighting(1))
-    monkeypatch.setattr("streamtopic.counts.kernel._BUFFER", 1)
+    monkeypatch.setattr("streamtopic.counts.count_pairs._BUFFER", 1)
     assert same(count(batch, 60, Weighting(1)), whole)
 
 
@@ -165,8 +183,9 @@ def test_digest_sees_every_part():
         counted(more).digest(names),
         counted([*base, []]).digest(names),
         counted(base).digest([*names[:3], "other", *names[4:]]),
+        replace(counted(base), heavy=counted(base).frequency * 0).digest(names),
     }
-    assert len(digests) == 4
+    assert len(digests) == 5
 
 
 @settings(max_examples=60, deadline=None)
@@ -179,7 +198,7 @@ def test_pairs_that_touch_a_word_are_those_of_the_restriction(corpus, keep, want
     part, whole = counts.touching(kept, chosen), counts.restrict(kept)
     assert np.array_equal(dense(part), np.where(chosen[:, None] | chosen, dense(whole), 0))
     assert part.values.all()
-    for a, b in ((part.frequency, whole.frequency), (part.tokens, whole.tokens)):
+    for a, b in ((part.frequency, whole.frequency), (part.tokens, whole.tokens), (part.heavy, whole.heavy)):
         assert np.array_equal(a, b)
 
 
@@ -192,6 +211,10 @@ def test_restriction_is_the_submatrix(corpus, keep):
     part = counts.restrict(kept)
     assert np.array_equal(dense(part), dense(counts)[np.ix_(kept, kept)])
     assert part.documents == counts.documents
+    for restricted, all_words in (
+        (part.frequency, counts.frequency), (part.tokens, counts.tokens), (part.heavy, counts.heavy)
+    ):  # fmt: skip
+        assert np.array_equal(restricted, all_words[kept])
     ids = np.random.default_rng(1).permutation(N)
     assert same(counts.relabel(ids, N).relabel(np.argsort(ids), N), counts)
 
@@ -247,14 +270,79 @@ def test_weights_round_below_five_in_ten_thousand(cap):
     weighting = Weighting(cap)
     lengths = np.arange(2, MAX_LENGTH + 1, dtype=np.int64)
     exact = np.minimum(lengths, cap) / (lengths * (lengths - 1.0)) * 2.0**weighting.shift
-    assert np.abs(weighting.weights(lengths) / exact - 1).max() < 5e-4
-    assert weighting.weights([0, 1]).tolist() == [0, 0]
+    assert np.abs(weighting.weights(lengths, lengths) / exact - 1).max() < 5e-4
+    assert weighting.weights([0, 1], [0, 1]).tolist() == [0, 0]
+    assert weighting.weights([1, 1], [8193, 2]).tolist() == [0, 0]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(1, MAX_LENGTH), min_size=1, max_size=64), weightings)
+def test_a_weight_is_the_passage_s_share_of_the_document_s_mass(lengths, weighting):
+    """It is the integer nearest to 2^s f(L) (l / L) / (l (l - 1)), a tie going up, in rational arithmetic."""
+    total = sum(lengths)
+    mass = min(total, weighting.cap) << weighting.shift
+    found = weighting.weights(lengths, [total] * len(lengths)).tolist()
+    for length, weight in zip(lengths, found, strict=True):
+        exact = mass * Fraction(length, total) / (length * (length - 1)) if length > 1 else Fraction(0)
+        assert weight == (exact + Fraction(1, 2)) // 1
+
+
+def one_long_text(words, tokens):
+    """Return a text of one word after the other as the passages that a producer's text would become."""
+    text = " ".join(f"w{k % words}" for k in range(tokens))
+    return [
+        Passage(length, *(np.array(part, np.int32) for part in zip(*sorted(numbered(held).items()), strict=True)))
+        for length, held in passages_of(text)
+    ]
+
+
+def numbered(held):
+    """Return counts by number of words that are called w0, w1, ..."""
+    return {int(word[1:]): times for word, times in held.items()}
+
+
+@pytest.mark.parametrize(("cap", "rounding"), [(1, 0.031), (256, 8e-3)])
+def test_the_mass_of_a_document_does_not_grow_with_its_passages(cap, rounding):
+    """A text of 20 or 64 passages carries the mass of one of one passage, to the rounding of its weights."""
+    weighting = Weighting(cap)
+    for tokens, pieces in ((MAX_LENGTH, 1), (20 * MAX_LENGTH - 7, 20), (64 * MAX_LENGTH, 64)):
+        document = one_long_text(N, tokens)
+        assert [len(document), sum(passage.length for passage in document)] == [pieces, tokens]
+        mass = sum(SymmetricCounts.of(counted([document], weighting)).row_sums().tolist())
+        assert mass / (cap << weighting.shift) == pytest.approx(1, abs=rounding)
+
+
+def test_a_long_text_is_taken_away_to_the_last_bit():
+    """What 20 passages added together they take away together, and nothing of the text is left."""
+    long, short = one_long_text(N, 20 * MAX_LENGTH - 7), one_long_text(5, 300)
+    both = counted([short, long])
+    assert same(both - counted([long]), counted([short]))
+    batch = DocumentBatch.build([long, short, long])
+    assert same(count(batch, N, Weighting(), np.array([1, 1, -1])), counted([short]))
+
+
+def test_a_word_is_heavy_by_the_whole_document():
+    """A tenth of a text counts, however its passages share the word; a tenth of one passage alone does not."""
+
+    def part(length, times):
+        return Passage(length, np.array([3], np.int32), np.array([times], np.int32))
+
+    for document, heavy in (
+        ([part(10, 1)], 1),
+        ([part(11, 1)], 0),
+        ([part(50, 9), part(50, 1)], 1),
+        ([part(50, 8), part(50, 1)], 0),
+        ([part(10, 1), part(9, 1)], 1),
+        ([part(10, 5), part(50, 1)], 1),
+        ([part(10, 5), part(51, 1)], 0),
+    ):
+        assert counted([document]).heavy.tolist() == [0, 0, 0, heavy, 0, 0, 0, 0, 0]
 
 
 def test_lengths_and_caps_out_of_range_are_refused():
     """Too long a passage and an unknown cap name the number and the remedy."""
     with pytest.raises(UsageError, match="8193"):
-        Weighting().weights([MAX_LENGTH + 1])
+        Weighting().weights([MAX_LENGTH + 1], [MAX_LENGTH + 1])
     with pytest.raises(UsageError, match="one of"):
         Weighting(7)
 

@@ -36,9 +36,8 @@ def test_blocks_are_the_rows_of_the_whole(kept, gone, pairs):
         assert np.array_equal(block.columns, whole.columns[start:stop])
         assert np.array_equal(block.values, whole.values[start:stop])
     assert row == N
-    frequency, tokens = statistics(batch, N, signs)
-    assert np.array_equal(frequency, whole.frequency)
-    assert np.array_equal(tokens, whole.tokens)
+    for found, expected in zip(statistics(batch, N, signs), (whole.frequency, whole.tokens, whole.heavy), strict=True):
+        assert np.array_equal(found, expected)
 
 
 @settings(max_examples=100, deadline=None)

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from streamtopic.local.redis import find_server
+from streamtopic.local.local_redis import find_server
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
 
 @pytest.fixture(scope="module")
-def secrets(tmp_path_factory):
+def secrets(request, tmp_path_factory):
     """The folder that make-secrets.sh makes, for a Redis that runs with its users until the tests of a file end."""
     folder = tmp_path_factory.mktemp("users")
     with socket.socket() as probe:
@@ -23,6 +23,7 @@ def secrets(tmp_path_factory):
         port = probe.getsockname()[1]
     made = folder / "secrets"
     run = {**os.environ, "STREAMTOPIC": shlex.join([sys.executable, "-m", "streamtopic"])}
+    run |= {"MODEL": getattr(request.module, "MODEL_NAME", "default"), "REDIS_VERSION": _version()}
     script = ["sh", str(DEPLOY / "make-secrets.sh"), str(made), f"127.0.0.1:{port}"]
     subprocess.run(script, env=run, check=True, capture_output=True)
     options = {"port": str(port), "bind": "127.0.0.1", "dir": str(folder), "save": "", "appendonly": "yes",
@@ -38,6 +39,12 @@ def secrets(tmp_path_factory):
     finally:
         server.kill()
         server.wait()
+
+
+def _version():
+    """The number before the first dot of the version of the server that the tests have."""
+    said = subprocess.run([str(find_server()), "--version"], capture_output=True, text=True, check=True).stdout
+    return said.partition("v=")[2].partition(".")[0]
 
 
 @pytest.fixture(scope="module")

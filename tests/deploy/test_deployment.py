@@ -13,7 +13,7 @@ import yaml
 
 from streamtopic import settings as program_settings
 from streamtopic.cli import build_parser
-from streamtopic.signing import PublicKey, SigningKey, load_secret
+from streamtopic.signed import PublicKey, SigningKey, load_secret
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -38,7 +38,7 @@ def made(tmp_path_factory):
 def test_every_part_of_the_service_runs():
     """Kafka, Redis, init and the three parts; two of those that can share or stand by."""
     assert set(OURS) == {"init", "ingest", "schedule", "publish", "operator"}
-    assert sorted(THEIRS) == ["kafka", "redis"]
+    assert sorted(THEIRS) == ["kafka", "kafka-users", "redis"]
     assert {name: service.get("deploy", {}).get("replicas", 1) for name, service in OURS.items()} == {
         "init": 1, "ingest": 2, "schedule": 2, "publish": 1, "operator": 1,
     }  # fmt: skip
@@ -50,6 +50,21 @@ def test_command_lines_are_those_of_the_program(name):
     args = build_parser().parse_args(OURS[name]["command"])
     assert args.config == Path("/streamtopic.toml")
     assert {"streamtopic.toml", "signing.pub"} == set(OURS[name]["configs"])
+
+
+def test_kafka_lets_nobody_in_without_a_password():
+    """Clients log in by SCRAM, rules decide, and the doors without a password open inside of the container only."""
+    given = COMPOSE["services"]["kafka"]["environment"]
+    doors = dict(door.split("://") for door in given["KAFKA_LISTENERS"].split(","))
+    protocols = dict(pair.split(":") for pair in given["KAFKA_LISTENER_SECURITY_PROTOCOL_MAP"].split(","))
+    open_doors = {name for name, protocol in protocols.items() if not protocol.startswith("SASL_")}
+    assert all(doors[name].startswith("127.0.0.1:") for name in open_doors)
+    assert protocols["CLIENTS"].startswith("SASL_")
+    assert given["KAFKA_AUTHORIZER_CLASS_NAME"].endswith("StandardAuthorizer")
+    assert "KAFKA_ALLOW_EVERYONE_IF_NO_ACL_FOUND" not in given
+    wanted = {secret.removeprefix("kafka_") for secret in COMPOSE["services"]["kafka-users"]["secrets"]}
+    rules = (DEPLOY / "kafka-acls.sh").read_text(encoding="utf-8")
+    assert all(f"User:{role}" in rules for role in wanted)
 
 
 def test_redis_keeps_what_it_is_told():
@@ -83,7 +98,9 @@ def test_the_example_settings_load(monkeypatch, tmp_path):
 def test_each_part_gets_the_keys_that_it_needs_and_no_other(name, needed):
     """Who does not sign cannot sign, who does not draw noise cannot tell what it was."""
     sources = {secret["source"] for secret in OURS[name]["secrets"]}
-    assert sources - needed == {{"schedule": "scheduler", "publish": "publisher"}.get(name, name) + "_url"}
+    at_redis = {"schedule": "scheduler", "publish": "publisher"}.get(name, name)
+    assert sources - needed == {f"{at_redis}_url", f"kafka_{name}"}
+    assert OURS[name]["environment"]["STREAMTOPIC_KAFKA_SASL_USERNAME"] == name
     assert needed <= sources
 
 

@@ -19,6 +19,7 @@ EXAMPLE = Path(__file__).parents[2] / "deploy" / "streamtopic.example.toml"
 PARTS = ("ingest", "ingest", "schedule", "schedule", "publish")
 ROLES = {"init": "operator", "doctor": "operator", "ingest": "ingest", "schedule": "scheduler", "publish": "publisher"}
 DEADLINE = 120.0
+MODEL_NAME = "apart"
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ def test_a_document_comes_and_goes(start, kafka_server, secrets, tmp_path):
         first = _await(subscriber.poll, "first version")
         request = producer.delete("d1")
         receipts = stack.enter_context(Receipts(kafka_server.servers, model="apart", public_key=public))
-        receipt = _await(lambda: receipts.find(request), "receipt")
+        (receipt,) = _await(lambda: receipts.find(request), "receipt")
         assert receipt.found
         assert receipt.version > first.version
         assert start("doctor").wait(DEADLINE) == 0, _shown(tmp_path, "doctor")

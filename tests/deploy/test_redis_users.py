@@ -1,13 +1,19 @@
 """Redis users: each role can do its job with its own user, and nothing beyond it."""
 
+import os
+import shlex
+import subprocess
+import sys
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from streamtopic.corpus import Document
 from streamtopic.errors import SettingsError, StateError
-from streamtopic.service.doctor import Level, examine
-from streamtopic.service.runner import Service
+from streamtopic.service.app import Service
+from streamtopic.service.capacity_facts import capacity_of
+from streamtopic.service.examination import Level, examine
 from streamtopic.settings import load
 from streamtopic.state import Connection
 
@@ -56,6 +62,11 @@ def run(service):
         with service("publisher") as publisher:
             found["published"] = publisher.publisher.drain()
             found["receipts"] = publisher.issue_receipts()
+            found["statement"] = publisher.statements.publish(changed=True)
+        with service("scheduler") as scheduler:
+            found["residue"] = scheduler.clear_residue(whole=True)
+        with service("publisher") as publisher:
+            found["completed"] = publisher.issue_completion()
     return found
 
 
@@ -63,6 +74,17 @@ def test_each_role_can_do_its_job(run, service):
     """Counted, learned, published, receipts issued, all with the rights of deploy/redis-users.acl."""
     assert (run["counted"], run["step"].version, run["receipts"]) == (2, 2, 2)
     assert run["published"] >= 1
+    assert (run["statement"].sequence, run["statement"].newest) == (2, 2)
+
+
+def test_the_scheduler_sees_to_what_deletions_leave_behind(run, service):
+    """It reads, marks and has Redis's file written anew with its own rights; the publisher reads the marks."""
+    assert (run["residue"], run["completed"]) == (True, False)
+    with service("dashboard") as dashboard:
+        waiting = dashboard.status()["residue"]["waiting"]
+    assert (waiting["subtracted"]["documents"], waiting["released"]["documents"]) == (0, 0)
+    with service("scheduler") as scheduler:
+        scheduler.connection.call("BGREWRITEAOF")
 
 
 def test_the_dashboard_sees_where_the_service_stands(run, service):
@@ -73,20 +95,32 @@ def test_the_dashboard_sees_where_the_service_stands(run, service):
         assert [version["version"] for version in dashboard.versions()] == [1, 2]
 
 
+def test_what_the_dashboard_reads_of_the_base_model_is_what_it_shows(run, service):
+    """No share of a topic, no documents of an anchor, no constant: those are in bytes that it may not read."""
+    with service("dashboard") as dashboard:
+        head = dashboard.state.base_head()
+        assert set(head.fields) == {"documents", "anchors", "capacity", "calibration"}
+        assert set(head.fields["calibration"]) <= {"rule", "limit", "formula", "tried"}
+        with pytest.raises(SettingsError, match="refuses this user"):
+            dashboard.state.base()
+    with service("operator") as operator:
+        assert set(capacity_of(operator)["tried"] or {}) >= set(head.fields["calibration"].get("tried", {}))
+
+
 def test_a_report_needs_no_right_to_write(run, service):
     """All that an auditor gets without counting again comes with the dashboard's rights."""
-    from streamtopic.service.evidence import gather
+    from streamtopic.service.verify import gather
 
     with service("dashboard") as dashboard:
-        evidence = gather(dashboard, 2)
+        evidence = gather(dashboard.sources, 2)
     assert (evidence["passed"], evidence["complete"]) == (True, True)
     assert evidence["forgotten"]["this_version"]["receipts"] == 2
 
 
 def test_the_operator_can_examine_and_rebuild(run, service):
     """The doctor looks at everything, and a rebuild makes the state anew."""
-    from streamtopic.service.rebuild import rebuild
-    from streamtopic.service.runner import silent
+    from streamtopic.service.app import silent
+    from streamtopic.service.rebuild_state import rebuild
 
     with service("operator") as operator:
         levels = {finding.level for finding in examine(operator)}
@@ -114,7 +148,11 @@ DENIED = [
     ("dashboard", ("SET", f"{MODEL}:request", "retrain:1")),
     ("dashboard", ("HSET", f"{PARTITION}:meta", "next", "0")),
     ("dashboard", ("EVAL", "return redis.call('DEL', KEYS[1])", "1", f"{PARTITION}:meta")),
+    ("dashboard", ("EVALSHA", "0" * 40, "0")),
+    ("dashboard", ("SCRIPT", "LOAD", "return 1")),
     ("operator", ("SET", "somebody-else", "x")),
+    *((role, ("BGREWRITEAOF",)) for role in ("operator", "ingest", "publisher", "dashboard")),
+    ("dashboard", ("HSET", f"{MODEL}:residue", "attested:aof", "1")),
     *(
         (role, command)
         for role in ("operator", "ingest", "scheduler", "publisher", "dashboard")
@@ -123,6 +161,10 @@ DENIED = [
             ("CONFIG", "GET", "*"),
             ("KEYS", "*"),
             ("GET", "somebody-else"),
+            ("HGETALL", "{st:other}:settings"),
+            ("HGETALL", "{st:other:0}:meta"),
+            ("HGETALL", "{st:default2}:settings"),
+            ("HGETALL", "{st:default2:0}:meta"),
             ("ACL", "LIST"),
             ("SHUTDOWN",),
         )
@@ -144,3 +186,21 @@ def test_nobody_comes_in_without_a_password(users):
     address = users["ingest"].partition("@")[2]
     with Connection(f"redis://{address}") as connection, pytest.raises(SettingsError):
         connection.ping()
+
+
+@pytest.mark.parametrize("version", ["6", "7"])
+def test_the_file_is_for_the_redis_that_reads_it(tmp_path, version):
+    """Redis 7 gets keys that may only be read, 6.2 none of them; the model's name is in every pattern of keys."""
+    made = tmp_path / "secrets"
+    run = {**os.environ, "STREAMTOPIC": shlex.join([sys.executable, "-m", "streamtopic"]), "REDIS_VERSION": version}
+    script = ["/bin/sh", str(Path(__file__).parents[2] / "deploy" / "make-secrets.sh"), str(made), "redis:6379"]
+    subprocess.run(script, env=run | {"MODEL": "mine"}, check=True, capture_output=True)
+    users = (made / "redis-users.acl").read_text().splitlines()
+    patterns = [word for line in users for word in line.split() if "~" in word]
+    assert all(word.removeprefix("%R").startswith(("~{st:mine}:", "~{st:mine:*}:")) for word in patterns)
+    assert any(word.startswith("%R~") for word in patterns) == (version == "7")
+    (dashboard,) = (line for line in users if line.startswith("user dashboard "))
+    assert " ~" not in dashboard or version == "6"
+    assert "eval" not in dashboard
+    refused = subprocess.run(script, env=run | {"MODEL": "*"}, check=False, capture_output=True, text=True)
+    assert refused.returncode == 2

@@ -43,11 +43,22 @@ def test_commands_in_the_documentation_exist(page, line):
 
 
 def test_readme_begins_with_the_two_commands():
-    """What sets up a fresh machine comes first, word for word as CI runs it."""
-    first = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:2]
-    commands = ["pip install '.[demo]' && streamtopic demo", "pip install '.[demo,test]' && pytest"]
-    assert [line.strip() for line in first] == commands
+    """Title, one sentence, then what sets up a fresh machine, word for word as CI runs it."""
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    title, sentence, *commands = [line.strip() for line in lines[:6] if line]
+    assert title == "# streamtopic"
+    assert sentence.endswith(".")
+    assert sentence.count(".") == 1
+    assert commands == ["pip install '.[demo]' && streamtopic demo", "pip install '.[demo,test]' && pytest"]
     assert commands[1] in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_readme_s_first_screen_says_what_it_does_not_guarantee():
+    """Nobody takes unlearning for privacy: the number that was measured stands before the first section."""
+    first, _, _ = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## ")
+    assert "unlearning is not privacy" in first
+    assert "10 of 10 single deletions ranked first among 300 candidates" in " ".join(first.split())
+    assert len(first.splitlines()) <= 40
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -57,10 +68,12 @@ def test_links_between_pages_lead_somewhere(page):
         assert (page.parent / target).exists(), target
 
 
-def test_the_quickstart_s_python_runs():
-    """The library example does what it says."""
-    (block,) = _blocks(ROOT / "docs" / "quickstart.md", "python")
-    exec(compile(block, "quickstart.md", "exec"), {})  # noqa: S102  executing it is the point
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_quickstart_s_python_runs(number):
+    """The library examples, from counts and from texts, do what they say."""
+    blocks = _blocks(ROOT / "docs" / "quickstart.md", "python")
+    assert len(blocks) == 2
+    exec(compile(blocks[number], "quickstart.md", "exec"), {})  # noqa: S102  executing it is the point
 
 
 def test_readme_s_python_runs():
@@ -84,7 +97,7 @@ class _Received(Exception):
 def test_readme_s_client_runs(kafka_server, tmp_path):
     """The client example, its addresses replaced, sends a document and a deletion and receives a version."""
     from streamtopic.corpus import Document
-    from streamtopic.service.runner import Service
+    from streamtopic.service.app import Service
     from streamtopic.settings import Settings
 
     def received(*shown):

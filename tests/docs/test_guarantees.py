@@ -14,8 +14,11 @@ from streamtopic.cli import build_parser
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+THREATS = (ROOT / "docs" / "threat-model.md").read_text(encoding="utf-8")
 LINKS = re.findall(r"\[`(test_\w+\.py)::(\w+)`\]\(\.\./([\w/]+\.py)\)", PAGE)
 COMMANDS = re.findall(r"`(streamtopic [^`]+)`", PAGE) + re.findall(r"^(streamtopic .*)$", PAGE, re.MULTILINE)
+
+THREAT_LINKS = re.findall(r"\[`(test_\w+\.py)::(\w+)`\]\(\.\./([\w/]+\.py)\)", THREATS)
 
 
 def _tests(path):
@@ -23,7 +26,7 @@ def _tests(path):
     return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
-@pytest.mark.parametrize("link", LINKS, ids=lambda link: link[1])
+@pytest.mark.parametrize("link", [*LINKS, *dict.fromkeys(THREAT_LINKS)], ids=lambda link: link[1])
 def test_each_test_that_the_page_names_exists(link):
     """The file and the function are there, and the function says what it shows."""
     file, name, path = link
@@ -49,9 +52,8 @@ def test_a_report_is_checked_without_this_program(tmp_path, monkeypatch):
     """The lines on the page, run as they stand, accept a real report and refuse one whose envelope was changed."""
     from cryptography.exceptions import InvalidSignature
 
-    from streamtopic.release import Envelope, Payload, seal_release
-    from streamtopic.service.evidence.sealed import Proof
-    from streamtopic.signing import SigningKey
+    from streamtopic.service.verify.proof import Proof
+    from streamtopic.signed import Envelope, Payload, SigningKey, seal_release
 
     key = SigningKey.generate()
     envelope = Envelope(
@@ -77,16 +79,39 @@ def test_a_report_is_checked_without_this_program(tmp_path, monkeypatch):
 
 def test_the_commands_of_a_report_are_commands():
     """What a report tells a stranger to run is what the program takes."""
-    from streamtopic.service.evidence.claims import steps_of
+    from streamtopic.service.verify.claims import steps_of
 
     for _, command, _ in steps_of(3):
         assert callable(build_parser().parse_args(shlex.split(command)[1:]).run)
 
 
-@pytest.mark.parametrize("row", [line for line in PAGE.splitlines() if line.startswith("| ") and "](../tests" in line])
-def test_each_promise_in_a_table_has_three_parts(row):
-    """Promise, what it rests on, and what shows it; nothing is promised without the last."""
-    promise, ground, shown = (part.strip() for part in row.strip("|").split(" | "))
-    assert promise
-    assert ground
-    assert "test_" in shown or "`streamtopic" in shown
+def _promises():
+    """Each promise of the page: its paragraph, and the items below it."""
+    for block in re.findall(r"^(\*\*.*?)(?=^\*\*|^#)", PAGE, re.DOTALL | re.MULTILINE):
+        paragraph, _, below = block.partition("\n\n")
+        items = [" ".join(item.split()) for item in ("\n" + below).split("\n- ")[1:]]
+        yield " ".join(paragraph.split()), items
+
+
+def test_promises_are_found():
+    """No promise is lost by the form of the page: each is a paragraph with items below it."""
+    assert len(list(_promises())) >= 39
+
+
+@pytest.mark.parametrize(("paragraph", "items"), list(_promises()), ids=lambda part: str(part)[2:40])
+def test_each_promise_has_a_ground_and_is_shown(paragraph, items):
+    """A sentence promises, another says what that rests on, and each sentence below has one test or command for it."""
+    promise, ground = re.fullmatch(r"\*\*([^*].*?)\*\* (.*\.)", paragraph).groups()
+    assert promise.endswith(".")
+    assert re.search(r"\b(rests on|holds for)\b", ground)
+    assert items
+    for item in items:
+        sentence, shown = re.fullmatch(r"(.*) \((\[?`[^ ].*)\)\.", item).groups()
+        assert sentence
+        assert len(re.findall(r"test_\w+\.py::|`streamtopic ", shown)) == 1
+
+
+def test_no_cell_of_a_table_is_a_page():
+    """Tables hold what is looked up; what is read stands in sentences."""
+    cells = [cell for line in PAGE.splitlines() if line.startswith("|") for cell in line.split(" | ")]
+    assert max(map(len, cells)) <= 200

@@ -14,12 +14,13 @@ import yaml
 from streamtopic import events
 from streamtopic.events import Add, Delete, decode, decode_record
 from streamtopic.local.broker_files import find_java
-from streamtopic.receipts import receipt as receipts
-from streamtopic.release.chunks import CHUNK_BYTES
-from streamtopic.release.fields import FORMAT, Envelope, Head, Payload
-from streamtopic.service.room import NO_ROOM
+from streamtopic.parsing import MAX_VALUES
+from streamtopic.signed import completion as completions
+from streamtopic.signed import deletion_receipt as receipts
+from streamtopic.signed.release_chunks import CHUNK_BYTES
+from streamtopic.signed.release_fields import FORMAT, Envelope, Head, Payload
 from streamtopic.streams import KafkaLog, KafkaOptions, TopicNames
-from streamtopic.text import MAX_PASSAGE, MAX_WORD
+from streamtopic.text import MAX_MARKS, MAX_PAIRS, MAX_PASSAGE, MAX_TEXT_WORDS, MAX_WORD, MAX_WORDS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "messages.md").read_text("utf-8")
@@ -88,7 +89,7 @@ def test_plain_kafka_python_adds_and_deletes(log, kafka_server):
 
 def test_our_client_s_examples_run(log, kafka_server, tmp_path, capsys):
     """The other examples of the page run as they stand, from a folder with the public key."""
-    from streamtopic.signing import SigningKey
+    from streamtopic.signed import SigningKey
 
     key = tmp_path / "public.pem"
     key.write_bytes(SigningKey.generate().public.pem)
@@ -110,9 +111,7 @@ def test_topics_are_those_of_the_program():
         said = {name: value[0] if isinstance(value, list) else str(value) for name, value in said.items()}
         assert said == settings[topic]
         (row,) = (line for line in PAGE.splitlines() if line.startswith(f"| `{topic}`"))
-        if "as releases" not in row:
-            assert dict(re.findall(r"`([a-z.]+)=(\w+)`", row)) == settings[topic]
-    assert settings[names.receipts] == settings[names.releases]
+        assert dict(re.findall(r"`([a-z.]+)=(-?\w+)`", row)) == settings[topic]
 
 
 def test_limits_are_those_of_the_program():
@@ -121,7 +120,7 @@ def test_limits_are_those_of_the_program():
     assert key["maxLength"] == events.MAX_KEY
     assert add["text"]["maxLength"] == events.MAX_TEXT
     counts, labels = add["counts"], add["labels"]
-    assert counts["maxProperties"] == events.MAX_DISTINCT
+    assert counts["maxProperties"] == MAX_WORDS
     assert counts["propertyNames"]["maxLength"] == MAX_WORD
     assert counts["additionalProperties"]["maximum"] == events.MAX_COUNT
     assert (labels["maxProperties"], labels["propertyNames"]["maxLength"]) == (events.MAX_LABELS, events.MAX_LABEL)
@@ -131,9 +130,11 @@ def test_limits_are_those_of_the_program():
         assert request["properties"]["request"]["maxLength"] == events.MAX_REQUEST
     assert MESSAGES["chunk"]["payload"]["x-max-bytes"] == CHUNK_BYTES
     assert f"{MAX_PASSAGE:,} tokens" in counts["description"]
-    for number in (events.MAX_TEXT, events.MAX_DISTINCT, events.MAX_COUNT, MAX_PASSAGE, events.MAX_VALUE, CHUNK_BYTES):
+    for number in (events.MAX_TEXT, events.MAX_COUNT, events.MAX_VALUE, CHUNK_BYTES):
         assert f"{number:,}" in PAGE
-    for number in (events.MAX_KEY, MAX_WORD, events.MAX_LABELS, events.MAX_LABEL, events.MAX_REQUEST):
+    for number in (MAX_PASSAGE, MAX_WORDS, MAX_TEXT_WORDS, MAX_PAIRS, MAX_VALUES):
+        assert f"{number:,}" in PAGE
+    for number in (events.MAX_KEY, MAX_MARKS, MAX_WORD, events.MAX_LABELS, events.MAX_LABEL, events.MAX_REQUEST):
         assert re.search(rf"\b{number}\b", PAGE)
     assert str(events.MAX_TIMESTAMP) in PAGE
 
@@ -152,13 +153,20 @@ def test_reasons_are_those_of_the_program():
     """Every reason in the code is described, and none besides."""
     source = Path(events.__file__).read_text("utf-8")
     # A bad request id is only our own producer's fault; whether there is room is known to ingest alone.
-    used = set(re.findall(r'InvalidEvent\(\s*"([a-z-]+)"', source)) - {"request"} | {NO_ROOM}
+    used = set(re.findall(r'InvalidEvent\(\s*"([a-z-]+)"', source)) - {"request"}
     assert set(MESSAGES["rejected"]["payload"]["properties"]["reason"]["enum"]) == used
     assert used <= set(re.findall(r"`([a-z-]+)`", PAGE))
 
 
 @pytest.mark.parametrize(
-    ("schema", "kind"), [("envelope", Envelope), ("payload", Payload), ("head", Head), ("receipt", receipts.Receipt)]
+    ("schema", "kind"),
+    [
+        ("envelope", Envelope),
+        ("payload", Payload),
+        ("head", Head),
+        ("receipt", receipts.Receipt),
+        ("completion", completions.Completion),
+    ],
 )
 def test_fields_are_those_of_the_program(schema, kind):
     """Releases and receipts have the fields that the description names."""
@@ -168,6 +176,7 @@ def test_fields_are_those_of_the_program(schema, kind):
 def test_formats_are_those_of_the_program():
     """The description is of the formats that are written now."""
     assert SCHEMAS["receipt"]["properties"]["format"]["const"] == receipts.FORMAT
+    assert SCHEMAS["completion"]["properties"]["format"]["const"] == completions.FORMAT
     assert SCHEMAS["envelope"]["properties"]["format"]["const"] == FORMAT
 
 

@@ -47,7 +47,7 @@ def test_the_example_of_a_subscriber_runs(tmp_path, monkeypatch, capsys):
 
 def test_defaults_on_the_page_are_those_of_the_program(tmp_path):
     """The table of fields, and the table in TOML that is all one needs."""
-    table = PAGE[PAGE.index("| field | default |") : PAGE.index("As JSON")]
+    table = PAGE[PAGE.index("| field | default |") : PAGE.index("tasks are JSON")]
     for name, field in TaskSettings.model_fields.items():
         (said,) = re.findall(rf"^\| `{name}` \| (\S+) \|", table, re.MULTILINE)
         assert said == "all" if name == "topics" else float(said) == field.default

@@ -2,9 +2,9 @@
 
 import pytest
 
-from streamtopic.bench import run
 from streamtopic.cli import main
 from streamtopic.errors import UsageError
+from streamtopic.lab.bench import run
 
 
 def test_only_benchmarks_with_options_take_them(capsys):

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from streamtopic.errors import ComponentUnreachable
-from streamtopic.faults.campaign import Options, run
-from streamtopic.faults.cluster import Cluster
+from streamtopic.lab.faults.campaign import Options, run
+from streamtopic.lab.faults.cluster import Cluster
 
 SEED = int(os.environ.get("FAULTS_SEED", "1"))
 
@@ -31,10 +31,11 @@ def _campaign(folder, options, **cluster):
 
 @pytest.mark.slow
 def test_nothing_is_lost_counted_twice_or_kept_through_faults(tmp_path):
-    """After each round of faults: counts, documents, receipts, versions and subscribers are what the log calls for."""
-    report = _campaign(tmp_path, Options(SEED, faults=32))
+    """After each round of faults, and after compaction, rebuild and retention, all is what the log calls for."""
+    report = _campaign(tmp_path, Options(SEED, faults=24))
     assert report.findings == []
-    assert report.faults.total() == 32
+    assert report.faults.total() == 24
+    assert report.compactions == 1
     assert report.versions > 1
     assert report.deletions > 50
 
@@ -44,7 +45,17 @@ def test_the_campaign_catches_a_service_without_its_guards(tmp_path):
     """Commits that do not compare what they were made for are applied twice, and that is found."""
     kinds = {"lose replies": 2, "late commit": 1}
     broken = (sys.executable, str(Path(__file__).with_name("broken.py")))
-    report = _campaign(tmp_path, Options(SEED, faults=60, kinds=kinds, rest_seconds=60), program=broken)
-    # Either the oracle sees it, or a process that reads the state and refuses to go on.
-    signs = ("stored", "live", "`streamtopic rebuild`")
-    assert any(sign in finding for finding in report.findings for sign in signs), report.findings
+    # The oracle sees it, or a process that reads the state and refuses to go on, or a reader of what is published.
+    signs = ("stored", "live", "`streamtopic rebuild`", "does not verify")
+    findings = []
+    # A fault does harm only where it meets a commit, so a busy machine may need more than one campaign.
+    for attempt in range(3):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        report = _campaign(
+            folder, Options(SEED + attempt, faults=60, kinds=kinds, rest_seconds=60, erode=False), program=broken
+        )
+        findings += report.findings
+        if any(sign in finding for finding in findings for sign in signs):
+            return
+    pytest.fail(f"three campaigns saw nothing: {findings}")

@@ -1,17 +1,21 @@
 """The tools of the campaign: each does the harm that it says, and no more."""
 
 import os
+import re
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 import redis
 
-from streamtopic.faults.processes import Guard, Worker, free_port
-from streamtopic.faults.proxy import Proxy
-from streamtopic.faults.server import RedisServer
+from streamtopic.lab.faults.inject import STAGE, newest_leader, staged_late
+from streamtopic.lab.faults.processes import Guard, Worker, free_port
+from streamtopic.lab.faults.proxy import Proxy
+from streamtopic.lab.faults.server import RedisServer
+from streamtopic.state import Connection, ModelSettings, ModelState, scripts
 
 
 @pytest.fixture
@@ -139,9 +143,42 @@ def test_a_command_that_is_held_back_arrives_after_its_sender_is_gone(proxy, cli
     with redis.Redis(port=proxy.port, protocol=2, retry=None, socket_timeout=0.1) as hasty:
         with pytest.raises(redis.exceptions.TimeoutError):
             hasty.incr("late")
-        assert held.is_set()
+        assert held.begun.is_set()
     assert server.client.get("late") is None
     _until(lambda: server.client.get("late") == b"1")
+    assert held.over.wait(10)
+    assert held.reply == b":1\r\n"
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+def test_a_version_that_arrives_when_another_leads_is_told_from_its_answer(proxy, server, monkeypatch, fenced):
+    """Redis refuses it; without the comparison of tokens it takes it, and the injector says so."""
+    if not fenced:
+        whole = re.compile(r"^if \(redis\.call\('GET', fence\).*?^end\n", re.MULTILINE | re.DOTALL)
+        script, number = whole.subn("", scripts.STAGE_VERSION)
+        assert number == 1
+        monkeypatch.setattr(scripts, "STAGE_VERSION", script)
+    urls = (f"redis://127.0.0.1:{port}/0" for port in (proxy.port, server.port))
+    slow, quick = (_model_at(url) for url in urls)
+    first = slow.acquire("first", 400)
+    server.client.script_load(scripts.STAGE_VERSION)
+    held = proxy.hold(*STAGE, seconds=1.5)
+    sender = threading.Thread(target=lambda: slow.stage(first, 1, release={}, ledger={}, records=[]))
+    sender.start()
+    assert held.begun.wait(10)
+    before = newest_leader(server.client, "late")
+    _until(lambda: quick.acquire("second", 60_000))
+    found = newest_leader(server.client, "late")
+    sender.join()
+    for state in (slow, quick):
+        state.connection.close()
+    assert bool(staged_late(held, before, found)) is not fenced
+    assert not staged_late(held, before, before)
+
+
+def _model_at(url):
+    """The global state of a model, over a connection of its own."""
+    return ModelState.open(Connection(url), "late", ModelSettings(1, 256))
 
 
 def test_large_commands_and_replies_pass_unchanged(client):
@@ -199,7 +236,7 @@ def test_a_death_that_nobody_asked_for_is_noted(tmp_path, guard):
 def test_programs_end_with_this_one(tmp_path):
     """Nothing outlives a campaign that was killed; what was taken off the list is left alone."""
     program = (
-        "import subprocess, sys, time; from streamtopic.faults.processes import Guard; guard = Guard()\n"
+        "import subprocess, sys, time; from streamtopic.lab.faults.processes import Guard; guard = Guard()\n"
         "made = [subprocess.Popen(['sleep', '600']) for _ in range(3)]\n"
         "[guard.watch(one.pid) for one in made]; guard.forget(made[1].pid)\n"
         "print(*[one.pid for one in made], flush=True); time.sleep(600)"

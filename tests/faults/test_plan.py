@@ -2,8 +2,8 @@
 
 import random
 
-from streamtopic.faults.inject import Injector
-from streamtopic.faults.plan import EVERY_KIND, draw
+from streamtopic.lab.faults.inject import Injector
+from streamtopic.lab.faults.plan import EVERY_KIND, draw
 
 
 def test_the_same_seed_draws_the_same_faults():

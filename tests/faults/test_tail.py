@@ -1,8 +1,10 @@
 """Reading topics with kafka-python itself."""
 
+import time
 import uuid
 
-from streamtopic.faults.tail import TopicTail
+from streamtopic.lab.faults.stranger import Stranger, Transaction
+from streamtopic.lab.faults.tail import TopicTail
 from streamtopic.streams import Message, open_log
 
 
@@ -27,3 +29,27 @@ def test_a_tail_reads_every_record_once_in_order(kafka_server):
     assert {(record.value, record.headers) for record in first} == {(b"v", (("h", b"x"),))}
     assert [(record.partition, record.offset, record.key, record.value) for record in second] == [(0, 20, b"k", None)]
     assert again == []
+
+
+def test_a_tail_waits_for_transactions(kafka_server):
+    """Records come once they are committed, never if they are not; what is hidden meanwhile is told."""
+    topic = f"tail-{uuid.uuid4().hex}"
+    log, _ = open_log(kafka_server.servers)
+    log.create(topic, 1)
+    log.append_many(topic, [Message(b"before", b"v")])
+    tail, found = TopicTail(kafka_server.servers, topic, 1), []
+    for how in ("abort", "commit"):
+        with Stranger(kafka_server.servers, topic, transaction=f"{topic}-{how}", timeout_ms=60_000) as stranger:
+            transaction = Transaction(stranger, [Message(how.encode(), b"v", (), 0)])
+            assert transaction.sent == 1
+            found += [record.key for record in tail.read()]
+            assert tail.hidden() == {0: 1}
+            transaction.end(how)
+        deadline = time.monotonic() + 20
+        while tail.hidden():
+            assert time.monotonic() < deadline
+        found += [record.key for record in tail.read()]
+    assert found == [b"before", b"commit"]
+    assert tail.positions == {0: 5}
+    tail.close()
+    log.close()

@@ -11,8 +11,9 @@ import pytest
 
 from streamtopic.counts import Weighting
 from streamtopic.errors import ComponentUnreachable
-from streamtopic.local import LocalRedis, redis
-from streamtopic.state import Applied, Changes, Connection, PartitionState, Reader
+from streamtopic.local import LocalRedis
+from streamtopic.local import local_redis as redis
+from streamtopic.state import Applied, Changes, Connection, PartitionWriter, Reader
 
 HOLD = """
 import sys, time
@@ -62,7 +63,7 @@ def test_acknowledged_flushes_survive_kill_9(tmp_path):
             return list(counts.words), counts.frequency.tolist(), counts.restrict([0, 1]).values.tolist()
 
     with LocalRedis(tmp_path, persistent=True) as server, Connection(server.url) as connection:
-        state = PartitionState.open(connection, "m", 0, partitions=1, weighting=Weighting())
+        state = PartitionWriter.open(connection, "m", 0, partitions=1, weighting=Weighting())
         documents = [state.document(f"d{k}".encode(), k, ((3, {"x": 2, "y": 1}),)) for k in range(20)]
         assert state.commit(state.plan(Changes(20, added=documents))) == Applied()
         before = snapshot(server.url)
@@ -72,7 +73,7 @@ def test_acknowledged_flushes_survive_kill_9(tmp_path):
     with LocalRedis(tmp_path, persistent=True) as server:
         assert snapshot(server.url) == before
         with Connection(server.url) as connection:
-            state = PartitionState.open(connection, "m", 0, partitions=1, weighting=Weighting())
+            state = PartitionWriter.open(connection, "m", 0, partitions=1, weighting=Weighting())
             assert (state.meta.next_offset, state.meta.documents) == (20, 20)
 
 

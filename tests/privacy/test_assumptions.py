@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamtopic.errors import UsageError
-from streamtopic.privacy.assumptions import Check, Situation, assumption_checks, guaranteed_error, sample_size
-from streamtopic.privacy.capacity import ModelConstants
+from streamtopic.paper.capacity_formulas import ModelConstants
+from streamtopic.paper.theorem import Condition, ProofSetting, assumption_checks, guaranteed_error, sample_size
 
 CONSTANTS = ModelConstants(a=2.0, p_sep=0.1, gamma=0.5, eps0=0.01)
-SITUATION = Situation(
+SITUATION = ProofSetting(
     m=10**6,
     n=1_000,
     r=10,
@@ -26,7 +26,7 @@ SITUATION = Situation(
     sigma_min=0.03,
 )
 # A corpus so large, a model so well conditioned and so few words and topics that the whole proof applies.
-COVERED = Situation(
+COVERED = ProofSetting(
     m=10**13,
     n=12,
     r=2,
@@ -140,7 +140,7 @@ def test_each_condition_can_fail(spoilt, name):
 )
 def test_a_check_compares_as_it_reads(relation, outcomes):
     """What is printed is what was compared, numbers and source included."""
-    checks = [Check("this", value, relation, 2.0, "lemma 1") for value in (1.0, 2.0, 3.0)]
+    checks = [Condition("this", value, relation, 2.0, "lemma 1") for value in (1.0, 2.0, 3.0)]
     assert tuple(check.holds for check in checks) == outcomes
     assert [str(check).startswith("holds") for check in checks] == list(outcomes)
     assert f"this: 1 {relation} 2 (lemma 1)" in str(checks[0])

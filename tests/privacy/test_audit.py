@@ -4,15 +4,15 @@ import json
 
 import pytest
 
-from streamtopic.bench.synthetic import counted, planted
+from streamtopic.audit.attack import AuditPlan, audit
+from streamtopic.audit.games import NoiseClaim
 from streamtopic.errors import CannotLearn, UsageError
-from streamtopic.privacy.audit import AuditPlan, audit
-from streamtopic.privacy.audit_games import Guarantee
+from streamtopic.lab.bench.synthetic import counted, planted
 from streamtopic.privacy.noise import add_noise
-from streamtopic.topics.options import LearnerOptions
+from streamtopic.topics.learner_options import LearnerOptions
 
 OPTIONS = LearnerOptions(n_topics=3, max_df=1.0)
-GUARANTEE = Guarantee(1.0, 1e-6, 1e-7)
+GUARANTEE = NoiseClaim(1.0, 1e-6, 1e-7)
 PLAN = AuditPlan(draws=600, whole=8)
 GAMES = {
     "unlearned or retrained, whole model",
@@ -49,7 +49,7 @@ def test_an_audit_of_what_is_there_passes(counts):
 @pytest.fixture
 def short(monkeypatch):
     """A plan of few draws, for what needs no power."""
-    monkeypatch.setattr("streamtopic.privacy.audit._LEAST_DRAWS", 100)
+    monkeypatch.setattr("streamtopic.audit.attack._LEAST_DRAWS", 100)
     return AuditPlan(draws=130, whole=8)
 
 
@@ -74,7 +74,7 @@ def test_an_audit_of_broken_noise_fails(counts, short, monkeypatch):
 
 def test_an_audit_that_cannot_see_a_fault_fails(counts, short, monkeypatch):
     """Where distinguishers are blind nothing exceeds a claim, yet the controls are missed, and so the audit fails."""
-    monkeypatch.setattr("streamtopic.privacy.audit_games._Look.at", lambda look, _: [0.0] * look.width)
+    monkeypatch.setattr("streamtopic.audit.games._Look.at", lambda look, _: [0.0] * look.width)
     found = audit(counts, OPTIONS, GUARANTEE, short)
     assert all(played.within for played in found.games)
     assert len(found.missed) == 4
@@ -83,7 +83,7 @@ def test_an_audit_that_cannot_see_a_fault_fails(counts, short, monkeypatch):
 
 def test_an_unlearning_that_keeps_the_document_fails_the_audit(counts, short, monkeypatch):
     """A residue in what is published bare is a failure by itself, whatever the noise hides."""
-    monkeypatch.setattr("streamtopic.privacy.audit_documents._without", lambda fit, *_: (fit, ""))
+    monkeypatch.setattr("streamtopic.audit.chosen_documents._without", lambda fit, *_: (fit, ""))
     found = audit(counts, OPTIONS, GUARANTEE, short)
     assert found.different
     assert not found.passed
@@ -100,11 +100,11 @@ def test_senseless_plans_are_refused(wrong):
 
 def test_too_few_draws_for_a_weak_claim_are_refused(counts):
     """At a small epsilon more draws are needed to see a fault: said before anything is learned, with the number."""
-    weak = Guarantee(0.05, 1e-6, 1e-7)
+    weak = NoiseClaim(0.05, 1e-6, 1e-7)
     with pytest.raises(UsageError, match="give at least"):
         audit(counts, OPTIONS, weak, PLAN)
     assert AuditPlan().enough(weak) > AuditPlan().enough(GUARANTEE)
-    for hopeless in (Guarantee(1e-4, 1e-6, 1e-7), Guarantee(60.0, 1e-6, 1e-7)):
+    for hopeless in (NoiseClaim(1e-4, 1e-6, 1e-7), NoiseClaim(60.0, 1e-6, 1e-7)):
         with pytest.raises(UsageError, match="give so many yourself"):
             AuditPlan().enough(hopeless)
 

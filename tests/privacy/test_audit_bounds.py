@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, norm
 
+from streamtopic.audit.games import Rates, judge, least_draws, rate_bounds
 from streamtopic.privacy import gaussian_epsilon
-from streamtopic.privacy.audit_bounds import Rates, judge, least_draws, rate_bounds
 
 
 @given(st.integers(1, 400), st.data(), st.floats(1e-4, 0.2))

@@ -1,15 +1,25 @@
 """Documents made to be hard to forget, and the bits that nothing but the kept documents may decide."""
 
+import itertools
+
 import numpy as np
 import pytest
 
-from streamtopic.bench.synthetic import counted, planted
+from streamtopic.audit.chosen_documents import (
+    MOST_SETS,
+    crafted_documents,
+    crafted_sets,
+    exact_differences,
+    forget,
+    hardest,
+)
 from streamtopic.counts import Cooccurrence, Counts, DocumentBatch, Passage, count
-from streamtopic.privacy.audit_documents import crafted_documents, exact_differences, forget, hardest
+from streamtopic.lab.bench.chains import described
+from streamtopic.lab.bench.synthetic import counted, planted
+from streamtopic.topics.display import topic_correlations
 from streamtopic.topics.learner import learn
-from streamtopic.topics.options import LearnerOptions
+from streamtopic.topics.learner_options import LearnerOptions
 from streamtopic.topics.products import times
-from streamtopic.topics.released import topic_correlations
 from streamtopic.topics.update import Updated, update
 
 WORDS = 300
@@ -44,12 +54,82 @@ def test_crafted_documents_are_documents():
     counts = corpus()
     fit = learn(counts, options())
     made = crafted_documents(counts, fit)
-    for passage in made.values():
+    for passage in itertools.chain(*made.values()):
         assert len(passage.words) > 1
         assert passage.length == passage.counts.sum() <= 8_192
         assert np.all(np.diff(passage.words) > 0)
-    pulled = {counts.words[k] for k in made["two anchors side by side"].words}
+    pulled = {counts.words[k] for k in made["two anchors side by side"][0].words}
     assert pulled <= set(fit.anchors)
+    parts = [{*passage.words.tolist()} for passage in made["a text of several passages"]]
+    assert len(parts) == 3
+    assert {counts.words[k] for k in set.intersection(*parts)} == {*fit.anchors}
+
+
+def with_documents(counts, documents, given):
+    """Learn counts with some documents."""
+    part = count(DocumentBatch.build(documents), len(counts.words), given.weighting)
+    return learn(Counts(counts.words, counts.cooccurrence + part), given)
+
+
+def test_words_enter_as_documents_are_forgotten():
+    """A set puts frequent words above the threshold, so that they come back when it goes; nothing of it is left."""
+    counts, given = corpus(), LearnerOptions(n_topics=4, max_df=0.25)
+    retrained = learn(counts, given)
+    documents = crafted_sets(counts, retrained)["words that enter as they are forgotten"]
+    assert len({*retrained.words} - {*with_documents(counts, documents, given).words}) >= 2
+    tried = forget(counts, retrained, documents, "entering", options=given)
+    assert tried.different == ()
+    assert tried.gap <= 1e-12
+    assert "words that enter as they are forgotten" not in crafted_sets(counts, learn(counts, options()))
+
+
+def test_memberships_tip_as_documents_are_forgotten():
+    """A set moves words between super-anchors, which move back when it goes; nothing of it is left then."""
+    counts = corpus()
+    retrained = learn(counts, options())
+    sets = crafted_sets(counts, retrained)
+    assert len(sets) <= MOST_SETS
+    documents = sets["words that lean to another topic"]
+    held = described(with_documents(counts, documents, options()))
+    assert held.words == retrained.words
+    assert held.sets != described(retrained).sets
+    tried = forget(counts, retrained, documents, "tipping", options=options())
+    assert tried.different == ()
+    assert tried.gap <= 1e-12
+
+
+def test_a_word_that_repeats_itself_comes_back_as_documents_are_forgotten():
+    """Twelve documents that one word fills take it out of the vocabulary; nothing of that is left in the end."""
+    given = LearnerOptions(n_topics=4, max_df=1.0)
+    counts = counted(planted(1_500, 1_200, 4, 60, seed=3), 1_200, given.weighting)
+    retrained = learn(counts, given)
+    documents = crafted_sets(counts, retrained)["a word that repeats itself until they are forgotten"]
+    assert len(documents) == 12
+    held = with_documents(counts, documents, given)
+    (left,) = {*retrained.words} - {*held.words}
+    (passage,) = documents[0]
+    place = list(counts.words).index(left)
+    assert passage.words[np.argmax(passage.counts)] == place
+    assert counts.cooccurrence.heavy[place] == 0
+    assert left in with_documents(counts, documents[:9], given).words
+    tried = forget(counts, retrained, documents, "filled", options=given)
+    assert tried.different == ()
+    assert tried.gap <= 1e-12
+
+
+def test_a_text_of_several_passages_is_forgotten_as_one_document():
+    """Its passages share one document's mass, and words of all of them are counted once; nothing of it is left."""
+    counts, given = corpus(), options()
+    retrained = learn(counts, given)
+    text = crafted_documents(counts, retrained)["a text of several passages"]
+    held = with_documents(counts, [text], given)
+    assert held.documents == counts.documents + 1
+    assert sum(passage.length for passage in text) > 8_192
+    added = sum(held.mass.tolist()) - sum(retrained.mass.tolist())
+    assert abs(added / 2**30 - 256) < 1
+    tried = forget(counts, retrained, [text], "text", options=given)
+    assert tried.different == ()
+    assert tried.gap <= 1e-12
 
 
 def scattered(counts, words=12):
@@ -111,8 +191,8 @@ def test_a_residue_in_the_counts_is_caught(monkeypatch):
     """Where unlearning forgets to subtract, what is published bare differs and the try says so."""
     counts = corpus()
     retrained = learn(counts, options())
-    passage = crafted_documents(counts, retrained)["the rarest words of the vocabulary"]
-    part = count(DocumentBatch.build([[passage]]), len(counts.words), options().weighting)
+    document = crafted_documents(counts, retrained)["the rarest words of the vocabulary"]
+    part = count(DocumentBatch.build([document]), len(counts.words), options().weighting)
     held = learn(Counts(counts.words, counts.cooccurrence + part), options())
-    monkeypatch.setattr("streamtopic.privacy.audit_documents._without", lambda *_: (held, ""))
-    assert forget(counts, retrained, [passage], "kept", options=options()).different
+    monkeypatch.setattr("streamtopic.audit.chosen_documents._without", lambda *_: (held, ""))
+    assert forget(counts, retrained, [document], "kept", options=options()).different

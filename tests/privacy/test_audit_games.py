@@ -6,13 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from streamtopic.audit.games import NoiseClaim, broken, certified, edges, heads_game, play, theorem_game
 from streamtopic.privacy import Composition, NoiseKey, gaussian_scale
-from streamtopic.privacy.audit_artifacts import heads_game, theorem_game
-from streamtopic.privacy.audit_games import Guarantee, broken, certified, edges, play
 from streamtopic.privacy.keystream import standard_normals
 from streamtopic.privacy.noise import add_noise, plan_noise, release_matrix
 
-GUARANTEE = Guarantee(1.0, 1e-6, 1e-7)
+GUARANTEE = NoiseClaim(1.0, 1e-6, 1e-7)
 A = np.random.default_rng(1).dirichlet(np.full(300, 0.1), 5).T
 DRAWS, ERROR = 400, 0.01
 
@@ -50,7 +49,7 @@ def test_the_noise_audited_is_the_noise_published():
 @pytest.mark.parametrize("epsilon", [0.5, 5.0])
 def test_real_noise_keeps_what_it_claims(epsilon):
     """No game of real noise, of heads and of theorem mode included, shows more than its claim."""
-    guarantee = Guarantee(epsilon, 1e-6, 1e-7)
+    guarantee = NoiseClaim(epsilon, 1e-6, 1e-7)
     generator = np.random.default_rng(4)
     for game in (*small_games(guarantee), heads_game(guarantee, generator), theorem_game(guarantee, generator)):
         assert playing(game).bound <= game.epsilon
@@ -59,7 +58,7 @@ def test_real_noise_keeps_what_it_claims(epsilon):
 @pytest.mark.parametrize("epsilon", [0.5, 5.0])
 def test_every_fault_is_found(epsilon):
     """No noise, little noise, naive addition and noise used twice each show more than the claim."""
-    guarantee = Guarantee(epsilon, 1e-6, 1e-7)
+    guarantee = NoiseClaim(epsilon, 1e-6, 1e-7)
     found = {game.name: playing(game, 1_000) for game in broken(small_games(guarantee), guarantee)}
     assert {name: one.bound > epsilon for name, one in found.items()} == dict.fromkeys(found, True)
 
@@ -116,6 +115,6 @@ def test_heads_with_too_little_noise_are_found(monkeypatch):
         plan = plan_noise(sensitivity, *guarantee)
         return replace(plan, scale=plan.scale / 8)
 
-    monkeypatch.setattr("streamtopic.privacy.heads.plan_noise", little)
+    monkeypatch.setattr("streamtopic.privacy.head_noise.plan_noise", little)
     game = heads_game(GUARANTEE, np.random.default_rng(5))
     assert playing(game, 1_000).bound > game.epsilon

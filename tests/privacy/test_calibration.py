@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamtopic.bench.synthetic import counted, planted
 from streamtopic.errors import CannotLearn, UsageError
-from streamtopic.privacy.calibration import CalibrationPlan, Probe, _Search, calibrate
-from streamtopic.privacy.capacity import base_capacity
+from streamtopic.lab.bench.synthetic import counted, planted
+from streamtopic.paper.calibration import CalibrationPlan, DeletionTrials, Probe, Trial, _Search, calibrate
+from streamtopic.paper.capacity_formulas import base_capacity
 from streamtopic.topics.learner import learn
-from streamtopic.topics.options import LearnerOptions
-from streamtopic.topics.trials import DeletionTrials, Trial
+from streamtopic.topics.learner_options import LearnerOptions
 
 WORDS = 150
 OPTIONS = LearnerOptions(n_topics=4, max_df=1.0, min_df=3)
@@ -75,9 +74,19 @@ def test_the_model_stays_as_it_is(corpus, calibration):
     """Trials work on copies: not a bit of the model or its counts changes."""
 
     def bits(fit):
-        last = fit.rounds[-1]
-        parts = (fit.A, fit.mass, fit.q.values, fit.q.columns, fit.gram, fit.group, last.product, last.C, last.error)
-        return [part.tobytes() for part in parts] + [fit.updates, fit.documents]
+        last = fit.mixtures
+        held = (
+            last.anchor_counts,
+            last.anchor_mass,
+            last.thin,
+            last.product,
+            last.relative,
+            last.error,
+            last.G,
+            last.C,
+        )
+        parts = (fit.A, fit.mass, fit.squares, fit.q.values, fit.q.columns, fit.group, fit.choice.rows, *held)
+        return [part.tobytes() for part in parts] + [fit.documents]
 
     before = bits(corpus.fit)
     assert corpus.calibrate(fit=corpus.fit).updates == calibration.updates > 0
@@ -197,3 +206,24 @@ def test_bad_input_is_named(corpus):
             CalibrationPlan(**wrong)
     with pytest.raises(UsageError, match="most_updates"):
         CalibrationPlan(most_updates=0)
+
+
+@pytest.mark.parametrize("learner", ["default", "paper"])
+def test_a_set_that_changes_the_anchors_is_not_borne(learner):
+    """The definition keeps the anchors: a forget set that replaces one names the new ones and counts as not borne."""
+    options = LearnerOptions(n_topics=4, max_df=1.0, min_df=3, learner=learner)
+    corpus = Corpus(options=options)
+    trials = DeletionTrials(corpus.counts, corpus.batch, corpus.fit)
+    order = trials.aimed(0, np.random.default_rng(0))
+    gone = order[: int(trials.anchor_frequency[0])]
+    left = np.setdiff1d(np.arange(800), gone)
+    twin = learn(counted(corpus.batch.take(left), WORDS, options.weighting), options)
+    new = {*twin.anchors} - {*corpus.fit.anchors}
+    assert new
+    trial = trials.forget(gone)
+    assert trial.reason.startswith("anchor words changed")
+    assert all(word in trial.reason for word in new)
+    assert corpus.fit.anchors[0] not in trial.reason
+    assert math.isnan(trial.moved)
+    probe = Probe(len(gone), 1, (trial,), 0.9, 0.01)
+    assert (probe.borne, probe.passed, probe.failed) == (0, False, True)

@@ -5,24 +5,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamtopic.bench.synthetic import counted, planted
 from streamtopic.errors import UsageError
-from streamtopic.privacy.capacity import (
+from streamtopic.lab.bench.synthetic import counted, planted
+from streamtopic.paper.capacity_formulas import (
     Capacity,
     ModelConstants,
     base_capacity,
     estimate_constants,
     fit_constants,
+    general_head_terms,
     head_capacity,
     most_deletions,
     precondition,
     theorem_sensitivity,
     theorem_sigma,
 )
-from streamtopic.privacy.head_capacity import general_head_terms
+from streamtopic.topics.display import topic_correlations
 from streamtopic.topics.learner import learn
-from streamtopic.topics.options import LearnerOptions
-from streamtopic.topics.released import topic_correlations
+from streamtopic.topics.learner_options import LearnerOptions
 
 
 @pytest.mark.parametrize(("m", "r", "documents"), [(10**6, 20, 2), (10**8, 20, 212), (10**6, 50, 0), (10**8, 50, 21)])

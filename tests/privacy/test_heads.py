@@ -9,13 +9,19 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from streamtopic.errors import CannotLearn, UsageError
+from streamtopic.paper.capacity_formulas import (
+    ModelConstants,
+    base_capacity,
+    head_capacity,
+    head_capacity_terms,
+    task_mass,
+    theorem_head_sensitivity,
+    theorem_sensitivity,
+)
 from streamtopic.privacy import NoiseKey, gaussian_scale
 from streamtopic.privacy.accounting import Composition
-from streamtopic.privacy.capacity import ModelConstants, base_capacity, head_capacity, theorem_sensitivity
-from streamtopic.privacy.head_capacity import head_capacity_terms, task_mass, theorem_head_sensitivity
-from streamtopic.privacy.heads import head_constants, head_sensitivity, newton_step_error, release_task_weights
-from streamtopic.topics.heads import fit_head, newton_step, unlearn_head
-from streamtopic.topics.logistic import gradient, hessian
+from streamtopic.privacy.head_noise import head_constants, head_sensitivity, newton_step_error, release_task_weights
+from streamtopic.topics.heads import fit_head, gradient, hessian, newton_step, unlearn_head
 from streamtopic.topics.tasks import HeadTask, LabelledDocuments, TopicMatrix
 
 SEED = NoiseKey(bytes(range(32))).seed("news", 1, "digest", "sport")
@@ -117,14 +123,16 @@ def test_a_constant_at_an_edge_is_not_settled():
 
 
 def test_noise_is_calibrated_to_the_sensitivity():
-    """Sigma is s(epsilon, delta) times the sensitivity, joint over classes, and the draw has that size."""
+    """Sigma is s(epsilon, delta) times the sensitivity, up to a coarse step, and the draw has that size."""
     model, data = made(5)
     task = HeadTask(ridge=1e-3, tolerance=1e-8)
     constants = head_constants(model, data, task, 1e-9)
     B = fit_head(model, data, task).task_weights(model)
     released = release_task_weights(B, constants, task, epsilon=1, delta=1e-6, seed=SEED)
-    sigma = gaussian_scale(1, 1e-6) * head_sensitivity(constants, task)
+    sigma = gaussian_scale(1, 1e-6) * released.plan.sensitivity
     assert released.plan.sigma == pytest.approx(sigma, rel=1e-2)
+    assert 1 <= released.plan.sensitivity / head_sensitivity(constants, task) < 2 ** (1 / 8)
+    assert (8 * math.log2(released.plan.sensitivity)).is_integer()
     assert (released.matrix - B).std() == pytest.approx(sigma, rel=0.25)
     again = release_task_weights(B, constants, task, epsilon=1, delta=1e-6, seed=SEED)
     assert again.matrix.tobytes() == released.matrix.tobytes()
@@ -141,7 +149,7 @@ def test_heads_of_one_version_spend_epsilon_together(heads, epsilon):
         constants = head_constants(model, data, task, 1e-9)
         B = fit_head(model, data, task).task_weights(model)
         release = release_task_weights(B, constants, task, epsilon=epsilon, delta=1e-6, seed=SEED, together=heads)
-        assert release.plan.sensitivity == head_sensitivity(constants, task)
+        assert release.plan.sensitivity >= head_sensitivity(constants, task)
         alone = release_task_weights(B, constants, task, epsilon=epsilon, delta=1e-6, seed=SEED)
         assert release.plan.sigma == pytest.approx(math.sqrt(heads) * alone.plan.sigma)
         plans.append(release.plan)

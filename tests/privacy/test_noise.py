@@ -12,8 +12,7 @@ from scipy.stats import chisquare, kstest, norm
 
 from streamtopic.errors import UsageError
 from streamtopic.privacy import NoiseKey, add_noise, gaussian_scale, plan_noise, project_columns, release_matrix
-from streamtopic.privacy.digits import box_muller
-from streamtopic.privacy.keystream import NoiseSeed, draw_normals, exact_normal, standard_normals
+from streamtopic.privacy.keystream import NoiseSeed, box_muller, draw_normals, exact_normal, standard_normals
 
 KEY = NoiseKey(bytes(range(32)))
 SEED = KEY.seed("news", 1, "digest")

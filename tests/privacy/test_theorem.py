@@ -10,22 +10,22 @@ from hypothesis import strategies as st
 
 from streamtopic.counts import Counts, Weighting, count
 from streamtopic.errors import CannotLearn, NegativeCounts, UsageError
-from streamtopic.privacy import NoiseKey
-from streamtopic.privacy.assumptions import guaranteed_error
-from streamtopic.privacy.capacity import ModelConstants
-from streamtopic.privacy.theorem import (
+from streamtopic.paper.algorithm1 import Statistics, remaining_counts
+from streamtopic.paper.capacity_formulas import ModelConstants
+from streamtopic.paper.theorem import (
     BaseFacts,
     TheoremOptions,
     _noised_covariance,
     fit_constants,
+    guaranteed_error,
     plan_theorem,
     release_remaining,
     theorem_release,
 )
+from streamtopic.privacy import NoiseKey
 from streamtopic.synthetic import SyntheticTopics
-from streamtopic.topics.algorithm1 import Statistics, remaining_counts
 from streamtopic.topics.learner import learn
-from streamtopic.topics.options import LearnerOptions
+from streamtopic.topics.learner_options import LearnerOptions
 
 CONSTANTS = ModelConstants(a=2.0, p_sep=0.1, gamma=0.5, eps0=0.01)
 LENGTH = 10

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamtopic.service.decide import Policy, Retrain, Standing, Unlearn, Wait, decide
+from streamtopic.service.schedule.decide import Policy, Retrain, Situation, Unlearn, Wait, decide
 
 NOW = 10_000_000
 MODEL = {"documents": 1000, "base_documents": 1000, "model_documents": 1000, "capacity": 100}
@@ -10,7 +10,7 @@ LONG_AGO = NOW - 3_600_000
 
 
 @pytest.mark.parametrize(
-    ("standing", "expected", "words"),
+    ("situation", "expected", "words"),
     [
         ({"documents": 0}, Wait, "no documents"),
         ({"documents": 5}, Retrain, "no base model"),
@@ -38,9 +38,9 @@ LONG_AGO = NOW - 3_600_000
         ({**MODEL, "documents": 0, "unserved": 1000, "forget_set": 1000, "failed": "no document"}, Wait, "no document"),
     ],
 )
-def test_decisions(standing, expected, words):
-    """Each standing leads to its decision, and the reason says why."""
-    decision = decide(Standing(**standing), Policy(), NOW)
+def test_decisions(situation, expected, words):
+    """Each situation leads to its decision, and the reason says why."""
+    decision = decide(Situation(**situation), Policy(), NOW)
     assert isinstance(decision, expected), decision
     assert words in decision.reason
 
@@ -49,16 +49,16 @@ def test_deletions_near_capacity_cause_few_updates():
     """A stream of single deletions up to capacity causes a handful of updates, not one each."""
     policy, published, updates = Policy(), 0, 0
     for forgotten in range(1, 101):
-        standing = Standing(
+        situation = Situation(
             **MODEL, forget_set=forgotten, published_forget_set=published, unserved=forgotten - published,
             oldest_unserved_ms=NOW,
         )  # fmt: skip
-        if isinstance(decide(standing, policy, NOW), Unlearn):
+        if isinstance(decide(situation, policy, NOW), Unlearn):
             published, updates = forgotten, updates + 1
     assert updates == 3
 
 
 def test_no_lag_serves_every_deletion_at_once():
     """With a forget lag of zero every unserved deletion is served at once."""
-    standing = Standing(**MODEL, unserved=1, forget_set=1, oldest_unserved_ms=NOW)
-    assert isinstance(decide(standing, Policy(max_forget_lag_ms=0), NOW), Unlearn)
+    situation = Situation(**MODEL, unserved=1, forget_set=1, oldest_unserved_ms=NOW)
+    assert isinstance(decide(situation, Policy(max_forget_lag_ms=0), NOW), Unlearn)

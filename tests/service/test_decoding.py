@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from streamtopic.errors import InvalidEvent
 from streamtopic.events import MAX_VALUE, Add, decode_record
-from streamtopic.service.decoding import decode_all
-from streamtopic.service.scan import TAKEN
+from streamtopic.service.ingest.decode import TAKEN, decode_all
 from streamtopic.state import AddedDocument, Lexicon
-from streamtopic.streams import Record, partition_of
+from streamtopic.streams import PARTITIONERS, Record, partition_of
 
 KEYS = [b"k", b"document-7", "é".encode(), b"st:heartbeat", b"", None, b"\xff", b"x" * 513]
 
@@ -111,7 +110,7 @@ def test_any_bytes_are_what_events_says_they_are(values, keys):
 
 def test_plain_adds_do_not_come_to_the_slow_path(monkeypatch):
     """ASCII texts, counts, labels and times, with words new and known, are read without `events`."""
-    monkeypatch.setattr("streamtopic.service.decoding.decode_record", None)
+    monkeypatch.setattr("streamtopic.service.ingest.decode.decode_record", None)
     values = [
         {"op": "add", "text": "One two, two THREE"},
         {"op": "add", "counts": {"two": 3, "new": 300}, "labels": {"task": "class"}, "ts": 1_700_000_000_000},
@@ -126,7 +125,7 @@ def test_words_beyond_ascii_are_taken_once_they_are_known():
     """The first record teaches the lexicon, and the second is read by compiled code, with the same result."""
     lexicon, value = Lexicon("test"), msgpack.packb({"op": "add", "counts": {"größe": 2, "日本": 1}})
     check([value], lexicon=lexicon)
-    from streamtopic.service.decoding import _scan
+    from streamtopic.service.ingest.decode import _scan
 
     assert _scan([record(value)], lexicon)[1].tolist() == [TAKEN]
     check([value, value], lexicon=lexicon)
@@ -138,6 +137,20 @@ def test_texts_at_the_length_of_a_passage(number):
     long = msgpack.packb({"op": "add", "text": "alpha beta " * (number // 2) + "gamma " * (number % 2)})
     near = msgpack.packb({"op": "add", "text": "alpha alpha beta"})
     check([near, long, near])
+
+
+@pytest.mark.parametrize("number", [4095, 4096, 4097, 8192])
+@pytest.mark.parametrize("other", ["", "é "])
+def test_texts_and_counts_at_the_words_of_a_passage(number, other):
+    """A text whose words make too many pairs for one passage is cut as `text` cuts it; such counts are refused."""
+    words = [f"w{k}" for k in range(number)]
+    text = msgpack.packb({"op": "add", "text": other + " ".join(words)})
+    counts = msgpack.packb({"op": "add", "counts": dict.fromkeys(words, 1)})
+    near = msgpack.packb({"op": "add", "text": "w1 w1 beta"})
+    *_, event, _ = check([near, text, counts, near]).events
+    assert isinstance(event, InvalidEvent) == (number > 4096)
+    (event,) = check([text]).events
+    assert len(event.passages.lengths) == {4095: 1, 4096: 1, 4097: 2, 8192: 4}[number]
 
 
 def test_a_word_twice_in_counts_is_left_to_the_codec():
@@ -169,11 +182,15 @@ def test_a_value_that_is_too_long_is_named():
 
 
 @settings(max_examples=100, deadline=None)
-@given(keys=st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=20), partitions=st.integers(1, 100))
-def test_homes_are_the_partitions_of_the_keys(keys, partitions):
+@given(
+    keys=st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=20),
+    partitions=st.integers(1, 100),
+    partitioner=st.sampled_from(PARTITIONERS),
+)
+def test_homes_are_the_partitions_of_the_keys(keys, partitions, partitioner):
     """The compiled hash is the one that producers use."""
-    decoded = decode_all([record(None, key) for key in keys], Lexicon("test"), partitions)
-    assert list(decoded.homes) == [partition_of(key, partitions) for key in keys]
+    decoded = decode_all([record(None, key) for key in keys], Lexicon("test"), partitions, partitioner)
+    assert list(decoded.homes) == [partition_of(key, partitions, partitioner) for key in keys]
 
 
 def test_a_batch_is_split_by_records_and_by_bytes():
@@ -182,8 +199,8 @@ def test_a_batch_is_split_by_records_and_by_bytes():
     rest, sizes, offsets = check(values), [], []
     while rest is not None:
         numbers = np.zeros(len(rest.lexicon), np.int32)
-        part, rest = rest.split(numbers, 30, 2_000, 1_000)
-        sizes.append((len(part.records), int(part.sizes.sum())))
+        part, rest = rest.split(rest.batch.within(rest.batch.writes(numbers), 30, 2_000, 1_000))
+        sizes.append((len(part.records), int(part.batch.sizes.sum())))
         offsets += [one.offset for one in part.records]
         assert part.next_offset == offsets[-1] + 1
     assert offsets == list(range(100))
@@ -199,12 +216,14 @@ def test_a_batch_is_split_by_what_has_to_be_written():
     rest, writes = check(values, lexicon=lexicon), []
     while rest is not None:
         numbers = np.where(np.arange(len(lexicon)) == 0, 0, -1).astype(np.int32)
-        part, rest = rest.split(numbers, 1, 10**6, 10**6)
-        writes.append(int(part._writes(numbers)[0]))
+        part, rest = rest.split(rest.batch.within(rest.batch.writes(numbers), 1, 10**6, 10**6))
+        writes.append(int(part.batch.writes(numbers)[0]))
     assert writes == [2, 2, 2, 5, 1, 2, 2]
     whole = check(values, lexicon=lexicon)
     numbers = np.full(len(lexicon), 5, np.int32)
-    assert [len(part.records) for part in whole.split(numbers, 9, 10**6, 3) if part] == [3, 4]
+    assert [
+        len(part.records) for part in whole.split(whole.batch.within(whole.batch.writes(numbers), 9, 10**6, 3)) if part
+    ] == [3, 4]
 
 
 def test_an_entry_is_the_same_word_for_ever():

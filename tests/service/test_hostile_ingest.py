@@ -10,11 +10,11 @@ import pytest
 # Tests are imported by path (importmode importlib), so what they share is found only if its folder is named.
 sys.path += [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
-from hostile import hostile
+from hostile_records import hostile
 from test_ingest import World, recount
 
 from streamtopic.errors import InvalidEvent
-from streamtopic.events import Add, Delete, decode_record
+from streamtopic.events import Add, Delete, decode_record, document_of
 from streamtopic.streams import Message
 
 COUNT = 10_000
@@ -61,16 +61,19 @@ def test_every_refused_record_is_in_rejected_with_its_reason(story):
 
 
 def test_what_is_sound_is_applied_in_order(story):
-    """Adds and deletes among the rest leave the counts of the documents that they leave alive, bit for bit."""
+    """Adds, deletes and refused changes leave the counts of the documents that they leave alive, bit for bit."""
     world, records, outcomes, _ = story
-    live, deleted = {}, 0
+    live, deleted, refused = {}, 0, 0
     for record in records:
         event = said(record)
         if isinstance(event, Add):
             live[event.document] = [(length, dict(words)) for length, words in event.passages]
         elif isinstance(event, Delete):
-            deleted += not event.moved and live.pop(event.document, None) is not None
+            deleted += live.pop(event.document, None) is not None
+        elif isinstance(event, str) and (document := document_of(record.key)) is not None:
+            refused += live.pop(document, None) is not None
     assert outcomes["deleted"] == deleted > 0
+    assert outcomes["deleted_by_refusal"] == refused > 0
     assert world.digest() == recount(list(live.values()))
     assert world.snapshot().documents == len(live)
 

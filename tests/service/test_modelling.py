@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from streamtopic.corpus import Document
-from streamtopic.service import modelling
-from streamtopic.service.runner import Service
+from streamtopic.service.app import Service
+from streamtopic.service.schedule import modeller as modelling
 from streamtopic.settings import Settings
 from streamtopic.state import compact
 

@@ -13,7 +13,7 @@ import pytest
 from streamtopic.cli import main
 from streamtopic.client import DocumentProducer, ModelSubscriber, Receipts
 
-PATIENCE = 90
+PATIENCE = 240
 TOPICS = (
     ["rose", "tulip", "soil", "seed", "bloom", "compost", "spade", "hedge"],
     ["oven", "flour", "butter", "knead", "simmer", "roast", "spoon", "salt"],
@@ -110,7 +110,7 @@ def test_the_parts_work_together_and_leave_when_told(cluster):
             second = newest(subscriber, 89)
         assert second.version > first.version
         with Receipts(cluster.servers, model=cluster.model, public_key=cluster.public) as receipts:
-            receipt = until(lambda: receipts.find(request), "the receipt")
+            (receipt,) = until(lambda: receipts.find(request), "the receipt")
         assert (receipt.found, receipt.version) == (True, second.version)
 
     def shared():

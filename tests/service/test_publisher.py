@@ -1,20 +1,36 @@
 import dataclasses
 import itertools
 import math
+from datetime import UTC, datetime
 
+import msgpack
 import numpy as np
 import pytest
 
 from streamtopic.client import Receipts
 from streamtopic.errors import ComponentUnreachable
-from streamtopic.receipts import ChainHead, ReceiptReader, document_digest, seal_receipt, to_message
-from streamtopic.release import Envelope, Payload, seal_release, to_messages
-from streamtopic.service.publisher import Publisher
-from streamtopic.service.staging import outgoing
-from streamtopic.signing import SigningKey
+from streamtopic.service.publish.publisher import Publisher
+from streamtopic.service.schedule.version import outgoing
+from streamtopic.signed import (
+    ChainHead,
+    Envelope,
+    Payload,
+    ReceiptReader,
+    SigningKey,
+    document_digest,
+    plain_request_digest,
+    request_digest,
+    seal_receipt,
+    seal_release,
+    service_document_salt,
+    service_salt,
+    to_message,
+    to_messages,
+)
 from streamtopic.state import Forget, ForgetKind, Forgets, ModelState
-from streamtopic.state.keys import ModelKeys
-from streamtopic.state.model import ModelSettings
+from streamtopic.state.model_state import ModelSettings
+from streamtopic.state.receipt_state import LinkKeys
+from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.streams import FileLog, TopicNames
 
 KEY = SigningKey.from_bytes(bytes(32))
@@ -52,9 +68,9 @@ def stream(connection, state, partition, *forgets):
     return Forgets(connection, keys)
 
 
-def forget(offset, kind=ForgetKind.DELETED):
+def forget(offset, kind=ForgetKind.DELETED, salt=b""):
     """A deletion at an offset."""
-    return Forget(offset, b"doc-%d" % offset, kind, f"r-{offset}", 40, 1, 0, 1000 + offset, 2000 + offset)
+    return Forget(offset, b"doc-%d" % offset, kind, f"r-{offset}", salt, 1, 0, 1000 + offset, 2000 + offset)
 
 
 def envelope(state, version, cut, **changes):
@@ -121,8 +137,7 @@ def test_receipts_name_the_first_version_without_the_document(publisher, state, 
         "0/3": (1, True), "0/8": (2, True), "1/4": (1, False),
     }  # fmt: skip
     first = receipts[f"{state.model}/0/3"]
-    assert first.document == document_digest(SECRET, state.model, b"doc-3")
-    assert (first.received, first.applied, first.length) == (1003, 2003, 40)
+    assert (first.received, first.applied) == (1003, 2003)
     assert (first.capacity_used, first.capacity_left, first.cumulative_epsilon) == (1, 4, 1.5)
     assert [entry.offset for entry in forgets[0].read()] == [30]
     assert forgets[1].read() == []
@@ -211,6 +226,49 @@ def test_each_deletion_has_one_receipt_after_redis_was_set_back(publisher, state
     assert ids(log, state) == [3, 5, 8, 9]
 
 
+@pytest.mark.parametrize("salt", [b"", b"0123456789abcdef"], ids=["the service's salt", "the requester's"])
+def test_what_ties_a_receipt_to_its_request_dies_on_schedule(publisher, state, log, connection, salt):
+    """The month's key finds the receipt until it is destroyed; the requester's salt tells what it is about for ever."""
+    clock = [datetime(2026, 11, 22, tzinfo=UTC).timestamp()]
+    made = Publisher(state, log, key=KEY, secret=SECRET, link_months=2, clock=lambda: clock[0])
+    versions, keys = [envelope(state, 1, {0: 50})], LinkKeys(connection, state.model)
+    assert made.issue_receipts({0: stream(connection, state, 0, forget(3, salt=salt))}, versions) == 1
+    receipts = Receipts(log, model=state.model, public_key=KEY.public)
+    (receipt,) = receipts
+    assert receipts.linked("r-3", keys.all()) == [receipt]
+    assert receipts.linked("r-4", keys.all()) == []
+    assert receipts.find("r-3") == []
+    assert receipts.find("r-3", salt=salt) == ([receipt] if salt else [])
+    own = service_document_salt(SECRET, service_salt(keys.of("2026-11"), receipt.id))
+    assert receipt.is_about("doc-3", salt or own)
+    assert not receipt.is_about("doc-4", salt or own)
+    restored = connection.call("DUMP", ModelKeys(state.model).named("links"))
+    for days, left in ((69, ["2026-11"]), (71, [])):
+        clock[0] = datetime(2026, 11, 22, tzinfo=UTC).timestamp() + days * 86_400
+        made.issue_receipts({0: stream(connection, state, 0)}, versions)
+        assert list(keys.all()) == left
+    assert receipts.linked("r-3", keys.all()) == []
+    assert receipts.find("r-3", salt=salt) == ([receipt] if salt else [])
+    connection.call("RESTORE", ModelKeys(state.model).named("links"), 0, restored)
+    clock[0] += 3_600
+    made.issue_receipts({0: stream(connection, state, 0)}, versions)
+    assert keys.all() == {}
+
+
+def test_nobody_can_try_what_a_receipt_is_about(publisher, state, log, connection):
+    """No digest in the topic follows from the ids alone, and none tells the length of a document."""
+    publisher.issue_receipts({0: stream(connection, state, 0, forget(3))}, [envelope(state, 1, {0: 50})])
+    (record,) = published(log, TopicNames(state.model).receipts)
+    (receipt,) = Receipts(log, model=state.model, public_key=KEY.public)
+    guesses = {
+        plain_request_digest("r-3"),
+        request_digest("r-3", SECRET),
+        document_digest(SECRET, state.model, b"doc-3"),
+    }
+    assert not guesses & {receipt.request, receipt.link, receipt.document}
+    assert b"length" not in record.value
+
+
 def test_two_publishers_make_one_chain(publisher, state, log, connection):
     """Whoever comes late reads again: no number twice, no deletion twice, whoever wrote which receipt."""
     other = Publisher(state, log, key=KEY, secret=SECRET)
@@ -233,8 +291,6 @@ def test_what_a_publisher_of_a_lost_history_appends_does_no_harm(publisher, stat
     assert publisher.issue_receipts({0: waiting}, versions) == 1
     log.append_many(TopicNames(state.model).receipts, [held])
     assert publisher.issue_receipts({0: stream(connection, state, 0, forget(4), forget(5))}, versions) == 2
-    assert ids(log, state) == [3, 4, 5]
-    log.compact(TopicNames(state.model).receipts)
     assert ids(log, state) == [3, 4, 5]
     assert next(iter(Receipts(log, model=state.model, public_key=KEY.public))).applied == 2003
 
@@ -266,7 +322,7 @@ def test_envelopes_are_those_of_the_releases_topic(publisher, state, log, connec
     assert publisher.issue_receipts(forgets) == 0
     payload = Payload(words=("a", "b"), A=np.full((2, 2), 0.5, np.float32), R=np.eye(2, dtype=np.float32),
                       shares=np.full(2, 0.5), top_words=(("a",), ("b",)))  # fmt: skip
-    sealed = seal_release(payload, envelope(state, 1, {0: 4}, n=2), KEY)
+    sealed = seal_release(payload, envelope(state, 1, {0: 4}, n=2, anchors=("a", "b")), KEY)
     log.append_many(TopicNames(state.model).releases, to_messages(1, sealed))
     assert publisher.issue_receipts(forgets) == 1
 
@@ -307,3 +363,13 @@ def test_what_waits_is_looked_at_once(publisher, state, log, connection, monkeyp
     stream(connection, state, 0, forget(9, ForgetKind.NOT_FOUND))
     assert publisher.issue_receipts(waiting, versions) == 1
     assert publisher.issue_receipts(waiting, [*versions, envelope(state, 2, {0: 20})]) == 4
+
+
+def test_deletions_that_an_older_version_left_waiting_get_their_receipts(publisher, state, log, connection):
+    """Before 0.2 an entry held the document's length where the salt is now."""
+    keys = ModelKeys(state.model).partition(0)
+    entry = [b"doc-3", "deleted", "r-3", 40, 1, 0, 1003, 2003]
+    connection.call("XADD", keys.forgets, "4-0", "forget", msgpack.packb(entry))
+    assert publisher.issue_receipts({0: Forgets(connection, keys)}, [envelope(state, 1, {0: 50})]) == 1
+    (receipt,) = Receipts(log, model=state.model, public_key=KEY.public)
+    assert receipt.is_linked("r-3", LinkKeys(connection, state.model).all())

@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 
 from streamtopic.corpus import Document
-from streamtopic.errors import StateError
-from streamtopic.service import rebuild as module
-from streamtopic.service.rebuild import present, rebuild
-from streamtopic.service.runner import Service, silent
+from streamtopic.errors import StateError, StateMismatch
+from streamtopic.service import rebuild_state as module
+from streamtopic.service.app import Service, silent
+from streamtopic.service.rebuild_state import present, rebuild
 from streamtopic.settings import load
 from streamtopic.state import ForgetKind
+from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.state.removal import leader
+from streamtopic.state.residue_ledger import Residue, ResidueState, Stage
 
 
 @pytest.fixture
@@ -38,7 +40,7 @@ def digest(service):
 
 def waiting(service):
     """What is known of each deletion that waits for its receipt."""
-    return [(f.document, f.kind, f.length, f.document_offset) for f in service.reader.forgets(0).read()]
+    return [(f.document, f.kind, f.document_offset) for f in service.reader.forgets(0).read()]
 
 
 def test_counts_and_deletions_are_as_before(service):
@@ -51,6 +53,20 @@ def test_counts_and_deletions_are_as_before(service):
     assert waiting(service) == known
     assert leader(service.connection, service.settings.model) is None
     assert present(service).documents == 37
+
+
+def test_a_state_of_an_older_layout_is_refused_and_rebuilt(service):
+    """Nothing reads or continues it, the error names the remedy, and the remedy brings the same counts back."""
+    before, known, keys = digest(service), waiting(service), ModelKeys(service.settings.model)
+    for key in (keys.named("settings"), keys.partition(0).meta):
+        service.connection.call("HSET", key, "schema", 2)
+    service.__exit__(None, None, None)
+    with Service(service.settings) as later:
+        for use in (lambda: later.state, lambda: later.reader, lambda: later.open_ingest(0), later.status):
+            with pytest.raises(StateMismatch, match=r"layout 2, .*`streamtopic rebuild`"):
+                use()
+        rebuild(later, silent)
+        assert (digest(later), waiting(later)) == (before, known)
 
 
 @pytest.mark.parametrize("where", ["remove_partition", "remove_base", "record", "_count", "_mend", "put_forgets"])
@@ -101,3 +117,13 @@ def test_what_was_begun_before_cannot_be_staged_any_more(service, monkeypatch):
     rebuild(service, silent)
     assert found == [module.HOLDER]
     assert service.state.acquire(service.holder, 60_000).token > staged.token
+
+
+def test_the_ledger_of_deletions_begins_anew(service):
+    """What comes from the log again may bring back what had gone: no mark stays, and everything is looked at again."""
+    store = ResidueState(service.connection, service.settings.model)
+    assert store.read().of(0, Stage.SUBTRACTED).offset
+    rebuild(service, silent)
+    assert store.read() == Residue()
+    meta = service.reader.positions()[0]
+    assert (meta.removed, meta.erased, meta.removals) == (meta.next_offset, 0, 1)

@@ -3,8 +3,8 @@
 import pytest
 
 from streamtopic.corpus import Document
-from streamtopic.service.decide import Policy, Standing, Wait, decide
-from streamtopic.service.runner import Service
+from streamtopic.service.app import Service
+from streamtopic.service.schedule.decide import Policy, Situation, Wait, decide
 from streamtopic.settings import Settings
 from streamtopic.streams import Message
 
@@ -103,7 +103,7 @@ def test_each_deletion_keeps_its_one_receipt(service):
 
 def test_nothing_is_decided_until_counting_has_caught_up():
     """Counts that are behind the last version would look like deletions."""
-    standing = Standing(80, base_documents=100, forget_set=20, capacity=5, unserved=1, behind="partition 0 up to 100")
+    standing = Situation(80, base_documents=100, forget_set=20, capacity=5, unserved=1, behind="partition 0 up to 100")
     assert decide(standing, Policy(), 0) == Wait("partition 0 up to 100")
 
 

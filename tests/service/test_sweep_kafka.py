@@ -6,9 +6,9 @@ import numpy as np
 
 from streamtopic.counts import Weighting
 from streamtopic.events import encode_add, encode_delete, encode_heartbeat
-from streamtopic.service.ingest import Ingest
-from streamtopic.service.retained import documents_in_log
-from streamtopic.service.sweep import sweep_if_due
+from streamtopic.service.ingest.missed_deletes import sweep_if_due
+from streamtopic.service.ingest.partition_ingest import Ingest
+from streamtopic.service.verify.recount import documents_in_log
 from streamtopic.state import ModelSettings, Reader
 from streamtopic.streams import TopicNames, open_log
 

@@ -5,9 +5,10 @@ import pytest
 
 from streamtopic.corpus import Document
 from streamtopic.errors import CannotLearn, InvalidRelease, UsageError
+from streamtopic.service.app import Service
 from streamtopic.service.assembly import task_options
-from streamtopic.service.runner import Service
-from streamtopic.service.tasks import read_labelled
+from streamtopic.service.schedule.payload import read_labelled
+from streamtopic.service.verify.relearn import draw_again
 from streamtopic.settings import load
 
 TOPICS = {
@@ -210,7 +211,7 @@ def test_tasks_without_a_head_are_told_and_the_version_goes_out(tmp_path, caplog
 
 
 def test_a_task_whose_topic_is_forgotten_says_which(tmp_path):
-    """Deleting all documents with an anchor word retrains without that topic; tasks that rest on it lose their head."""
+    """Deleting all documents with an anchor word leaves that topic out; tasks that rest on it lose their head."""
     with service(tmp_path / "first", {}) as instance:
         instance.add(DOCUMENTS)
         anchor = newest(instance)[0].envelope.anchors[0]
@@ -222,7 +223,7 @@ def test_a_task_whose_topic_is_forgotten_says_which(tmp_path):
         assert release.head("place").topics == (anchor,)
         instance.delete([document.id for document in DOCUMENTS if anchor in document.text.split()])
         release, record = newest(instance)
-        assert (release.envelope.kind, release.heads) == ("retrain", ("other",))
+        assert (release.envelope.kind, release.heads) == ("unlearn", ("other",))
         assert anchor not in release.words
         assert f"with anchor words {anchor}" in record["unfitted"]["place"]
 
@@ -291,13 +292,27 @@ def test_a_crash_before_staging_makes_the_same_heads_again(tmp_path):
         release, _ = newest(instance)
         snapshot, fit = instance.reader.snapshot(), instance.model_before_noise()
         labelled = read_labelled(instance.connection, snapshot, fit.words, task_options(instance.settings))
-        again = instance.draw_again(fit, snapshot, release.version, labelled)
-        other = instance.draw_again(fit, snapshot, release.version + 1, labelled)
+        again = draw_again(
+            instance.sources,
+            instance.noise_key,
+            fit,
+            snapshot,
+            release.version,
+            labelled,
+        )
+        other = draw_again(
+            instance.sources,
+            instance.noise_key,
+            fit,
+            snapshot,
+            release.version + 1,
+            labelled,
+        )
         for task in release.heads:
             assert np.array_equal(again.payload.heads[task].B, release.head(task).B)
             assert not np.array_equal(other.payload.heads[task].B, release.head(task).B)
         with pytest.raises(CannotLearn, match="withheld"):
-            instance.draw_again(fit, snapshot, release.version)
+            draw_again(instance.sources, instance.noise_key, fit, snapshot, release.version)
 
 
 @pytest.mark.parametrize("how", [{}, WITHHELD], ids=["topics", "tasks"])
@@ -312,6 +327,6 @@ def test_verification_notices_other_heads(tmp_path, how):
         with service(tmp_path, tasks, **{**how, **more}) as instance:
             return " ".join(check.detail for check in instance.verify().checks if check.passed is False)
 
-    assert "'parity': there is none from the log: verify with the tasks that" in failures({"place": TWO["place"]})
+    assert "'parity': the log gives no such head: verify with the tasks that" in failures({"place": TWO["place"]})
     assert "weights differ by" in failures({"place": {"ridge": 1e-4}, "parity": TWO["parity"]})
     assert f"publish={'tasks' if how else 'topics'}" in failures(publish="topics" if how else "tasks")

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from streamtopic.errors import SettingsError, StateCorrupt
-from streamtopic.service import theorem
-from streamtopic.service.runner import Service
-from streamtopic.service.theorem_base import TheoremBase, TheoremRule
+from streamtopic.service.app import Service
+from streamtopic.service.paper_mode import theorem_modeller as theorem
+from streamtopic.service.paper_mode.theorem_modeller import TheoremBase, TheoremRule
 from streamtopic.settings import Settings
 from tests.service.test_twin import corpus
 

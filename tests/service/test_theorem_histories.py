@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamtopic.corpus import Document
+from streamtopic.paper.algorithm1 import remaining, unlearn_base
 from streamtopic.service.assembly import learner_options
-from streamtopic.service.recount import recount
+from streamtopic.service.verify.recount import recount
 from streamtopic.text import passages
-from streamtopic.topics.algorithm1 import remaining, unlearn_base
 from streamtopic.topics.learner import learn
 from tests.service.test_recovery import moment, set_back, versions
 from tests.service.test_theorem import DOCUMENTS, service
@@ -90,7 +90,7 @@ def test_any_history_gives_algorithm_1_on_what_is_left_of_the_base(tmp_path_fact
 
 def agrees(instance, texts):
     """The model before noise is that of a reference run on these texts, and verification finds nothing."""
-    found, envelope = instance.scheduler.theorem.last, instance.release(None).envelope
+    found, envelope = instance.scheduler.modeller.last, instance.release(None).envelope
     options = learner_options(instance.settings)
     twin = learn(recount([tuple(passages(text)) for text in texts], options.weighting), options)
     reference = unlearn_base(remaining(twin))

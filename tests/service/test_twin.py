@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamtopic.corpus import Document
-from streamtopic.service.recount import compare
-from streamtopic.service.runner import Service
+from streamtopic.service.app import Service
+from streamtopic.service.verify.recount import compare
+from streamtopic.service.verify.relearn import draw_again
 from streamtopic.settings import Settings
 
 TOPICS = {
@@ -86,7 +87,7 @@ def test_service_and_twin_publish_the_same_model(tmp_path_factory, seed, forgott
         assert release.words == untouched.words
         assert release.envelope.anchors == untouched.envelope.anchors
         assert release.envelope.m == untouched.envelope.m == len(DOCUMENTS) - forgotten
-        again = never.draw_again(twin, never.reader.snapshot(), release.version).payload
+        again = draw_again(never.sources, never.noise_key, twin, never.reader.snapshot(), release.version).payload
         assert np.array_equal(again.A, release.payload.A)
         assert np.array_equal(again.R, release.payload.R)
         # The twin's own version has another number, so other noise.
@@ -102,8 +103,8 @@ def test_crash_before_staging_draws_the_same_noise_again(tmp_path):
         one.add(DOCUMENTS)
         fit, release = newest(one)
         snapshot = one.reader.snapshot()
-        again = one.draw_again(fit, snapshot, release.version)
-        other = one.draw_again(fit, snapshot, release.version + 1)
+        again = draw_again(one.sources, one.noise_key, fit, snapshot, release.version)
+        other = draw_again(one.sources, one.noise_key, fit, snapshot, release.version + 1)
         assert np.array_equal(again.payload.A, release.payload.A)
         assert np.array_equal(again.payload.R, release.payload.R)
         assert not np.array_equal(other.payload.A, release.payload.A)
@@ -126,7 +127,7 @@ def test_versions_that_hold_forgotten_documents_are_withdrawn(tmp_path):
 
 
 def test_restart_goes_on_with_the_same_base(tmp_path):
-    """After a restart an update is verified against the stored anchors and stays an update of the same base."""
+    """After a restart an update is learned cold and stays an update of the same base."""
     with service(tmp_path) as instance:
         instance.add(DOCUMENTS)
         instance.settle()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from streamtopic.corpus import Document
-from streamtopic.service.runner import Service
+from streamtopic.service.app import Service
 from streamtopic.settings import Settings
 
 TOPICS = {
@@ -38,8 +38,10 @@ def _documents(number=150, seed=0):
 
 
 DOCUMENTS = _documents()
-GONE = [DOCUMENTS[k].id for k in (7, 31, 64)]
+GONE = [DOCUMENTS[k].id for k in (2, 6, 11)]
 LEFT = [document for document in DOCUMENTS if document.id not in GONE]
+OTHER_ANCHORS = [DOCUMENTS[k].id for k in (7, 31, 64)]
+"""Without these another word is an anchor of the default learner."""
 
 
 @pytest.fixture(params=MODES)
@@ -60,13 +62,13 @@ def opened(request, tmp_path):
     return lambda name: Service(Settings(dir=tmp_path / name, **settings))
 
 
-def never_saw(service):
+def never_saw(service, left=LEFT):
     """Make the second version of a service from the documents that are left, learned cold."""
-    service.add(LEFT[:90])
+    service.add(left[:90])
     service.settle()
-    service.add(LEFT[90:])
+    service.add(left[90:])
     (version,) = service.settle(requested="retrain").versions
-    assert (version["version"], version["kind"], version["documents"]) == (2, "retrain", len(LEFT))
+    assert (version["version"], version["kind"], version["documents"]) == (2, "retrain", len(left))
 
 
 def test_a_retrain_publishes_the_bytes_of_the_twin(opened, payloads):
@@ -115,6 +117,28 @@ def test_an_update_of_a_running_service_publishes_the_bytes_of_the_twin(opened, 
         for task in one.heads:
             difference = np.abs(one.task_weights(task) - twin.task_weights(task)).max()
             assert difference <= one.envelope.sigma / 16
+
+
+@pytest.mark.parametrize("opened", ["default"], indirect=True)
+def test_a_deletion_that_changes_the_anchors_is_an_update(opened, payloads, monkeypatch):
+    """Other anchors need no retrain: the update of the same base publishes the bytes of the twin."""
+    with opened("saw") as saw, opened("never") as never:
+        saw.add(DOCUMENTS)
+        saw.settle()
+        before = saw.release(1).envelope
+        saw.delete(OTHER_ANCHORS)
+        with monkeypatch.context() as patch:
+            patch.setattr("streamtopic.service.schedule.modeller.learn", None)
+            (version,) = saw.settle().versions
+        after = saw.release(2).envelope
+        assert (version["version"], version["kind"], version["base"]) == (2, "unlearn", 1)
+        assert {*after.anchors} - {*before.anchors}
+        never_saw(never, [document for document in DOCUMENTS if document.id not in OTHER_ANCHORS])
+        assert payloads(saw)[2] == payloads(never)[2]
+        saw.delete(GONE[:1])
+        (version,) = saw.settle().versions
+        assert (version["version"], version["kind"], version["base"]) == (3, "unlearn", 1)
+        assert saw.release(3).envelope.anchors == after.anchors
 
 
 def test_bytes_tell_a_document_apart(opened, payloads):

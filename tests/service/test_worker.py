@@ -7,8 +7,8 @@ import pytest
 
 from streamtopic.errors import StateMismatch
 from streamtopic.events import encode_add, encode_delete
-from streamtopic.service.ingest import Ingest
-from streamtopic.service.worker import IngestWorker, WorkerOptions
+from streamtopic.service.ingest.partition_ingest import Ingest
+from streamtopic.service.ingest.worker import IngestWorker, WorkerOptions
 from streamtopic.state import ModelSettings, Reader
 from streamtopic.streams import FileLog, TopicNames
 

@@ -14,22 +14,27 @@ class LiveDocuments:
     documents: dict = field(default_factory=dict)
 
     def recount(self, through=None):
-        """Return (documents, frequency, tokens, pairs) by word, from the definition."""
-        frequency, tokens, pairs, number = Counter(), Counter(), defaultdict(int), 0
+        """Return (documents, frequency, tokens, heavy, pairs) by word, from the definition."""
+        frequency, tokens, heavy, pairs, number = Counter(), Counter(), Counter(), defaultdict(int), 0
         for epoch, passages, _ in self.documents.values():
             if through is not None and epoch > through:
                 continue
             number += 1
-            frequency.update({word for _, words in passages for word in words})
+            held, total = Counter(), sum(length for length, _ in passages)
+            for _, words in passages:
+                held.update(words)
+            frequency.update(set(held))
+            tokens.update(held)
+            heavy.update({word for word, times in held.items() if 10 * times >= total})
             for length, words in passages:
-                tokens.update(words)
-                weight = int(self.weighting.weights([length])[0])
+                weight = int(self.weighting.weights([length], [total])[0])
                 for a in words:
                     for b in words:
                         if a < b:
                             pairs[a, b] += weight * words[a] * words[b]
                     pairs[a, a] += weight * words[a] * (words[a] - 1)
-        return number, dict(frequency), dict(tokens), {pair: value for pair, value in pairs.items() if value}
+        pairs = {pair: value for pair, value in pairs.items() if value}
+        return number, dict(frequency), dict(tokens), dict(heavy), pairs
 
 
 def as_words(source, counts=None):
@@ -40,7 +45,8 @@ def as_words(source, counts=None):
     pairs = {(words[a], words[b]): int(value) for a, b, value in zip(rows, counts.columns, counts.values, strict=True)}
     frequency = {word: int(n) for word, n in zip(words, source.frequency, strict=True) if n}
     tokens = {word: int(n) for word, n in zip(words, source.tokens, strict=True) if n}
-    return source.documents, frequency, tokens, pairs
+    heavy = {word: int(n) for word, n in zip(words, source.heavy, strict=True) if n}
+    return source.documents, frequency, tokens, heavy, pairs
 
 
 def difference(after, before):

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from test_exactness import Run
 
-from streamtopic.counts import Counts, SymmetricCounts, upper
-from streamtopic.state import Reader, compact, gather, merge
+from streamtopic.counts import Counts, SymmetricCounts
+from streamtopic.counts import compact as compact_rows
+from streamtopic.state import Reader, compact, sum_pairs
 from streamtopic.topics.learner import learn
-from streamtopic.topics.options import LearnerOptions
+from streamtopic.topics.learner_options import LearnerOptions
 
 WORDS = 120
 
@@ -34,13 +35,13 @@ def in_memory(snapshot, keep):
     return SymmetricCounts.of(snapshot.restrict(keep))
 
 
-@pytest.mark.parametrize("pairs", [1, 50, merge.PANEL_PAIRS])
+@pytest.mark.parametrize("pairs", [1, 50, sum_pairs.PANEL_PAIRS])
 def test_any_bound_gives_the_same_bits(snapshot, monkeypatch, pairs):
     """However little may wait and however small panels are, the working matrix is the same bits."""
     keep = np.arange(0, len(snapshot.words), 2)
     expected = in_memory(snapshot, keep)
-    monkeypatch.setattr(merge, "WAITING_BYTES", 12 * pairs)
-    monkeypatch.setattr(merge, "PANEL_PAIRS", pairs)
+    monkeypatch.setattr(sum_pairs, "WAITING_BYTES", 12 * pairs)
+    monkeypatch.setattr(sum_pairs, "PANEL_PAIRS", pairs)
     q = snapshot.symmetric(keep)
     assert q.n == expected.n
     assert all(a.tobytes() == b.tobytes() and a.dtype == b.dtype for a, b in zip(q.rows, expected.rows, strict=True))
@@ -49,10 +50,10 @@ def test_any_bound_gives_the_same_bits(snapshot, monkeypatch, pairs):
 def test_the_room_beside_the_matrix_is_bounded(snapshot, monkeypatch):
     """What waits, what is written anew at once, and a panel stay below their bounds, however much is read."""
     waiting, panel = 20_000, 300
-    monkeypatch.setattr(merge, "WAITING_BYTES", waiting)
-    monkeypatch.setattr(merge, "PANEL_PAIRS", panel)
+    monkeypatch.setattr(sum_pairs, "WAITING_BYTES", waiting)
+    monkeypatch.setattr(sum_pairs, "PANEL_PAIRS", panel)
     folds, sizes, sums = [], [], []
-    add, accumulate = merge._Sum.add, gather.accumulate
+    add, accumulate = sum_pairs._Sum.add, sum_pairs.accumulate
 
     def seen(self, *part):
         before = self._waiting
@@ -64,8 +65,8 @@ def test_the_room_beside_the_matrix_is_bounded(snapshot, monkeypatch):
         sums.append(len(values))
         return accumulate(indptrs, columns, values, *rest)
 
-    monkeypatch.setattr(merge._Sum, "add", seen)
-    monkeypatch.setattr(gather, "accumulate", summed)
+    monkeypatch.setattr(sum_pairs._Sum, "add", seen)
+    monkeypatch.setattr(sum_pairs, "accumulate", summed)
     q = snapshot.symmetric(np.arange(len(snapshot.words)))
     assert sum(folds) > 3
     assert max(sizes) <= waiting
@@ -77,18 +78,18 @@ def test_the_room_beside_the_matrix_is_bounded(snapshot, monkeypatch):
 
 def test_panels_are_given_back_while_the_matrix_is_written(snapshot, monkeypatch):
     """No more than half of the panels outlive the writing of half of the rows."""
-    monkeypatch.setattr(merge, "PANEL_PAIRS", 100)
+    monkeypatch.setattr(sum_pairs, "PANEL_PAIRS", 100)
     left = []
-    mirror = upper._mirror
+    mirror = compact_rows._mirror
 
     def counting(rows, first, start, *rest):
         left.append((start, first))
         mirror(rows, first, start, *rest)
 
-    monkeypatch.setattr(upper, "_mirror", counting)
+    monkeypatch.setattr(compact_rows, "_mirror", counting)
     panels = snapshot._panels(np.arange(len(snapshot.words)), np.ones(len(snapshot.words), bool))
     number = len(panels)
-    upper.mirrored(len(snapshot.words), panels)
+    compact_rows.mirrored(len(snapshot.words), panels)
     assert number > 8
     assert panels == []
     assert all(first <= start for start, first in left)
@@ -98,8 +99,8 @@ def test_a_learner_that_reads_redis_learns_the_same(snapshot, monkeypatch):
     """The model of counts in Redis, read in small pieces, is that of the same counts in memory, bit for bit."""
     options = LearnerOptions(n_topics=3, min_df=1, max_df=1.0)
     whole = Counts(snapshot.words, snapshot.restrict(np.arange(len(snapshot.words))))
-    monkeypatch.setattr(merge, "WAITING_BYTES", 10_000)
-    monkeypatch.setattr(merge, "PANEL_PAIRS", 70)
+    monkeypatch.setattr(sum_pairs, "WAITING_BYTES", 10_000)
+    monkeypatch.setattr(sum_pairs, "PANEL_PAIRS", 70)
     read, held = learn(snapshot, options), learn(whole, options)
     assert read.words == held.words
     assert read.A.tobytes() == held.A.tobytes()

@@ -8,8 +8,8 @@ import pytest
 
 from streamtopic.corpus import Document
 from streamtopic.errors import StreamtopicError
-from streamtopic.local.redis import find_server
-from streamtopic.service.runner import Service
+from streamtopic.local.local_redis import find_server
+from streamtopic.service.app import Service
 from streamtopic.settings import Settings
 from streamtopic.state import Connection
 

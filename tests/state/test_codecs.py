@@ -8,14 +8,16 @@ from hypothesis import strategies as st
 from streamtopic.counts import Cooccurrence, DocumentBatch, Passage, SignedPassages, Weighting, count
 from streamtopic.errors import StateCorrupt
 from streamtopic.state import segments
-from streamtopic.state.records import decode_records, encode_records
+from streamtopic.state.document_records import decode_records, encode_records
 from streamtopic.state.segments import (
     Segment,
+    SegmentHead,
     decode,
     decode_chunk,
     decode_head,
     decode_passages,
     encode,
+    encode_head,
     encode_passages,
 )
 
@@ -92,7 +94,7 @@ def signed_segments(draw):
     values = draw(st.lists(int64.filter(bool), min_size=len(chosen), max_size=len(chosen)))
     indptr = np.concatenate([[0], np.cumsum([sum(1 for a, _ in chosen if a == row) for row in range(n)])])
     columns = np.array([b for _, b in chosen], np.int32)
-    numbers = [np.array(draw(st.lists(int64, min_size=n, max_size=n)), np.int64) for _ in range(2)]
+    numbers = [np.array(draw(st.lists(int64, min_size=n, max_size=n)), np.int64) for _ in range(3)]
     added, removed = draw(st.integers(0, 9)), draw(st.integers(0, 9))
     counts = Cooccurrence(
         n, indptr.astype(np.int64), columns, np.array(values, np.int64), *numbers, documents=added - removed
@@ -112,7 +114,7 @@ def test_segments_keep_counts(chunk_pairs, monkeypatch):
         assert (again.added, again.removed) == (segment.added, segment.removed)
         assert again.counts.documents == segment.counts.documents
         assert np.array_equal(again.ids, segment.ids)
-        for name in ("indptr", "columns", "values", "frequency", "tokens"):
+        for name in ("indptr", "columns", "values", "frequency", "tokens", "heavy"):
             assert np.array_equal(getattr(again.counts, name), getattr(segment.counts, name)), name
 
     check()
@@ -130,7 +132,7 @@ def test_all_ways_to_write_a_value_and_a_gap_are_read_back():
     indptr[0], indptr[1] = 0, 30_000
     nothing = np.zeros(n, np.int64)
     columns = np.concatenate([columns, [1, n - 1]]).astype(np.int32)
-    both = Cooccurrence(n, indptr, columns, np.concatenate([values, [1, 2]]), nothing, nothing, 0)
+    both = Cooccurrence(n, indptr, columns, np.concatenate([values, [1, 2]]), nothing, nothing, nothing, 0)
     again = decode(encode(Segment(np.arange(n), both, 0, 0)))
     assert np.array_equal(again.counts.columns, both.columns)
     assert np.array_equal(again.counts.values, both.values)
@@ -149,6 +151,15 @@ def test_any_damage_to_a_segment_is_found():
         decode_chunk(chunk, 2)
     with pytest.raises(StateCorrupt):
         decode_head(chunk)
+
+
+def test_a_heavy_word_that_is_not_among_the_ids_is_refused():
+    """A head whose checksum is right, but which tells of more words than it names, is not read."""
+    ids, one = np.array([4, 9]), np.ones(2, np.int64)
+    with pytest.raises(StateCorrupt):
+        decode_head(encode_head(SegmentHead(ids, one, one, np.array([0, 1, 1]), 1, 0), packed=False))
+    found = decode_head(encode_head(SegmentHead(ids, one, one, np.array([0, -1]), 1, 0), packed=False))
+    assert found.heavy.tolist() == [0, -1]
 
 
 def test_chunks_stay_below_sixteen_mebibytes():

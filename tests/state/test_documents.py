@@ -9,10 +9,9 @@ import pytest
 
 from streamtopic.counts import Weighting, count
 from streamtopic.errors import StateCorrupt
-from streamtopic.state import Applied, Changes, PartitionState, Reader, RemovedDocument, compact, cut
-from streamtopic.state.documents import read_documents
-from streamtopic.state.keys import BUCKETS, ModelKeys
-from streamtopic.state.sample import sample_words
+from streamtopic.state import Applied, Changes, PartitionWriter, Reader, RemovedDocument, compact, cut
+from streamtopic.state.documents import read_documents, sample_words
+from streamtopic.state.redis_keys import BUCKETS, ModelKeys
 
 WORDS = [f"w{k}" for k in range(30)] + ["é", "zz"]
 
@@ -24,7 +23,7 @@ class Corpus:
         self.connection, self.model, self.partitions = connection, model, partitions
         self.weighting = weighting or Weighting()
         self.states = [
-            PartitionState.open(connection, model, p, partitions=partitions, weighting=self.weighting)
+            PartitionWriter.open(connection, model, p, partitions=partitions, weighting=self.weighting)
             for p in range(partitions)
         ]
         self.offsets = [0] * partitions

@@ -12,7 +12,7 @@ from streamtopic.counts import Weighting
 from streamtopic.state import (
     Applied,
     Changes,
-    PartitionState,
+    PartitionWriter,
     Reader,
     RemovedDocument,
     compact,
@@ -46,7 +46,7 @@ class Run:
         self.open()
 
     def open(self):
-        self.state = PartitionState.open(
+        self.state = PartitionWriter.open(
             self.connection, self.model, self.partition, partitions=self.partitions, weighting=self.weighting
         )
 
@@ -118,9 +118,18 @@ def test_any_history_leaves_exactly_the_counts_of_the_live_documents(connection,
         by_epoch = sum(1 for of, _, _ in run.live.documents.values() if of <= epoch)
         assert snapshot.live_through(epoch) == by_epoch
     stored = run.state.documents(run.live.documents)
-    assert {d: _plain(run.state.words_of(s)) for d, s in stored.items()} == {
+    assert {d: _plain(words_of(run.state, s)) for d, s in stored.items()} == {
         d: _plain(p) for d, (_, p, _) in run.live.documents.items()
     }
+
+
+def words_of(state, stored):
+    """Return a stored document's passages with their words: (L, counts)."""
+    found = []
+    for passage in stored.passages:
+        words = map(state.vocabulary.word, passage.words.tolist())
+        found.append((passage.length, dict(zip(words, passage.counts.tolist(), strict=True))))
+    return found
 
 
 def _plain(passages):
@@ -154,7 +163,7 @@ def test_restriction_keeps_order_and_orientation(connection, model):
     assert (rows <= counts.columns).all()
     names = [snapshot.words[k] for k in keep]
     found = {(names[a], names[b]): int(v) for a, b, v in zip(rows, counts.columns, counts.values, strict=True)}
-    expected = {pair: v for pair, v in run.live.recount()[3].items() if "b" not in pair}
+    expected = {pair: v for pair, v in run.live.recount()[-1].items() if "b" not in pair}
     assert found == expected
     assert counts.documents == 2
     assert counts.frequency.tolist() == [1, 1, 2]
@@ -219,7 +228,7 @@ def test_documents_too_short_for_a_pair_are_live_all_the_same(connection, model,
     run.add(0, ())
     run.add(1, ((1, {"alone": 1}),))
     run.flush()
-    assert (run.state.meta.documents, run.live.recount()[3]) == (2, {})
+    assert (run.state.meta.documents, run.live.recount()[-1]) == (2, {})
     assert as_words(Reader(connection, model, 1).snapshot()) == run.live.recount()
     run.delete(0)
     run.delete(1)

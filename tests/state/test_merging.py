@@ -11,9 +11,9 @@ from test_exactness import Run
 
 from streamtopic.counts import Cooccurrence
 from streamtopic.errors import CountsOverflow, TakenOver
-from streamtopic.state import Applied, Compactor, Reader, Stale, compact, compaction, compactor, cut, flush, segments
+from streamtopic.state import Applied, Compactor, Reader, Stale, compact, compaction, cut, flush, segments
 from streamtopic.state.compaction import due, merge, swap
-from streamtopic.state.fusion import Source, fused_rows
+from streamtopic.state.merge_segments import Source, fused_rows
 from streamtopic.state.segments import PairChunk
 
 words = st.dictionaries(st.sampled_from([f"w{k}" for k in range(9)]), st.integers(1, 3), min_size=1, max_size=9)
@@ -102,7 +102,7 @@ def test_a_merge_can_be_stopped(connection, model):
 
 def test_large_merges_are_done_by_a_thread(connection, model, monkeypatch):
     """A step starts one and comes back at once; a later step takes it over, whatever was committed meanwhile."""
-    monkeypatch.setattr(compactor, "_AT_ONCE", 0)
+    monkeypatch.setattr(compaction, "_AT_ONCE", 0)
     run = filled(Run(connection, model), 8)
     worker = Compactor(run.state)
     assert not worker.step(None)
@@ -139,8 +139,8 @@ def test_who_lost_the_partition_does_not_merge_it(connection, model):
 
 def test_too_many_segments_make_ingest_wait_for_the_merge(connection, model, monkeypatch):
     """The number of segments is bounded however slow merging is."""
-    monkeypatch.setattr(compactor, "_AT_ONCE", 0)
-    monkeypatch.setattr(compactor, "_MOST_SEGMENTS", 8)
+    monkeypatch.setattr(compaction, "_AT_ONCE", 0)
+    monkeypatch.setattr(compaction, "_MOST_SEGMENTS", 8)
     run = filled(Run(connection, model), 8)
     assert Compactor(run.state).step(None)
     assert len(run.state.manifest) == 1
@@ -148,18 +148,18 @@ def test_too_many_segments_make_ingest_wait_for_the_merge(connection, model, mon
 
 def test_an_error_in_a_background_merge_is_raised_by_a_step(connection, model, monkeypatch):
     """It is not lost, and the next step tries again."""
-    monkeypatch.setattr(compactor, "_AT_ONCE", 0)
-    monkeypatch.setattr(compactor, "_MOST_SEGMENTS", 8)
-    run, real = filled(Run(connection, model), 8), compactor.merge
+    monkeypatch.setattr(compaction, "_AT_ONCE", 0)
+    monkeypatch.setattr(compaction, "_MOST_SEGMENTS", 8)
+    run, real = filled(Run(connection, model), 8), compaction.merge
 
     def fail(*_):
         raise CountsOverflow("too many")
 
-    monkeypatch.setattr(compactor, "merge", fail)
+    monkeypatch.setattr(compaction, "merge", fail)
     worker = Compactor(run.state)
     with pytest.raises(CountsOverflow):
         worker.step(None)
-    monkeypatch.setattr(compactor, "merge", real)
+    monkeypatch.setattr(compaction, "merge", real)
     assert worker.step(None)
 
 
@@ -170,7 +170,7 @@ def names_of(run):
 
 def test_replaced_segments_make_room_early_where_they_are_large(connection, model, monkeypatch):
     """Beyond the room for them, the oldest go after seconds rather than minutes; readers take a new snapshot."""
-    monkeypatch.setattr(compactor, "_LEAST_ROOM", 0)
+    monkeypatch.setattr(compaction, "_LEAST_ROOM", 0)
     run = filled(Run(connection, model), 8)
     worker, first = Compactor(run.state), names_of(run)
     assert worker.step(None)
@@ -183,7 +183,7 @@ def test_replaced_segments_make_room_early_where_they_are_large(connection, mode
 
 def test_segments_that_count_again_are_kept(connection, model, monkeypatch):
     """After Redis was set back to before a merge, what that merge had replaced must not be made to go."""
-    monkeypatch.setattr(compactor, "_LEAST_ROOM", 0)
+    monkeypatch.setattr(compaction, "_LEAST_ROOM", 0)
     run = filled(Run(connection, model), 8)
     worker = Compactor(run.state)
     keys = sorted(connection.call("KEYS", run.state.keys.tag + "*"))
@@ -221,9 +221,24 @@ def test_a_word_that_cancels_out_goes_but_one_with_pairs_stays(connection, model
     assert as_words(Reader(connection, model, 1).snapshot()) == run.live.recount()
 
 
+def test_a_word_that_is_heavy_no_longer_is_kept_by_a_merge(connection, model):
+    """A longer text in a document's place may leave nothing of a word in a segment but that it was heavy."""
+    run = Run(connection, model)
+    run.add(0, ((10, {"x": 1}),))
+    run.flush()
+    run.add(0, ((30, {"x": 1}),))
+    run.flush()
+    run.add(1, ((5, {"y": 1}),))
+    run.flush()
+    later = run.state.manifest[1:]
+    assert swap(run.state, merge(run.state, later)) == Applied()
+    assert as_words(Reader(connection, model, 1).snapshot()) == run.live.recount()
+    assert run.live.recount()[3] == {"y": 1}
+
+
 def test_a_lexicon_that_is_full_of_gone_words_is_replaced(connection, model, monkeypatch):
     """Words that came and went are not remembered for ever, and counting goes on as before."""
-    monkeypatch.setattr("streamtopic.state.partition._SPARE_WORDS", 10)
+    monkeypatch.setattr("streamtopic.state.partition_writer._SPARE_WORDS", 10)
     run = Run(connection, model)
     for k in range(20):
         run.add(0, ((9, {"all": 3, f"u{k}": 3, f"v{k}": 3}),))

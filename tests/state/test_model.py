@@ -12,7 +12,7 @@ from streamtopic.state import (
     ModelSettings,
     ModelState,
     OutboxRecord,
-    PartitionState,
+    PartitionWriter,
     Stale,
     StoredBase,
     cut,
@@ -65,7 +65,7 @@ def test_a_lease_runs_out(state):
 
 def test_a_leader_that_redis_has_forgotten_stands_in_nobodys_way(connection, model, state):
     """What it still begins after Redis was set back can be followed by whoever leads then."""
-    PartitionState.open(connection, model, 0, partitions=2, weighting=SETTINGS.weighting)
+    PartitionWriter.open(connection, model, 0, partitions=2, weighting=SETTINGS.weighting)
     before = connection.call("DUMP", f"{{st:{model}}}:settings")
     for holder in ("one", "two", "three"):
         forgotten = state.acquire(holder, 60_000)

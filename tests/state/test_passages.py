@@ -65,7 +65,7 @@ def test_passages_of_a_difference_make_its_pairs(connection, new_model, historie
         if found is None:
             assert any((segment.positions < 0).any() for segment in delta.segments)
         else:
-            assert pairs_of(delta, found) == as_words(delta)[3]
+            assert pairs_of(delta, found) == as_words(delta)[-1]
 
 
 def test_a_passage_that_came_and_went_cancels(connection, model):
@@ -145,9 +145,9 @@ def test_a_difference_of_many_passages_is_not_given_as_such(connection, model, f
             run.add(run.offset, text)
         run.flush()
     delta = reader.snapshot().since(before)
-    monkeypatch.setattr("streamtopic.state.passages.MOST_JOINED", 4)
+    monkeypatch.setattr("streamtopic.state.reader.MOST_JOINED", 4)
     assert delta.passages() is not None
-    monkeypatch.setattr("streamtopic.state.passages.MOST_JOINED", 3)
+    monkeypatch.setattr("streamtopic.state.reader.MOST_JOINED", 3)
     assert delta.passages() is None
 
 
@@ -236,7 +236,7 @@ def test_a_merge_that_leaves_no_pair_stands_in_no_ones_way(connection, model):
     assert [entry.keys for entry in run.state.manifest] == [1]
     delta = reader.snapshot().since(before)
     found = delta.passages()
-    assert (found.passages, pairs_of(delta, found)) == (1, as_words(delta)[3])
+    assert (found.passages, pairs_of(delta, found)) == (1, as_words(delta)[-1])
 
 
 def test_a_large_segment_is_not_read_to_learn_that_it_has_no_passages(connection, model, monkeypatch):

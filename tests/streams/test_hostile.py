@@ -11,7 +11,7 @@ import pytest
 # Tests are imported by path (importmode importlib), so what they share is found only if its folder is named.
 sys.path.append(str(Path(__file__).parent.parent))
 
-from hostile import DOCUMENTS, KINDS, hostile
+from hostile_records import DOCUMENTS, KINDS, hostile
 
 from streamtopic.errors import InvalidEvent
 from streamtopic.events import Delete, decode_record

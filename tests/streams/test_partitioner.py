@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamtopic.errors import UsageError
-from streamtopic.streams.partitioner import murmur2, partition_of
+from streamtopic.streams import Message, addressed
+from streamtopic.streams.partitioner import PARTITIONERS, murmur2, partition_of
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -34,3 +35,22 @@ def test_no_partition_no_record():
     assert partition_of(None, 5) == 0
     with pytest.raises(UsageError):
         partition_of(b"k", 0)
+
+
+def test_crc32_is_librdkafkas():
+    """The check value of CRC-32 (ISO 3309), and for an empty key the first partition, as librdkafka's `consistent`."""
+    assert partition_of(b"123456789", 1 << 31, "crc32") == 0xCBF43926 % (1 << 31)
+    assert partition_of(b"", 7, "crc32") == partition_of(None, 7, "crc32") == 0
+
+
+def test_an_unknown_partitioner_is_refused_with_those_that_there_are():
+    """A misspelt one must not become another."""
+    with pytest.raises(UsageError, match="murmur2, crc32"):
+        partition_of(b"k", 3, "fnv1a")
+
+
+@pytest.mark.parametrize("partitioner", PARTITIONERS)
+def test_messages_are_addressed_unless_they_are_already(partitioner):
+    """A partition that is named stays."""
+    messages = [Message(b"doc-7", b"v"), Message(b"doc-7", b"v", partition=2)]
+    assert [m.partition for m in addressed(messages, 5, partitioner)] == [partition_of(b"doc-7", 5, partitioner), 2]

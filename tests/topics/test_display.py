@@ -1,17 +1,212 @@
-"""Top words and quality figures."""
+"""Which words are shown of a topic, in which order, and quality figures."""
+
+import math
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
-from streamtopic.counts import WordSets
-from streamtopic.topics.display import diversity, npmi, top_words
+from streamtopic import AnchorTopics
+from streamtopic.counts import Cooccurrence, Counts, SymmetricCounts, WordSets
+from streamtopic.topics.display import (
+    WordEvidence,
+    _logarithm,
+    coherent,
+    diversity,
+    named,
+    npmi,
+    ordered,
+    top_words,
+)
+from streamtopic.topics.learner import learn
+from streamtopic.topics.update import update
 
 
-def test_display_order_prefers_words_that_are_rare_elsewhere():
-    """At equal probability the rarer word comes first; ties go to the first word."""
-    A = np.array([[0.4], [0.4], [0.1], [0.1]])
-    assert top_words(A, np.array([50, 10, 10, 10]), 100, 3).tolist() == [[1, 0, 2]]
-    assert top_words(A, np.array([100] * 4), 100, 2).tolist() == [[0, 1]]
+def evidence(Q, frequency, documents):
+    """Evidence of a symmetric matrix of counts."""
+    rows = csr_array(np.asarray(Q, np.int64))
+    q = SymmetricCounts.from_rows(len(frequency), rows.indptr.astype(np.int64), rows.indices, rows.data)
+    return WordEvidence.over(q, np.arange(len(frequency)), np.asarray(frequency, np.int64), documents)
+
+
+def together(n, meets=1_000):
+    """Counts of n words that meet each other equally often."""
+    return np.full((n, n), meets) - np.diag(np.full(n, meets))
+
+
+def falling(n):
+    """One topic whose words are less and less probable, (n, 1)."""
+    A = 0.99 ** np.arange(n)[:, None]
+    return A / A.sum()
+
+
+def test_the_order_is_that_of_token_and_document_evidence():
+    """A sqrt(df / (m p)) log(m / df), by hand; ties go to the first word."""
+    known = evidence(np.diag([100, 400, 100, 50]), [25, 25, 1, 100], 100)
+    A = np.array([[0.2], [0.4], [0.1], [0.3]])
+    # Up to a common factor: .2 * .5 * log 4, .4 * .25 * log 4, .1 * .1 * log 100, .3 * sqrt(2) * log 1.
+    scores = (A[:, 0] * known.weight) / (0.1 * math.log(4))
+    assert scores == pytest.approx([1, 1, 0.01 * math.log(100) / (0.1 * math.log(4)), 0])
+    assert ordered(A, known).tolist() == [[0, 1, 2, 3]]
+    assert ordered(A[:, [0, 0]] * [[1], [1.001], [1], [1]], known).tolist() == [[1, 0, 2, 3]] * 2
+
+
+def test_a_word_repeated_in_few_documents_comes_later():
+    """Of two words with the same probability and as many documents, that with more of Q's mass is the less certain."""
+    known = evidence(np.diag([900, 100]), [10, 10], 100)
+    assert ordered(np.full((2, 1), 0.5), known).tolist() == [[1, 0]]
+
+
+def test_an_incoherent_word_among_twenty_is_dropped():
+    """The word that never meets the others goes first; of the rest, which all tie, the last ones go."""
+    Q = together(24)
+    Q[7] = Q[:, 7] = 0
+    Q[7, 7] = 23_000
+    shown = top_words(falling(24), evidence(Q, [100] * 24, 1_000), 24)[0].tolist()
+    assert shown[:10] == [0, 1, 2, 3, 4, 5, 6, 8, 9, 10]
+    assert shown[10:] == [7, *range(11, 24)]
+
+
+def test_only_the_first_twenty_can_be_among_the_ten():
+    """Words further down do not enter, however well they go together."""
+    Q = together(30)
+    Q[:20] = Q[:, :20] = 0
+    Q[:20, :20] = np.diag(np.full(20, 9_000))
+    known = evidence(Q, [500] * 30, 1_000)
+    A = falling(30) / known.weight[:, None]
+    assert ordered(A, known).tolist() == [list(range(30))]
+    shown = top_words(A, known, 30)[0].tolist()
+    assert max(shown[:10]) < 20
+    assert shown[20:] == list(range(20, 30))
+    assert min(coherent(np.arange(30), known)) == 20  # they would be the ten
+
+
+def brute_force(words, Q, frequency, keep):
+    """Drop words by the definition, in plain floating point."""
+    T, M = Q.sum(), Q.sum(axis=1)
+
+    def shrunk(i, j):
+        d = min(frequency[i], frequency[j])
+        value = -1.0
+        if Q[i, j]:
+            value = math.log(Q[i, j] / T / (M[i] / T * M[j] / T)) / -math.log(Q[i, j] / T)
+        return value * d / (d + 20)
+
+    left = list(words)
+    while len(left) > keep:
+        left.remove(min(left, key=lambda i: sum(shrunk(i, j) for j in left if j != i)))
+    return left
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10_000))
+def test_the_coherent_words_are_the_definition(seed):
+    """Any counts: the words left are those of a plain computation, in the order in which they came."""
+    rng = np.random.default_rng(seed)
+    Q = rng.integers(1, 10_000, (15, 15)) * (rng.random((15, 15)) < 0.7)
+    Q = Q + Q.T
+    frequency = rng.integers(1, 200, 15)
+    words = rng.permutation(15)[:12]
+    assert coherent(words, evidence(Q, frequency, 500), 5).tolist() == brute_force(words, Q, frequency, 5)
+
+
+def test_true_ties_stay_ties():
+    """Two words alike in every count tie exactly, whatever stands between them, and the later one goes."""
+    rng = np.random.default_rng(3)
+    copied = [0, 1, 2, 3, 1, 5, 6, 7, 8]  # word 4 is word 1 again
+    for _ in range(50):
+        Q = rng.integers(100, 10_000, (9, 9))
+        Q[1] = Q[:, 1] = rng.integers(1, 9, 9)
+        Q = (Q + Q.T)[np.ix_(copied, copied)]
+        Q[[1, 4], [4, 1]], Q[[1, 4], [1, 4]] = 0, 100_000
+        known = evidence(Q, [50] * 9, 500)
+        assert coherent(np.arange(9), known, 8).tolist() == [0, 1, 2, 3, 5, 6, 7, 8]
+        assert coherent(np.arange(8, -1, -1), known, 8).tolist() == [8, 7, 6, 5, 4, 3, 2, 0]
+
+
+def test_a_shorter_list_begins_a_longer_one():
+    """However many words are asked for, they are the first of one order; more than there are gives all."""
+    rng = np.random.default_rng(5)
+    Q = rng.integers(0, 50, (40, 40))
+    known = evidence(Q + Q.T, rng.integers(1, 90, 40), 100)
+    A = rng.dirichlet(np.full(40, 0.3), 3).T
+    whole = top_words(A, known, 100)
+    assert whole.shape == (3, 40)
+    assert (np.sort(whole, axis=1) == np.arange(40)).all()
+    for top in (1, 3, 10, 15, 20, 21):
+        assert np.array_equal(top_words(A, known, top), whole[:, :top])
+
+
+def test_small_corpora_have_words_to_show():
+    """One document, words of all documents, words that meet nothing, topics of few words: an order, and no warning."""
+    A = np.array([[0.1], [0.6], [0.3]])
+    assert top_words(A, evidence(together(3), [1, 1, 1], 1)).tolist() == [[1, 2, 0]]
+    assert top_words(A, evidence(together(3), [4, 4, 2], 4)).tolist() == [[2, 0, 1]]
+    assert top_words(A, evidence([[0, 0, 5], [0, 0, 0], [5, 0, 0]], [2, 1, 2], 4)).tolist() == [[2, 0, 1]]
+    assert top_words(A, evidence(np.zeros((3, 3), int), [1, 1, 1], 3)).tolist() == [[0, 1, 2]]
+    few = np.zeros((30, 1))
+    few[[3, 25]] = [[0.4], [0.6]]
+    assert top_words(few, evidence(together(30), [5] * 30, 50), 3).tolist() == [[25, 3, 0]]
+
+
+def test_words_without_probability_are_not_chosen_for_their_company():
+    """A topic of twelve words has its ten among the twelve, though others would go together better."""
+    Q = together(30) * 50
+    Q[:12, :12] = together(12, 1)
+    A = np.zeros((30, 1))
+    A[:12, 0] = 1 / 12
+    assert set(top_words(A, evidence(Q, [5] * 30, 50))[0].tolist()) <= set(range(12))
+
+
+def test_the_logarithm_is_the_library_s_to_rounding():
+    """Over all magnitudes within a few units in the last place, and exactly 0 at 1."""
+    x = np.concatenate([10 ** np.linspace(-300, 300, 5_000), 1 + np.linspace(-0.5, 1, 5_001), [1.0]])
+    assert _logarithm(x) == pytest.approx(np.log(x), rel=1e-15, abs=0)
+    assert _logarithm(np.array([1.0])).tolist() == [0.0]
+
+
+def shown_of(fit, source):
+    """The words shown of a model."""
+    at = np.searchsorted(np.array(source.words), np.array(fit.words))
+    return named(top_words(fit.A, WordEvidence.of(fit, source.frequency[at]), 20), fit.words)
+
+
+def test_unlearned_and_never_seen_show_the_same_words(planted):
+    """From one A, what an update carries and what a cold start counts give the same lists, and so do bare counts."""
+    options = planted.options(min_df=20)
+    source = planted.counts(options)
+    gone = planted.counts(options, range(30))
+    left = Counts(source.words, source.cooccurrence - gone.cooccurrence)
+    delta = Counts(source.words, Cooccurrence.zero(len(source.words)) - gone.cooccurrence)
+    cold, outcome = learn(left, options), update(learn(source, options), left, delta)
+    carried = outcome.fit
+    at = np.searchsorted(np.array(left.words), np.array(cold.words))
+    bare = WordEvidence.over(left.symmetric(at), np.arange(len(at)), left.frequency[at], left.documents)
+    lists = [top_words(cold.A, WordEvidence.of(fit, left.frequency[at]), 20) for fit in (cold, carried)]
+    assert carried.words == cold.words
+    assert carried.documents == source.documents - gone.documents
+    assert np.array_equal(*lists)
+    assert np.array_equal(lists[0], top_words(cold.A, bare, 20))
+
+
+def test_the_estimator_shows_what_a_model_of_the_same_counts_does(planted):
+    """`topics()` is the list of the counts, also with columns that are not words, and after a refused change."""
+    X = np.zeros((len(planted.documents), len(planted.words)), np.int64)
+    for row, document in enumerate(planted.documents):
+        X[row, document[0].words] = document[0].counts
+    options = planted.options(min_df=40, max_df=0.5)
+    source = planted.counts(options)
+    model = AnchorTopics(4, min_df=40, max_df=0.5).fit(X)
+    fit = learn(source, options)
+    assert len(fit.words) < len(planted.words)
+    expected = [list(words) for words in shown_of(fit, source)]
+    assert model.topics(planted.words, top=20) == expected
+    assert model.topics(planted.words) == [words[:10] for words in expected]
+    with pytest.raises(ValueError, match="add"):
+        model.unlearn(X)
+    assert model.topics(planted.words, top=20) == expected
 
 
 def sets(*documents):

@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_array, csr_matrix
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
 from streamtopic import AnchorTopics
+from streamtopic.topics.document_rows import canonical
 
+LEARNERS = st.sampled_from(["default", "paper"])
 SMALL = {"n_topics": 2, "min_df": 1, "max_df": 1.0, "anchor_min_df": 0.0}
 
 
@@ -89,6 +91,90 @@ def test_foreign_documents_are_refused_and_change_nothing(matrix):
     assert fitted.n_documents_ == len(matrix)
     again = fitted.unlearn(matrix[:3])
     assert np.abs(again.components_ - model().fit(matrix[3:]).components_).max() <= 1e-12
+
+
+def test_words_that_a_deletion_leaves_others_are_not_taken_for_the_documents(matrix):
+    """Rows that are no documents of the model are refused also where every count would stay positive."""
+    fitted = model().fit(matrix)
+    mixed = matrix[[0]].copy()
+    mixed[0, np.flatnonzero(mixed[0])[0]] += 1
+    with pytest.raises(ValueError, match="not all in the model"):
+        fitted.unlearn(mixed)
+    with pytest.raises(ValueError, match="1 of 2 documents"):
+        fitted.unlearn(matrix[[3, 3]])
+    assert fitted.n_documents_ == len(matrix)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.data())
+def test_words_cross_the_threshold_both_ways(data):
+    """Whatever comes and goes, the model is that of a fresh fit, words that enter and leave with all their pairs.
+
+    Rare words stand in three to six documents, so that min_df lies between; the twin knows no history.
+    """
+    rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    X = rng.poisson(rng.gamma(0.3, 2.0, (60, 14)))
+    rare = np.zeros((60, 10), int)
+    for column in range(10):
+        rare[rng.choice(60, rng.integers(3, 7), replace=False), column] = rng.integers(1, 4)
+    X = np.hstack([X, rare])
+    options = {"n_topics": 2, "min_df": 4, "max_df": 1.0, "anchor_min_df": 0.1, "learner": data.draw(LEARNERS)}
+    there = [*range(50)]
+    fitted = AnchorTopics(**options).fit(X[there])
+    for _ in range(data.draw(st.integers(1, 5))):
+        if data.draw(st.booleans()):
+            gone = sorted(data.draw(st.sets(st.sampled_from(there), min_size=1, max_size=6)))
+            fitted.unlearn(X[gone])
+            for document in gone:
+                there.remove(document)
+        else:
+            more = sorted(data.draw(st.sets(st.sampled_from(range(60)), min_size=1, max_size=6)))
+            fitted.partial_fit(X[more])
+            there += more
+        if len(there) < 30:
+            break
+        never = AnchorTopics(**options).fit(X[sorted(there)])
+        assert fitted.fit_.words == never.fit_.words
+        assert np.array_equal(fitted.counts_.frequency, never.counts_.frequency)
+        keep = np.arange(X.shape[1])
+        one, other = fitted.counts_.restrict(keep), never.counts_.restrict(keep)
+        assert np.array_equal(one.columns, other.columns)
+        assert np.array_equal(one.values, other.values)
+        assert np.abs(fitted.components_ - never.components_).max() <= fitted.certificate_ + never.certificate_
+
+
+@pytest.mark.parametrize("kind", [csr_matrix, csr_array])
+def test_the_caller_s_matrix_stays_as_it_is(matrix, kind):
+    """Zeros, unsorted and repeated columns are put right in a copy; what is right already is not copied."""
+    X = kind(matrix[:80].astype(float))
+    odd = kind(
+        (
+            np.concatenate([X.data[::-1], [0.0, 1.0]]),
+            np.concatenate([X.indices[::-1], [3, 3]]),
+            np.concatenate([[0], np.cumsum(np.diff(X.indptr)[::-1])]) + np.r_[np.zeros(80, int), 2],
+        ),
+        shape=X.shape,
+    )
+    before = odd.data.copy(), odd.indices.copy(), odd.indptr.copy()
+    AnchorTopics(**SMALL).fit(odd).unlearn(odd[:2])
+    assert all(np.array_equal(a, b) for a, b in zip((odd.data, odd.indices, odd.indptr), before, strict=True))
+    assert np.shares_memory(canonical(csr_array(X)).data, X.data)
+
+
+def test_a_pickle_holds_what_is_there_and_nothing_that_went(matrix):
+    """A document's counts are in a model's pickle until it is unlearned, and in none after that."""
+    X = matrix[:100].copy()
+    X[7, 11] = 7_777
+    fitted = AnchorTopics(**SMALL).fit(X)
+    assert len([mark for mark in _held(pickle.dumps(fitted)) if mark == 7_777]) == 1
+    fitted.unlearn(X[[7]])
+    assert 7_777 not in _held(pickle.dumps(fitted))
+
+
+def _held(pickled):
+    """All counts of the documents that a pickled model holds."""
+    blocks = pickle.loads(pickled).counts_.blocks  # noqa: S301  made by the caller
+    return np.concatenate([block.counts for block in blocks]).tolist()
 
 
 def test_transform_gives_the_optimum(matrix):

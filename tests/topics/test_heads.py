@@ -12,10 +12,9 @@ from scipy.special import expit
 
 from streamtopic.counts import Cooccurrence, Counts, DocumentBatch, Passage
 from streamtopic.errors import CannotLearn, UsageError
-from streamtopic.topics.heads import fit_head, newton_step, unlearn_head
+from streamtopic.paper.algorithm1 import literal_head
+from streamtopic.topics.heads import fit_head, gradient, hessian, loss, minimise, newton_step, rounding, unlearn_head
 from streamtopic.topics.learner import learn
-from streamtopic.topics.literal_head import component_outside, literal_head
-from streamtopic.topics.logistic import gradient, hessian, loss, minimise, rounding
 from streamtopic.topics.tasks import HeadTask, LabelledDocuments, TopicMatrix
 from streamtopic.topics.update import Updated, update
 
@@ -47,13 +46,14 @@ def fitted(planted):
 
 
 def forgotten(planted, fit, gone):
-    """The model without some documents: updated where that can be, else retrained."""
+    """The model without some documents, updated."""
     options = fit.options
     everything, part = planted.counts(options), planted.counts(options, gone)
     now = Counts(everything.words, everything.cooccurrence - part.cooccurrence)
     delta = Counts(everything.words, Cooccurrence.zero(len(now.words)) - part.cooccurrence)
     outcome = update(fit, now, delta)
-    return outcome.fit if isinstance(outcome, Updated) else learn(now, options)
+    assert isinstance(outcome, Updated), outcome
+    return outcome.fit
 
 
 @given(st.integers(0, 1000), st.floats(1e-8, 10))
@@ -169,13 +169,15 @@ def test_twin_of_a_head(planted, count, tau):
     task = HeadTask(ridge=1e-5, tolerance=1e-7, tau=tau)
     data = labelled(planted)
     fit = learn(planted.counts(planted.options()), planted.options())
+    anchors = fit.anchors
     head = fit_head(matrix(fit), data, task)
     gone = np.random.default_rng(count).choice(600, count, replace=False)
     model = matrix(forgotten(planted, fit, gone))
     unlearned = unlearn_head(head, model, data.without(gone), task)
     twin = fit_head(model, labelled(planted, np.setdiff1d(np.arange(600), gone)), task)
     assert np.linalg.norm(unlearned.w - twin.w) <= unlearned.distance + twin.distance <= 2 * task.distance
-    assert unlearned.steps <= 4
+    # Other anchors are other coordinates of the head: then its start is no nearer than zero need be.
+    assert unlearned.steps <= (4 if model.anchors == anchors else twin.steps)
     assert np.linalg.norm(head.w - twin.w) > task.distance or tau > 0
 
 
@@ -244,6 +246,14 @@ def test_a_vocabulary_that_shrinks_is_followed():
         np.array([[1 / 6, 1 / 6, 4 / 6], [1 / 4, 0, 3 / 4], [0, 1, 0]])
     )
     assert data.frequencies(["c"]).toarray().tolist() == [[1], [1], [0]]
+
+
+def component_outside(B, A):
+    """||B - P B||_F / ||B||_F, P the projection on col(A): 0 to rounding where B = A w. B (n, C), A (n, r)."""
+    basis = np.linalg.svd(A, full_matrices=False)
+    kept = basis[0][:, basis[1] > basis[1][0] * 1e-12]
+    size = float(np.linalg.norm(B))
+    return float(np.linalg.norm(B - kept @ (kept.T @ B))) / size if size else 0.0
 
 
 def test_the_papers_form_leaks_and_ours_does_not(planted):

@@ -1,5 +1,7 @@
 """Learning from counts: what is found, and what every odd corpus ends in."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,8 +10,8 @@ from hypothesis import strategies as st
 from streamtopic.counts import Cooccurrence, Counts, DocumentBatch, Passage, Weighting, count
 from streamtopic.errors import CannotLearn, UsageError
 from streamtopic.topics.learner import learn
-from streamtopic.topics.options import LearnerOptions
-from streamtopic.topics.vocabulary import choose_words, reachable_words, thresholds
+from streamtopic.topics.learner_options import LearnerOptions
+from streamtopic.topics.working_vocabulary import choose_words, reachable_words, thresholds
 
 LEARNERS = ["default", "paper"]
 
@@ -108,7 +110,7 @@ def test_corpora_without_topics_say_why(learner, counts, reason):
 
 def test_words_without_partner_are_left_out():
     """A kept word that never meets another kept word has no row and leaves no NaN."""
-    texts = ["red green blue", "red green", "blue red sky", "sky green blue"] * 60 + ["lonely lonely2"] * 60
+    texts = ["red green blue", "red green blue sea", "sea sky wave", "wave sea sky red"] * 60 + ["lonely lonely2"] * 60
     source = counts_of([t.replace("lonely2", f"rare{k}") for k, t in enumerate(texts)])
     fit = learn(source, LearnerOptions(n_topics=2, min_df=4, max_df=1.0))
     assert "lonely" not in fit.words
@@ -122,10 +124,15 @@ def test_thresholds_move_rarely():
     assert len(seen) <= 3
 
 
+def chosen(frequency, documents, options):
+    """Choose among so few words that nothing but their frequencies counts."""
+    return choose_words(SimpleNamespace(frequency=frequency, documents=documents), options)
+
+
 def test_small_corpora_keep_their_words():
     """max_df never asks for fewer than 20 documents, min_df never for more than 2 % of them."""
     frequency = np.array([1, 2, 20, 30])
-    keep, anchors = choose_words(frequency, 30, LearnerOptions(n_topics=2))
+    keep, anchors = chosen(frequency, 30, LearnerOptions(n_topics=2))
     assert keep.tolist() == [0, 1, 2]
     assert anchors.tolist() == [False, True, True]
 
@@ -133,7 +140,7 @@ def test_small_corpora_keep_their_words():
 def test_ceiling_of_the_vocabulary_raises_the_least_frequency():
     """More words than max_words raise the threshold until they fit; the rarest go first."""
     frequency = np.arange(1, 101)
-    keep, _ = choose_words(frequency, 10_000, LearnerOptions(n_topics=2, min_df=1, max_words=30))
+    keep, _ = chosen(frequency, 10_000, LearnerOptions(n_topics=2, min_df=1, max_words=30))
     assert len(keep) <= 30
     assert frequency[keep].min() > frequency[np.setdiff1d(np.arange(100), keep)].max()
 
@@ -162,8 +169,8 @@ def test_words_out_of_reach_stay_out(frequency, deletions, max_df, min_df, data)
     gone = data.draw(st.integers(0, deletions))
     after = np.array([f - data.draw(st.integers(0, min(f, gone))) for f in frequency])
     reachable = reachable_words(before, 60, options, deletions)
-    keep, anchors = choose_words(after, 60 - gone, options)
+    keep, anchors = chosen(after, 60 - gone, options)
     assert set(keep) <= set(reachable)
-    among, same = choose_words(after[reachable], 60 - gone, options)
+    among, same = chosen(after[reachable], 60 - gone, options)
     assert np.array_equal(reachable[among], keep)
     assert np.array_equal(same, anchors)

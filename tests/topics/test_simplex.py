@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from streamtopic.topics.certificate import row_errors
-from streamtopic.topics.simplex import project_rows, solve_rows
+from streamtopic.topics.certificate import Known, row_bounds
+from streamtopic.topics.simplex import holders, project_rows, solve_rows
 
 
 def problem(seed, r=6, n=40, width=30):
@@ -17,6 +17,11 @@ def problem(seed, r=6, n=40, width=30):
     targets = rng.dirichlet(np.full(r, 0.4), n) @ X + rng.normal(0, 0.02, (n, width))
     G = X @ X.T
     return (G + G.T) / 2, targets @ X.T, float(np.linalg.svd(X, compute_uv=False)[-1])
+
+
+def known(B, G, sigma):
+    """Return what is known where B and G are exact."""
+    return Known(np.zeros(len(B)), np.zeros(len(B)), np.ones(len(G)), 0.0, sigma**2)
 
 
 @settings(max_examples=40, deadline=None)
@@ -65,6 +70,26 @@ def test_warm_and_cold_starts_agree_to_the_bit(seed):
         assert np.array_equal(solve_rows(G, B, start), cold)
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 12), st.sampled_from([0.55, 0.6, 0.9, 1.0]))
+def test_who_holds_most_is_what_the_whole_solution_says(seed, r, least):
+    """Leaving a row early changes no answer; a row's answer does not depend on the other rows."""
+    G, B, _ = problem(seed, r)
+    found, shares = holders(G, B, least), solve_rows(G, B)
+    best = shares.argmax(axis=1)
+    clear = np.abs(shares.max(axis=1) - least) > 1e-9
+    assert np.array_equal(found[clear], np.where(shares.max(axis=1) >= least, best, -1)[clear])
+    assert np.array_equal(np.concatenate([holders(G, B[k : k + 1], least) for k in range(len(B))]), found)
+
+
+def test_who_holds_most_where_anchor_rows_depend_on_each_other():
+    """A singular G proves nothing early and gives an answer all the same."""
+    G, B, _ = problem(5)
+    G, B = np.pad(G, (0, 1), mode="edge"), np.pad(B, ((0, 0), (0, 1)), mode="edge")
+    found, shares = holders(G, B, 0.6), solve_rows(G, B)
+    assert np.array_equal(found, np.where(shares.max(axis=1) >= 0.6, shares.argmax(axis=1), -1))
+
+
 def test_dependent_anchor_rows_end_with_a_feasible_point():
     """A singular G neither loops nor leaves the simplex."""
     G, B, _ = problem(5)
@@ -83,14 +108,14 @@ def test_certificate_bounds_the_distance_of_any_feasible_point(seed, push):
     best = solve_rows(G, B)
     rng = np.random.default_rng(seed)
     moved = (1 - push) * best + push * rng.dirichlet(np.ones(6), len(B))
-    bound, _ = row_errors(moved, B, G, np.zeros(len(B)), sigma)
+    bound = row_bounds(moved, B, G, known(B, G, sigma)).errors
     assert np.all(np.linalg.norm(moved - best, axis=1) <= bound + 1e-12)
 
 
 def test_certificate_is_tight_at_the_optimum():
     """At the solver's answer the bound is of the size of rounding, not of its square root."""
     G, B, sigma = problem(1)
-    bound, _ = row_errors(solve_rows(G, B), B, G, np.zeros(len(B)), sigma)
+    bound = row_bounds(solve_rows(G, B), B, G, known(B, G, sigma)).errors
     assert bound.max() < 1e-10
 
 

@@ -6,11 +6,18 @@ from scipy.sparse import csr_array
 
 from streamtopic.counts import Counts, DocumentBatch, WordSets, count
 from streamtopic.errors import CannotLearn, UsageError
-from streamtopic.topics.display import diversity, npmi, top_words
+from streamtopic.paper.calibration import DeletionTrials
+from streamtopic.topics.display import WordEvidence, diversity, npmi, top_words
+from streamtopic.topics.how_many_topics import (
+    Candidate,
+    TrialPlan,
+    _kept,
+    _narrowed,
+    recommend,
+    suggest_for,
+    suggest_topics,
+)
 from streamtopic.topics.learner import learn
-from streamtopic.topics.recommend import Candidate, recommend
-from streamtopic.topics.suggest import TrialPlan, _kept, _narrowed, suggest_for, suggest_topics
-from streamtopic.topics.trials import DeletionTrials
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +40,7 @@ def test_measures_are_those_of_the_model_that_is_learned(corpus):
     for candidate in suggested(corpus, topics=(3, 5), plan=TrialPlan(0)).candidates:
         fit = learn(source, dataclasses.replace(options, n_topics=candidate.topics))
         at = np.searchsorted(np.array(source.words), np.array(fit.words))
-        top = at[top_words(fit.A, source.frequency[at], source.documents, 10)]
+        top = at[top_words(fit.A, WordEvidence.of(fit, source.frequency[at]), 10)]
         assert candidate.top_words == tuple(tuple(source.words[k] for k in topic) for topic in top)
         assert candidate.coherence == pytest.approx(npmi(top, held), abs=1e-12)
         assert candidate.diversity == diversity(top)
@@ -44,7 +51,7 @@ def test_measures_are_those_of_the_model_that_is_learned(corpus):
 
 @pytest.mark.parametrize("learner", ["default", "paper"])
 def test_steady_agrees_with_updates(planted, learner):
-    """A forget set counts as steady exactly where an update of the model verifies its anchors."""
+    """A forget set counts as steady exactly where an update of the model keeps its anchors."""
     options = planted.options(learner, n_topics=6, anchor_min_df=0.02)
     source, documents = planted.counts(options), DocumentBatch.build(planted.documents)
     plan = TrialPlan(trials=6, share=0.1)

@@ -5,8 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from streamtopic.release import Envelope, Payload
-from streamtopic.signing import SigningKey
+from streamtopic.signed import Envelope, Payload, SigningKey
 
 
 @pytest.fixture

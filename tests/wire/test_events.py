@@ -1,3 +1,4 @@
+import hashlib
 import json
 
 import msgpack
@@ -58,7 +59,7 @@ def test_bytes_from_anyone_are_an_event_or_invalid(key, value, headers):
 def test_maps_from_anyone_are_an_event_or_invalid(content):
     """Well-formed maps with any content give an event or a reason, and `op: delete` always a delete."""
     found = outcome(b"d", msgpack.packb(content))
-    assert isinstance(found, Delete if content["op"] == "delete" else Add | str)
+    assert isinstance(found, Delete if content["op"] == "delete" else Add | Delete | str)
 
 
 @pytest.mark.parametrize(
@@ -68,11 +69,11 @@ def test_maps_from_anyone_are_an_event_or_invalid(content):
         b'{"a":' * 100_000,
         b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
         b'{"op": "add", "ts": NaN, "text": "a"}',
+        b'{"op": "add", "text": "a", "meta": ' + b"[" * 70 + b"]" * 70 + b"}",
         b'{"op": "add", "ts": ' + b"9" * 10_000 + b', "text": "a"}',
         b"\xdf\xff\xff\xff\xff",
         b"\xc6\xff\xff\xff\xff",
         b"\xc1",
-        b"",
         b"{",
         b"\xff\xfe",
         b"{" * (5 << 20),
@@ -83,7 +84,7 @@ def test_hostile_encodings(value):
     """Deep nesting, impossible lengths, NaN and huge numbers are refused by reason, quickly."""
     with pytest.raises(InvalidEvent) as caught:
         decode(b"d", value)
-    assert caught.value.reason in {"format", "value-size"}
+    assert caught.value.reason in {"format", "value-size", "value-count"}
 
 
 @pytest.mark.parametrize("encode", encoders, ids=["msgpack", "json"])
@@ -91,7 +92,7 @@ def test_hostile_encodings(value):
     ("reason", "content"),
     [
         ("op", {"op": "drop"}),
-        ("op", {}),
+        ("op", {"text": "a"}),
         ("op", {"op": None}),
         ("op", {"op": ["add"]}),
         ("content", {"op": "add"}),
@@ -109,7 +110,8 @@ def test_hostile_encodings(value):
         ("count", {"op": "add", "counts": {"a": 1.0}}),
         ("count", {"op": "add", "counts": {"a": "1"}}),
         ("counts-length", {"op": "add", "counts": {"a": 8192, "b": 1}}),
-        ("counts-words", {"op": "add", "counts": {f"w{i}": 1 for i in range(8193)}}),
+        ("counts-words", {"op": "add", "counts": {f"w{i}": 1 for i in range(4097)}}),
+        ("value-count", {"op": "add", "text": "a", "meta": [[]] * 65_536}),
         ("labels", {"op": "add", "text": "a", "labels": ["x"]}),
         ("labels", {"op": "add", "text": "a", "labels": {"x": 1}}),
         ("labels", {"op": "add", "text": "a", "labels": {f"t{i}": "c" for i in range(65)}}),
@@ -117,6 +119,7 @@ def test_hostile_encodings(value):
         ("ts", {"op": "add", "text": "a", "ts": True}),
         ("ts", {"op": "add", "text": "a", "ts": -1}),
         ("ts", {"op": "add", "text": "a", "ts": 1e300}),
+        ("ts", {"op": "add", "text": "a", "ts": float(1 << 53) * 2}),
     ],
 )
 def test_every_limit_has_its_reason(encode, reason, content):
@@ -131,7 +134,8 @@ def test_limits_are_inclusive(encode):
     """What lies exactly on a limit is taken."""
     assert add(encode, text="ä" * 500_000).length == 1
     assert add(encode, counts={"a" * 64: 8192}).length == 8192
-    assert add(encode, counts={f"w{i}": 1 for i in range(8192)}).length == 8192
+    assert add(encode, counts={f"w{i}": 2 for i in range(4096)}).length == 8192
+    assert add(encode, text="aa", meta=[[]] * 60_000).length == 1
     assert add(encode, text="", ts=1 << 53).passages == ()
     assert add(encode, counts={}).passages == ()
 
@@ -154,7 +158,7 @@ def test_a_delete_needs_only_its_key():
     assert decode(b"d", None, (("request", b"r-1"),)) == Delete("d", "r-1")
     assert decode(b"d", None, (("request", b"\xff"),)) == Delete("d", "\ufffd")
     assert decode(b"d", None, (("request", b"r" * 513),)) == Delete("d")
-    assert decode(b"d", None, (("st-moved", b""),)) == Delete("d", moved=True)
+    assert decode(b"d", None, (("st-moved", b""), ("st-origin", b"1/2"))) == Delete("d")
     for request in (None, 5, [], {}, "r" * 513):
         assert decode(b"d", msgpack.packb({"op": "delete", "request": request, "text": 3})) == Delete("d")
     assert decode(b"d", b'{"op": "delete", "request": "\\ud800"}') == Delete("d", "?")
@@ -213,6 +217,24 @@ def test_producers_learn_of_bad_events_at_once(encode):
         encode()
 
 
+def test_a_number_that_no_double_holds_is_refused():
+    """JSON has whole numbers of any size; one of 400 digits is no time, and no reason to fail."""
+    assert outcome(b"d", b'{"op": "add", "text": "a", "ts": 1' + b"0" * 400 + b"}") == "ts"
+
+
+@pytest.mark.parametrize("size", [0, 512, 513, 4 << 20])
+def test_a_pointer_is_small_whatever_the_key(size):
+    """It is found again by the key, or by the digest of one that is too long."""
+    record = Record("t.documents", 2, 7, b"\xff" * size or None, b"x", (), -1)
+    with pytest.raises(InvalidEvent) as caught:
+        decode_record(record)
+    message = encode_rejected(record, caught.value)
+    assert len(message.key) + len(message.value) < 1_000
+    assert message.key == b"\xff" * (size if size <= 512 else 64)
+    digest = msgpack.unpackb(message.value).get("key_sha256")
+    assert digest == (hashlib.sha256(record.key).hexdigest() if size > 512 else None)
+
+
 def test_a_rejected_pointer_holds_no_text():
     """The dead letter names place and reason, and nothing of the content."""
     record = Record("t.documents", 2, 7, b"doc", msgpack.packb({"op": "add", "text": ["secret"]}), (), 0)
@@ -224,3 +246,16 @@ def test_a_rejected_pointer_holds_no_text():
         "offset": 7, "partition": 2, "reason": "text-type", "topic": "t.documents",
     }  # fmt: skip
     assert b"secret" not in message.value
+
+
+def test_a_salt_travels_with_its_delete_and_spoils_none():
+    """A tombstone's header and a delete's field arrive as they were sent; what is not a salt is left out."""
+    salt = b"0123456789abcdef"
+    message = encode_delete("d", "r", salt)
+    assert decode(message.key, message.value, message.headers) == Delete("d", "r", salt=salt)
+    assert decode(b"d", msgpack.packb({"op": "delete", "salt": salt})) == Delete("d", salt=salt)
+    assert decode(b"d", json.dumps({"op": "delete", "salt": salt.decode()}).encode()) == Delete("d", salt=salt)
+    for bad in (b"short", b"x" * 65, 7, None, [salt], ""):
+        assert decode(b"d", msgpack.packb({"op": "delete", "salt": bad})) == Delete("d")
+    with pytest.raises(InvalidEvent, match="a salt has 16 to 64 bytes"):
+        encode_delete("d", "r", b"short")

@@ -8,20 +8,21 @@ from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
 from streamtopic.errors import InvalidRelease
-from streamtopic.release import (
+from streamtopic.signed import (
     Assembled,
     Assembler,
     Envelope,
     Payload,
     Removed,
+    SigningKey,
     match_topics,
     open_release,
+    seal,
     seal_release,
     to_messages,
     tombstones,
 )
-from streamtopic.release.matching import assign
-from streamtopic.signing import SigningKey, seal
+from streamtopic.signed.matching import assign
 from streamtopic.streams import Record
 
 
@@ -220,7 +221,9 @@ def test_release_answers(make, key):
 @pytest.mark.parametrize(
     ("changes", "said", "unsaid"),
     [
-        ({}, "certificate 5e-11", "assumptions"),
+        ({}, "certificate at most 5e-11", "assumptions"),
+        ({}, "an older program made it", "assumptions"),
+        ({"revision": 1}, "certificate at most 5e-11", "older program"),
         ({"ratio": 2.5}, "the noise has 2.5 times the norm of the model", "assumptions"),
         ({"guarantee": "theorem", "covered": True}, "under the paper's assumptions;", "certificate"),
         (
@@ -245,6 +248,6 @@ def test_envelope_fields_are_the_contract():
         "format", "model", "version", "kind", "parent", "base", "cut", "m", "n", "r", "guarantee", "epsilon", "delta",
         "sigma", "tolerance", "certificate", "anchors", "margin", "forgotten", "capacity", "capacity_rule",
         "cumulative_epsilon", "withdrawn", "created", "scale", "slack", "epoch", "counted", "ratio",
-        "covered",
+        "covered", "revision", "previous", "commitment",
     }  # fmt: skip
     assert SigningKey.generate().public != SigningKey.generate().public

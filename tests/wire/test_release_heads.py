@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from streamtopic.errors import InvalidRelease, UsageError
-from streamtopic.release import Head, Payload, open_release, pack_envelope, seal_release
-from streamtopic.signing import pack, seal
+from streamtopic.signed import Head, Payload, open_release, pack, pack_envelope, seal, seal_release
 
 
 def with_heads(payload, **heads):

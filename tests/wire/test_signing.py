@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from streamtopic.errors import InvalidRelease, SettingsError
-from streamtopic.signing import (
+from streamtopic.signed import (
     PublicKey,
     SigningKey,
     load_secret,

@@ -1,0 +1,86 @@
+"""`streamtopic residue`: what deletions have left behind, and what the operator attests of it."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from streamtopic.commands.common_arguments import command, instance_settings
+from streamtopic.console import instant, say, say_json
+from streamtopic.errors import UsageError
+
+if TYPE_CHECKING:
+    from streamtopic.commands.common_arguments import Subparsers
+    from streamtopic.service.assembly import Parts
+    from streamtopic.state.residue_ledger import Residue
+
+__all__ = ["register", "run"]
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command's arguments."""
+    parser = command(subparsers, "residue", run, "show what deletions have left behind, or attest that it is gone")
+    parser.add_argument("action", nargs="?", choices=["show", "attest"], default="show", help="default: show")
+    parser.add_argument(
+        "--until",
+        metavar="TIME",
+        help="attest: nothing is left that was written before this time (`now`, or 2026-01-31T12:00Z)",
+    )
+    parser.add_argument(
+        "--stage",
+        choices=["aof", "snapshots"],
+        default="snapshots",
+        help="attest: what is said of: Redis's append-only files, replicas' too, or all snapshots and backups "
+        "(default: snapshots)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show, or note what the operator says."""
+    from streamtopic.service.assembly import Parts
+    from streamtopic.state.residue_ledger import ResidueState, Stage
+
+    with Parts(instance_settings(args)) as parts:
+        store = ResidueState(parts.connection, parts.settings.model)
+        if args.action == "attest":
+            store.attest(Stage(args.stage), _time_ms(args.until, parts))
+        residue = store.read()
+    if args.json:
+        from streamtopic.service.publish.erasure import residue_fields
+
+        say_json(residue_fields(residue))
+        return 0
+    _show(residue)
+    return 0
+
+
+def _show(residue: Residue) -> None:
+    from streamtopic.service.publish.erasure import waiting_by_stage
+
+    for stage, waiting in waiting_by_stage(residue).items():
+        since = "" if waiting.since_ms is None else f", the oldest since {instant(waiting.since_ms, 'seconds')}"
+        say(f"{stage:10}  {f'{waiting.documents} documents wait{since}' if waiting.documents else 'nothing waits'}")
+    for stage, time_ms in residue.attested.items():
+        say(f"{stage:10}  attested until {instant(time_ms, 'seconds')}")
+    if residue.forbidden:
+        say(f"aof         the service may not have it written anew: {residue.forbidden}")
+
+
+def _time_ms(text: str | None, parts: Parts) -> int:
+    """Return milliseconds since 1970. Raises UsageError for what is not a time, or one to come."""
+    now_ms = int(parts.clock() * 1000)
+    if text is None:
+        raise UsageError("until when? give --until TIME, for instance --until 2026-01-31T12:00Z")
+    if text == "now":
+        return now_ms
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"--until {text}: expected `now` or a time such as 2026-01-31T12:00Z") from None
+    if found.tzinfo is None:
+        raise UsageError(f"--until {text}: say in which time zone, for instance {text}Z")
+    time_ms = int(found.timestamp() * 1000)
+    if time_ms > now_ms:
+        raise UsageError(f"--until {text} is still to come: attest what is so now")
+    return time_ms

@@ -1,0 +1,86 @@
+"""`streamtopic ingest`, `schedule` and `publish`: the parts of the service as processes of their own."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import threading
+from typing import TYPE_CHECKING, Any
+
+from streamtopic.commands.common_arguments import command, settings_of
+from streamtopic.console import log_to_stderr, say, say_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streamtopic.commands.common_arguments import Subparsers
+
+__all__ = ["register", "saying", "stopping"]
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the three commands."""
+    command(subparsers, "ingest", _ingest, "count documents as they come, as one process of several")
+    schedule = command(
+        subparsers, "schedule", _schedule, "decide, unlearn and retrain; the first leads, others stand by"
+    )
+    publish = command(subparsers, "publish", _publish, "publish what is staged, and receipts")
+    for parser in (schedule, publish):
+        parser.add_argument(
+            "--interval", type=float, default=0.2, metavar="SECONDS", help="pause when idle (default: 0.2)"
+        )
+
+
+def stopping() -> threading.Event:
+    """Return an event that SIGTERM and Ctrl-C set: what runs finishes its batch and leaves with status 0."""
+    stop = threading.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(name, lambda *_: stop.set())
+    return stop
+
+
+def _ingest(args: argparse.Namespace) -> int:
+    from streamtopic.service.processes import run_ingest
+
+    run_ingest(settings_of(args), stopping(), saying(as_json=args.json))
+    return 0
+
+
+def _schedule(args: argparse.Namespace) -> int:
+    from streamtopic.service.processes import run_schedule
+
+    run_schedule(settings_of(args), stopping(), saying(as_json=args.json), interval=args.interval)
+    return 0
+
+
+def _publish(args: argparse.Namespace) -> int:
+    from streamtopic.service.processes import run_publish
+
+    run_publish(settings_of(args), stopping(), saying(as_json=args.json), interval=args.interval)
+    return 0
+
+
+def saying(*, as_json: bool) -> Callable[[dict[str, Any]], None]:
+    """Return what prints an event of the service, one a line; warnings go to standard error."""
+    log_to_stderr(detailed=True)
+    # Its own lines, several a second while a broker is away, say less than the one line of what is waited for.
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+
+    def tell(event: dict[str, Any]) -> None:
+        if as_json:
+            say_json(event)
+            return
+        kind = event["event"]
+        shown = "; ".join(f"{name} {_plain(value)}" for name, value in event.items() if name != "event" and value != [])
+        say(f"{kind}: {shown}")
+
+    return tell
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_plain(part)}" for name, part in value.items()) or "none"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,62 @@
+"""Passwords stay out of what is printed, logged or raised.
+
+`shown_address` is for an address that is a setting; `conceal` for text that may hold one, or a password and its name.
+"""
+
+import re
+
+__all__ = ["HIDDEN", "clear_address", "conceal", "shown_address"]
+
+HIDDEN = "***"
+# An address that can be read in one way only. A reserved character in a password must be percent-encoded: where it is
+# not, nobody can say at which "/", "?" or "@" the password ends.
+_ADDRESS = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://"
+    r"(?:(?P<user>[^/?#\s]*)@)?"
+    r"(?P<server>(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]*)?|)"
+    r"(?P<path>/[^?#@\s]*)?"
+    r"(?P<query>\?[^#@\s]*)?"
+)
+# Of these the path is the number of a database, so anything else there is part of a password.
+_NUMBERED = ("redis", "rediss")
+_NUMBER = re.compile(r"(?:/[0-9]*)?")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]*")
+_NAMED = re.compile(
+    r"""(?ix) (?P<name> [\w.-]* (?: password | passwd | secret | sasl\.jaas\.config ) [\w.-]* ["']? \s* [=:] \s* )
+    (?P<value> "(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*' | [^\s,;)}&]+ )"""
+)
+
+
+def clear_address(url: str) -> re.Match[str] | None:
+    """Return the parts of an address (scheme, user, server, path, query), None unless there is one way to read it."""
+    found = _ADDRESS.fullmatch(url)
+    if found is None or (found["scheme"] in _NUMBERED and not _NUMBER.fullmatch(found["path"] or "")):
+        return None
+    return found
+
+
+def shown_address(url: str) -> str:
+    """Return an address without its password and without values of its query; the scheme alone if it is malformed."""
+    found = clear_address(url)
+    if found is None:
+        return f"{url.partition('://')[0]}://{HIDDEN}" if "://" in url else HIDDEN
+    user, colon, _ = (found["user"] or "").partition(":")
+    # A user without a password may be a password without a user.
+    named = user if colon and _PLAIN_NAME.fullmatch(user) else HIDDEN
+    login = "" if found["user"] is None else f"{named}:{HIDDEN}@" if colon else f"{HIDDEN}@"
+    query = f"?{HIDDEN}" if found["query"] else ""
+    return f"{found['scheme']}://{login}{found['server']}{found['path'] or ''}{query}"
+
+
+def conceal(text: str) -> str:
+    """Return text in which passwords in addresses, and values of settings named as a password or secret, are hidden."""
+    if "://" in text:
+        text = _URL.sub(lambda found: _concealed(found[0]), text)
+    return _NAMED.sub(lambda found: found["name"] + HIDDEN, text)
+
+
+def _concealed(url: str) -> str:
+    # Pages of documentation have neither a login nor a query.
+    page = url.startswith(("http://", "https://")) and not {"@", "?"} & set(url)
+    return url if page else shown_address(url)

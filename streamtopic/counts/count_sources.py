@@ -1,0 +1,398 @@
+"""Count sources: what a learner reads. Words, their statistics, and the pair counts of the words that it keeps.
+
+    CountSource     the protocol; `state.Reader` gives one whose counts are in Redis
+    Counts          pair counts of all words, in memory
+    CountsWithout   a source less some documents, which copies nothing
+    KeptCounts      no pairs, but the passages of the documents: pairs are counted when they are asked for
+
+Most words of a corpus are too rare for any vocabulary, and nearly all pairs have such a word: of 18,846 newsgroup posts
+93 pairs in 100, which took 860 MB, where the passages that they come from take 15. So KeptCounts keeps no pair. A
+learner has the pairs of the working vocabulary counted. When a word enters it later, the documents that hold the word
+are still there to be counted. docs/decisions/0025 has the measurements.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Protocol
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from streamtopic.counts.batch import DocumentBatch, narrowed
+from streamtopic.counts.compact import Compact, RowWriter, UpperRows, merged, mirrored
+from streamtopic.counts.cooccurrence import Cooccurrence
+from streamtopic.counts.count_pairs import count, count_rows, pieces, statistics
+from streamtopic.counts.symmetric import SymmetricCounts
+from streamtopic.counts.weights import Weighting
+from streamtopic.errors import CountsOverflow, NegativeCounts
+
+__all__ = ["CountSource", "Counts", "CountsWithout", "KeptCounts"]
+
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+UInt64 = npt.NDArray[np.uint64]
+Positions = npt.NDArray[np.intp]
+
+# Passages times the largest weight must stay below this, so that no sum of pairs can leave 64 bits.
+_ROOM = 1 << 62
+# Pairs that are counted before they are packed.
+_PAIRS = 1 << 18
+# Words of one block: a deletion rewrites the blocks that it takes documents out of.
+_BLOCK = 1 << 18
+# Pairs of one part of the triangle, about: each is given back as soon as it is mirrored.
+_PANEL = 1 << 21
+# Fibonacci hashing: 2^64 over the golden ratio.
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_SHIFT = np.uint64(29)
+
+
+class CountSource(Protocol):
+    """Counts of a set of documents, or the signed difference of two sets, with the words they are about."""
+
+    @property
+    def words(self) -> Sequence[str]:
+        """The words, ascending by code point."""
+
+    @property
+    def frequency(self) -> npt.NDArray[np.int64]:
+        """Documents that hold each word, (n,)."""
+
+    @property
+    def tokens(self) -> npt.NDArray[np.int64]:
+        """Occurrences of each word, (n,)."""
+
+    @property
+    def heavy(self) -> npt.NDArray[np.int64]:
+        """Documents in which each word is a tenth of the tokens or more, (n,)."""
+
+    @property
+    def documents(self) -> int:
+        """Documents counted."""
+
+    def restrict(self, keep: npt.NDArray[np.intp]) -> Cooccurrence:
+        """Return the pair counts of the words at these ascending positions, in their order."""
+
+    def touching(self, keep: npt.NDArray[np.intp], chosen: npt.NDArray[np.bool_]) -> Cooccurrence:
+        """Return the pair counts of `restrict` that have a chosen word; chosen: (len(keep),) whether a word is."""
+
+    def symmetric(self, keep: npt.NDArray[np.intp]) -> SymmetricCounts:
+        """Return the pair counts of `restrict` as a working matrix, holding little beside it meanwhile."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counts:
+    """A count source in memory.
+
+    words: ascending by code point, one an id of `cooccurrence`.
+    """
+
+    words: Sequence[str]
+    cooccurrence: Cooccurrence
+
+    @classmethod
+    def named(cls, words: Sequence[str], cooccurrence: Cooccurrence) -> "Counts":
+        """Sort words of any order, their counts with them."""
+        order = sorted(range(len(words)), key=words.__getitem__)
+        ids = np.empty(len(words), np.int64)
+        ids[order] = np.arange(len(words))
+        return cls([words[k] for k in order], cooccurrence.relabel(ids, len(words)))
+
+    @property
+    def frequency(self) -> npt.NDArray[np.int64]:
+        """Documents that hold each word, (n,)."""
+        return self.cooccurrence.frequency
+
+    @property
+    def tokens(self) -> npt.NDArray[np.int64]:
+        """Occurrences of each word, (n,)."""
+        return self.cooccurrence.tokens
+
+    @property
+    def heavy(self) -> npt.NDArray[np.int64]:
+        """Documents in which each word is a tenth of the tokens or more, (n,)."""
+        return self.cooccurrence.heavy
+
+    @property
+    def documents(self) -> int:
+        """Documents counted."""
+        return self.cooccurrence.documents
+
+    def restrict(self, keep: npt.NDArray[np.intp]) -> Cooccurrence:
+        """Return the pair counts of the words at these ascending positions."""
+        return self.cooccurrence.restrict(keep)
+
+    def touching(self, keep: npt.NDArray[np.intp], chosen: npt.NDArray[np.bool_]) -> Cooccurrence:
+        """See CountSource.touching."""
+        return self.cooccurrence.touching(keep, chosen)
+
+    def symmetric(self, keep: npt.NDArray[np.intp]) -> SymmetricCounts:
+        """Return the same as a working matrix, written from the counts themselves."""
+        return SymmetricCounts.of(self.cooccurrence, keep)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CountsWithout:
+    """Counts less those of some documents over the same words; the whole is not copied for it."""
+
+    source: CountSource
+    part: Cooccurrence
+
+    @property
+    def words(self) -> Sequence[str]:
+        """The words, ascending by code point."""
+        return self.source.words
+
+    @property
+    def frequency(self) -> npt.NDArray[np.int64]:
+        """Documents that hold each word, (n,)."""
+        return np.asarray(self.source.frequency - self.part.frequency)
+
+    @property
+    def tokens(self) -> npt.NDArray[np.int64]:
+        """Occurrences of each word, (n,)."""
+        return np.asarray(self.source.tokens - self.part.tokens)
+
+    @property
+    def heavy(self) -> npt.NDArray[np.int64]:
+        """Documents in which each word is a tenth of the tokens or more, (n,)."""
+        return np.asarray(self.source.heavy - self.part.heavy)
+
+    @property
+    def documents(self) -> int:
+        """Documents counted."""
+        return self.source.documents - self.part.documents
+
+    def restrict(self, keep: npt.NDArray[np.intp]) -> Cooccurrence:
+        """Return the pair counts of the words at these ascending positions."""
+        return self.source.restrict(keep) - self.part.restrict(keep)
+
+    def touching(self, keep: npt.NDArray[np.intp], chosen: npt.NDArray[np.bool_]) -> Cooccurrence:
+        """See CountSource.touching."""
+        return self.source.touching(keep, chosen) - self.part.touching(keep, chosen)
+
+    def symmetric(self, keep: npt.NDArray[np.intp]) -> SymmetricCounts:
+        """Return the same as a working matrix. A pair that no document left holds has no entry in it."""
+        return SymmetricCounts.of(self.restrict(keep))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeptCounts:
+    """A count source that keeps the passages of its documents; a value, so that a change makes another one.
+
+    words: (n,) ascending by code point.
+    weighting: the weight of pairs.
+    frequency, tokens, heavy: (n,) int64, as of Cooccurrence.
+    blocks: the documents, in any order.
+    marks: for each block a number a document, equal for equal documents.
+    Counts are sums of integers: they depend neither on the order of documents nor on how they came and went.
+    """
+
+    words: Sequence[str]
+    weighting: Weighting
+    frequency: Int64
+    tokens: Int64
+    heavy: Int64
+    documents: int
+    blocks: tuple[DocumentBatch, ...]
+    marks: tuple[UInt64, ...]
+
+    @classmethod
+    def counted(cls, words: Sequence[str], batch: DocumentBatch, weighting: Weighting) -> "KeptCounts":
+        """Keep the documents of a batch over these words."""
+        nothing = np.zeros(len(words), np.int64)
+        return cls(words, weighting, nothing, nothing, nothing, 0, (), ()).plus(batch)
+
+    def plus(self, batch: DocumentBatch) -> "KeptCounts":
+        """Return the counts with these documents, whose words are positions in `words`.
+
+        Raises CountsOverflow where there are so many passages that a sum of their pairs might leave 64 bits.
+        """
+        held = len(batch.lengths) + sum(len(block.lengths) for block in self.blocks)
+        if held * (self.weighting.cap << self.weighting.shift) > _ROOM:
+            raise CountsOverflow(f"{held} passages could exceed 64 bits: too many for one model, split the corpus")
+        blocks, marks = list(self.blocks), list(self.marks)
+        if blocks and len(blocks[-1].words) + len(batch.words) <= _BLOCK:
+            # Documents that come one by one share a block.
+            whole = DocumentBatch.stacked([blocks.pop(), batch])
+            marks.pop()
+        else:
+            whole = batch
+        for part in _cut(whole):
+            blocks.append(part)
+            marks.append(_marks(part))
+        return self._changed(batch, 1, blocks, marks)
+
+    def minus(self, batch: DocumentBatch) -> "KeptCounts":
+        """Return the counts without these documents: the inverse of `plus`.
+
+        Raises NegativeCounts where they are not all there: of equal documents as many as are to go, passage by passage
+        with the same lengths, words and counts. Cost: one look at each document's mark, and the blocks that change.
+        """
+        wanted = Counter(_contents(batch, np.arange(batch.documents)))
+        sought = np.unique(_marks(batch))
+        blocks, marks = list[DocumentBatch](), list[UInt64]()
+        for block, own in zip(self.blocks, self.marks, strict=True):
+            gone = _found(block, np.flatnonzero(np.isin(own, sought)), wanted)
+            if not len(gone):
+                blocks.append(block)
+                marks.append(own)
+            elif len(gone) < block.documents:
+                left = np.setdiff1d(np.arange(block.documents), gone)
+                blocks.append(block.take(left))
+                marks.append(own[left])
+        if missing := wanted.total():
+            raise NegativeCounts(
+                f"{missing} of {batch.documents} documents are not there: never counted, changed, or deleted twice"
+            )
+        return self._changed(batch, -1, blocks, marks)
+
+    def over(self, words: Sequence[str], places: Int64) -> "KeptCounts":
+        """Return the same documents over more words, ascending; places: (n,) where the present ones stand in them."""
+        blocks = tuple(_renamed(block, places) for block in self.blocks)
+        frequency, tokens, heavy = np.zeros((3, len(words)), np.int64)
+        frequency[places], tokens[places], heavy[places] = self.frequency, self.tokens, self.heavy
+        marks = tuple(_marks(block) for block in blocks)
+        return replace(self, words=words, frequency=frequency, tokens=tokens, heavy=heavy, blocks=blocks, marks=marks)
+
+    def positions(self, words: Sequence[str]) -> Positions:
+        """Return where some of the words stand, ascending words given."""
+        found, low = np.empty(len(words), np.intp), 0
+        for k, word in enumerate(words):
+            low = bisect_left(self.words, word, low)
+            found[k] = low
+        return found
+
+    def restrict(self, keep: Positions) -> Cooccurrence:
+        """Return the pair counts of the words at these ascending positions. Cost: their pairs in all passages."""
+        return count(self._passages(keep), len(keep), self.weighting)
+
+    def touching(self, keep: Positions, chosen: npt.NDArray[np.bool_]) -> Cooccurrence:
+        """Return the pair counts of `restrict` that have a chosen word; chosen: (len(keep),) whether a word is.
+
+        Word statistics are those of `restrict`. Cost: the pairs of documents that hold a chosen word.
+        """
+        batch = self._passages(keep)
+        rows = np.repeat(batch.owners, np.diff(batch.indptr))
+        some = count(batch.take(np.unique(rows[chosen[batch.words]])), len(keep), self.weighting)
+        found = some.touching(np.arange(len(keep)), chosen)
+        return replace(
+            found,
+            frequency=self.frequency[keep],
+            tokens=self.tokens[keep],
+            heavy=self.heavy[keep],
+            documents=self.documents,
+        )
+
+    def symmetric(self, keep: Positions) -> SymmetricCounts:
+        """Return the same as a working matrix. A pair that no document holds has no entry in it."""
+        batch, n = self._passages(keep), len(keep)
+        wanted = pieces(batch, n)
+        if wanted == 1:
+            # Rows are complete as they are counted, so each part can be packed and given back early.
+            return SymmetricCounts(n, mirrored(n, list(_panels(batch, n, self.weighting))))
+        edges = np.linspace(0, batch.documents, wanted + 1).astype(np.int64).tolist()
+        upper: Compact | None = None
+        for first, stop in pairwise(edges):
+            part = _counted(batch.span(first, stop), n, self.weighting)
+            upper = part if upper is None else merged(n, upper, part)
+        assert upper is not None  # noqa: S101  there is one piece at least
+        return SymmetricCounts(n, mirrored(n, [UpperRows(0, upper)]))
+
+    def _changed(
+        self, batch: DocumentBatch, sign: int, blocks: Sequence[DocumentBatch], marks: Sequence[UInt64]
+    ) -> "KeptCounts":
+        frequency, tokens, heavy = statistics(batch, len(self.words), np.full(batch.documents, sign, np.int64))
+        return replace(
+            self,
+            frequency=self.frequency + frequency,
+            tokens=self.tokens + tokens,
+            heavy=self.heavy + heavy,
+            documents=self.documents + sign * batch.documents,
+            blocks=tuple(blocks),
+            marks=tuple(marks),
+        )
+
+    def _passages(self, keep: Positions) -> DocumentBatch:
+        """Return all passages over the words at these ascending positions."""
+        ids = np.full(len(self.words), -1, np.int32)
+        ids[keep] = np.arange(len(keep), dtype=np.int32)
+        return DocumentBatch.stacked([narrowed(block, ids) for block in self.blocks])
+
+
+def _panels(batch: DocumentBatch, n: int, weighting: Weighting) -> Iterator[UpperRows]:
+    """Count documents and yield the rows of their upper triangle, packed as they are found."""
+    writer, first, row, held = RowWriter(n), 0, 0, 0
+    for block in count_rows(batch, n, weighting, np.ones(batch.documents, np.int64), _PAIRS):
+        writer.append(block.sizes, block.columns, block.values)
+        row, held = row + len(block.sizes), held + len(block.columns)
+        if held >= _PANEL:
+            yield UpperRows(first, writer.result())
+            writer, first, held = RowWriter(n), row, 0
+    if row > first:
+        yield UpperRows(first, writer.result())
+
+
+def _counted(batch: DocumentBatch, n: int, weighting: Weighting) -> Compact:
+    """Count documents, their pairs packed as they are found."""
+    writer = RowWriter(n)
+    for block in count_rows(batch, n, weighting, np.ones(batch.documents, np.int64), _PAIRS):
+        writer.append(block.sizes, block.columns, block.values)
+    return writer.result()
+
+
+def _cut(batch: DocumentBatch) -> Iterator[DocumentBatch]:
+    """Yield the documents of a batch, so many at a time that a block is not too large, as arrays of their own."""
+    starts = batch.indptr[np.searchsorted(batch.owners, np.arange(batch.documents + 1))]
+    first = 0
+    while first < batch.documents:
+        stop = int(np.searchsorted(starts, starts[first] + _BLOCK, side="right")) - 1
+        stop = min(max(stop, first + 1), batch.documents)
+        part = batch.span(first, stop)
+        # Views would keep the whole batch alive for as long as one block of it.
+        yield replace(part, words=part.words.copy(), counts=part.counts.copy(), lengths=part.lengths.copy())
+        first = stop
+
+
+def _renamed(batch: DocumentBatch, places: Int64) -> DocumentBatch:
+    """Give word k the position `places[k]`; ascending ones keep words ascending in each passage."""
+    return replace(batch, words=places.astype(np.int32)[batch.words])
+
+
+def _contents(batch: DocumentBatch, documents: Positions) -> Iterator[tuple[bytes, ...]]:
+    """Yield the contents by which documents are equal: their passages' lengths and sizes, words and counts."""
+    sizes = np.diff(batch.indptr)
+    firsts, lasts = np.searchsorted(batch.owners, documents), np.searchsorted(batch.owners, documents + 1)
+    for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
+        held = slice(batch.indptr[first], batch.indptr[last])
+        arrays = (batch.lengths[first:last], sizes[first:last], batch.words[held], batch.counts[held])
+        yield tuple(array.tobytes() for array in arrays)
+
+
+def _found(block: DocumentBatch, candidates: Positions, wanted: Counter[tuple[bytes, ...]]) -> Positions:
+    """Return the candidates that are wanted, and take them off the wanted ones."""
+    gone = []
+    for k, contents in zip(candidates.tolist(), _contents(block, candidates), strict=True):
+        if wanted[contents]:
+            wanted[contents] -= 1
+            gone.append(k)
+    return np.array(gone, np.intp)
+
+
+def _marks(batch: DocumentBatch) -> UInt64:
+    """Return a number for each document, (documents,): equal for documents of equal contents, and rarely for others."""
+    marks = np.zeros(batch.documents, np.uint64)
+    _mark(batch.indptr, batch.words, batch.counts, batch.lengths, batch.owners, marks)
+    return marks
+
+
+@numba.njit(cache=True, nogil=True)
+def _mark(indptr: Int64, words: Int32, counts: Int32, lengths: Int64, owners: Int32, marks: UInt64) -> None:
+    for row in range(len(owners)):
+        mark = (marks[owners[row]] + np.uint64(lengths[row] + 1)) * _FACTOR
+        for k in range(indptr[row], indptr[row + 1]):
+            mark = (mark ^ (mark >> _SHIFT) ^ np.uint64((np.int64(words[k]) << 16) + counts[k])) * _FACTOR
+        marks[owners[row]] = mark ^ (mark >> _SHIFT)

@@ -1,0 +1,1 @@
+"""How everything above is measured (bench) and broken (faults); nothing that serves imports it."""

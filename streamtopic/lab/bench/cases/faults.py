@@ -1,0 +1,68 @@
+"""Faults against the whole service on a real Kafka and a real Redis: what it survives, how soon it is at rest again.
+
+Every round ends with all checks of docs/faults.md; the first finding ends the campaign.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamtopic.lab.bench.figures import Figure
+
+if TYPE_CHECKING:
+    from streamtopic.lab.faults.campaign import Report
+
+__all__ = ["CASES", "OPTIONS"]
+
+OPTIONS = {"faults": 1000, "events": 0, "seed": 1}
+"""faults, events: the campaign ends with the round that reaches them (events 0: no limit); seed: of both."""
+
+
+def campaign(faults: int, events: int, seed: int) -> list[Figure]:
+    """Rounds of eight faults and 240 events."""
+    from streamtopic.errors import CheckFailed
+    from streamtopic.lab.faults.campaign import Options, run
+    from streamtopic.lab.faults.cluster import Cluster
+
+    folder = Path(tempfile.mkdtemp(prefix="streamtopic-faults-"))
+    with Cluster(folder / "cluster") as cluster:
+        report = run(cluster, Options(seed, faults, events or 1 << 60), _say)
+    if report.findings:
+        sys.stderr.write("\n".join(report.findings) + "\n")
+        raise CheckFailed(f"{len(report.findings)} findings with seed {seed}: logs and data are in {folder}")
+    shutil.rmtree(folder)
+    return _figures(report)
+
+
+def _say(line: str) -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write(line + "\n")
+
+
+def _figures(report: Report) -> list[Figure]:
+    rest = report.rest[1:] or report.rest  # the first round is the way to a first model, without faults
+    return [
+        Figure("findings", len(report.findings), "", "0"),
+        *(Figure(kind, number, "times") for kind, number in sorted(report.faults.items())),
+        Figure("all faults", report.faults.total(), "times"),
+        Figure("replies lost", report.lost_replies, "times"),
+        Figure("recoveries", report.rounds - 1, "rounds"),
+        Figure("at rest again after, median", statistics.median(rest), "s"),
+        Figure("at rest again after, longest", max(rest), "s"),
+        Figure("compactions of the log", report.compactions, "times"),
+        Figure("asked what is hidden", report.hidden_asked, "times"),
+        Figure("events", report.events, ""),
+        Figure("versions", report.versions, ""),
+        Figure("receipts", report.deletions, ""),
+        Figure("receipts written late", report.strays, ""),
+        Figure("releases written late", report.rivals, ""),
+        Figure("whole campaign", report.seconds, "s"),
+    ]
+
+
+CASES = {"campaign": campaign}

@@ -1,0 +1,27 @@
+"""An ingest of a benchmark: `python -m streamtopic.lab.bench.ingest_child SERVERS REDIS MODEL CORE PARTITION...`.
+
+Keeps to one core (-1: to none), counts what is there, says so, waits for a line, counts what is there then, and says
+so again.
+"""
+
+import os
+import sys
+
+from streamtopic.lab.bench.feed import feed
+
+
+def main(servers: str, redis_url: str, model: str, core: str, *partitions: str) -> None:
+    """Count twice, the second time when told to."""
+    if core != "-1" and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[int(core)]})
+    with feed(servers, redis_url, model, 2) as found:
+        ingests = [found.ingest(int(partition)) for partition in partitions]
+        for answer in ("ready", "done"):
+            while sum(ingest.step().records for ingest in ingests):
+                pass
+            print(answer, flush=True)
+            sys.stdin.readline()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,228 @@
+"""Rounds of events and faults, each followed by rest and by every check."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING
+
+from streamtopic.errors import ComponentUnreachable
+from streamtopic.lab.faults.cluster import PARTITIONS
+from streamtopic.lab.faults.erosion import Eroder
+from streamtopic.lab.faults.inject import Injector
+from streamtopic.lab.faults.observer import Observer
+from streamtopic.lab.faults.plan import EVERY_KIND, Fault, draw
+from streamtopic.lab.faults.stream import EventStream
+from streamtopic.streams import open_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from concurrent.futures import Future
+
+    from streamtopic.lab.faults.cluster import Cluster
+
+__all__ = ["Options", "Report", "run"]
+
+_BATCH = 20
+_PATIENCE = 20.0
+_WARMING = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """A campaign. It ends with the round in which `faults` faults or `events` events are reached, or at a finding.
+
+    seed: of events and faults. kinds: shares of the kinds of faults. round_faults, round_events: of one round, within
+    `window` seconds. live: documents that live at a time, about. rest_seconds: most that all may take to come to rest.
+    compact_every: rounds after which the log is compacted, 0 for never. erode: whether at the end the log loses
+    records, and the state is made anew from what is left.
+    """
+
+    seed: int
+    faults: int = 40
+    events: int = 1 << 40
+    kinds: Mapping[str, float] = field(default_factory=lambda: EVERY_KIND)
+    round_faults: int = 8
+    round_events: int = 240
+    window: float = 6.0
+    live: int = 400
+    rest_seconds: float = 240.0
+    compact_every: int = 10
+    erode: bool = True
+
+
+@dataclass(slots=True)
+class Report:
+    """What a campaign came to; findings: [] where the service did all that it promises.
+
+    faults: by kind. rest: seconds that each round took to come to rest after its last fault was undone. strays, rivals:
+    receipts and releases that a publisher wrote late, when their place was another's. compactions: of the log.
+    hidden_asked: how often the service was asked what an open transaction hides.
+    """
+
+    seed: int
+    faults: Counter[str] = field(default_factory=Counter)
+    events: int = 0
+    rest: list[float] = field(default_factory=list)
+    deletions: int = 0
+    versions: int = 0
+    documents: int = 0
+    lost_replies: int = 0
+    strays: int = 0
+    rivals: int = 0
+    compactions: int = 0
+    hidden_asked: int = 0
+    seconds: float = 0.0
+    findings: list[str] = field(default_factory=list)
+
+    @property
+    def rounds(self) -> int:
+        """Rounds that came to rest."""
+        return len(self.rest)
+
+
+def run(cluster: Cluster, options: Options, say: Callable[[str], None] = lambda _: None) -> Report:
+    """Run a campaign on a cluster that was just started. `say` is told of each round and each fault."""
+    with Observer(cluster, PARTITIONS) as observer:
+        return _Campaign(cluster, options, observer, say).run()
+
+
+class _Campaign:
+    def __init__(self, cluster: Cluster, options: Options, observer: Observer, say: Callable[[str], None]) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._observer = observer
+        self._say = say
+        self._rng = Random(options.seed)
+        self._stream = EventStream(Random(options.seed), PARTITIONS, options.live)
+        self._injector = Injector(cluster, lambda: self._stream.known)
+        self._eroder = Eroder(cluster, observer, self._feed, self._rested, say)
+        self._report = Report(options.seed)
+
+    def run(self) -> Report:
+        start = time.monotonic()
+        self._begin()
+        report, options = self._report, self._options
+        while not report.findings and report.faults.total() < options.faults and report.events < options.events:
+            number = min(options.round_faults, options.faults - report.faults.total())
+            self._round(draw(self._rng, number, options.window, options.kinds))
+            if not report.findings and options.compact_every and not (report.rounds - 1) % options.compact_every:
+                self._compact()
+        if options.erode and not report.findings:
+            self._erode()
+        report.seconds = time.monotonic() - start
+        return report
+
+    def _compact(self) -> None:
+        self._report.findings += self._eroder.compact()
+        self._report.compactions += 1
+
+    def _rested(self) -> list[str]:
+        """Come to rest, and return what is wrong then."""
+        before = len(self._report.findings)
+        self._conclude(self._options.rest_seconds)
+        found = self._report.findings[before:]
+        del self._report.findings[before:]
+        return found
+
+    def _erode(self) -> None:
+        """Take from the log what it may lose, then what it must not; nothing of it can be undone, so it comes last."""
+        self._compact()
+        events, steps = self._options.round_events, self._eroder
+        for step in (steps.rebuild, lambda: steps.go_on(events), lambda: steps.refuse(events)):
+            if not self._report.findings:
+                self._report.findings += step()
+
+    def _begin(self) -> None:
+        """Reach a first model without any fault, so that every finding after it is a fault's.
+
+        On a fresh machine every process compiles the kernels first, all at once.
+        """
+        for worker in self._cluster.staff:
+            worker.start()
+        self._feed(self._options.live, 0)
+        self._conclude(_WARMING * self._options.rest_seconds)
+        self._cluster.copy()
+
+    def _round(self, faults: Sequence[Fault]) -> None:
+        start = time.monotonic()
+        with ThreadPoolExecutor(len(faults) + 2) as pool:
+            doing: list[Future[None]] = [pool.submit(self._do, fault, start) for fault in faults]
+            doing.append(pool.submit(self._feed, self._options.round_events, self._options.window))
+            doing.append(pool.submit(self._copy, self._rng.uniform(0, self._options.window)))
+            while not all(future.done() for future in doing):
+                self._watch()
+                time.sleep(0.1)
+            for future in doing:
+                future.result()
+        self._observer.subscribers[1].restart()
+        self._report.faults.update(fault.kind for fault in faults)
+        self._conclude(self._options.rest_seconds)
+
+    def _do(self, fault: Fault, start: float) -> None:
+        time.sleep(max(0.0, start + fault.delay - time.monotonic()))
+        self._say(f"  {fault.kind}")
+        self._injector.do(fault)
+
+    def _copy(self, delay: float) -> None:
+        time.sleep(delay)
+        self._injector.copy()
+
+    def _feed(self, events: int, seconds: float = 0.0) -> None:
+        """Send events, spread over some seconds; those that the broker does not take are sent again or lost."""
+        log, _ = open_log(self._cluster.kafka.servers)
+        try:
+            for _ in range(-(-events // _BATCH)):
+                try:
+                    log.append_many(self._cluster.names.documents, self._stream.batch(_BATCH))
+                except ComponentUnreachable as error:
+                    self._say(f"  (a batch of events was not confirmed: {error})")
+                self._report.events += _BATCH
+                time.sleep(seconds * _BATCH / events)
+        finally:
+            log.close()
+
+    def _watch(self) -> None:
+        """Follow what happens; a process that ended by itself is a finding, and is started again."""
+        self._observer.look()
+        self._report.findings += self._cluster.deaths()
+
+    def _conclude(self, rest_seconds: float) -> None:
+        """Undo what is left of the faults, wait for rest, check everything."""
+        self._cluster.proxy.disarm()
+        start = time.monotonic()
+        calm = 0
+        # Twice in a row, since a record that was moved to its own partition may have come between.
+        while calm < 2:
+            for worker in self._cluster.staff:
+                worker.start()
+            self._watch()
+            unrest = self._observer.unrest()
+            calm = 0 if unrest else calm + 1
+            # After a finding it need not be waited for to the end.
+            patience = _PATIENCE if self._report.findings else rest_seconds
+            if time.monotonic() - start > patience:
+                wrote = [f"{worker.name} last wrote:\n{worker.tail(5)}" for worker in self._cluster.staff]
+                self._report.findings += [*(f"no rest: {what}" for what in unrest), *wrote]
+                break
+            time.sleep(0.2)
+        self._report.rest.append(time.monotonic() - start)
+        self._report.findings += self._injector.findings
+        self._report.findings += self._observer.check()
+        self._summarise()
+
+    def _summarise(self) -> None:
+        report, witness = self._report, self._observer.witness
+        report.deletions = len(witness.receipts)
+        report.versions = len(witness.versions)
+        report.documents = sum(len(book.live) for book in self._observer.oracle.books)
+        report.lost_replies, report.strays = self._cluster.proxy.lost, witness.strays
+        report.rivals, report.hidden_asked = witness.rivals, self._injector.asked
+        self._say(
+            f"round {report.rounds}: {report.faults.total()} faults, {report.events} events, {report.documents} "
+            f"documents, {report.versions} versions, {report.deletions} receipts, "
+            f"at rest after {report.rest[-1]:.1f} s, {len(report.findings)} findings"
+        )

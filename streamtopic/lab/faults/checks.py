@@ -1,0 +1,202 @@
+"""What the service holds and published, against the oracle. Each check returns its findings, [] if there are none."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from streamtopic.lab.faults.oracle import Deletion, Oracle
+    from streamtopic.lab.faults.witness import Subscriber, Witness
+    from streamtopic.signed import Receipt, Release
+    from streamtopic.state import Reader
+
+__all__ = [
+    "check_counts",
+    "check_documents",
+    "check_forwards",
+    "check_receipts",
+    "check_rejected",
+    "check_subscribers",
+    "check_versions",
+]
+
+_SHOWN = 5
+_TOTALS = (
+    "added",
+    "replaced",
+    "unchanged",
+    "deleted",
+    "not_found",
+    "rejected",
+    "deleted_by_refusal",
+    "forwarded",
+)
+
+
+def check_counts(oracle: Oracle, reader: Reader, *, totals: bool = True) -> list[str]:
+    """Compare every pair, every word and every counter, bit for bit.
+
+    totals: what became of records too, which nobody can tell of those that have left the log.
+    """
+    expected, snapshot = oracle.counts(), reader.snapshot()
+    whole = snapshot.restrict(np.arange(len(snapshot.words)))
+    rows = np.repeat(np.arange(whole.n_words), np.diff(whole.indptr)).tolist()
+    words, stored = snapshot.words, zip(rows, whole.columns.tolist(), whole.values.tolist(), strict=True)
+    # The oracle names a pair with its lesser word first; so does an upper triangle over sorted words.
+    pairs = {(words[row], words[column]): value for row, column, value in stored}
+    findings = _differences("pair", expected.pairs, pairs)
+    findings += _differences("documents with", expected.frequency, _named(words, whole.frequency.tolist()))
+    findings += _differences("tokens of", expected.tokens, _named(words, whole.tokens.tolist()))
+    findings += _differences("documents heavy with", expected.heavy, _named(words, whole.heavy.tolist()))
+    if whole.documents != expected.documents:
+        findings.append(f"{whole.documents} documents are counted, {expected.documents} live")
+    for partition, meta in reader.positions().items():
+        book = oracle.books[partition]
+        if meta.documents != len(book.live):
+            findings.append(
+                f"partition {partition} says {meta.documents} live documents, the log says {len(book.live)}"
+            )
+        have = {name: meta.totals.get(name, 0) for name in _TOTALS}
+        if totals:
+            findings += _differences(f"total of partition {partition},", {n: book.totals[n] for n in _TOTALS}, have)
+    return findings
+
+
+def check_documents(oracle: Oracle, stored: Mapping[int, set[bytes]]) -> list[str]:
+    """Compare the ids whose records are kept, by partition: a deleted document is physically gone."""
+    findings = []
+    for partition, book in enumerate(oracle.books):
+        have, want = stored.get(partition, set()), set(book.live)
+        findings += _some(f"partition {partition} keeps a document that is gone:", have - want)
+        findings += _some(f"partition {partition} lost a document:", want - have)
+    return findings
+
+
+def check_forwards(oracle: Oracle) -> list[str]:
+    """Every delete, and every refused change, that came to a foreign partition took effect where it belongs."""
+    return _some(
+        "it never took effect in the partition of its key:",
+        [f"{away.document!r} at {away.partition}/{away.offset}" for away in oracle.missing()],
+    )
+
+
+def check_rejected(oracle: Oracle, witness: Witness) -> list[str]:
+    """Every refused record was reported, and none else."""
+    want = {(partition, offset) for partition, book in enumerate(oracle.books) for offset in book.refused}
+    return [
+        *_some("a refused record was not reported:", want - witness.rejected),
+        *_some("a record was reported that is fine:", witness.rejected - want),
+    ]
+
+
+def check_receipts(oracle: Oracle, witness: Witness) -> list[str]:
+    """Every deletion has one receipt, which says what was done, and from its version on the document is gone."""
+    want = {(p, offset): one for p, book in enumerate(oracle.books) for offset, one in book.deletions.items()}
+    findings = _some("a deletion has no receipt:", want.keys() - witness.receipts.keys())
+    findings += _some("a receipt is for no deletion:", witness.receipts.keys() - want.keys())
+    cuts = {version: one.envelope.cut for version, one in _published(witness).items()}
+    wrong = []
+    for place in want.keys() & witness.receipts.keys():
+        deletion, receipt = want[place], witness.receipts[place]
+        if receipt.found != (deletion.span is not None) or bool(receipt.request) != bool(deletion.request):
+            wrong.append(f"{receipt.id} says {receipt.found} of {deletion}")
+        if deletion.salt and not _is_for(receipt, deletion):
+            wrong.append(f"{receipt.id} is not that of {deletion}")
+        if deletion.span is not None:
+            wrong += [
+                f"{receipt.id} says gone from version {receipt.version} on, version {version} holds the document"
+                for version, cut in cuts.items()
+                if version >= receipt.version and deletion.span.holds(cut.get(place[0], 0))
+            ]
+        wrong += _names_no_version(receipt, cuts)
+    return findings + _some("receipt", wrong)
+
+
+def _is_for(receipt: Receipt, deletion: Deletion) -> bool:
+    """Whether the one who sent the delete can tell that this is its receipt: by HMAC-SHA256, told from the docs."""
+    digest = hmac.new(deletion.salt, b"streamtopic request\0" + deletion.request.encode(), hashlib.sha256)
+    return receipt.request == (digest.hexdigest() if deletion.request else "")
+
+
+def _names_no_version(receipt: Receipt, cuts: Mapping[int, object]) -> list[str]:
+    return [] if receipt.version in cuts else [f"{receipt.id} names version {receipt.version}, which nobody published"]
+
+
+def check_versions(oracle: Oracle, witness: Witness) -> list[str]:
+    """Versions follow each other, made of the documents before their cuts, epsilon only growing.
+
+    A number that stands in the log with two contents, which no log can prevent, is withdrawn by a later version.
+    """
+    findings, published = list(witness.findings), _published(witness)
+    withdrawn = {number for release in published.values() for number in release.envelope.withdrawn}
+    for version, contents in sorted(witness.versions.items()):
+        if len(contents) > 1 and version not in withdrawn:
+            findings.append(f"version {version} stands with {len(contents)} different contents")
+    if sorted(published) != list(range(1, len(published) + 1)):
+        findings.append(f"versions {sorted(published)} are not numbered without a gap")
+    spent: dict[int, tuple[int, float]] = {}
+    for version, release in sorted(published.items()):
+        envelope = release.envelope
+        if envelope.parent != version - 1:
+            findings.append(f"version {version} names {envelope.parent} as the one before")
+        before, epsilon = spent.get(envelope.base, (0, 0.0))
+        if envelope.cumulative_epsilon < epsilon:
+            findings.append(f"epsilon fell: {epsilon} at {before}, {envelope.cumulative_epsilon} at {version}")
+        spent[envelope.base] = version, envelope.cumulative_epsilon
+        findings += _contents(oracle, release)
+    return findings
+
+
+def _contents(oracle: Oracle, release: Release) -> list[str]:
+    """Compare a version with the documents that lived at its cut.
+
+    A retraining closes an epoch first and reads it a moment later, so documents that went between the two may be gone.
+    """
+    envelope = release.envelope
+    spans = [span for p, book in enumerate(oracle.books) for span in book.live_at(envelope.cut.get(p, 0))]
+    least = len(spans) if envelope.kind == "unlearn" else sum(span.end is None for span in spans)
+    if not least <= envelope.m <= len(spans):
+        return [
+            f"version {release.version} ({envelope.kind}) holds {envelope.m} documents, {len(spans)} lived at its cut"
+        ]
+    return []
+
+
+def check_subscribers(witness: Witness, subscribers: Sequence[Subscriber]) -> list[str]:
+    """Every subscriber got what was published, in order, each version with the same content."""
+    findings = [finding for subscriber in subscribers for finding in subscriber.findings]
+    contents = {version: next(iter(found)) for version, found in witness.versions.items()}
+    for number, subscriber in enumerate(subscribers):
+        for version, digest in subscriber.seen.items():
+            if contents.get(version) != digest:
+                findings.append(f"subscriber {number} holds a version {version} that differs from the published one")
+    newest = [max(subscriber.seen, default=0) for subscriber in subscribers]
+    if any(version != max(contents, default=0) for version in newest):
+        findings.append(f"subscribers are at versions {newest}, {max(contents, default=0)} is published")
+    return findings
+
+
+def _published(witness: Witness) -> dict[int, Release]:
+    return {version: next(iter(contents.values())) for version, contents in witness.versions.items()}
+
+
+def _named(words: Sequence[str], numbers: Sequence[int]) -> dict[str, int]:
+    return dict(zip(words, numbers, strict=True))
+
+
+def _differences(what: str, want: Mapping[Any, int], have: Mapping[Any, int]) -> list[str]:
+    wrong = [key for key in want.keys() | have.keys() if want.get(key, 0) != have.get(key, 0)]
+    return _some("", [f"{what} {key}: {have.get(key, 0)} stored, {want.get(key, 0)} expected" for key in wrong])
+
+
+def _some(what: str, found: Iterable[object]) -> list[str]:
+    """Return the first few of many findings of one kind."""
+    texts = sorted(f"{what} {one}".strip() for one in Counter(found))
+    return texts[:_SHOWN] + ([f"... and {len(texts) - _SHOWN} more like these"] if len(texts) > _SHOWN else [])

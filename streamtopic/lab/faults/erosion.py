@@ -1,0 +1,196 @@
+"""What leaves the log, by compaction and by retention: the broker does it, and the oracle counts what is left."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+from kafka import KafkaAdminClient, TopicPartition
+
+from streamtopic.lab.faults import checks
+from streamtopic.lab.faults.oracle import Oracle
+from streamtopic.lab.faults.tail import TopicTail
+from streamtopic.streams import Message, open_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from streamtopic.lab.faults.cluster import Cluster
+    from streamtopic.lab.faults.observer import Observer
+
+__all__ = ["Eroder", "compact", "delete_records", "what_is_left"]
+
+_HASTY = {"max.compaction.lag.ms": "1", "min.cleanable.dirty.ratio": "0.001", "segment.ms": "200"}
+_USUAL = {"min.cleanable.dirty.ratio": "0.5", "segment.ms": "604800000"}
+_DEADLINE = 180.0
+_PAUSE = 1.5
+_REFUSED = 1
+_GAP = "left the log before they were counted"
+_REMEDY = "`streamtopic rebuild`"
+
+
+def compact(servers: str, topic: str, partitions: int, usual: dict[str, str]) -> tuple[int, int]:
+    """Have the broker compact a topic until no record is left that another one has replaced; records before and after.
+
+    Settings are `usual` again afterwards. The newest records of each partition are in an open file, which no broker
+    compacts: heartbeats close it. Raises TimeoutError.
+    """
+    log, _ = open_log(servers)
+    beats = [
+        Message(b"st:heartbeat", msgpack.packb({"op": "heartbeat"}), partition=partition)
+        for partition in range(partitions)
+    ]
+    with closing(log):
+        before = sum(1 for _ in _records(servers, topic, partitions))
+        log.configure(topic, _HASTY)
+        deadline = time.monotonic() + _DEADLINE
+        try:
+            while True:
+                log.append_many(topic, beats)
+                time.sleep(_PAUSE)
+                keys = [(r.partition, r.key) for r in _records(servers, topic, partitions) if r.key != beats[0].key]
+                if len(keys) == len(set(keys)):
+                    return before, len(keys)
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{topic} was not compacted in {_DEADLINE:.0f} s")
+        finally:
+            log.configure(topic, {**_USUAL, **usual})
+
+
+def delete_records(servers: str, topic: str, offsets: dict[int, int]) -> None:
+    """Remove the records before these offsets, by partition, as retention does.
+
+    A broker refuses that for a topic that is only compacted, as `init` makes it; an operator may have changed it.
+    """
+    log, _ = open_log(servers)
+    with closing(log):
+        log.configure(topic, {"cleanup.policy": "compact,delete", "retention.ms": "-1"})
+    admin: Any = KafkaAdminClient(bootstrap_servers=servers)
+    try:
+        admin.delete_records({TopicPartition(topic, partition): offset for partition, offset in offsets.items()})
+    finally:
+        admin.close()
+
+
+def what_is_left(servers: str, topic: str, partitions: int) -> Oracle:
+    """Count what the log holds now, from nothing."""
+    oracle, tail = Oracle(partitions), TopicTail(servers, topic, partitions, anew=True)
+    try:
+        for record in tail.read():
+            oracle.take(record.partition, record.offset, record.key, record.value, record.headers, record.time_ms)
+        for partition, offset in tail.positions.items():
+            oracle.reach(partition, offset)
+    finally:
+        tail.close()
+    return oracle
+
+
+def _records(servers: str, topic: str, partitions: int) -> Sequence[Any]:
+    tail = TopicTail(servers, topic, partitions, anew=True)
+    try:
+        return list(tail.read())
+    finally:
+        tail.close()
+
+
+class Eroder:
+    """Lets a cluster's documents topic lose what it may lose, and what it must not; each method returns its findings.
+
+    feed: sends so many events. rest: waits until all is counted, and checks it. end: ends a process properly.
+    say: is told what happens.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        observer: Observer,
+        feed: Callable[[int], None],
+        rest: Callable[[], list[str]],
+        say: Callable[[str], None],
+    ) -> None:
+        self._cluster = cluster
+        self._observer = observer
+        self._feed = feed
+        self._rest = rest
+        self._say = say
+        self._topic = cluster.names.documents
+        self._partitions = len(observer.oracle.books)
+
+    def compact(self) -> list[str]:
+        """Compact the log at rest: what is left must count as what is stored.
+
+        Older copies of Redis go: with a compacted log they would no longer come to the same history, only to the same
+        counts.
+        """
+        usual = self._cluster.names.settings()[self._topic]
+        try:
+            before, after = compact(self._cluster.kafka.servers, self._topic, self._partitions, usual)
+        except TimeoutError as error:
+            return [str(error)]
+        self._say(f"  compacted: {before} records, {after} left")
+        findings = self._rest()
+        findings += self._compared(totals=False)
+        self._cluster.forget_copies()
+        return findings
+
+    def rebuild(self) -> list[str]:
+        """Make the state anew from what is left of the log, as an operator does."""
+        for worker in self._cluster.staff:
+            worker.terminate()
+        answer = self._cluster.ask("rebuild", "--yes", "--json")
+        if answer.returncode:
+            return [f"`streamtopic rebuild` ended with status {answer.returncode}:\n{answer.stderr[-2000:]}"]
+        self._observer.look()
+        findings = self._compared(totals=True)
+        self._say(f"  made anew from what is left, {len(findings)} findings")
+        return findings
+
+    def go_on(self, events: int) -> list[str]:
+        """Go on after a rebuild, and after all records that were counted have left the log."""
+        # What became of records that are gone is no longer known to anybody.
+        left = what_is_left(self._cluster.kafka.servers, self._topic, self._partitions)
+        for book, known in zip(self._observer.oracle.books, left.books, strict=True):
+            book.totals = known.totals
+        self._feed(events)
+        findings = self._rest()
+        counted = {p: meta.next_offset for p, meta in self._observer.reader.positions().items()}
+        delete_records(self._cluster.kafka.servers, self._topic, counted)
+        self._say("  all that was counted has left the log")
+        self._feed(events)
+        return findings + self._rest()
+
+    def refuse(self, events: int) -> list[str]:
+        """Let records leave the log that nobody has counted: ingest must refuse, and say what to do.
+
+        The state is then made anew, of what the log still holds.
+        """
+        for worker in self._cluster.staff:
+            worker.terminate()
+        counted = {p: meta.next_offset for p, meta in self._observer.reader.positions().items()}
+        self._feed(events)
+        self._observer.look()
+        ends = {p: book.next_offset for p, book in enumerate(self._observer.oracle.books)}
+        delete_records(self._cluster.kafka.servers, self._topic, {p: (counted[p] + ends[p] + 1) // 2 for p in ends})
+        ingest = self._cluster.ingests[0]
+        ingest.start()
+        deadline = time.monotonic() + _DEADLINE
+        while not ingest.deaths and time.monotonic() < deadline:
+            ingest.check()
+            time.sleep(0.2)
+        said, status = ingest.tail(12), ingest.deaths[:]
+        ingest.kill()
+        ingest.deaths.clear()
+        self._say("  records that nobody had counted have left the log")
+        findings = []
+        if status != [_REFUSED] or _GAP not in said or _REMEDY not in said:
+            findings.append(f"with a gap in the log ingest ended with {status or 'nothing'} and said:\n{said}")
+        return findings + self.rebuild()
+
+    def _compared(self, *, totals: bool) -> list[str]:
+        """Compare what is stored with what the log still holds."""
+        oracle = what_is_left(self._cluster.kafka.servers, self._topic, self._partitions)
+        found = checks.check_counts(oracle, self._observer.reader, totals=totals)
+        found += checks.check_documents(oracle, self._observer.stored())
+        return [f"of what is left of the log: {finding}" for finding in found]

@@ -1,0 +1,294 @@
+"""How each fault is done, and undone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from contextlib import ExitStack
+from random import Random
+from typing import TYPE_CHECKING, Literal
+
+import redis
+from kafka.errors import KafkaError
+
+from streamtopic.errors import ComponentUnreachable
+from streamtopic.lab.faults.cluster import LEASE, PARTITIONS, SESSION
+from streamtopic.lab.faults.intruder import bombs, forged, poison, strange
+from streamtopic.lab.faults.stranger import Stranger, Transaction
+from streamtopic.streams import open_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from streamtopic.lab.faults.cluster import Cluster
+    from streamtopic.lab.faults.plan import Fault
+    from streamtopic.lab.faults.processes import Worker
+    from streamtopic.lab.faults.proxy import Held
+    from streamtopic.streams import Message
+
+__all__ = ["STAGE", "Injector", "newest_leader", "staged_late"]
+
+_STORM = 4
+_COMES_SECONDS = 5.0
+# Commands are told by the script's call and by keys that only they name.
+_COMMIT = (b"EVALSHA", b":meta", b":forgets")
+STAGE = (b"EVALSHA", b":releases", b":ledger")
+_COMMANDS = (_COMMIT, _COMMIT, STAGE, (b"EVALSHA", b":outbox"), (b"EVALSHA",), ())
+_END_SECONDS = 40.0
+_HOUR, _DAY = 3_600.0, 86_400.0
+_SKEWS = (-400 * _DAY, -_DAY, -_HOUR, -5.0, 5.0, _HOUR, _DAY, 400 * _DAY)
+# Seconds after which the broker ends a transaction: of a producer that has gone, of one that will end it itself.
+_ABANDONED, _OPEN = 3.0, 30.0
+_ENDS: tuple[Literal["commit", "abort"] | None, ...] = ("commit", "abort", None)
+_ASKED = 0.7
+_COMES_BACK = 60.0
+# A command that is held back is let go so long after it was seen who leads by then.
+_EARLY = 0.3
+
+
+def newest_leader(client: redis.Redis, model: str) -> int:
+    """Return the fencing token of the newest leader, 0 where nobody can tell."""
+    with contextlib.suppress(redis.exceptions.RedisError):
+        return int(client.get(f"{{st:{model}}}:fence") or 0)
+    return 0
+
+
+def staged_late(held: Held, before: int, after: int) -> list[str]:
+    """Return what is wrong with a version that was held back while the newest leader was `before`, then `after`."""
+    if not 0 < before < after or b"applied" not in held.reply:
+        return []
+    return ["a version was staged by a scheduler that another one had succeeded"]
+
+
+class Injector:
+    """Does faults to a cluster; several at a time, but only one to each part of it.
+
+    known: ids of documents that may be live. findings: what went wrong while a fault was done, such as a process that
+    did not end when it was asked to. asked: how often the service was asked what a transaction hides.
+    """
+
+    def __init__(self, cluster: Cluster, known: Callable[[], Sequence[str]] = lambda: ()) -> None:
+        self._cluster = cluster
+        self._known = known
+        self._redis, self._kafka, self._storm = threading.Lock(), threading.Lock(), threading.Lock()
+        self._bombs = threading.Lock()
+        self.asked = 0
+        self.findings: list[str] = []
+
+    def do(self, fault: Fault) -> None:
+        """Do a fault, wait for as long as it lasts, and undo it: what it stopped runs again afterwards."""
+        act = getattr(self, "_" + fault.kind.replace(" ", "_"), None)
+        if act is not None:
+            act(fault)
+            return
+        verb, part = fault.kind.split()
+        workers = {"ingest": self._cluster.ingests, "schedule": self._cluster.schedulers}
+        targets = workers.get(part, self._cluster.publishers)
+        worker = targets[fault.which % len(targets)]
+        if verb == "kill":
+            self._kill(worker, fault)
+        else:
+            self._suspend(worker, fault)
+
+    def _kill(self, worker: Worker, fault: Fault) -> None:
+        with worker.lock:
+            worker.kill()
+            time.sleep(fault.seconds * 2)
+            worker.start()
+
+    def _suspend(self, worker: Worker, fault: Fault) -> None:
+        others_wait = LEASE if worker in self._cluster.schedulers else SESSION
+        with worker.lock:
+            worker.suspend()
+            time.sleep(others_wait * (1.1 + 0.3 * fault.seconds))
+            worker.resume()
+
+    def _lose_replies(self, fault: Fault) -> None:
+        for turn in range(1 + int(3 * fault.amount)):
+            self._cluster.proxy.lose_reply(*_COMMANDS[(fault.which + turn) % len(_COMMANDS)])
+        time.sleep(1 + fault.seconds)
+
+    def _late_commit(self, fault: Fault) -> None:
+        self._late(_COMMIT, self._cluster.ingests, SESSION * (1.3 + 0.5 * fault.seconds))
+
+    def _late_version(self, fault: Fault) -> None:
+        self._late(STAGE, self._cluster.schedulers, LEASE * (1.3 + fault.seconds))
+
+    def _late(self, command: tuple[bytes, ...], senders: list[Worker], seconds: float) -> None:
+        """Hold a command back, end who may have sent it, and let it arrive when others have taken over."""
+        held = self._cluster.proxy.hold(*command, seconds=seconds)
+        if not held.begun.wait(_COMES_SECONDS):
+            return
+        before = self._leaders()
+        with ExitStack() as locks:
+            for sender in senders:
+                locks.enter_context(sender.lock)
+                sender.kill()
+            for sender in senders:
+                sender.start()
+        time.sleep(max(0.0, seconds - _EARLY))
+        after = self._leaders()
+        held.over.wait(_COMES_BACK)
+        if command == STAGE:
+            self.findings += staged_late(held, before, after)
+
+    def _leaders(self) -> int:
+        return newest_leader(self._cluster.redis.client, self._cluster.names.model)
+
+    def _cut_connections(self, fault: Fault) -> None:
+        for _ in range(1 + int(5 * fault.amount)):
+            self._cluster.proxy.sever()
+            time.sleep(0.3 * fault.seconds)
+
+    def _pause_redis(self, fault: Fault) -> None:
+        with self._redis:
+            self._cluster.redis.pause(int(200 + 3000 * fault.seconds))
+            time.sleep(0.2 + 3 * fault.seconds)
+
+    def _fill_redis(self, fault: Fault) -> None:
+        with self._redis:
+            self._cluster.redis.limit(1)
+            time.sleep(0.5 + 2 * fault.seconds)
+            self._cluster.redis.limit(0)
+
+    def _kill_redis(self, fault: Fault) -> None:
+        with self._redis:
+            self._cluster.redis.kill()
+            time.sleep(fault.seconds * 2)
+            self._cluster.redis.start()
+
+    def _set_redis_back(self, fault: Fault) -> None:
+        with self._redis:
+            copies = self._cluster.copies
+            self._cluster.redis.restore(copies[fault.which % len(copies)])
+
+    def _redis_loses_its_end(self, fault: Fault) -> None:
+        with self._redis:
+            self._cluster.redis.lose(int(200_000 * fault.amount**4))
+
+    def _kill_kafka(self, fault: Fault) -> None:
+        with self._kafka:
+            self._cluster.kafka.kill()
+            time.sleep(fault.seconds)
+            self._cluster.kafka.start()
+
+    def _restart_kafka(self, fault: Fault) -> None:
+        with self._kafka:
+            self._cluster.kafka.stop()
+            time.sleep(fault.seconds)
+            self._cluster.kafka.start()
+
+    def _rebalance_storm(self, fault: Fault) -> None:
+        """Guests join and leave the group in quick turn, politely or not."""
+        with self._storm:
+            for turn in range(_STORM):
+                guest = self._cluster.guests[turn % len(self._cluster.guests)]
+                guest.start()
+                time.sleep(1.5 * fault.seconds)
+                other = self._cluster.guests[(turn + fault.which) % len(self._cluster.guests)]
+                if turn % 2 and other.running:
+                    self.end(other)
+                else:
+                    other.kill()
+            for guest in self._cluster.guests:
+                guest.kill()
+
+    def _forged_headers(self, fault: Fault) -> None:
+        rng = Random(fault.which)
+        self._send(lambda: forged(rng, self._known(), PARTITIONS))
+
+    def _poison_records(self, fault: Fault) -> None:
+        rng = Random(fault.which)
+        self._send(lambda: poison(rng, self._known(), PARTITIONS))
+
+    def _gzip_bomb(self, fault: Fault) -> None:
+        """Send records that unfold, half of the time to a topic that lets them in."""
+        topic, rng = self._cluster.names.documents, Random(fault.which)
+        usual = self._cluster.names.settings()[topic]
+        with self._bombs, ExitStack() as stack:
+            if fault.which % 2:
+                stack.callback(self._configure, topic, usual, repeat=True)
+                self._configure(topic, {**usual, "compression.type": "producer"})
+            self._send(lambda: bombs(rng, self._known(), PARTITIONS), compression="gzip")
+            time.sleep(fault.seconds)
+
+    def _open_transaction(self, fault: Fault) -> None:
+        """Leave records behind a transaction that is open; while it is, the service says so."""
+        rng, how = Random(fault.which), _ENDS[fault.which % len(_ENDS)]
+        timeout = _ABANDONED if how is None else _OPEN
+        name, begun = f"stranger-{fault.which}-{time.monotonic_ns()}", time.monotonic()
+        servers, topic = self._cluster.kafka.servers, self._cluster.names.documents
+        with contextlib.suppress(KafkaError, AssertionError), ExitStack() as one:
+            stranger = one.enter_context(Stranger(servers, topic, transaction=name, timeout_ms=int(timeout * 1000)))
+            made = forged(rng, self._known(), PARTITIONS, 6) + strange(rng, self._known(), 10)
+            transaction = Transaction(stranger, made)
+            if how is None:
+                time.sleep(timeout * (1.5 + fault.seconds))
+                return
+            if transaction.sent and fault.amount < _ASKED:
+                self._look_for_hidden(begun + timeout)
+            time.sleep(2 * fault.seconds)
+            transaction.end(how)
+
+    def _look_for_hidden(self, until: float) -> None:
+        """Ask the service what is hidden, and hold it to that where the transaction was surely open meanwhile."""
+        answer = self._cluster.ask("status", "--json")
+        if answer.returncode == 0 and time.monotonic() < until:
+            self.asked += 1
+            if not json.loads(answer.stdout)["hidden"]:
+                self.findings.append("a transaction was open, and `streamtopic status` said that nothing is hidden")
+
+    def _wrong_clocks(self, fault: Fault) -> None:
+        """Start a process with a clock that is wrong, and let records come from one; then put the clock right."""
+        staff, rng = self._cluster.staff, Random(fault.which)
+        worker, skew = staff[fault.which % len(staff)], rng.choice(_SKEWS)
+        with worker.lock:
+            worker.kill()
+            worker.start(skew)
+            self._send(lambda: strange(rng, self._known(), 10), skew=lambda: rng.choice(_SKEWS))
+            time.sleep(SESSION * (0.5 + fault.seconds))
+            worker.check()
+            worker.kill()
+            worker.start()
+
+    def _send(
+        self,
+        make: Callable[[], Sequence[Message]],
+        *,
+        compression: str | None = None,
+        skew: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """Send records as somebody else; a broker that is away takes none of them."""
+        servers, topic = self._cluster.kafka.servers, self._cluster.names.documents
+        with contextlib.suppress(KafkaError), Stranger(servers, topic, compression=compression) as one:
+            one.send(make(), skew)
+
+    def _configure(self, topic: str, settings: Mapping[str, str], *, repeat: bool = False) -> None:
+        """Change a topic. repeat: until the broker has taken it."""
+        deadline = time.monotonic() + (_COMES_BACK if repeat else 0)
+        while True:
+            log, _ = open_log(self._cluster.kafka.servers)
+            try:
+                log.configure(topic, settings)
+            except ComponentUnreachable:
+                if time.monotonic() >= deadline:
+                    return
+            else:
+                return
+            finally:
+                log.close()
+
+    def copy(self) -> None:
+        """Keep a copy of Redis's data in the middle of it all."""
+        with self._redis:
+            self._cluster.copy()
+
+    def end(self, worker: Worker) -> None:
+        """Ask a process to end; it must do so, with status 0, whatever else happens meanwhile."""
+        status = worker.terminate(_END_SECONDS)
+        if status is None:
+            self.findings.append(f"{worker.name} did not end within {_END_SECONDS:.0f} s of SIGTERM:\n{worker.tail()}")
+        elif status not in (0, -15):
+            self.findings.append(f"{worker.name} ended with status {status} after SIGTERM:\n{worker.tail()}")

@@ -1,0 +1,144 @@
+"""All that a campaign looks at: the log, what was published, what Redis holds, and whether it has come to rest."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Self
+
+from streamtopic.client import ModelSubscriber
+from streamtopic.errors import ComponentUnreachable, StateError, StreamtopicError
+from streamtopic.lab.faults import checks
+from streamtopic.lab.faults.oracle import Oracle
+from streamtopic.lab.faults.tail import TopicTail
+from streamtopic.lab.faults.witness import Subscriber, Witness
+from streamtopic.state import Connection, ModelState, Reader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+    from types import TracebackType
+
+    import redis
+
+    from streamtopic.lab.faults.cluster import Cluster
+
+__all__ = ["Observer", "stored_documents"]
+
+_DOCUMENTS = re.compile(rb"\{st:[^:]+:(\d+)\}:docs:")
+
+
+def stored_documents(client: redis.Redis, model: str, partitions: int) -> dict[int, set[bytes]]:
+    """Return the ids of the documents whose records Redis keeps, by partition."""
+    found: dict[int, set[bytes]] = {partition: set() for partition in range(partitions)}
+    for key in client.scan_iter(match=f"{{st:{model}:*}}:docs:*", count=1000):
+        if place := _DOCUMENTS.match(key):
+            ids: Iterable[bytes] = client.hkeys(key)  # type: ignore[assignment]
+            found[int(place[1])].update(ids)
+    return found
+
+
+class Observer:
+    """Looks at a cluster from outside, past the proxy. partitions: of the documents topic."""
+
+    def __init__(self, cluster: Cluster, partitions: int) -> None:
+        self.oracle = Oracle(partitions)
+        self.witness = Witness(cluster.kafka.servers, cluster.names, cluster.public_key)
+        self.subscribers = [self._subscriber(cluster, 0), self._subscriber(cluster, 1)]
+        self._cluster = cluster
+        self._tail = TopicTail(cluster.kafka.servers, cluster.names.documents, partitions)
+        self._connection = Connection(cluster.url)
+        self._partitions = partitions
+        self._hidden: dict[int, int] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._tail.close()
+        self.witness.close()
+        for subscriber in self.subscribers:
+            subscriber.restart()
+        self._connection.close()
+
+    @property
+    def reader(self) -> Reader:
+        """Reads the counts."""
+        return Reader(self._connection, self._cluster.names.model, self._partitions)
+
+    def look(self) -> None:
+        """Follow the log and what is published; a broker that is away is looked at later."""
+        try:
+            for record in self._tail.read():
+                self.oracle.take(
+                    record.partition, record.offset, record.key, record.value, record.headers, record.time_ms
+                )
+            for partition, offset in self._tail.positions.items():
+                self.oracle.reach(partition, offset)
+            self._hidden = self._tail.hidden()
+            self.witness.read()
+        except ComponentUnreachable:
+            return
+        for subscriber in self.subscribers:
+            subscriber.poll()
+
+    def unrest(self) -> list[str]:
+        """Say what is still to be done, as of the last look; [] where all has come to rest."""
+        try:
+            positions = self.reader.positions()
+            state = ModelState.find(self._connection, self._cluster.names.model)
+            waiting = len(state.outbox()) if state else 1
+            away = sum(self.reader.forwards(partition) for partition in positions)
+        except (ComponentUnreachable, StateError) as error:
+            return [str(error)]
+        books = self.oracle.books
+        unread = [
+            f"partition {partition} is counted up to {meta.next_offset} of {books[partition].next_offset}"
+            for partition, meta in positions.items()
+            if meta.next_offset != books[partition].next_offset
+        ]
+        deletions = {(p, offset) for p, book in enumerate(books) for offset in book.deletions}
+        missing = sorted(deletions - self.witness.receipts.keys())
+        unread += [f"partition {p}: {n} offsets behind an open transaction" for p, n in sorted(self._hidden.items())]
+        if waiting:
+            unread.append(f"{waiting} records wait in the outbox")
+        if away:
+            unread.append(f"{away} deletions are not yet in the partition of their key")
+        if missing:
+            unread.append(f"{len(missing)} deletions have no receipt, the first at {missing[0]}")
+        published = max(self.witness.versions, default=0)
+        if any(max(subscriber.seen, default=0) != published for subscriber in self.subscribers):
+            unread.append(f"subscribers have not got version {published}")
+        return unread
+
+    def check(self) -> list[str]:
+        """Make every check; findings."""
+        try:
+            counts = checks.check_counts(self.oracle, self.reader)
+        except StreamtopicError as error:
+            counts = [f"the counts cannot be read: {error}"]
+        return [
+            *counts,
+            *checks.check_documents(self.oracle, self.stored()),
+            *checks.check_forwards(self.oracle),
+            *checks.check_rejected(self.oracle, self.witness),
+            *checks.check_receipts(self.oracle, self.witness),
+            *checks.check_versions(self.oracle, self.witness),
+            *checks.check_subscribers(self.witness, self.subscribers),
+        ]
+
+    def stored(self) -> dict[int, set[bytes]]:
+        """Return the ids of the documents whose records Redis keeps, by partition."""
+        return stored_documents(self._cluster.redis.client, self._cluster.names.model, self._partitions)
+
+    @staticmethod
+    def _subscriber(cluster: Cluster, number: int) -> Subscriber:
+        def start(progress: Path) -> ModelSubscriber:
+            return ModelSubscriber(
+                cluster.kafka.servers,
+                model=cluster.names.model,
+                public_key=cluster.public_key,
+                progress=progress,
+                include_withdrawn=number == 0,
+            )
+
+        return Subscriber(start, cluster.folder / f"subscriber-{number}.json")

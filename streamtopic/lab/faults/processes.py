@@ -1,0 +1,181 @@
+"""Programs that are killed, stopped and started again, and that end with this one whatever happens to it."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import subprocess
+import threading
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+__all__ = ["Guard", "Worker", "free_port"]
+
+# Reads "+PID" and "-PID"; at the end of its input, which also comes when this program is killed, it kills what is left.
+_GUARD = """
+left=" "
+while read -r line; do
+  case $line in
+    +*) left="$left${line#+} " ;;
+    -*) left="${left%% ${line#-} *} ${left#* ${line#-} }" ;;
+  esac
+done
+for pid in $left; do kill -KILL "$pid" 2>/dev/null; done
+"""
+
+
+def free_port() -> int:
+    """Return a TCP port of this machine that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Guard:
+    """Kills the programs given to it when this one ends, also when it is killed itself."""
+
+    def __init__(self) -> None:
+        self._shell = subprocess.Popen(  # noqa: S603  fixed text
+            ["/bin/sh", "-c", _GUARD],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        with contextlib.suppress(OSError):
+            self._shell.communicate(timeout=10)
+
+    def watch(self, pid: int) -> None:
+        """Kill this program at the end."""
+        self._say(f"+{pid}")
+
+    def forget(self, pid: int) -> None:
+        """Leave it alone: it has ended, and its number may become another's."""
+        self._say(f"-{pid}")
+
+    def _say(self, line: str) -> None:
+        with self._lock:
+            if self._shell.stdin is not None and self._shell.poll() is None:
+                self._shell.stdin.write(line + "\n")
+                self._shell.stdin.flush()
+
+
+class Worker:
+    """One program, started as often as faults want it; its output is appended to a file.
+
+    deaths: exit statuses of ends that nobody here asked for.
+    """
+
+    def __init__(
+        self, name: str, command: Sequence[str], output: Path, guard: Guard, environment: Mapping[str, str]
+    ) -> None:
+        self.name = name
+        self.deaths: list[int] = []
+        self.starts = 0
+        self._command = list(command)
+        self._output = output
+        self._guard = guard
+        self._environment = dict(environment)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopped = False
+        self.lock = threading.RLock()
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started and not ended from here."""
+        return self._process is not None
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id while it runs."""
+        return self._process.pid if self._process else None
+
+    def start(self, skew: float = 0.0) -> None:
+        """Start it unless it runs; an end of its own is noted first. skew: seconds that its clock is ahead."""
+        with self.lock:
+            self.check()
+            if self._process is not None:
+                return
+            self.starts += 1
+            with self._output.open("ab") as output:
+                self._process = subprocess.Popen(  # noqa: S603  this program's own commands
+                    self._skewed(skew) if skew else self._command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env=self._environment,
+                    start_new_session=True,
+                )
+            self._guard.watch(self._process.pid)
+
+    def _skewed(self, seconds: float) -> list[str]:
+        """Return the command of the same Python program with a wrong clock."""
+        python, *program = self._command
+        return [python, "-m", "streamtopic.lab.faults.skewed", str(seconds), *program]
+
+    def check(self) -> None:
+        """Note it if the program ended by itself."""
+        with self.lock:
+            if self._process is not None and (status := self._process.poll()) is not None:
+                self.deaths.append(status)
+                self._gone()
+
+    def kill(self) -> None:
+        """End it with -9, stopped or not."""
+        self._end(signal.SIGKILL, 30)
+
+    def terminate(self, seconds: float = 30) -> int | None:
+        """Ask it to end; its exit status, or None where it had to be killed after `seconds` or did not run."""
+        self.resume()
+        return self._end(signal.SIGTERM, seconds)
+
+    def suspend(self) -> None:
+        """Stop it in its tracks: to the others it is as if it were dead, to itself nothing happened."""
+        with self.lock:
+            if self._process is not None and self._process.poll() is None:
+                self._process.send_signal(signal.SIGSTOP)
+                self._stopped = True
+
+    def resume(self) -> None:
+        """Let it go on."""
+        with self.lock:
+            if self._process is not None and self._stopped:
+                self._process.send_signal(signal.SIGCONT)
+            self._stopped = False
+
+    def tail(self, lines: int = 20) -> str:
+        """Return the last lines that it wrote."""
+        text = self._output.read_text("utf-8", "replace") if self._output.exists() else ""
+        return "\n".join(text.splitlines()[-lines:])
+
+    def _end(self, how: signal.Signals, seconds: float) -> int | None:
+        with self.lock:
+            self.check()
+            if self._process is None:
+                return None
+            self._process.send_signal(how)
+            try:
+                status: int | None = self._process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+                status = None
+            self._gone()
+            return status
+
+    def _gone(self) -> None:
+        if self._process is not None:
+            self._guard.forget(self._process.pid)
+        self._process, self._stopped = None, False

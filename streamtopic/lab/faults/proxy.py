@@ -1,0 +1,206 @@
+"""A TCP proxy in front of Redis that loses replies and holds commands back.
+
+After a lost reply a command was done, and nobody hears of it. A command that was held back arrives late: its sender may
+be dead by then, and another may have taken its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+__all__ = ["Held", "Proxy"]
+
+_BLOCK = 1 << 16
+_ANSWER_SECONDS = 5.0
+
+
+class Proxy:
+    """Forwards connections from one port of this machine to another, in a thread of its own.
+
+    lost: replies that never arrived, so far.
+    """
+
+    def __init__(self, port: int, target: int) -> None:
+        self.port = port
+        self.lost = 0
+        self._target = target
+        self._armed: list[tuple[bytes, ...]] = []
+        self._holding: list[Held] = []
+        self._links: set[_Link] = set()
+        self._loop = asyncio.new_event_loop()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="proxy", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._ready.wait()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.sever()
+        self._do(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def lose_reply(self, *parts: bytes) -> None:
+        """Cut the next connection that gets a reply to a command with all these parts: after it was done, unheard."""
+        self._do(lambda: self._armed.append(parts))
+
+    def hold(self, *parts: bytes, seconds: float) -> Held:
+        """Hold the next command with all these parts back for some seconds."""
+        hold = Held(parts, seconds)
+        self._do(lambda: self._holding.append(hold))
+        return hold
+
+    def disarm(self) -> None:
+        """Lose no further reply, hold no further command."""
+        self._do(self._armed.clear)
+        self._do(self._holding.clear)
+
+    def sever(self) -> None:
+        """Cut every connection at once."""
+        self._do(self._cut_all)
+
+    def loses(self, request: bytes) -> bool:
+        """Whether the reply to this request is to be lost; asked once for each."""
+        for parts in self._armed:
+            if all(part in request for part in parts):
+                self._armed.remove(parts)
+                self.lost += 1
+                return True
+        return False
+
+    def holds(self, request: bytes) -> Held | None:
+        """Return the hold that this request falls under; asked once for each."""
+        for hold in self._holding:
+            if all(part in request for part in hold.parts):
+                self._holding.remove(hold)
+                hold.begun.set()
+                return hold
+        return None
+
+    def _cut_all(self) -> None:
+        for link in self._links:
+            link.cut()
+
+    def _do(self, what: Callable[[], object]) -> None:
+        done = threading.Event()
+
+        def act() -> None:
+            what()
+            done.set()
+
+        self._loop.call_soon_threadsafe(act)
+        done.wait(10)
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        server = self._loop.run_until_complete(asyncio.start_server(self._connected, "127.0.0.1", self.port))
+        self._ready.set()
+        self._loop.run_forever()
+        server.close()
+        # Every link is cut, so what still runs is about to end.
+        if tasks := asyncio.all_tasks(self._loop):
+            self._loop.run_until_complete(asyncio.wait(tasks, timeout=10))
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            there = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:
+            writer.transport.abort()
+            return
+        link = _Link(self, (reader, writer), there)
+        self._links.add(link)
+        try:
+            await link.run()
+        finally:
+            link.cut()
+            self._links.discard(link)
+
+
+@dataclass(slots=True)
+class Held:
+    """A command that is held back. begun: set once it is; over: once it was let go and answered, or will not be.
+
+    reply: what Redis said to it, though nobody may have been there to hear it.
+    """
+
+    parts: tuple[bytes, ...]
+    seconds: float
+    begun: threading.Event = field(default_factory=threading.Event)
+    over: threading.Event = field(default_factory=threading.Event)
+    reply: bytes = b""
+
+
+class _Link:
+    """One client's connection and the one to Redis that belongs to it."""
+
+    def __init__(
+        self,
+        proxy: Proxy,
+        here: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        there: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+    ) -> None:
+        self._proxy = proxy
+        self._here = here
+        self._there = there
+        self._request = b""
+        self._held: Held | None = None
+        self._answered = asyncio.Event()
+
+    def cut(self) -> None:
+        """End both sides at once."""
+        for _, writer in (self._here, self._there):
+            writer.transport.abort()
+
+    async def run(self) -> None:
+        """Forward until one side ends."""
+        ways = [asyncio.ensure_future(self._requests()), asyncio.ensure_future(self._replies())]
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+
+    async def _requests(self) -> None:
+        while data := await self._here[0].read(_BLOCK):
+            # What a command is called stands at its start; the end of one block may belong to the next command.
+            self._request = (self._request + data)[: 4 * _BLOCK]
+            held = self._proxy.holds(data)
+            if held is None:
+                await self._ask(data)
+                continue
+            try:
+                await asyncio.sleep(held.seconds)
+                self._held = held
+                await self._ask(data)
+                # Its sender may have gone, and then nothing else would wait for the answer.
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._answered.wait(), _ANSWER_SECONDS)
+            finally:
+                held.over.set()
+                self._held = None
+
+    async def _ask(self, data: bytes) -> None:
+        self._there[1].write(data)
+        await self._there[1].drain()
+
+    async def _replies(self) -> None:
+        while data := await self._there[0].read(_BLOCK):
+            request, self._request = self._request, b""
+            if self._held is not None:
+                self._held.reply = data
+                self._answered.set()
+            if self._proxy.loses(request):
+                return
+            self._here[1].write(data)
+            await self._here[1].drain()

@@ -1,0 +1,225 @@
+"""What a record of the documents topic asks for, told a second time.
+
+The rules are those of docs/messages.md, written down again on purpose: nothing is shared with the code that decodes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgpack
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["LARGEST", "LONGEST_KEY", "Asked", "Passage", "home", "understand"]
+
+Passage = tuple[int, dict[str, int]]
+
+_WORD = re.compile("[a-z0-9]{2,}")
+_LONGEST = 8192
+_DEEPEST, _MOST_VALUES = 64, 65_536
+# Of a run of combining marks 30 count. In the stream they stand only in words that are too long to count anyway.
+_MARKS = re.compile("[\u0300-\u036f]+")
+
+LONGEST_KEY = 512
+LARGEST = 4 << 20
+"""Bytes that a value has at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a record asks for; passages and labels are an add's; request and salt are those of a delete, or of a
+    refused record that ends what its id held (empty for none).
+    """
+
+    kind: Literal["add", "delete", "nothing", "refused"]
+    passages: tuple[Passage, ...] = ()
+    labels: dict[str, str] = field(default_factory=dict)
+    request: str = ""
+    salt: bytes = b""
+
+
+_REFUSED, _NOTHING = Asked("refused"), Asked("nothing")
+_EMPTY = {b"", b"null", b'""', b"{}", b"\xc0", b"\xa0", b"\xc4", b"\x80"}
+
+
+def understand(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes]]) -> Asked:
+    """Read a record. Texts are taken to be ASCII, as those of the stream are."""
+    if not key or len(key) > LONGEST_KEY or not _is_text(key):
+        return _REFUSED
+    asked = _named(dict(headers))
+    if key == b"st:heartbeat":
+        beat = {} if value is None else _map(value)
+        return _REFUSED if beat is None or beat.get("op") == "add" else _NOTHING
+    if value is None:
+        return Asked("delete", **asked)
+    value = value[5:] if value[:1] == b"\0" and len(value) >= 5 else value
+    if value.removeprefix(b"\xef\xbb\xbf").strip(b" \t\r\n\v\f\0").lower() in _EMPTY:
+        return Asked("delete", **asked)
+    fields = _map(value)
+    if fields is None:
+        # Of damaged records only these are deletes here; the stream makes no others.
+        damaged = b'{"op": "delete"' in value[:20] or b"\xa2op\xa6delete" in value[:20]
+        return Asked("delete" if damaged else "refused", **asked)
+    read = _asked(fields, asked)
+    return Asked("refused", **asked) if read.kind == "add" and len(headers) > 256 else read
+
+
+def _asked(fields: Mapping[Any, Any], headers: dict[str, Any]) -> Asked:
+    if _deletes(fields):
+        own = _named(fields)
+        return Asked("delete", **{name: own[name] or value for name, value in headers.items()})
+    passages, labels = _passages(fields), _labels(fields.get("labels"))
+    if fields.get("op") != "add" or passages is None or labels is None or not _is_time(fields.get("ts")):
+        return Asked("refused", **headers)
+    return Asked("add", passages, labels)
+
+
+def _deletes(fields: Mapping[Any, Any]) -> bool:
+    """Whether a map is a delete: ours, Debezium's, Kafka Connect's null, or a CloudEvent's."""
+    inner = fields.get("payload", fields) if fields.get("op") != "add" else fields
+    if not inner:
+        return True
+    if not isinstance(inner, dict):
+        return False
+    gone, kind = inner.get("__deleted"), str(inner.get("type", "")).lower()
+    named = "specversion" in inner and kind.endswith((".deleted", ".delete"))
+    return str(inner.get("op")).lower() in {"delete", "d"} or gone is True or gone == "true" or named
+
+
+def _map(value: bytes) -> Mapping[Any, Any] | None:
+    if len(value) > LARGEST:
+        return None
+    try:
+        fields = json.loads(value, parse_constant=_refuse) if value.startswith(b"{") else msgpack.unpackb(value)
+    except Exception:  # noqa: BLE001  whatever a parser says of hostile bytes, they are no map
+        return None
+    return fields if isinstance(fields, dict) and _is_bounded(fields) else None
+
+
+def _is_bounded(fields: Mapping[Any, Any]) -> bool:
+    """Whether a map holds no more values, and no deeper ones, than a record may."""
+    level: list[object] = [value for name, value in fields.items() if name not in {"text", "counts", "labels"}]
+    values = 1 + 2 * len(fields)
+    for depth in range(_MOST_VALUES):
+        inside: list[object] = []
+        for outer in level:
+            if isinstance(outer, dict):
+                inside += outer.values()
+                values += 2 * len(outer)
+            elif isinstance(outer, list):
+                inside += outer
+                values += len(outer)
+        if not any(isinstance(outer, dict | list) for outer in level) or values > _MOST_VALUES:
+            break
+        if depth >= _DEEPEST:
+            return False
+        level = inside
+    return values <= _MOST_VALUES
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)
+
+
+def _is_text(key: bytes) -> bool:
+    try:
+        key.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _named(fields: Mapping[Any, Any]) -> dict[str, Any]:
+    salt = fields.get("salt")
+    data = salt.encode(errors="replace") if isinstance(salt, str) else salt
+    sound = isinstance(data, bytes) and 16 <= len(data) <= 64
+    return {"request": _request(fields.get("request")), "salt": data if sound else b""}
+
+
+def _request(value: object) -> str:
+    raw = value.encode(errors="replace") if isinstance(value, str) else value
+    return raw.decode(errors="replace") if isinstance(raw, bytes) and 0 < len(raw) <= 512 else ""
+
+
+def _passages(fields: Mapping[Any, Any]) -> tuple[Passage, ...] | None:
+    text, counts = fields.get("text"), fields.get("counts")
+    if (text is None) == (counts is None):
+        return None
+    if counts is not None:
+        return _counted(counts)
+    if not isinstance(text, str) or len(text.encode(errors="replace")) > 1_000_000:
+        return None
+    words = _WORD.findall(_MARKS.sub("", text.lower()))
+    first = dict.fromkeys(word for word in words if len(word) <= 64)
+    held = frozenset(list(first)[:65536])
+    longest = 8192
+    cut = _cut(words, held, longest)
+    while longest > 32 and sum(len(counts) * (len(counts) - 1) // 2 for _, counts in cut) > 8_386_560:
+        longest //= 2
+        cut = _cut(words, held, longest)
+    return cut
+
+
+def _cut(words: list[str], held: frozenset[str], longest: int) -> tuple[Passage, ...]:
+    parts = -(-len(words) // longest)
+    cuts = [len(words) * part // parts for part in range(parts + 1)] if parts else []
+    pieces = [words[cuts[k] : cuts[k + 1]] for k in range(parts)]
+    return tuple((len(piece), dict(Counter(word for word in piece if word in held))) for piece in pieces)
+
+
+def _counted(counts: object) -> tuple[Passage, ...] | None:
+    if not isinstance(counts, dict) or len(counts) > 4096:
+        return None
+    for word, number in counts.items():
+        if not isinstance(word, str) or not 0 < len(word) <= 64 or not _encodable(word):
+            return None
+        if type(number) is not int or not 1 <= number <= 8192:
+            return None
+    length = sum(counts.values())
+    if length > _LONGEST:
+        return None
+    return ((length, dict(counts)),) if counts else ()
+
+
+def _labels(labels: object) -> dict[str, str] | None:
+    if labels is None:
+        return {}
+    if not isinstance(labels, dict) or len(labels) > 64:
+        return None
+    good = all(isinstance(n, str) and 0 < len(n) <= 256 and _encodable(n) for pair in labels.items() for n in pair)
+    return dict(labels) if good else None
+
+
+def _is_time(value: object) -> bool:
+    if value is None:
+        return True
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return 0 <= value <= 1 << 53
+
+
+def _encodable(text: str) -> bool:
+    return text.encode(errors="replace").decode() == text
+
+
+def home(key: bytes, partitions: int) -> int:
+    """The partition of a key: Kafka's murmur2, from its definition."""
+    mask, m = 0xFFFFFFFF, 0x5BD1E995
+    h = 0x9747B28C ^ len(key)
+    rest = len(key) % 4
+    for start in range(0, len(key) - rest, 4):
+        k = (int.from_bytes(key[start : start + 4], "little") * m) & mask
+        k ^= k >> 24
+        h = ((h * m) & mask) ^ ((k * m) & mask)
+    if rest:
+        h = ((h ^ int.from_bytes(key[-rest:], "little")) * m) & mask
+    h ^= h >> 13
+    h = (h * m) & mask
+    h ^= h >> 15
+    return (h & 0x7FFFFFFF) % partitions

@@ -1,0 +1,116 @@
+"""A Redis on a port of its own, with an append-only file, that faults can happen to."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import redis
+
+from streamtopic.errors import ComponentUnreachable
+from streamtopic.local.local_redis import find_server, write_anew
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streamtopic.lab.faults.processes import Guard
+
+__all__ = ["RedisServer"]
+
+_READY_SECONDS = 120.0
+
+
+class RedisServer:
+    """A real redis-server on the loopback; everything is written to its append-only file.
+
+    folder: its data. Copies of the data are taken while it is stopped in its tracks, so each is what a crash at that
+    moment would have left.
+    """
+
+    def __init__(self, folder: Path, port: int, guard: Guard) -> None:
+        self.port = port
+        self._folder = folder
+        self._guard = guard
+        self._server: subprocess.Popen[bytes] | None = None
+        self.client = redis.Redis(host="127.0.0.1", port=port, protocol=2, socket_timeout=60)
+
+    def start(self) -> None:
+        """Start it and wait until it has loaded its data."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with (self._folder.parent / "redis.log").open("ab") as output:
+            self._server = subprocess.Popen(  # noqa: S603  a path found by find_server, arguments made here
+                [str(find_server()), *self._options()], stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
+        self._guard.watch(self._server.pid)
+        deadline = time.monotonic() + _READY_SECONDS
+        while True:
+            try:
+                self.client.ping()
+            except redis.exceptions.RedisError as error:
+                if self._server.poll() is not None or time.monotonic() > deadline:
+                    raise ComponentUnreachable(f"redis-server on port {self.port} did not start: {error}") from None
+                time.sleep(0.02)
+            else:
+                return
+
+    def kill(self) -> None:
+        """End it with -9."""
+        if self._server is not None:
+            self._server.kill()
+            self._server.wait()
+            self._guard.forget(self._server.pid)
+            self._server = None
+
+    def pause(self, milliseconds: int) -> None:
+        """Let it answer nobody for a while."""
+        self.client.execute_command("CLIENT", "PAUSE", milliseconds)  # type: ignore[no-untyped-call]
+
+    def limit(self, size: int) -> None:
+        """Let it take no more than `size` bytes of memory, 0 for any: what would write more is refused."""
+        self.client.config_set("maxmemory", size)
+
+    def copy(self, to: Path) -> None:
+        """Copy the data as they are at this moment."""
+        if self._server is not None:
+            self._server.send_signal(signal.SIGSTOP)
+        try:
+            shutil.copytree(self._folder, to)
+        finally:
+            if self._server is not None:
+                self._server.send_signal(signal.SIGCONT)
+
+    def restore(self, copy: Path) -> None:
+        """Start again from an older copy, in place of what is there."""
+        self.kill()
+        shutil.rmtree(self._folder)
+        shutil.copytree(copy, self._folder)
+        self.start()
+
+    def lose(self, size: int) -> None:
+        """Start again without the last `size` bytes of what was written since the last start, wherever that cuts.
+
+        The file is then written anew, as docs/faults.md asks of an operator.
+        """
+        known = int(self.client.info("persistence")["aof_base_size"])
+        self.kill()
+        newest = max(self._folder.rglob("*.aof"), key=lambda file: file.stat().st_mtime_ns)
+        os.truncate(newest, max(known, newest.stat().st_size - size))
+        self.start()
+        write_anew(self.client)
+
+    def _options(self) -> list[str]:
+        options = {
+            "port": self.port,
+            "bind": "127.0.0.1",
+            "dir": self._folder,
+            "save": "",
+            "appendonly": "yes",
+            "appendfsync": "everysec",
+            "aof-use-rdb-preamble": "yes",
+            "maxmemory-policy": "noeviction",
+        }
+        return [word for name, value in options.items() for word in (f"--{name}", str(value))]

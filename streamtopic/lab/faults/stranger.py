@@ -1,0 +1,96 @@
+"""A producer that is not ours: compressed batches, wrong timestamps, and transactions that it may not end."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import warnings
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from kafka.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
+
+    from streamtopic.streams import Message
+
+__all__ = ["Stranger", "Transaction"]
+
+_MOST_BYTES = 16 << 20
+_PATIENCE_MS = 20_000
+
+
+class Stranger:
+    """Sends records to a topic with kafka-python itself. What the broker does not take is lost, as it is to anybody.
+
+    transaction: the name of its transactions; "": it makes none. timeout_ms: after which the broker ends one.
+    """
+
+    def __init__(
+        self, servers: str, topic: str, *, compression: str | None = None, transaction: str = "", timeout_ms: int = 0
+    ) -> None:
+        with warnings.catch_warnings():
+            # kafka-python warns about itself when a producer is made.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            from kafka import KafkaProducer
+        self._topic = topic
+        options: dict[str, Any] = {"transactional_id": transaction, "transaction_timeout_ms": timeout_ms}
+        self.producer: Any = KafkaProducer(
+            bootstrap_servers=servers,
+            acks="all",
+            compression_type=compression,
+            max_request_size=_MOST_BYTES,
+            max_block_ms=_PATIENCE_MS,
+            **(options if transaction else {}),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        # It need not be polite; a transaction that it leaves open is the broker's to end.
+        with contextlib.suppress(KafkaError, AssertionError):
+            self.producer.close(timeout=0.1)
+
+    def send(self, messages: Sequence[Message], skew: Callable[[], float] = lambda: 0.0) -> int:
+        """Send records and wait for their confirmations; how many came. skew: seconds to put each timestamp forward."""
+        waiting = []
+        for message in messages:
+            with contextlib.suppress(KafkaError):
+                waiting.append(
+                    self.producer.send(
+                        self._topic,
+                        key=message.key,
+                        value=message.value,
+                        headers=list(message.headers),
+                        partition=message.partition,
+                        timestamp_ms=max(0, int((time.time() + skew()) * 1000)),
+                    )
+                )
+        confirmed = 0
+        for future in waiting:
+            with contextlib.suppress(KafkaError):
+                future.get(timeout=_PATIENCE_MS / 1000)
+                confirmed += 1
+        return confirmed
+
+
+class Transaction:
+    """Records of one transaction. The broker ends it by itself after `timeout_ms`.
+
+    sent: how many of them are in the log, behind nothing that ends the transaction.
+    """
+
+    def __init__(self, stranger: Stranger, messages: Sequence[Message]) -> None:
+        self._stranger = stranger
+        stranger.producer.init_transactions()
+        stranger.producer.begin_transaction()
+        self.sent = stranger.send(messages)
+
+    def end(self, how: Literal["commit", "abort"]) -> None:
+        """End it."""
+        if how == "commit":
+            self._stranger.producer.commit_transaction()
+        else:
+            self._stranger.producer.abort_transaction()

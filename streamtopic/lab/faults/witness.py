@@ -1,0 +1,158 @@
+"""What the world saw: every release, receipt and rejection that ever stood in the log, and what subscribers got."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgpack
+
+from streamtopic.errors import ComponentUnreachable, InvalidRelease
+from streamtopic.lab.faults.tail import TopicTail
+from streamtopic.signed import Assembled, Assembler, Receipt, Release, open_link, open_release
+from streamtopic.streams import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from streamtopic.client import ModelSubscriber
+    from streamtopic.lab.faults.tail import TailRecord
+    from streamtopic.signed import PublicKey
+    from streamtopic.streams import TopicNames
+
+__all__ = ["Subscriber", "Witness", "digest"]
+
+
+def digest(release: Release) -> str:
+    """Tell two releases apart: everything that a subscriber gets."""
+    payload, envelope = release.payload, release.envelope
+    parts = [repr(payload.words), repr(payload.top_words), repr(dict(payload.quality)), repr(envelope)]
+    parts += [repr((task, head.topics, head.classes, head.documents)) for task, head in sorted(payload.heads.items())]
+    tables = [payload.A, payload.R, payload.shares]
+    tables += [table for _, head in sorted(payload.heads.items()) for table in (head.w, head.B)]
+    arrays = [table.tobytes() for table in tables if table is not None]
+    return hashlib.sha256(b"\0".join([*(part.encode() for part in parts), *arrays])).hexdigest()
+
+
+@dataclass(slots=True)
+class Witness:
+    """Follows the topics that the service writes, with kafka-python itself.
+
+    versions: number to what was published under it, by digest, the first in the log first. receipts: place of a delete
+    to its receipt in the chain; strays: receipts that competed for a place in it. rejected: places that were reported.
+    """
+
+    servers: str
+    names: TopicNames
+    key: PublicKey
+    versions: dict[int, dict[str, Release]] = field(default_factory=dict)
+    receipts: dict[tuple[int, int], Receipt] = field(default_factory=dict)
+    strays: int = 0
+    rejected: set[tuple[int, int]] = field(default_factory=set)
+    findings: list[str] = field(default_factory=list)
+    _tails: dict[str, TopicTail] = field(default_factory=dict)
+    _assembler: Assembler = field(default_factory=Assembler)
+    _head: tuple[int, str] = (0, "")
+    _known: set[str] = field(default_factory=set)
+
+    @property
+    def rivals(self) -> int:
+        """Releases under a number that another one had before."""
+        return sum(len(contents) - 1 for contents in self.versions.values())
+
+    def read(self) -> None:
+        """Take in what came since. Raises ComponentUnreachable."""
+        for topic, take in (
+            (self.names.releases, self._release),
+            (self.names.receipts, self._receipt),
+            (self.names.rejected, self._rejection),
+        ):
+            if topic not in self._tails:
+                self._tails[topic] = TopicTail(self.servers, topic, 1)
+            for record in self._tails[topic].read():
+                take(record)
+
+    def close(self) -> None:
+        """Give the connections back."""
+        for tail in self._tails.values():
+            tail.close()
+
+    def _release(self, record: TailRecord) -> None:
+        place = self.names.releases, record.partition, record.offset
+        done = self._assembler.take(Record(*place, record.key, record.value, record.headers, timestamp_ms=0))
+        if not isinstance(done, Assembled):
+            return
+        try:
+            release = open_release(done.data, self.key)
+        except InvalidRelease as error:
+            self.findings.append(f"release {done.version} at offset {record.offset} does not verify: {error}")
+            return
+        self.versions.setdefault(release.version, {})[digest(release)] = release
+
+    def _receipt(self, record: TailRecord) -> None:
+        if record.value is None:
+            self.findings.append(f"receipt {record.key!r} was erased at offset {record.offset}")
+            return
+        try:
+            receipt = open_link(record.value, self.key)
+        except InvalidRelease as error:
+            self.findings.append(f"receipt at offset {record.offset} does not verify: {error}")
+            return
+        name, place = hashlib.sha256(record.value).hexdigest(), (receipt.partition, receipt.offset)
+        if name in self._known:
+            return  # the same bytes once more: a publisher was killed before it could note that it had sent them
+        if (receipt.sequence, receipt.previous) != (self._head[0] + 1, self._head[1]):
+            self.strays += 1
+            return
+        if isinstance(receipt, Receipt) and place in self.receipts:
+            self.findings.append(f"the deletion at {place} has a second receipt in the chain, {receipt.sequence}")
+        self._known.add(name)
+        self._head = receipt.sequence, name
+        if isinstance(receipt, Receipt):
+            self.receipts[place] = receipt
+
+    def _rejection(self, record: TailRecord) -> None:
+        fields = msgpack.unpackb(record.value or b"")
+        self.rejected.add((fields["partition"], fields["offset"]))
+
+
+class Subscriber:
+    """A client of the releases topic that is started again now and then.
+
+    seen: version to digest, in the order in which they came; refused: releases that it did not take. progress: file
+    that its restarts go on from.
+    """
+
+    def __init__(self, open_one: Callable[[Path], ModelSubscriber], progress: Path) -> None:
+        self.seen: dict[int, str] = {}
+        self.refused = 0
+        self.findings: list[str] = []
+        self._open = open_one
+        self._progress = progress
+        self._subscriber: ModelSubscriber | None = None
+
+    def poll(self) -> None:
+        """Take what is there now; a broker that is away is not a finding."""
+        try:
+            if self._subscriber is None:
+                self._subscriber = self._open(self._progress)
+            while (release := self._subscriber.poll()) is not None:
+                self._take(release)
+        except ComponentUnreachable:
+            return
+        self.refused += self._subscriber.refused
+        self._subscriber.refused = 0
+
+    def restart(self) -> None:
+        """End it properly; the next poll starts another that goes on where this one stopped."""
+        if self._subscriber is not None:
+            self._subscriber.close()
+            self._subscriber = None
+
+    def _take(self, release: Release) -> None:
+        last = max(self.seen, default=0)
+        if release.version <= last:
+            self.findings.append(f"a subscriber got version {release.version} after {last}")
+        self.seen[release.version] = digest(release)

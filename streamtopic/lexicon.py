@@ -1,0 +1,281 @@
+"""Words as numbers: a hash table that compiled loops can read and fill without a Python string.
+
+An entry is a word's number in this table, given on first sight. It says nothing about a state or a matrix: which words
+live documents hold, under which ids or columns, is the business of who has the table.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from threading import Lock
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from streamtopic.text import MAX_PASSAGE, MAX_WORD, MAX_WORDS
+
+__all__ = ["Lexicon", "Table", "Whole", "ascii_tokens", "count_texts", "find", "leave"]
+
+Bytes = npt.NDArray[np.uint8]
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+UInt64 = npt.NDArray[np.uint64]
+
+Whole = int | np.int64
+
+Table = tuple[UInt64, UInt64, Int64, Bytes, Int64]
+"""The arrays of a Lexicon, as compiled code takes them.
+
+    secret   (2,) the key of the hash
+    slots    (2**k, 2) the number that a word is compared by, and its entry + 1 and size; zeros where empty
+    starts   (room + 1,) where the bytes of each entry begin
+    text     bytes of all entries
+    state    (2,) entries so far, and 1 where a word found no room, else 0
+"""
+
+_HALF = np.uint64(32)
+_LOW = np.uint64(0xFFFFFFFF)
+# Entries of a new table.
+_SMALLEST = 1 << 12
+# Lower case of the bytes that words consist of, 0 for the others.
+_LOWER = np.array([ord(chr(k).lower()) if k < 128 and chr(k).isalnum() else 0 for k in range(256)], np.uint8)
+# More than words of texts have on average; the table grows where they are longer.
+_BYTES_A_WORD = 12
+
+
+class Lexicon:
+    """Words by number and numbers by word. Known entries may be read while another thread, holding `lock`, adds some.
+
+    secret: any text that writers of documents do not know, so that they cannot choose words that all meet in one slot.
+    """
+
+    def __init__(self, secret: str) -> None:
+        digest = np.frombuffer(hashlib.sha256(secret.encode()).digest(), np.uint64)
+        self.lock = Lock()
+        # Odd, so never 0: a factor of 0 would send all words to one slot.
+        self._secret = digest[:2] | np.uint64(1)
+        self._state = np.zeros(2, np.int64)
+        self._starts = np.zeros(_SMALLEST + 1, np.int64)
+        self._text = np.empty(_SMALLEST * _BYTES_A_WORD, np.uint8)
+        self._slots = np.zeros((2 * _SMALLEST, 2), np.uint64)
+
+    def __len__(self) -> int:
+        return int(self._state[0])
+
+    @property
+    def room(self) -> int:
+        """Entries that there may be before it has to grow."""
+        return len(self._starts) - 1
+
+    @property
+    def table(self) -> Table:
+        """The arrays that `find` works on; they are others after `grow`."""
+        return self._secret, self._slots, self._starts, self._text, self._state
+
+    def grow(self, size: int) -> None:
+        """Make room for words of `size` bytes in all, and for twice the entries. The caller holds `lock`."""
+        entries, used = len(self), int(self._starts[len(self)])
+        room = max(2 * entries, _SMALLEST, entries + size // 2 + 1)
+        text = np.empty(2 * (used + size) + room, np.uint8)
+        text[:used] = self._text[:used]
+        starts = np.zeros(room + 1, np.int64)
+        starts[: entries + 1] = self._starts[: entries + 1]
+        slots = np.zeros((1 << (2 * room - 1).bit_length(), 2), np.uint64)
+        _place(slots, starts, text, entries, self._secret)
+        self._text, self._starts, self._slots = text, starts, slots
+        self._state[1] = 0
+
+    def number(self, words: Sequence[bytes]) -> Int32:
+        """Return the entry of each word, new ones for words not seen before."""
+        data = np.frombuffer(bytearray().join(words), np.uint8)
+        ends = np.fromiter(accumulate(map(len, words)), np.int64, len(words))
+        entries = np.empty(len(words), np.int32)
+        with self.lock:
+            done = int(_number(data, ends, 0, entries, self.table))
+            while done < len(words):
+                self.grow(len(words[done]))
+                done = int(_number(data, ends, done, entries, self.table))
+        return entries
+
+    def word(self, entry: int) -> bytes:
+        """Return the word of an entry."""
+        return self._text[self._starts[entry] : self._starts[entry + 1]].tobytes()
+
+    def words(self, first: int = 0) -> list[bytes]:
+        """Return the words of all entries from `first` on."""
+        text, starts = self._text.tobytes(), self._starts[: len(self) + 1].tolist()
+        return [text[start:stop] for start, stop in pairwise(starts[first:])]
+
+    def copy(self) -> "Lexicon":
+        """Return a table with the same entries that may get others from here on."""
+        other = Lexicon.__new__(Lexicon)
+        arrays = {name: value.copy() for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        vars(other).update(arrays, lock=Lock())
+        return other
+
+
+@numba.njit(cache=True, nogil=True)
+def _fold(a: np.uint64, b: np.uint64) -> np.uint64:
+    """Return the upper half of the 128-bit product of a and b, xor the lower."""
+    low, high = (a & _LOW) * (b & _LOW), (a >> _HALF) * (b >> _HALF)
+    first, second = (a >> _HALF) * (b & _LOW), (a & _LOW) * (b >> _HALF)
+    middle = (low >> _HALF) + (first & _LOW) + (second & _LOW)
+    return (high + (first >> _HALF) + (second >> _HALF) + (middle >> _HALF)) ^ (a * b)
+
+
+@numba.njit(cache=True, nogil=True)
+def _block(data: Bytes, start: Whole, stop: Whole) -> np.uint64:
+    block = np.uint64(0)
+    for k in range(start, stop):
+        block = (block << np.uint64(8)) | np.uint64(data[k])
+    return block
+
+
+@numba.njit(cache=True, nogil=True)
+def _key(data: Bytes, start: Whole, stop: Whole, secret: UInt64) -> tuple[np.uint64, np.uint64]:
+    """Return the number that a word is compared by, for up to eight bytes the word itself, and its hash."""
+    size = np.uint64(stop - start)
+    if stop - start <= 8:
+        block = _block(data, start, stop)
+        return block, _fold(block ^ secret[0], secret[1] ^ size)
+    mixed = secret[0] ^ size
+    for first in range(start, stop, 8):
+        mixed = _fold(mixed ^ secret[1], _block(data, first, min(first + 8, stop)) ^ secret[0])
+    return mixed, _fold(mixed, secret[1])
+
+
+@numba.njit(cache=True, nogil=True)
+def find(data: Bytes, start: Whole, stop: Whole, table: Table, insert: int) -> Whole:
+    """Return the entry of the word in data[start:stop]; -1 where it is new and not inserted.
+
+    A word that is to be inserted and finds no room gives -1 too, and sets the second number of the table's state.
+    """
+    secret, slots, starts, text, state = table
+    key, mixed = _key(data, start, stop, secret)
+    size = stop - start
+    mask = len(slots) - 1
+    slot = np.int64(mixed >> np.uint64(20)) & mask
+    # Tables are at most half full, so a search ends soon.
+    while slots[slot, 1] != 0:
+        if slots[slot, 0] == key and np.int64(slots[slot, 1] & _LOW) == size:
+            entry: Whole = np.int64(slots[slot, 1] >> _HALF) - 1
+            same = True
+            if size > 8:
+                for k in range(size):
+                    same &= text[starts[entry] + k] == data[start + k]
+            if same:
+                return entry
+        slot = (slot + 1) & mask
+    if not insert:
+        return -1
+    entry = state[0]
+    at = starts[entry]
+    if entry == len(starts) - 1 or at + size > len(text):
+        state[1] = 1
+        return -1
+    for k in range(size):
+        text[at + k] = data[start + k]
+    starts[entry + 1] = at + size
+    slots[slot, 0] = key
+    slots[slot, 1] = (np.uint64(entry + 1) << _HALF) | np.uint64(size)
+    state[0] = entry + 1
+    return entry
+
+
+@numba.njit(cache=True, nogil=True)
+def _place(slots: UInt64, starts: Int64, text: Bytes, entries: int, secret: UInt64) -> None:
+    mask = len(slots) - 1
+    for entry in range(entries):
+        size = starts[entry + 1] - starts[entry]
+        key, mixed = _key(text, starts[entry], starts[entry + 1], secret)
+        slot = np.int64(mixed >> np.uint64(20)) & mask
+        while slots[slot, 1] != 0:
+            slot = (slot + 1) & mask
+        slots[slot, 0] = key
+        slots[slot, 1] = (np.uint64(entry + 1) << _HALF) | np.uint64(size)
+
+
+@numba.njit(cache=True, nogil=True)
+def _number(data: Bytes, ends: Int64, first: Whole, entries: Int32, table: Table) -> Whole:
+    """Fill entries from `first` on; return how many are filled once the table is full."""
+    start = ends[first - 1] if first else 0
+    for k in range(first, len(ends)):
+        entry = find(data, start, ends[k], table, 1)
+        if entry < 0:
+            return k
+        entries[k] = entry
+        start = ends[k]
+    return len(ends)
+
+
+@numba.njit(cache=True, nogil=True)
+def leave(marks: Int64, entries: Int32, begin: Whole, used: Whole) -> tuple[Whole, Whole]:
+    """Forget the words taken since `begin`; return -1 for a text that is left, and where its words end: nowhere."""
+    for k in range(begin, used):
+        marks[entries[k]] = -1
+    return -1, begin
+
+
+@numba.njit(cache=True, nogil=True)
+def ascii_tokens(
+    data: Bytes, at: Whole, stop: Whole, table: Table, marks: Int64, entries: Int32, counts: Int32, used: Whole
+) -> tuple[Whole, Whole]:
+    """Count the words of ASCII text as `text.passages` does; the text becomes lower case in place.
+
+    marks: for every entry that there may be, where it stands in `entries`; less than `used` means not yet. entries,
+    counts: words in the order in which they first occur, written from `used` on. Returns L, -1 for a text that is left
+    (not ASCII, too long or with too many words for one passage, or no room in the table), and where its words end.
+    """
+    begin, length = used, np.int64(0)
+    for k in range(at, stop):
+        if data[k] > 0x7F:
+            return -1, begin
+    while at < stop:
+        letter = _LOWER[data[at]]
+        if letter == 0:
+            at += 1
+            continue
+        word = at
+        while letter and at < stop:
+            data[at] = letter
+            at += 1
+            letter = _LOWER[data[at]] if at < stop else np.uint8(0)
+        if at - word < 2:
+            continue
+        length += 1
+        if at - word > MAX_WORD:
+            continue
+        entry = find(data, word, at, table, 1)
+        if entry < 0 or length > MAX_PASSAGE:
+            return leave(marks, entries, begin, used)
+        if marks[entry] >= begin:
+            counts[marks[entry]] += 1
+        else:
+            if used - begin == MAX_WORDS:
+                return leave(marks, entries, begin, used)
+            marks[entry] = used
+            entries[used], counts[used] = entry, 1
+            used += 1
+    return length, used
+
+
+@numba.njit(cache=True, nogil=True)
+def count_texts(
+    data: Bytes, ends: Int64, first: Whole, table: Table, marks: Int64,
+    lengths: Int64, stops: Int64, entries: Int32, counts: Int32,
+) -> Whole:  # fmt: skip
+    """Count texts, one behind the other, from `first` on until the table has no room; return the text to go on with.
+
+    lengths, stops: of each text L, or -1 where it is left, and where its words end in `entries`; for the rest see
+    `ascii_tokens`.
+    """
+    used = stops[first - 1] if first else np.int64(0)
+    start = ends[first - 1] if first else np.int64(0)
+    for k in range(first, len(ends)):
+        length, used = ascii_tokens(data, start, ends[k], table, marks, entries, counts, used)
+        if table[4][1]:
+            return k
+        lengths[k], stops[k] = length, used
+        start = ends[k]
+    return len(ends)

@@ -1,0 +1,268 @@
+"""A real Kafka broker on this machine, started and stopped by the program."""
+
+import atexit
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from streamtopic.errors import ComponentUnreachable
+from streamtopic.local.broker_files import broker_jars, cache_folder, find_java
+from streamtopic.local.child import Child, owns_folder
+from streamtopic.local.private import private_folder
+
+__all__ = ["LocalKafka"]
+
+_START_SECONDS = 120
+_PORT_ATTEMPTS = 5
+# Below those that the system gives to outgoing connections: one of these could take the port of a stopped broker.
+_PORTS = range(20_000, 32_000)
+# Metadata request, version 0, for all topics: answered only by a broker that takes part in its cluster.
+_METADATA = struct.pack(">ihhihi", 14, 3, 0, 1, -1, 0)
+_JAVA_OPTIONS = (
+    "-Xmx512m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+)
+
+
+class LocalKafka:
+    """A Kafka broker (KRaft, broker and controller in one process) on 127.0.0.1, for one program.
+
+    directory: where it keeps its data; None for a temporary folder. A broker on the same directory continues where
+    the one before stopped, also after kill -9. port: of the broker; None for that of the last start in this directory,
+    or a free one. properties: of the broker, in place of those chosen here. environ: where Java (PATH) and the jars
+    (XDG_CACHE_HOME) are.
+    The broker ends with `stop`, with the interpreter, and when the process is killed. A second program that opens the
+    same directory attaches to the broker of the first.
+
+    Raises ComponentUnreachable where no broker can be had or started.
+    """
+
+    def __init__(
+        self,
+        directory: Path | None = None,
+        *,
+        port: int | None = None,
+        properties: Mapping[str, str] | None = None,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._directory = None if directory is None else Path(directory).absolute()
+        self._environ = environ
+        self._properties = dict(properties or {})
+        self._fixed_port = port
+        self._port: int | None = None
+        self._temporary: Path | None = None
+        self._broker: Child | None = None
+        self._running = False
+
+    @property
+    def servers(self) -> str:
+        """Address for clients: 127.0.0.1:PORT, also while it is killed. Raises ComponentUnreachable before `start`."""
+        if self._port is None:
+            raise ComponentUnreachable("the local Kafka is not running: start it first")
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the broker, or None where it is not running or belongs to another program."""
+        return self._broker.pid if self._broker else None
+
+    @property
+    def jars(self) -> Path:
+        """The folder with Kafka's jars, the console tools among them."""
+        return broker_jars(cache_folder(self._environ))
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    def start(self) -> Self:
+        """Start the broker and wait until it answers (2 to 8 s). Starting twice is harmless."""
+        if self._running:
+            return self
+        folder = self._folder()
+        with (folder / "kafka.lock").open("ab") as lock:
+            if owns_folder(lock, self._attached, _START_SECONDS, folder, "Kafka"):
+                self._start(folder, lock)
+        self._running = True
+        return self
+
+    def stop(self) -> None:
+        """Stop the broker; its data stays unless the folder is temporary. Stopping twice is harmless."""
+        self._end(signal.SIGTERM)
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+            self._temporary = None
+
+    def kill(self) -> None:
+        """End the broker as kill -9 does, keeping its folder: `start` brings it up again on the same port."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, how: signal.Signals) -> None:
+        atexit.unregister(self.stop)
+        self._running = False
+        if self._broker is not None:
+            self._broker.end(how)
+            self._broker = None
+
+    def _folder(self) -> Path:
+        if self._directory is None:
+            self._temporary = self._temporary or Path(tempfile.mkdtemp(prefix="streamtopic-kafka-"))
+            return self._temporary
+        private_folder(self._directory)
+        return self._directory
+
+    def _attached(self) -> bool:
+        """Whether another program's broker on this folder answers, at which port is noted then."""
+        port = self._last_port()
+        if port is None or not _answers(port):
+            return False
+        self._port = port
+        return True
+
+    def _start(self, folder: Path, lock: IO[bytes]) -> None:
+        java = str(find_java(self._environ))
+        command = [java, *_JAVA_OPTIONS, "-cp", f"{self.jars}/*"]
+        wanted = self._fixed_port or self._port or self._last_port()
+        for attempt in range(_PORT_ATTEMPTS):
+            port = wanted if wanted is not None and attempt == 0 else _free_port()
+            _write_properties(folder, port, self._properties)
+            _format(folder, command)
+            try:
+                self._launch(folder, [*command, "kafka.Kafka", str(folder / "server.properties")], port, lock)
+            except ComponentUnreachable as error:
+                # Another program may have taken the port since it was found free; one that was given is kept.
+                if self._fixed_port or self._port or "already in use" not in str(error):
+                    raise
+            else:
+                return
+        raise ComponentUnreachable(f"no free port for a local Kafka in {_PORT_ATTEMPTS} attempts: give it one")
+
+    def _launch(self, folder: Path, command: list[str], port: int, lock: IO[bytes]) -> None:
+        log = folder / "kafka.log"
+        begin = log.stat().st_size if log.exists() else 0
+        self._broker = Child(command, log, lock, self._temporary)
+        atexit.register(self.stop)
+        try:
+            self._await_ready(port, log, begin)
+        except BaseException:
+            self._end(signal.SIGKILL)
+            raise
+        self._port = port
+        (folder / "kafka.port").write_text(str(port), "utf-8")
+        private_folder(folder)
+
+    def _await_ready(self, port: int, log: Path, begin: int) -> None:
+        deadline = time.monotonic() + _START_SECONDS
+        while not _answers(port):
+            if self._broker is None or not self._broker.running:
+                raise ComponentUnreachable(f"Kafka did not start: {_reason(log, begin)} (see {log})")
+            if time.monotonic() > deadline:
+                raise ComponentUnreachable(f"Kafka does not answer after {_START_SECONDS} s (see {log})")
+            time.sleep(0.05)
+
+    def _last_port(self) -> int | None:
+        try:
+            return int((self._folder() / "kafka.port").read_text("utf-8"))
+        except (FileNotFoundError, ValueError):
+            return None
+
+
+def _write_properties(folder: Path, port: int, others: Mapping[str, str]) -> None:
+    controller = _free_port()
+    properties: dict[str, object] = {
+        "process.roles": "broker,controller",
+        "node.id": 1,
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": folder / "data",
+        "auto.create.topics.enable": "false",
+        "offsets.topic.replication.factor": 1,
+        "offsets.topic.num.partitions": 1,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
+        "transaction.state.log.num.partitions": 1,
+        "group.initial.rebalance.delay.ms": 50,
+        "group.min.session.timeout.ms": 1000,
+        # One client: a few threads do. The buffer is taken from the heap at the start, 128 MB of it by default.
+        "num.network.threads": 2,
+        "num.io.threads": 4,
+        "log.cleaner.dedupe.buffer.size": 16 << 20,
+        # Compaction and retention act within seconds where a topic's settings allow it.
+        "log.cleaner.backoff.ms": 1000,
+        "log.retention.check.interval.ms": 1000,
+        "log.initial.task.delay.ms": 1000,
+        # A broker that was killed is let in again only after its session: 9 s by default.
+        "broker.session.timeout.ms": 2000,
+        "broker.heartbeat.interval.ms": 500,
+    }
+    text = "".join(f"{name}={value}\n" for name, value in {**properties, **others}.items())
+    (folder / "server.properties").write_text(text, "utf-8")
+
+
+def _format(folder: Path, command: list[str]) -> None:
+    """Prepare the data folder once; Kafka starts only in one that was prepared."""
+    if (folder / "data" / "bootstrap.checkpoint").exists():
+        return
+    # Half a preparation, left by a process that was killed, would not be repaired.
+    shutil.rmtree(folder / "data", ignore_errors=True)
+    # A name that begins with a dash would be taken for an option.
+    cluster = "st" + secrets.token_urlsafe(16)[:20]
+    arguments = ["format", "-t", cluster, "-c", str(folder / "server.properties")]
+    done = subprocess.run(  # noqa: S603 - as the broker itself
+        [*command, "kafka.tools.StorageTool", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        umask=0o077,
+    )
+    if done.returncode:
+        lines = (done.stdout + done.stderr).strip().splitlines() or ["it says nothing"]
+        raise ComponentUnreachable(f"Kafka could not prepare {folder / 'data'}: {lines[-1]}")
+
+
+def _answers(port: int) -> bool:
+    """Whether the broker there has joined its cluster, so that topics can be made."""
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+        connection.sendall(_METADATA)
+        answer = b""
+        while len(answer) < 12 and (piece := connection.recv(12 - len(answer))):
+            answer += piece
+        # size, correlation id, number of brokers
+        return len(answer) == 12 and struct.unpack(">iii", answer)[2] > 0
+    return False
+
+
+def _free_port() -> int:
+    while True:
+        port = secrets.choice(_PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+def _reason(log: Path, begin: int) -> str:
+    """What the broker wrote of its end: the innermost cause, else its last line."""
+    with log.open("rb") as output:
+        output.seek(begin)
+        lines = output.read().decode("utf-8", "replace").strip().splitlines()
+    named = [line.strip() for line in lines if "Exception" in line and not line.lstrip().startswith("at ")]
+    return (named or lines or ["it wrote no log"])[-1]

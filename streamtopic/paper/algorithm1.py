@@ -1,0 +1,385 @@
+"""Algorithm 1 of the paper to the letter: unlearning the base model by one Newton step and a projection.
+
+    Statistics        C^S, P and |S|: all that it takes from the base model beside counts; small enough to keep
+    remaining         Q^F = Q^S less the forget set, and the matrices that follow, from the fit of S
+    remaining_counts  the same from Q^F itself, which exact counts give without S or its model
+    chosen_again      the anchors that a retraining on Q^F chooses
+    newton_rows       C^S - H^-1 grad, the step on the loss of Q^F
+    unlearn_base      Abar, Rbar: the step, its projection on the simplex of topics, columns normalised
+    retrain_rows      A^F, R^F on the same anchors, with the exact constrained optimum in place of the step
+    literal_head      Algorithm 2's answer for a task on top of these topics
+
+The step lands on the same point from any start. So U(S_f, A(S)) and the reference run of the paper's definition,
+U(empty set, A(S - S_f)), agree to rounding wherever anchors and words do; the proof bounds the larger ||Abar - A^F||.
+Noise, and the projections after it, are in theorem.py. The service's certified mode solves the constrained problem
+exactly instead (topics/update.py); this file is for theorem mode and for comparison.
+Source: Wei et al. (2025), algorithm 1 (alg:unlearn) and the proof of theorem 1 in its appendix B.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from streamtopic.counts import Cooccurrence, CountSource, SymmetricCounts
+from streamtopic.errors import CannotLearn, NegativeCounts, UsageError
+from streamtopic.topics.anchors import AnchorChoice
+from streamtopic.topics.certificate import gamma
+from streamtopic.topics.fit import TopicFit
+from streamtopic.topics.learner import prepare
+from streamtopic.topics.learner_options import LearnerOptions
+from streamtopic.topics.mixtures import carried_errors, gram, largest_errors
+from streamtopic.topics.paper_anchors import farthest_rows, row_norms
+from streamtopic.topics.products import dense_rows, product_roundings, shift_roundings, times
+from streamtopic.topics.simplex import project_rows, solve_rows
+from streamtopic.topics.update_anchors import replay_rows
+from streamtopic.topics.update_products import ThinShift, product_shift
+
+__all__ = [
+    "BaseModel",
+    "Remaining",
+    "Statistics",
+    "chosen_again",
+    "covariance",
+    "literal_head",
+    "newton_rows",
+    "project_psd",
+    "project_topics",
+    "remaining",
+    "remaining_counts",
+    "retrain_rows",
+    "unlearn_base",
+]
+
+Float = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Statistics:
+    """The part of the base model that Algorithm 1 needs beside counts; with Q^S and p^S, the T(S) of the paper.
+
+    words: (n,), ascending.
+    C: C^S, (n, r), rows on the simplex.
+    anchors: (r,), the words of P, by topic.
+    documents: |S|.
+    """
+
+    words: tuple[str, ...]
+    C: Float
+    anchors: tuple[str, ...]
+    documents: int
+
+    @classmethod
+    def of(cls, fit: TopicFit) -> Self:
+        """Take them from A(S)."""
+        return cls(fit.words, np.ascontiguousarray(fit.C[fit.live]), fit.anchors, fit.documents)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Remaining:
+    """The input of Algorithm 1 once the forget set is out of the counts; none of its sizes grows with m.
+
+    names: the words of q.
+    words: (n,), those that still occur.
+    live: (n,), their positions in q.
+    q: Q^F in integers.
+    p: (n,), word masses, sum 1.
+    start: (n, r), C^S.
+    anchors: (r,), positions of P in `words`.
+    candidates: positions in q of words that may be anchors.
+    B: (n, r), Qbar^F Qbar_P^F^T.
+    B_error: (n,), bound on the error of the entries of each row of B.
+    G: (r, r), Qbar_P^F Qbar_P^F^T.
+    sigma_min: the least singular value of Qbar_P^F.
+    documents: |S| - |S_f|.
+    changed: how many words only one of the vocabularies of the base model and of a retraining has; None where that is
+        not known.
+    """
+
+    names: tuple[str, ...]
+    words: tuple[str, ...]
+    live: npt.NDArray[np.intp]
+    q: SymmetricCounts
+    p: Float
+    start: Float
+    anchors: npt.NDArray[np.intp]
+    candidates: npt.NDArray[np.intp]
+    B: Float
+    B_error: Float
+    G: Float
+    sigma_min: float
+    documents: int
+    changed: int | None = None
+
+
+def remaining(fit: TopicFit, forgotten: CountSource | None = None) -> Remaining:
+    """Take the forget set out of the counts.
+
+    fit: A(S), learned with learner "paper"; it stays as it is.
+    forgotten: counts of S_f made with the fit's weighting, None for the empty forget set.
+    Cost: a copy of Q's values, nnz(dQ) r and the columns of changed words times r. Raises UsageError for another
+    learner, NegativeCounts where S_f cannot be part of S, CannotLearn where an anchor's row is gone or the rows of the
+    anchors have become dependent.
+    """
+    _require_published(fit.options)
+    first, positions = fit.mixtures, fit.choice.rows
+    q, product, error, documents = fit.q, first.product, first.product_errors(), fit.documents
+    if forgotten is not None:
+        documents -= forgotten.documents
+        taken = Cooccurrence.zero(q.n) - _over(fit, forgotten)
+        q = _subtracted(fit.q, taken, documents)
+        product, error = _product(fit, q, SymmetricCounts.of(taken))
+    return _known(
+        fit.names,
+        q,
+        positions,
+        product,
+        error,
+        start=fit.C,
+        candidates=fit.candidates,
+        documents=documents,
+    )
+
+
+def remaining_counts(base: Statistics, source: CountSource, options: LearnerOptions) -> Remaining:
+    """Return the same from Q^F itself: the base model is not needed, nor the counts of what was forgotten.
+
+    source: counts of S - S_f, over any words.
+    options: those that the base was learned with.
+    Cost: reading the counts once, and nnz(Q) r. Raises UsageError for another learner, CannotLearn where an anchor word
+    has left the vocabulary, where its row is gone, or where the anchors' rows have become dependent.
+    """
+    _require_published(options)
+    # The vocabulary is the one that a retraining chooses, so that no released word depends on forgotten documents. A
+    # word that leaves takes its row and column along.
+    prepared = prepare(source, options)
+    q, words = prepared.q, prepared.words
+    place = {word: k for k, word in enumerate(words)}
+    if lost := [word for word in base.anchors if word not in place]:
+        raise CannotLearn("anchors", f"no retraining would keep the anchor word {lost[0]}: retrain from counts")
+    # A word that enters starts at zero: the step lands on the same point from anywhere.
+    start = np.zeros((len(words), base.C.shape[1]))
+    stays = [k for k, word in enumerate(base.words) if word in place]
+    start[[place[base.words[k]] for k in stays]] = base.C[stays]
+    positions = np.array([place[word] for word in base.anchors], np.intp)
+    product = times(q, np.ascontiguousarray(dense_rows(q, positions).T.astype(float)))
+    return _known(
+        words,
+        q,
+        positions,
+        product,
+        largest_errors(gamma(product_roundings(np.diff(q.indptr), q.n)), np.zeros(q.n), product),
+        start=start,
+        candidates=prepared.candidates,
+        documents=source.documents,
+        changed=len({*words} ^ {*base.words}),
+    )
+
+
+def chosen_again(left: Remaining) -> AnchorChoice:
+    """Return the anchors that a retraining on Q^F chooses, by position in Q.
+
+    Cost: n r^2 where they are the known ones. Raises CannotLearn where there are not r independent candidates.
+    """
+    # The search is replayed from inner products that are at hand. It is made anew only where it leaves the known
+    # anchors, or where a lead is within rounding.
+    mass = left.q.row_sums()
+    candidates = left.candidates[mass[left.candidates] > 0]
+    known = left.live[left.anchors]
+    if np.isin(known, candidates).all():
+        norms = row_norms(left.q, candidates, 1.0 / mass[candidates].astype(float))
+        rows = np.searchsorted(left.live, candidates)
+        choice = replay_rows(
+            norms,
+            left.B[rows],
+            left.G,
+            np.searchsorted(candidates, known),
+            terms=int(np.diff(left.q.indptr)[candidates].max()),
+            error=left.B_error[rows],
+            live=len(left.live),
+        )
+        if choice is not None:
+            return AnchorChoice(candidates[choice.rows], choice.margin)
+    return farthest_rows(left.q, candidates, mass, len(left.anchors))
+
+
+def _known(
+    names: tuple[str, ...],
+    q: SymmetricCounts,
+    positions: npt.NDArray[np.intp],
+    product: Float,
+    error: Float,
+    *,
+    start: Float,
+    candidates: npt.NDArray[np.intp],
+    documents: int,
+    changed: int | None = None,
+) -> Remaining:
+    """Return the input of Algorithm 1 for Q^F (n, n) and the anchors P at `positions`.
+
+    product: (n, r), Q^F Q_P^F^T in units of the counts.
+    error: (n,), bound on the absolute error of each row of the product.
+    start: (n, r), C^S.
+    """
+    anchor_counts = dense_rows(q, positions)
+    thin = np.ascontiguousarray(anchor_counts.T.astype(float))
+    G, sigma_min = gram(anchor_counts, thin)
+    mass = q.row_sums()
+    # A word that no document holds any more has no row on the simplex, and a retraining would not know it.
+    live = np.flatnonzero(mass)
+    return Remaining(
+        names=names,
+        words=tuple(names[k] for k in live),
+        live=live,
+        q=q,
+        # Summed as Python integers: a total of int64 could overflow in a large corpus.
+        p=mass[live] / float(sum(mass.tolist())),
+        start=start[live],
+        anchors=np.searchsorted(live, positions),
+        candidates=candidates,
+        B=product[live] / mass[live, None] / anchor_counts.sum(axis=1),
+        B_error=error[live] / mass[live] / float(anchor_counts.sum(axis=1).min()),
+        G=G,
+        sigma_min=sigma_min,
+        documents=documents,
+        changed=changed,
+    )
+
+
+def _require_published(options: LearnerOptions) -> None:
+    if options.learner != "paper":
+        raise UsageError('Algorithm 1 starts from the published learner: learn with learner="paper"')
+
+
+def _over(fit: TopicFit, source: CountSource) -> Cooccurrence:
+    """Bring counts over any words to the fit's."""
+    ids = fit.held(source.words)
+    known = np.flatnonzero(ids >= 0)
+    return source.restrict(known).relabel(ids[known], len(fit.names))
+
+
+def _subtracted(q: SymmetricCounts, taken: Cooccurrence, documents: int) -> SymmetricCounts:
+    left = q.copy()
+    if not left.add_within(taken) or documents < 0:
+        raise NegativeCounts("the forget set is not part of the trained documents: forget only what was learned, once")
+    return left
+
+
+def _product(fit: TopicFit, q: SymmetricCounts, delta: SymmetricCounts) -> tuple[Float, Float]:
+    """Return W^F = Q^F Q_P^F^T = W^S + dQ V^S + Q^F (V^F - V^S), V = Q_P^T, in the units of the counts, and its error.
+
+    The error is (n,), of each row. The added part is rounded at its own size, the sum once at that of the product.
+    """
+    first = fit.mixtures
+    # Only columns that a forgotten document touched differ, so the rest of the product is carried over.
+    moved = dense_rows(delta, fit.choice.rows)
+    columns = np.flatnonzero(moved.any(axis=0))
+    thin = ThinShift(columns, moved.T[columns].astype(float))
+    shift, sizes = product_shift(q, delta, first.thin, thin)
+    product = first.product + shift
+    roundings = shift_roundings(np.diff(q.indptr), np.diff(delta.indptr))
+    return product, largest_errors(*carried_errors(first.relative, first.error, roundings, sizes), product)
+
+
+_UNIT = 2.0**-53
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BaseModel:
+    """A topic model before noise.
+
+    words: (n,), ascending.
+    C: (n, r), rows on the simplex of topics.
+    A: (n, r), columns on the simplex of words.
+    R: (r, r), the covariance of topics.
+    """
+
+    words: tuple[str, ...]
+    C: Float
+    A: Float
+    R: Float
+
+
+def newton_rows(C: Float, B: Float, G: Float) -> Float:
+    """Return C_i - H^-1 grad L(C_i) for every row: L(v) = ||Qbar_i - v^T Qbar_P||^2, grad = 2 (G v - B_i), H = 2 G.
+
+    C, B: (n, r); G: (r, r). L is quadratic, so the step lands on B G^-1, the unconstrained optimum, from any C; its
+    rows sum to about 1 but may be negative. Raises CannotLearn where G is singular.
+    """
+    values = np.linalg.eigvalsh(G)
+    # Below this a solution would be rounding alone.
+    if not values[0] > len(G) * _UNIT * values[-1]:
+        raise CannotLearn("rank", "the anchors' rows are dependent, so there is no Newton step: retrain from counts")
+    # B G^-1 is the same point; the step is written as the paper has it, so that the two can be compared.
+    gradient = 2 * (C @ G - B)
+    return np.asarray(C - np.linalg.solve(2 * G, gradient.T).T)
+
+
+def unlearn_base(left: Remaining) -> BaseModel:
+    """Return Abar and Rbar: the Newton step from C^S, rows projected on the simplex, columns of diag(p) C normalised.
+
+    Cost: n r^2 for the rows, nnz(Q) r for R.
+    """
+    return _model(left, project_rows(newton_rows(left.start, left.B, left.G)))
+
+
+def retrain_rows(left: Remaining) -> BaseModel:
+    """Return A^F and R^F: every row the exact constrained optimum on Q^F, on the same anchors.
+
+    This is what A(S - S_f) returns wherever it finds the same anchors and words. Cost: an active-set solve a row.
+    """
+    return _model(left, solve_rows(left.G, np.ascontiguousarray(left.B), np.ascontiguousarray(left.start)))
+
+
+def covariance(q: SymmetricCounts, rows: npt.NDArray[np.intp], A: Float) -> Float:
+    """Return R = A^+ Q A^+^T (r, r), symmetric, for A (n, r) over these rows of Q; entries of Q sum to 1.
+
+    Raises CannotLearn where the columns of A are dependent.
+    """
+    U, values, V = np.linalg.svd(A, full_matrices=False)
+    if not values[-1] > len(A) * _UNIT * values[0]:
+        raise CannotLearn("rank", "two topics have become the same, so R is not defined: ask fewer topics")
+    pseudoinverse = (V.T / values) @ U.T
+    # Q is applied to thin matrices only: it is sparse, and a dense copy would not fit in memory.
+    wide = np.zeros((q.n, A.shape[1]))
+    wide[rows] = pseudoinverse.T
+    R = pseudoinverse @ times(q, wide)[rows] / float(sum(q.row_sums().tolist()))
+    # Exact symmetry, which rounding took away: noise is drawn for the upper triangle alone.
+    return np.asarray((R + R.T) / 2)
+
+
+def project_topics(A: Float) -> Float:
+    """Project each column of A (n, r) on the simplex of words in Euclidean distance."""
+    return np.ascontiguousarray(project_rows(np.ascontiguousarray(A.T)).T)
+
+
+def project_psd(R: Float) -> Float:
+    """Return the nearest positive semidefinite matrix to a symmetric R (r, r) in the Frobenius norm."""
+    values, vectors = np.linalg.eigh((R + R.T) / 2)
+    projected = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    return np.asarray((projected + projected.T) / 2)
+
+
+def _model(left: Remaining, C: Float) -> BaseModel:
+    joint = left.p[:, None] * C
+    A = joint / joint.sum(axis=0)
+    return BaseModel(left.words, C, A, covariance(left.q, left.live, A))
+
+
+def literal_head(A_before: Float, A: Float, w: Float) -> Float:
+    """Return v = (A^S)^+ A w, (r, C): Algorithm 2's answer before noise, kept to show what it gives away.
+
+    A_before: A^S, (n, r), over the same words as A.
+    A: (n, r), the unlearned topics.
+    w: (r, C), the weights of the head on topics.
+
+    A holder of A^S turns v into A^S v = P_S A w, P_S the projection on col(A^S), a space that the forgotten documents
+    helped to choose. A retraining without them would have released a B inside col(A^F). So the part of B outside
+    col(A^F) tells the two apart, however much noise v carries: noise on v is noise inside col(A^S). The service
+    releases B = A w with noise on all of its n C numbers, which has no such part.
+    Raises CannotLearn where A^S has dependent columns, since v would then not be unique.
+    """
+    if np.linalg.matrix_rank(A_before) < A_before.shape[1]:
+        raise CannotLearn("rank", "the topics of A^S depend on each other, so it has no left inverse: ask fewer topics")
+    return np.asarray(np.linalg.lstsq(A_before, A @ w, rcond=None)[0])

@@ -1,0 +1,670 @@
+"""Theorem mode: Algorithm 1 with the noise of its proof, shown with every number that the proof rests on.
+
+    TheoremOptions      the operator's choices: the guarantee, T, c, and constants where they are known
+    assumption_checks   the conditions of the proof on a ProofSetting, one Condition each
+    plan_theorem        Delta and sigma, a function of options and sizes, never of the forget set
+    Vacuity             the noise beside the model that it is added to
+    BaseFacts           sizes and constants of the base model that noise and conditions need, small enough to keep
+    theorem_release     Abar and Rbar, noised and projected, with checks and the size of the noise
+    examine, draw       its two halves: first all measurements, then the noise
+    release_remaining   the same from kept statistics and exact counts (algorithm1.py)
+
+The sensitivity is proved for an unknown c and under assumptions that real corpora do not meet: at realistic sizes the
+noise drowns the model, and `Vacuity` says so. Certified mode needs neither. Checks and distances are computed before
+noise: they are for the operator, not for publication. Constants hidden in O(...) are taken as 1, since the paper gives
+none. So a check that fails by orders of magnitude fails, and one that passes narrowly says little.
+Source: Wei et al. (2025), sections 2 to 4, algorithm 1, theorem 1 and appendix B; labels are those of its LaTeX source.
+The paper leaves the sensitivity of R out; it is derived here.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from streamtopic.counts import CountSource
+from streamtopic.errors import CannotLearn, UsageError
+from streamtopic.paper.algorithm1 import (
+    BaseModel,
+    Remaining,
+    chosen_again,
+    project_psd,
+    remaining,
+    retrain_rows,
+    unlearn_base,
+)
+from streamtopic.paper.capacity_formulas import (
+    ModelConstants,
+    anchored_constants,
+    base_capacity,
+    fit_constants,
+    precondition,
+    theorem_sensitivity,
+    theorem_sigma,
+)
+from streamtopic.privacy.accounting import Composition, gaussian_scale
+from streamtopic.privacy.keystream import NoiseSeed
+from streamtopic.privacy.noise import NoisePlan, add_noise, plan_noise, project_columns
+from streamtopic.topics.fit import TopicFit
+from streamtopic.topics.learner_options import LEAST_TOLERANCE
+from streamtopic.topics.products import dense_rows
+
+__all__ = [
+    "UTILITY_LOSS",
+    "BaseFacts",
+    "Compared",
+    "Condition",
+    "Examined",
+    "ProofSetting",
+    "TheoremOptions",
+    "TheoremPlan",
+    "TheoremRelease",
+    "Vacuity",
+    "assumption_checks",
+    "draw",
+    "examine",
+    "fit_constants",
+    "guaranteed_error",
+    "plan_theorem",
+    "release_remaining",
+    "sample_size",
+    "theorem_release",
+]
+
+UTILITY_LOSS = 0.01
+"""Loss of utility that a deletion capacity allows: the greatest entry of A - A* (definition def:unlearning)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One condition of the proof: `value relation limit`, and where the paper states it."""
+
+    name: str
+    value: float
+    relation: Literal["<", "<=", ">", ">="]
+    limit: float
+    paper: str
+
+    @property
+    def holds(self) -> bool:
+        """Whether the comparison is true; never where a number is missing (nan)."""
+        # Spelled out, since the negation of the opposite would be true for nan.
+        match self.relation:
+            case "<":
+                return self.value < self.limit
+            case "<=":
+                return self.value <= self.limit
+            case ">":
+                return self.value > self.limit
+            case ">=":
+                return self.value >= self.limit
+
+    def __str__(self) -> str:
+        outcome = "holds" if self.holds else "FAILS"
+        return f"{outcome}: {self.name}: {self.value:.3g} {self.relation} {self.limit:.3g} ({self.paper})"
+
+
+@dataclass(frozen=True, slots=True)
+class ProofSetting:
+    """A corpus, a model of it and a deletion, in the numbers that the proof compares.
+
+    m, n, r: documents, words, topics.
+    length: L, tokens of a document.
+    deletions: m_U.
+    epsilon, delta: of the guarantee.
+    c: constant of the sensitivity.
+    constants: a, p, gamma, eps0.
+    rarest: the least probability of a word.
+    sigma_min: the least singular value of Qbar_P^F.
+    Raises UsageError for a delta that is not a probability.
+    """
+
+    m: int
+    n: int
+    r: int
+    length: float
+    deletions: int
+    epsilon: float
+    delta: float
+    c: float
+    constants: ModelConstants
+    rarest: float
+    sigma_min: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.delta < 1:
+            raise UsageError(f"delta is {self.delta}: use a probability between 0 and 1")
+
+    @property
+    def delta_2(self) -> float:
+        """Error of a row of Qbar^S: sqrt(4 a r / (m eps0))."""
+        return math.sqrt(self._moved_by(1))
+
+    @property
+    def moved(self) -> float:
+        """The most that deleting m_U documents can move a row of Qbar by: 4 a r m_U / (m eps0)."""
+        return self._moved_by(self.deletions)
+
+    @property
+    def robustness(self) -> float:
+        """Distance of an anchor's row from the hull of the others': gamma p."""
+        return self.constants.gamma * self.constants.p_sep
+
+    @property
+    def entry_error(self) -> float:
+        """(a r)^2 m_U / (m eps0 gamma p), which bounds entries of Abar - A^F and of Abar - A* up to c."""
+        ar = self.constants.a * self.r
+        return ar * ar * self.deletions / (self.m * self.constants.eps0 * self.robustness)
+
+    def _moved_by(self, documents: int) -> float:
+        return 4 * self.constants.a * self.r * documents / (self.m * self.constants.eps0)
+
+
+def sample_size(n: int, r: int, length: float, constants: ModelConstants) -> float:
+    """Return how many documents bring the learner within eps0 of the truth: the Learning Guarantee, constants 1.
+
+    max{a r^3 log n / (L (gamma p)^6 eps0), a^3 r^3 log n / (L eps0^3 (gamma p)^4), r^2 log r / (L eps0^2)}.
+    """
+    a, eps0, gp = constants.a, constants.eps0, constants.gamma * constants.p_sep
+    return max(
+        a * r**3 * math.log(n) / (length * gp**6 * eps0),
+        a**3 * r**3 * math.log(n) / (length * eps0**3 * gp**4),
+        r**2 * math.log(r) / (length * eps0**2),
+    )
+
+
+def guaranteed_error(m: int, n: int, r: int, length: float, constants: ModelConstants) -> float:
+    """Return the eps0 that m documents guarantee: the inverse of `sample_size`; constants.eps0 is not used.
+
+    Raises UsageError for no documents.
+    """
+    if m < 1:
+        raise UsageError("no documents guarantee no error: use 1 or more")
+    a, gp, tokens = constants.a, constants.gamma * constants.p_sep, m * length
+    return max(
+        a * r**3 * math.log(n) / (tokens * gp**6),
+        math.cbrt(a**3 * r**3 * math.log(n) / (tokens * gp**4)),
+        math.sqrt(r**2 * math.log(r) / tokens),
+    )
+
+
+def assumption_checks(s: ProofSetting) -> tuple[Condition, ...]:
+    """Return every comparison of the proof, in its order."""
+    return (*_setting(s), *_rows(s), *_deletions(s))
+
+
+def _setting(s: ProofSetting) -> tuple[Condition, ...]:
+    """Return the assumptions on the mechanism, the corpus and the learner."""
+    a, eps0 = s.constants.a, s.constants.eps0
+    least = eps0 / (4 * a * s.r)
+    return (
+        Condition("epsilon below 1", s.epsilon, "<", 1.0, "lemma: gaussian mechanism"),
+        Condition("p-separable", s.constants.p_sep, ">", 0.0, "assume:p_sep"),
+        Condition(
+            "documents of the learner",
+            s.m,
+            ">=",
+            sample_size(s.n, s.r, s.length, s.constants),
+            "theorem Learning Guarantee",
+        ),
+        Condition(
+            "accuracy eps0", eps0, "<=", 1 / math.sqrt(s.n * s.r), "appendix B, assumption eps0 <= O(1/sqrt(nr))"
+        ),
+        Condition("rarest word's probability", s.rarest, ">=", least, "appendix B, assumption on rare words"),
+    )
+
+
+def _rows(s: ProofSetting) -> tuple[Condition, ...]:
+    """Return the limits that errors of rows of Qbar must stay below."""
+    gp, r = s.robustness, s.r
+    far = s.delta_2 + s.moved
+    return (
+        Condition("20 r delta_2 / (gamma p)^2", 20 * r * s.delta_2 / gp**2, "<", gp, "appendix B, lemma on Qbar^S"),
+        Condition("10 sqrt(r) delta_2", 10 * math.sqrt(r) * s.delta_2, "<", gp, "appendix B, gamma p / 2 robustness"),
+        Condition("20 r delta_2' / (gamma p)^2", 20 * r * far / gp**2, "<", gp, "appendix B, lemma on Qbar^F"),
+        Condition(
+            "20 r (4 a r m_U / m eps0) / (gamma p / 2)^2",
+            20 * r * s.moved / (gp / 2) ** 2,
+            "<",
+            gp / 2,
+            "appendix B, lemma on C^F - C^S",
+        ),
+        Condition("sigma_min of Qbar_P^F", s.sigma_min, ">=", gp / 2, "appendix B, lemma on the Hessian"),
+    )
+
+
+def _deletions(s: ProofSetting) -> tuple[Condition, ...]:
+    """Return the limits that the number of deletions must lie between, and the limit on the loss of utility."""
+    c, m_U = s.c, s.deletions
+    enough = math.sqrt(s.m * s.constants.eps0 / (4 * s.constants.a * s.r))
+    noise = math.sqrt(s.n * s.r * math.log(s.n * s.r) * math.log(1 / s.delta)) / s.epsilon
+    return (
+        Condition(
+            "m_U within the utility proof", m_U, "<=", precondition(s.m, s.r, s.constants), "section 4, proof sketch"
+        ),
+        Condition(
+            "m_U enough for delta_2' = O(a r m_U / m eps0)", m_U, ">=", enough, "appendix B, proposition on delta_2'"
+        ),
+        Condition(
+            "m_U within the deletion capacity at c = 1",
+            m_U,
+            "<=",
+            base_capacity(1.0, s.m, s.n, s.r, s.epsilon, s.delta),
+            "thm: topic model deletion capacity, formal statement",
+        ),
+        Condition(
+            "bound on E max |Atilde - A*|",
+            c * s.entry_error * (noise + 1),
+            "<=",
+            UTILITY_LOSS,
+            "lemma:base_utility, def:unlearning",
+        ),
+    )
+
+
+# A release holds R in 32 bits, up to 3e38; this leaves room for r sums of draws.
+_MOST_SIGMA = 1e35
+
+
+@dataclass(frozen=True, slots=True)
+class TheoremOptions:
+    """The choices of the operator of theorem mode.
+
+    deletions: T, the m_U that noise is calibrated to whatever the forget set.
+    epsilon, delta: of each of the two draws.
+    c: the constant hidden in the sensitivity's O(...), not that of the capacity.
+    length: L, tokens in a document.
+    constants: a, gamma, p, eps0; None estimates those that are not in `known`.
+    q_norm: bound on ||Q||_2, at most 1; None takes the greatest word mass.
+    known: constants that are not estimated, by their names in ModelConstants.
+    Raises UsageError for values that the proof does not cover.
+    """
+
+    deletions: int
+    epsilon: float = 0.5
+    delta: float = 1e-6
+    c: float = 1.0
+    length: float = 2.0
+    constants: ModelConstants | None = None
+    q_norm: float | None = None
+    known: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.deletions < 1:
+            raise UsageError(
+                f"a capacity of {self.deletions} documents leaves nothing to unlearn: add documents, raise the "
+                "capacity's constant, or use certified mode"
+            )
+        # For its check of epsilon alone; the result is of no use yet.
+        theorem_sigma(1.0, self.epsilon, 0.5)
+        if not 0 < self.delta < 1:
+            raise UsageError(f"delta is {self.delta}: use a probability between 0 and 1, far below 1 over documents")
+        for name, value in (("c", self.c), ("length", self.length)):
+            if not 0 < value < math.inf:
+                raise UsageError(f"{name} is {value}: use a number above 0")
+        if self.q_norm is not None and not 0 < self.q_norm <= 1:
+            raise UsageError(f"q_norm is {self.q_norm}: entries of Q sum to 1, so its norm is above 0, at most 1")
+        for name, value in self.known.items():
+            if name not in ModelConstants.__dataclass_fields__ or not 0 < value < math.inf:
+                raise UsageError(f"the constant {name} is {value}: give a, p_sep, gamma or eps0, above 0")
+
+    def settled(self, estimated: ModelConstants) -> ModelConstants:
+        """Return the constants to use where these were estimated."""
+        return self.constants or replace(estimated, **self.known)
+
+
+@dataclass(frozen=True, slots=True)
+class TheoremPlan:
+    """The noise of a release.
+
+    constants: of the model.
+    c: the sensitivity's constant.
+    formula: Delta as the paper has it; topics.sensitivity is Delta rounded up to a power of sqrt 2.
+    topics: for the n r numbers of A.
+    covariance: for the upper triangle of R.
+    """
+
+    constants: ModelConstants
+    c: float
+    formula: float
+    topics: NoisePlan
+    covariance: NoisePlan
+
+    @property
+    def together(self) -> Composition:
+        """The composition of A and R: each is (epsilon, delta) on its own, the pair reveals a little more."""
+        return Composition.of((plan.scale, plan.slack) for plan in (self.topics, self.covariance))
+
+
+@dataclass(frozen=True, slots=True)
+class Vacuity:
+    """The size of the noise beside the model that it is added to.
+
+    noise: E||nu_A||_F to first order, sigma sqrt(n r).
+    model: ||Abar||_F.
+    entry: about the greatest entry of nu_A, sigma sqrt(2 ln(n r)), to be held against the utility loss of 0.01.
+    """
+
+    noise: float
+    model: float
+    entry: float
+
+    @property
+    def ratio(self) -> float:
+        """Noise norm over model norm."""
+        return self.noise / self.model
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether the noise is as large as the model: nothing of it is left to use."""
+        return self.ratio >= 1
+
+    def __str__(self) -> str:
+        verdict = "vacuous: use certified mode" if self.vacuous else "the model can be seen through the noise"
+        useful = "within" if self.entry <= UTILITY_LOSS else "above"
+        return (
+            f"noise has {self.ratio:.3g} times the norm of the model, its greatest entry is about {self.entry:.3g}, "
+            f"{useful} the {UTILITY_LOSS} that utility allows; {verdict}"
+        )
+
+
+def plan_theorem(
+    m: int, n: int, r: int, constants: ModelConstants, q_norm: float, options: TheoremOptions
+) -> TheoremPlan:
+    """Calibrate noise for m documents, n words, r topics; m_U is T, so that |S_f| does not show.
+
+    q_norm: bound on ||Q||_2.
+    Delta = c sqrt(n r) (a r)^2 T / (m eps0 gamma p); sigma = Delta sqrt(2 ln(1.25 / delta)) / epsilon.
+    Raises UsageError where gamma or p is 0, where Delta is no larger than rounding, or sigma too large for a release.
+    """
+    if not constants.gamma * constants.p_sep > 0:
+        raise UsageError(
+            f"gamma is {constants.gamma}, p is {constants.p_sep}: the proof needs both above 0, ask fewer topics"
+        )
+    formula = theorem_sensitivity(options.c, m, n, r, options.deletions, constants)
+    if not formula >= LEAST_TOLERANCE:
+        raise UsageError(f"Delta is {formula:.1e}, too near to what rounding alone may change: raise the constant c")
+    most = math.sqrt(2) * max(1.0, 2 * math.sqrt(2) * q_norm / constants.p_sep**3) * formula
+    if not theorem_sigma(most, options.epsilon, options.delta) < _MOST_SIGMA:
+        raise UsageError(
+            f"the proof asks for noise of {theorem_sigma(most, options.epsilon, options.delta):.1e}, which no release "
+            "can hold: use certified mode"
+        )
+    # Constants estimated from S and from S - S_f differ in their last digits, as m does, and the guarantee means equal
+    # noise on both sides. So Delta is rounded up to a power of sqrt 2, and noise differs only where one lies between.
+    delta_A = _rounded_up(formula)
+    # The rows of anchors make sigma_min(A) >= p, so by Wedin (1973) ||dA^+||_F <= sqrt 2 ||dA||_F / p^2, and
+    # ||dR||_F <= 2 sqrt 2 ||Q||_2 Delta / p^3.
+    delta_R = _rounded_up(2 * math.sqrt(2) * q_norm * formula / constants.p_sep**3)
+    return TheoremPlan(
+        constants,
+        options.c,
+        formula,
+        topics=_classic_noise(delta_A, options),
+        covariance=_classic_noise(delta_R, options),
+    )
+
+
+def _rounded_up(value: float) -> float:
+    return float(2.0 ** (math.ceil(2 * math.log2(value)) / 2))
+
+
+def _classic_noise(sensitivity: float, options: TheoremOptions) -> NoisePlan:
+    """Plan as privacy/noise does, grid included, with the proof's sigma in place of the analytic one."""
+    epsilon, delta = options.epsilon, options.delta
+    # The analytic mechanism needs less noise, so a larger sensitivity makes it draw the proof's sigma.
+    wider = theorem_sigma(sensitivity, epsilon, delta) / gaussian_scale(epsilon, delta)
+    plan = plan_noise(wider, epsilon, delta)
+    return replace(plan, sensitivity=sensitivity, scale=theorem_sigma(1.0, epsilon, delta))
+
+
+Float = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class BaseFacts:
+    """The figures of A(S) that noise and conditions need, so that S itself is not needed again.
+
+    documents: m = |S|.
+    constants: estimated from A(S).
+    q_norm: the greatest word mass, at least ||Q||_2.
+    rarest: the least word mass.
+    """
+
+    documents: int
+    constants: ModelConstants
+    q_norm: float
+    rarest: float
+
+    @classmethod
+    def of(cls, fit: TopicFit) -> Self:
+        """Take them from A(S)."""
+        return cls(fit.documents, fit_constants(fit), float(fit.p.max()), float(fit.p[fit.live].min()))
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """An unlearned model before noise beside a retraining on Q^F, and the noise that each would get.
+
+    anchors: words that the retraining chooses, by topic; empty where it finds too few.
+    margin: their least lead.
+    topics_apart, covariance_apart: ||Abar - A^F||_F, ||Rbar - R^F||_F.
+    ratio: the greater Delta over the smaller: 1 where both are noised alike, nan where the retraining has no noise.
+    """
+
+    anchors: tuple[str, ...]
+    margin: float
+    topics_apart: float
+    covariance_apart: float
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Examined:
+    """Abar and Rbar, `found`, with the noise that they get, all before a number is drawn: secret."""
+
+    found: BaseModel
+    plan: TheoremPlan
+    checks: tuple[Condition, ...]
+    vacuity: Vacuity
+    compared: Compared | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TheoremRelease:
+    """An unlearned model after noise, over `words`: A (n, r) columns on the simplex, R (r, r) positive semidefinite.
+
+    checks: every condition of the proof, and, where compared, what was measured against a retraining.
+    """
+
+    words: tuple[str, ...]
+    A: Float
+    R: Float
+    plan: TheoremPlan
+    checks: tuple[Condition, ...]
+    vacuity: Vacuity
+    compared: Compared | None
+
+    @property
+    def distance(self) -> float:
+        """||Abar - A^F||_F, nan where not compared."""
+        return self.compared.topics_apart if self.compared else math.nan
+
+    @property
+    def implied_c(self) -> float:
+        """The c at which Delta is just the distance measured here: not a bound, but a smaller c is surely too small."""
+        return self.plan.c * self.distance / self.plan.formula
+
+    @property
+    def covered(self) -> bool:
+        """Whether everything that the proof needs holds here."""
+        return all(check.holds for check in self.checks)
+
+
+def theorem_release(
+    fit: TopicFit,
+    forgotten: CountSource | None,
+    options: TheoremOptions,
+    seed_for: Callable[[str], NoiseSeed],
+    *,
+    compare: bool = True,
+) -> TheoremRelease:
+    """Return U_base(S_f, A(S), T(S)); with forgotten None, U_base of the empty forget set, the reference run.
+
+    fit: A(S), learned with learner "paper"; it stays as it is.
+    forgotten: counts of S_f.
+    seed_for: seed of the noise on "A" and on "R", as `NoiseKey.seed` gives for a purpose.
+    compare: whether to retrain on Q^F as well, and measure the distances that the sensitivity must cover.
+    Raises UsageError for more deletions than T, NegativeCounts where the forget set cannot have been learned,
+    CannotLearn where the anchors' rows are gone or dependent.
+    """
+    return release_remaining(remaining(fit, forgotten), BaseFacts.of(fit), options, seed_for, compare=compare)
+
+
+def release_remaining(
+    left: Remaining,
+    base: BaseFacts,
+    options: TheoremOptions,
+    seed_for: Callable[[str], NoiseSeed],
+    *,
+    compare: bool = True,
+) -> TheoremRelease:
+    """Return U_base(S_f, A(S), T(S)) from what remains, as `theorem_release` does. Raises UsageError, CannotLearn."""
+    return draw(examine(left, base, options, compare=compare), seed_for)
+
+
+def examine(left: Remaining, base: BaseFacts, options: TheoremOptions, *, compare: bool = True) -> Examined:
+    """Do all but draw: run Algorithm 1 up to its noise, and hold the proof against this corpus.
+
+    Raises UsageError for more deletions than T and where the proof gives no noise, CannotLearn where rows depend.
+    """
+    forgotten = base.documents - left.documents
+    if forgotten > options.deletions:
+        raise UsageError(
+            f"{forgotten} documents exceed the capacity of {options.deletions} that the noise is for: retrain"
+        )
+    found = unlearn_base(left)
+    constants = options.settled(base.constants)
+    n, r = found.A.shape
+    q_norm = options.q_norm if options.q_norm is not None else base.q_norm
+    plan = plan_theorem(base.documents, n, r, constants, q_norm, options)
+    checks = assumption_checks(
+        ProofSetting(
+            m=base.documents,
+            n=n,
+            r=r,
+            length=options.length,
+            deletions=options.deletions,
+            epsilon=options.epsilon,
+            delta=options.delta,
+            c=options.c,
+            constants=constants,
+            rarest=base.rarest,
+            sigma_min=left.sigma_min,
+        )
+    )
+    checks += _as_set(options.known, base.constants)
+    compared = _compare(left, found, plan, options) if compare else None
+    if compared is not None:
+        checks += _held(left, compared, plan)
+    return Examined(found, plan, checks, _vacuity(found.A, plan.topics), compared)
+
+
+def draw(examined: Examined, seed_for: Callable[[str], NoiseSeed]) -> TheoremRelease:
+    """Add nu_A and nu_R and project; seed_for: as in `theorem_release`."""
+    found, plan = examined.found, examined.plan
+    noised = add_noise(found.A, plan.topics, seed_for("A"))
+    # A projection on the simplex does not see a shift, and next to 0 no sigma is too large for it.
+    A = project_columns(noised - noised.max(axis=0))
+    R = _noised_covariance(found.R, plan.covariance, seed_for("R"))
+    return TheoremRelease(found.words, A, R, plan, examined.checks, examined.vacuity, examined.compared)
+
+
+def _noised_covariance(R: Float, plan: NoisePlan, seed: NoiseSeed) -> Float:
+    """Return R with the same noise above and below the diagonal, projected on the positive semidefinite matrices."""
+    upper = np.triu_indices(len(R))
+    noised = np.zeros_like(R)
+    noised[upper] = add_noise(R[upper], plan, seed)
+    return project_psd(noised + np.triu(noised, 1).T)
+
+
+def _compare(left: Remaining, found: BaseModel, plan: TheoremPlan, options: TheoremOptions) -> Compared:
+    """Retrain on Q^F: the anchors that it would choose, its topics, and its noise."""
+    retrained = retrain_rows(left)
+    # Too few anchors are a finding, not an error: the caller learns that a retraining would differ.
+    try:
+        choice = chosen_again(left)
+        anchors, margin = tuple(left.names[k] for k in choice.rows), choice.margin
+    except CannotLearn:
+        anchors, margin = (), math.nan
+    rows = dense_rows(left.q, left.live[left.anchors])[:, left.live]
+    X = rows / rows.sum(axis=1, keepdims=True)
+    estimated = anchored_constants(X, retrained.A, retrained.C.T @ left.p, left.anchors)
+    n, r = found.A.shape
+    q_norm = options.q_norm if options.q_norm is not None else float(left.p.max())
+    try:
+        other = plan_theorem(left.documents, n, r, options.settled(estimated), q_norm, options)
+        ratios = [
+            one.sensitivity / two.sensitivity
+            for one, two in ((plan.topics, other.topics), (plan.covariance, other.covariance))
+        ]
+    except UsageError:
+        ratios = [math.nan]
+    return Compared(
+        anchors,
+        margin,
+        topics_apart=float(np.linalg.norm(found.A - retrained.A)),
+        covariance_apart=float(np.linalg.norm(found.R - retrained.R)),
+        ratio=max(max(ratio, 1 / ratio) for ratio in ratios),
+    )
+
+
+def _as_set(known: Mapping[str, float], estimated: ModelConstants) -> tuple[Condition, ...]:
+    """Hold constants that were set against their estimates: the proof bears a too large a, a too small p or gamma."""
+    said = {
+        "a": Condition("a as it is set", known.get("a", math.nan), ">=", estimated.a, "theorem Learning Guarantee"),
+        "p_sep": Condition("p as it is set", known.get("p_sep", math.nan), "<=", estimated.p_sep, "assume:p_sep"),
+        "gamma": Condition(
+            "gamma as it is set", known.get("gamma", math.nan), "<=", estimated.gamma, "theorem Learning Guarantee"
+        ),
+    }
+    return tuple(check for name, check in said.items() if name in known)
+
+
+def _held(left: Remaining, compared: Compared, plan: TheoremPlan) -> tuple[Condition, ...]:
+    """Hold the distances that the proof bounds, and its unchanged anchors, against a retraining on Q^F."""
+    kept = len({*compared.anchors} & {left.words[k] for k in left.anchors})
+    words = (
+        ()
+        if left.changed is None
+        else (
+            Condition(
+                "words that entered or left the vocabulary", left.changed, "<=", 0, "section 2, the vocabulary is given"
+            ),
+        )
+    )
+    return (
+        *words,
+        Condition("Delta of a retraining beside this one", compared.ratio, "<=", 1, "def:unlearning, equal noise"),
+        Condition(
+            "anchors that a retraining chooses too", kept, ">=", len(left.anchors), "appendix B, anchors unchanged"
+        ),
+        Condition(
+            "measured ||Abar - A^F||_F",
+            compared.topics_apart,
+            "<=",
+            plan.topics.sensitivity,
+            "lemma:base_indistinguishability",
+        ),
+        Condition(
+            "measured ||Rbar - R^F||_F", compared.covariance_apart, "<=", plan.covariance.sensitivity, "derived here"
+        ),
+    )
+
+
+def _vacuity(A: Float, plan: NoisePlan) -> Vacuity:
+    sigma = plan.sigma
+    return Vacuity(sigma * math.sqrt(A.size), float(np.linalg.norm(A)), sigma * math.sqrt(2 * math.log(max(A.size, 2))))

@@ -1,0 +1,105 @@
+"""Templates filled in by Jinja2, so that no word of a document becomes markup or stays invisible."""
+
+import unicodedata
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+__all__ = ["moment", "prose", "render", "shown"]
+
+# Controls, format characters (which turn a line around), surrogates, separators of lines and paragraphs.
+_HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+# A file cannot be read without line ends, and joiners are part of words in Persian and in Indic scripts.
+_KEPT = "\n\t\u200c\u200d"
+# XML forbids these two, and a picture must be XML whatever its words are.
+_FORBIDDEN = "\ufffe\uffff"
+
+
+def render(template: str, /, **values: object) -> str:
+    r"""Return a file of `templates/` filled in with values; every value is escaped.
+
+    Hidden characters are written as their code, for instance \u{202e}: somebody may have meant them to deceive.
+    """
+    written = _environment().get_template(template).render(values)
+    # The whole text is filtered, not each value: a value that a filter joined to markup would pass by as markup.
+    return written.translate(_VISIBLE)
+
+
+def shown(value: object) -> object:
+    """Write a value for a person: figures in at most six digits, a dash for a missing value."""
+    if hasattr(value, "__html__"):
+        return value
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(str(shown(item)) for item in value) or "-"
+    return str(value)
+
+
+def prose(words: object) -> Markup:
+    """Return a sentence with the parts between backticks as code."""
+    pieces = str(words).split("`")
+    if len(pieces) % 2 == 0:
+        return escape(words)
+    code = Markup("<code>{}</code>")
+    return Markup("").join(code.format(piece) if k % 2 else piece for k, piece in enumerate(pieces))
+
+
+def moment(milliseconds: int | None) -> str:
+    """Write a time, in milliseconds since 1970, to the second."""
+    if not milliseconds:
+        return "-"
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _number(value: float, form: str) -> str:
+    return format(value, form)
+
+
+def _named(values: object) -> str:
+    if not isinstance(values, Mapping):
+        return "-"
+    return ", ".join(f"{name} {shown(value)}" for name, value in values.items())
+
+
+def _is_records(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, Mapping) for item in value)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("streamtopic.report"),
+        autoescape=True,
+        # A misspelt name must fail in a test instead of leaving a gap on a page.
+        undefined=StrictUndefined,
+        finalize=shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        # Templates are files of this package and do not change under a running program.
+        auto_reload=False,
+    )
+    environment.filters |= {"moment": moment, "named": _named, "number": _number, "prose": prose}
+    environment.tests["records"] = _is_records
+    return environment
+
+
+class _Visible(dict[int, int | str]):
+    """A table for str.translate that learns characters as they come: to themselves, or to a visible code."""
+
+    def __missing__(self, code: int) -> int | str:
+        character = chr(code)
+        hidden = unicodedata.category(character) in _HIDDEN and character not in _KEPT
+        self[code] = f"\\u{{{code:x}}}" if hidden or character in _FORBIDDEN else code
+        return self[code]
+
+
+_VISIBLE = _Visible()

@@ -1,0 +1,112 @@
+"""Places of topics on a map: distances between topics, two axes that keep most of them, and room for each name."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["TopicMap", "classical_scaling", "divergences", "place_topics", "spread"]
+
+Float = npt.NDArray[np.float64]
+
+_AT_ONCE = 2_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TopicMap:
+    """A map of r topics.
+
+    positions: (r, 2), on two axes.
+    distances: (r, r), between the topics' words, from 0 (the same words) to 1 (no common word).
+    shown: share of the squared distances that two axes can show.
+    """
+
+    positions: Float
+    distances: Float
+    shown: float
+
+
+def place_topics(A: Float) -> TopicMap:
+    """Lay out the columns of A (n, r), words given topics, by the square roots of their divergences."""
+    squares = divergences(A)
+    positions, shown = classical_scaling(squares)
+    return TopicMap(positions, np.sqrt(squares), shown)
+
+
+def divergences(A: Float) -> Float:
+    """Return the Jensen-Shannon divergences between columns of A (n, r), (r, r), in bits: 0 the same, 1 no common word.
+
+    Their square roots are distances that lie in a Euclidean space (Endres and Schindelin 2003; Fuglede and Topsoe
+    2004), so classical scaling has no negative part to drop. Cost: n r^2.
+    """
+    r = A.shape[1]
+    own = _entropies(A)
+    found = np.zeros((r, r))
+    # One topic against all later ones at a time: all pairs at once would take n r^2 numbers of memory.
+    for k in range(r - 1):
+        mixed = _entropies((A[:, k + 1 :] + A[:, [k]]) / 2)
+        found[k, k + 1 :] = np.clip(mixed - (own[k] + own[k + 1 :]) / 2, 0.0, 1.0)
+    return found + found.T
+
+
+def _entropies(A: Float) -> Float:
+    # 0 log 0 counts as 0: a word that a topic lacks adds nothing.
+    logs = np.log2(A, out=np.zeros_like(A), where=A > 0)
+    return np.asarray(-np.einsum("ij,ij->j", A, logs))
+
+
+def classical_scaling(squares: Float) -> tuple[Float, float]:
+    """Return positions (r, 2) whose squared distances are nearest to these, (r, r), and the share that they show.
+
+    The largest coordinate of each axis is positive, so that equal distances give equal maps. Source: Torgerson 1952.
+    """
+    r = len(squares)
+    centred = squares - squares.mean(axis=0) - squares.mean(axis=1)[:, None] + squares.mean()
+    values, vectors = np.linalg.eigh(-centred / 2)
+    # Rounding can leave an eigenvalue of 0 a little below it.
+    values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
+    positions = np.zeros((r, 2))
+    for axis in range(min(2, r)):
+        column = vectors[:, axis] * np.sqrt(values[axis])
+        positions[:, axis] = column if column[np.abs(column).argmax()] >= 0 else -column
+    total = float(values.sum())
+    return positions, float(values[:2].sum() / total) if total > 0 else 1.0
+
+
+def spread(centres: Float, sizes: Float, width: float, height: float) -> Float:
+    """Move boxes apart until none overlap, within a canvas; return their centres, (r, 2).
+
+    centres, sizes: (r, 2), of the boxes.
+    width, height: of the canvas.
+
+    The largest box stays in its place, and each next one goes to the nearest free place. A box without room stays in
+    its place and overlaps others.
+    """
+    canvas = np.array([width, height])
+    low, high = sizes / 2, np.maximum(canvas - sizes / 2, sizes / 2)
+    places = np.clip(centres, low, high)
+    steps = _nearest_first(canvas)
+    # An order that sizes alone decide gives equal releases equal maps.
+    order = np.argsort(-sizes.prod(axis=1), kind="stable")
+    for count, box in enumerate(order):
+        others = order[:count]
+        # Steps are tried in parts: most boxes find a place among the first, and all at once would take memory.
+        for first in range(0, len(steps), _AT_ONCE):
+            tried = places[box] + steps[first : first + _AT_ONCE]
+            inside = ((tried >= low[box] - 1e-9) & (tried <= high[box] + 1e-9)).all(axis=1)
+            gaps = np.abs(tried[:, None] - places[others])
+            needed = (sizes[box] + sizes[others]) / 2
+            clear = (gaps >= needed).any(axis=2).all(axis=1)
+            free = inside & clear
+            if free.any():
+                places[box] = tried[free.argmax()]
+                break
+    return places
+
+
+def _nearest_first(canvas: Float) -> Float:
+    """Return steps on a fine grid over the canvas, (steps, 2), the shortest first, (0, 0) being the first of all."""
+    step = float(canvas.max()) / 160
+    reach = [np.arange(-int(side / step), int(side / step) + 1) * step for side in canvas]
+    steps = np.stack(np.meshgrid(*reach, indexing="ij"), axis=-1).reshape(-1, 2)
+    return np.asarray(steps[np.argsort((steps**2).sum(axis=1).round(6), kind="stable")])

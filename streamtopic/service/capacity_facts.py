@@ -1,0 +1,171 @@
+"""How many deletions the current base model bears: by the paper's formulas, by trials, and by the rule in force."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from streamtopic.errors import UsageError
+from streamtopic.paper.capacity_formulas import (
+    UTILITY,
+    ModelConstants,
+    base_capacity,
+    general_head_terms,
+    head_capacity_terms,
+    implied_constant,
+    precondition,
+)
+from streamtopic.service import assembly
+from streamtopic.service.kept import kept_fields
+from streamtopic.service.paper_mode.deletion_capacity import model_facts, try_deletions
+from streamtopic.service.published import finite
+from streamtopic.topics.learner import learn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from streamtopic.service.app import Service
+    from streamtopic.service.schedule.situation import Base
+    from streamtopic.state import Snapshot
+    from streamtopic.topics.tasks import HeadTask
+
+__all__ = ["CalibrationRequest", "capacity_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationRequest:
+    """Deletions to try now. trials: random forget sets of a size, the plan's own number for None."""
+
+    trials: int | None = None
+
+
+def capacity_of(
+    service: Service,
+    request: CalibrationRequest | None = None,
+    update: Callable[[int, int | None], None] = lambda _done, _total: None,
+) -> dict[str, Any]:
+    """Return the fields that `capacity --json` shows. Reads only: the outcome of deletions tried now is not kept.
+
+    Raises UsageError where there is no base model yet, CannotLearn where no model can be learned of its documents that
+    are left.
+    """
+    base = service.situation.base()
+    if base is None:
+        raise UsageError("there is no base model yet, so no capacity: `streamtopic status` says what is waiting")
+    stored, tried = service.state.base(), None
+    known: Mapping[str, Any] = {} if stored is None else kept_fields(stored).get("calibration", {})
+    if "tried" in known:
+        tried = {"of": f"the base model of version {base.version}", **known["tried"]}
+    if request is not None:
+        known, tried = _measured(service, base, request, update)
+    elif "shares" not in known:
+        # Its bytes are gone.
+        known, _ = _measured(service, base, None, update)
+    formulas = _formulas(known, service)
+    if tried is not None:
+        tried["implied_constant"] = _implied(tried["limit"], formulas)
+    used = service.situation.read().forget_set
+    facts = {
+        "version": base.version,
+        "base_documents": base.documents,
+        "rule": base.calibration.get("rule"),
+        "rule_set": service.settings.capacity,
+        "capacity": base.capacity,
+        "used": used,
+        "left": max(base.capacity - used, 0),
+        **formulas,
+        "tried": tried,
+    }
+    return finite(facts)
+
+
+def _measured(
+    service: Service, base: Base, request: CalibrationRequest | None, update: Callable[[int, int | None], None]
+) -> tuple[Mapping[str, Any], dict[str, Any] | None]:
+    """Learn the model of the base's documents that are left, and try deletions of these where a request asks it."""
+    settings = service.settings
+    learner = assembly.learner_options(settings)
+
+    def measure(snapshot: Snapshot) -> tuple[Mapping[str, Any], dict[str, Any] | None]:
+        fit = learn(snapshot, learner)
+        facts = model_facts(fit, snapshot, settings.epsilon, settings.delta)
+        if request is None:
+            return facts, None
+        plan = assembly.capacity_rule(settings).plan
+        plan = plan if request.trials is None else replace(plan, trials=request.trials)
+        _, tried = try_deletions(plan, service.connection, snapshot, fit, update)
+        kept = "" if fit.anchors == base.anchors else ", whose anchor words are others by now"
+        return facts, {"of": f"the {fit.documents:,} documents of the base that are left{kept}", **tried}
+
+    return service.reader.read(measure, through=base.epoch)
+
+
+def _formulas(known: Mapping[str, Any], service: Service) -> dict[str, Any]:
+    """Return the paper's formulas for a model of these facts."""
+    settings, tasks = service.settings, assembly.task_options(service.settings)
+    c, m, n, r = settings.capacity_constant, known["documents"], known["words"], known["topics"]
+    epsilon, delta = settings.epsilon, settings.delta
+    constants = ModelConstants(**{k: math.inf if v is None else v for k, v in known["constants"].items()})
+    base = base_capacity(c, m, n, r, epsilon, delta)
+    utility = c * UTILITY * m / r**2
+    noise = c * m * epsilon / (r**2 * math.sqrt(r * n * math.log(1 / delta)))
+    binds = "noise" if noise < utility else "utility"
+    heads = {name: _head(task, c, known, epsilon, delta, constants) for name, task in tasks.tasks.items()}
+    return {
+        "documents": m,
+        "words": n,
+        "topics": r,
+        "epsilon": epsilon,
+        "delta": delta,
+        "constant": c,
+        "constants": finite(asdict(constants)),
+        "formula": {"limit": base, "noise": noise, "utility": utility, "binds": binds},
+        "heads": heads,
+        "precondition": precondition(m, r, constants),
+        "hard_limit": known["hard_limit"],
+        "rarest_anchor": min(known["anchor_documents"], key=lambda word: (known["anchor_documents"][word], word)),
+    }
+
+
+def _head(
+    task: HeadTask, c: float, known: Mapping[str, Any], epsilon: float, delta: float, constants: ModelConstants
+) -> dict[str, Any]:
+    """Return theorem 3 for a task, or why it cannot be applied."""
+    import numpy as np
+
+    # A topic is known by its anchor word, which an update or a retrain may replace.
+    anchors = list(known["shares"])
+    gone = [topic for topic in task.topics if topic not in anchors]
+    shares: npt.NDArray[np.float64] = np.array(list(known["shares"].values()))
+    if gone:
+        return {"topics": list(task.topics), "reason": f"no anchor word of the base model: {', '.join(gone)}"}
+    if not (shares > 0).all():
+        return {"topics": list(task.topics), "reason": "a topic has no share"}
+    topics: Sequence[int] = [anchors.index(topic) for topic in task.topics]
+    m, n, r = known["documents"], known["words"], known["topics"]
+    head = head_capacity_terms(c, m, n, epsilon, delta, shares, topics)
+    general = general_head_terms(c, m, n, r, constants, head.q)
+    least = min(general, key=lambda name: general[name])
+    return {
+        "topics": list(task.topics) or anchors,
+        "q": head.q,
+        "worst_q": head.worst_q,
+        "ratio": head.ratio,
+        "limit": head.formula,
+        "noise": head.noise,
+        "utility": head.utility,
+        "binds": head.binds,
+        "gain": head.gain,
+        "every_topic": head.every_topic,
+        "general": {"terms": general, "limit": general[least], "binds": least},
+    }
+
+
+def _implied(limit: float, formulas: Mapping[str, Any]) -> float | None:
+    """Return the c at which theorem 1 gives this limit."""
+    value = implied_constant(limit, formulas["formula"]["limit"] / formulas["constant"])
+    return value if math.isfinite(value) else None

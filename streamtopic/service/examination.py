@@ -1,0 +1,421 @@
+"""What is wrong with an instance or a service, found before it hurts: each line of the doctor says what to change.
+
+The doctor looks at keys, Redis, the log, the state and its room, in this order. Nothing is changed by it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import platform
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from streamtopic import __version__
+from streamtopic.errors import ComponentUnreachable, SettingsError, StateMissing, StreamtopicError
+from streamtopic.events import LIMITS
+from streamtopic.service.ingest.transactions import REMEDY, hidden
+from streamtopic.service.instance import differing, wanted_partitions
+from streamtopic.signed import PublicKey, ReceiptReader, SigningKey, load_secret
+from streamtopic.state import MAX_WORD_IDS, ModelState
+from streamtopic.state.measure import growth, measure
+from streamtopic.state.meta import changed_limits
+from streamtopic.state.redis_keys import ModelKeys
+from streamtopic.state.word_ids import MANY_WORDS, NEARLY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Mapping
+    from pathlib import Path
+
+    from streamtopic.service.assembly import Parts
+    from streamtopic.signed import KeyList
+    from streamtopic.state import Meta, ModelSettings
+    from streamtopic.state.measure import Growth
+
+__all__ = ["Diagnosis", "Level", "examine", "examine_log", "examine_room"]
+
+_USERS = {"signing_key": "schedule and publish", "noise_key": "schedule", "receipt_key": "publish"}
+
+_OLDEST_REDIS = (6, 2)
+# Above this share of maxmemory a merge, which writes before it frees, may find no memory.
+_FULL = 0.8
+_SKEW_SECONDS = 5.0
+
+_INIT = "run `streamtopic init`"
+_RETENTION = {"retention.ms", "retention.bytes"}
+
+_BUSY_OUTBOX = 1_000
+# More than can be read in half a minute or so.
+_MANY_RECEIPTS = 100_000
+
+# With fewer, the memory of a document says little about the documents to come.
+_LEAST_DOCUMENTS = 1_000
+# Redis holds at most three copies of segments: those that count, those that they replaced, and those being merged.
+_COPIES = 3
+# Bytes of replaced segments that stay in any case, a partition.
+_REPLACED = 256 << 20
+
+
+class Level(StrEnum):
+    """How bad it is: fine, worth a look, or something will not work or be lost."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """One line of the doctor: the thing examined, its level, the facts, and, unless all is well, the remedy."""
+
+    name: str
+    level: Level
+    detail: str
+    remedy: str = ""
+
+
+def ok(name: str, detail: str) -> Diagnosis:
+    """All is well."""
+    return Diagnosis(name, Level.OK, detail)
+
+
+def warn(name: str, detail: str, remedy: str) -> Diagnosis:
+    """It works, but not as well or as long as it might."""
+    return Diagnosis(name, Level.WARN, detail, remedy)
+
+
+def fail(name: str, detail: str, remedy: str) -> Diagnosis:
+    """It does not work, or data will be lost."""
+    return Diagnosis(name, Level.FAIL, detail, remedy)
+
+
+def examine(parts: Parts) -> Iterator[Diagnosis]:
+    """Yield each diagnosis as it is made. A part that does not answer is a diagnosis, and the others are examined."""
+    yield from _program(parts)
+    yield from _guarded("keys", examine_keys, parts)
+    redis = yield from _guarded("redis", examine_redis, parts)
+    log = yield from _guarded("log", examine_log, parts)
+    if redis and log:
+        yield from _guarded("state", examine_state, parts)
+        yield from _guarded("room", examine_room, parts)
+    else:
+        yield warn("state", "not looked at", "make Redis and the log answer first")
+
+
+def _guarded(name: str, look: Callable[[Parts], Iterator[Diagnosis]], parts: Parts) -> Generator[Diagnosis, None, bool]:
+    """Yield the diagnoses of one part; return whether the part could be examined."""
+    try:
+        yield from look(parts)
+    except StreamtopicError as error:
+        detail, _, remedy = str(error).rpartition(": ")
+        yield fail(name, detail or str(error), remedy if detail else "see the message")
+        return False
+    return True
+
+
+def _program(parts: Parts) -> Iterator[Diagnosis]:
+    yield ok("program", f"streamtopic {__version__}, Python {platform.python_version()}, model {parts.settings.model}")
+    if parts.settings.kafka is None:
+        return
+    if importlib.util.find_spec("crc32c") is None:
+        yield warn("crc32c", "not installed: records are decoded 10 to 40 times slower", "pip install crc32c")
+    else:
+        yield ok("crc32c", "installed: checksums of records cost little")
+
+
+def examine_keys(parts: Parts) -> Iterator[Diagnosis]:
+    """Examine the three secrets, which only their owner may read, and the public key that subscribers verify with."""
+    signing: SigningKey | None = None
+    for name, users in _USERS.items():
+        path = _key_file(parts, name)
+        if path is None:
+            yield warn(name, "not set", f"fine here unless {users} runs on this machine; else name the file")
+            continue
+        try:
+            loaded = SigningKey.load(path) if name == "signing_key" else load_secret(path)
+        except SettingsError as error:
+            # An error of this program ends with its remedy, behind the last semicolon or colon.
+            detail, _, remedy = str(error).rpartition("; " if "; " in str(error) else ": ")
+            yield fail(name, detail, remedy)
+            continue
+        if isinstance(loaded, SigningKey):
+            signing = loaded
+        yield ok(name, f"{path}, readable by its owner only")
+    yield from _public_key(parts, signing)
+
+
+def _public_key(parts: Parts, signing: SigningKey | None) -> Iterator[Diagnosis]:
+    path = _key_file(parts, "public_key")
+    layout = parts.layout
+    if parts.settings.public_key is None and layout is not None and layout.root_public_key.exists():
+        path = layout.root_public_key
+    if path is None:
+        if signing is not None:
+            yield ok("public_key", f"key {signing.public.key_id}, from the signing key")
+        return
+    public = PublicKey.load(path)
+    keys = _key_list(parts)
+    if keys is not None:
+        named = (keys.current, *keys.previous)
+        if signing is not None and signing.public not in named:
+            detail = f"key list {keys.sequence} does not name key {signing.public.key_id}, which signs"
+            yield fail("public_key", detail, "set signing_key to the key that `streamtopic keys rotate` made")
+        else:
+            detail = f"{path}, root key {public.key_id}, key list {keys.sequence}: key {keys.current.key_id} signs"
+            yield ok("public_key", detail)
+    elif signing is not None and signing.public != public:
+        yield fail(
+            "public_key",
+            f"{path} holds key {public.key_id}, but key {signing.public.key_id} signs",
+            "give the signing.pub that was made with the signing key, or publish a key list (`streamtopic keys "
+            "publish`); subscribers refuse everything else",
+        )
+    else:
+        yield ok("public_key", f"{path}, key {public.key_id}" + (", belongs to the signing key" if signing else ""))
+
+
+def _key_list(parts: Parts) -> KeyList | None:
+    """Return the newest key list; None also where the log does not answer, which is a finding of its own."""
+    try:
+        return parts.keys.keys
+    except ComponentUnreachable:
+        return None
+
+
+def _key_file(parts: Parts, name: str) -> Path | None:
+    named: Path | None = getattr(parts.settings, name)
+    if named is not None or parts.layout is None:
+        return named
+    own: Path = getattr(parts.layout, name)
+    return own
+
+
+def examine_redis(parts: Parts) -> Iterator[Diagnosis]:
+    """Examine the server: its version, and that it neither forgets nor throws away."""
+    connection = parts.connection
+    info = connection.information()
+    version = str(info["redis_version"])
+    where = f"{connection.address}, {info.get('server_name', 'redis')} {version}"
+    if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST_REDIS:
+        yield fail("redis", where, "use Redis 6.2 or later, or Valkey")
+    elif info["role"] != "master":
+        yield fail("redis", f"{where}, a replica", "set redis_url to the primary")
+    else:
+        yield ok("redis", where)
+    yield _policy(info)
+    yield from _memory(info)
+    yield _persistence(info)
+    seconds, micros = connection.call("TIME")
+    skew = parts.clock() - (int(seconds) + int(micros) / 1e6)
+    if abs(skew) > _SKEW_SECONDS:
+        yield warn("clock", f"this machine is {skew:+.0f} s from Redis", "run NTP on both: receipts carry these times")
+    else:
+        yield ok("clock", f"this machine is {skew:+.1f} s from Redis")
+
+
+def _policy(info: dict[str, Any]) -> Diagnosis:
+    policy = str(info.get("maxmemory_policy", "unknown"))
+    if policy == "noeviction":
+        return ok("eviction", "maxmemory-policy noeviction")
+    remedy = (
+        "CONFIG SET maxmemory-policy noeviction, and in redis.conf: any other throws counts away when memory is full"
+    )
+    return fail("eviction", f"maxmemory-policy {policy}", remedy)
+
+
+def _memory(info: dict[str, Any]) -> Iterator[Diagnosis]:
+    used, limit = int(info["used_memory"]), int(info.get("maxmemory", 0))
+    shown = f"{used / 2**20:,.0f} MiB used"
+    if not limit:
+        yield ok("memory", f"{shown}, no maxmemory of its own")
+    elif used > _FULL * limit:
+        yield warn(
+            "memory", f"{shown} of {limit / 2**20:,.0f} MiB", "raise maxmemory: at the limit ingest stands still"
+        )
+    else:
+        yield ok("memory", f"{shown} of {limit / 2**20:,.0f} MiB")
+
+
+def _persistence(info: dict[str, Any]) -> Diagnosis:
+    name = "persistence"
+    if not info.get("aof_enabled"):
+        remedy = "CONFIG SET appendonly yes, and in redis.conf: without it a restart sets counts and receipts back"
+        return fail(name, "the append-only file is off", remedy)
+    if info.get("aof_last_write_status") != "ok":
+        return fail(name, "the append-only file cannot be written", "see Redis's log; is its disk full?")
+    return ok(name, "append-only file on")
+
+
+def examine_log(parts: Parts) -> Iterator[Diagnosis]:
+    """Examine each topic: partitions, settings, and whether deletes stay long enough to be read."""
+    for topic, wanted in parts.topic_settings.items():
+        count = parts.log.partitions(topic)
+        right = wanted_partitions(parts.names, topic, parts.settings.partitions)
+        if not count:
+            yield fail(topic, "there is no such topic", _INIT)
+        elif count != right:
+            remedy = f"set partitions = {count}, or see docs/operations.md on changing the number"
+            yield fail(topic, f"{count} partitions, not {right}", remedy)
+        else:
+            yield _topic_settings(parts, topic, count, wanted)
+
+
+def _topic_settings(parts: Parts, topic: str, count: int, wanted: Mapping[str, str]) -> Diagnosis:
+    if parts.settings.kafka is None:
+        return ok(topic, f"{count} partition(s), in files")
+    changed = differing(parts.log, topic, wanted)
+    if not changed:
+        return ok(topic, f"{count} partition(s), settings as they should be")
+    detail = ", ".join(f"{name} is {have or 'not set'}, not {value}" for name, (have, value) in changed.items())
+    if "cleanup.policy" in changed or (topic == parts.names.receipts and changed.keys() & _RETENTION):
+        return fail(topic, detail, f"{_INIT}: documents or receipts would be lost, or deleted text would stay")
+    if "compression.type" in changed:
+        return fail(topic, detail, f"{_INIT}: a small record could unfold into gigabytes before anybody can refuse it")
+    return warn(topic, detail, _INIT)
+
+
+def examine_state(parts: Parts) -> Iterator[Diagnosis]:
+    """Examine the state against settings and log, and whether the parts of the service keep up."""
+    found = ModelState.find(parts.connection, parts.settings.model)
+    if found is None:
+        yield warn(
+            "state", "there is none yet", "run `streamtopic init`, then `run`, or `ingest`, `schedule` and `publish`"
+        )
+        return
+    fixed, wanted = found.settings, parts.fixed
+    if _named(fixed) != _named(wanted):
+        detail = f"made for {_named(fixed)}, not for {_named(wanted)}"
+        yield fail("state", detail, "go back to these settings, or `streamtopic rebuild` under the new ones")
+        return
+    limits = changed_limits(fixed.limits, LIMITS)
+    if limits:
+        yield fail("state", f"counted under other limits of records: {limits}", "run `streamtopic rebuild`")
+        return
+    yield ok("state", f"made for {_named(fixed)}")
+    try:
+        positions = parts.reader.positions()
+    except StateMissing as error:
+        yield warn("counts", str(error), "start `streamtopic ingest`, or `run`")
+        return
+    for partition, meta in positions.items():
+        yield _position(parts, partition, meta)
+    yield from _open_transactions(parts, positions)
+    yield from _waiting(parts, found, positions)
+    yield from _receipts(parts)
+
+
+def _named(fixed: ModelSettings) -> str:
+    return f"{fixed.partitions} partitions by {fixed.partitioner}, cap {fixed.cap}"
+
+
+def _position(parts: Parts, partition: int, meta: Meta) -> Diagnosis:
+    name, topic = f"partition {partition}", parts.names.documents
+    begin, end = parts.log.begin(topic, partition), parts.log.end(topic, partition)
+    if not begin <= meta.next_offset <= end:
+        detail = f"counted up to offset {meta.next_offset}, but the log holds {begin} to {end}"
+        return fail(name, detail, "point to the right log, or run `streamtopic rebuild`")
+    lag, age_ms = end - meta.next_offset, parts.clock() * 1000 - meta.time_ms
+    if lag and meta.time_ms and age_ms > parts.settings.delete_retention * 500:
+        days = age_ms / 86_400_000
+        detail = f"the newest record counted is {days:.0f} days old, {lag} wait: deletes may have left the log"
+        return warn(name, detail, "start ingest: it compares all documents with the log before it goes on")
+    return ok(name, f"{meta.documents} documents, {lag} records to count")
+
+
+def _open_transactions(parts: Parts, positions: Mapping[int, Meta]) -> Iterator[Diagnosis]:
+    patience = parts.settings.stalled_after * 1000
+    for one in hidden(parts.log, parts.names.documents, positions):
+        age_ms = parts.connection.time_ms() - one.since_ms
+        if age_ms > patience:
+            yield fail("transaction", f"{one.text} for {age_ms / 1000:.0f} s, deletes perhaps among them", REMEDY)
+
+
+def _waiting(parts: Parts, state: ModelState, positions: Mapping[int, Meta]) -> Iterator[Diagnosis]:
+    waiting = len(state.outbox(_BUSY_OUTBOX))
+    if waiting >= _BUSY_OUTBOX:
+        yield warn("outbox", f"{waiting} records or more wait to be published", "is `streamtopic publish` running?")
+    else:
+        yield ok("outbox", f"{waiting} records wait to be published")
+    deletions = sum(len(parts.reader.forgets(partition)) for partition in positions)
+    yield ok("deletions", f"{deletions} wait for their receipt")
+    if state.base_head() is None:
+        yield warn("model", "there is no base model yet", "`streamtopic status` says what is missing")
+
+
+def _receipts(parts: Parts) -> Iterator[Diagnosis]:
+    topic = parts.names.receipts
+    if parts.log.end(topic, 0) - parts.log.begin(topic, 0) > _MANY_RECEIPTS:
+        yield ok("receipts", "too many to read here: `streamtopic receipts export`, then `verify`, checks them")
+        return
+    reader = ReceiptReader(parts.log, parts.settings.model, parts.keys)
+    count = sum(1 for _ in reader.read())
+    gaps = ", ".join(f"{gap.start} to {gap.stop - 1}" for gap in reader.chain.lost)
+    if gaps:
+        yield fail(
+            "receipts", f"{count}, but {gaps} are missing from the log", "restore the receipts topic from a backup"
+        )
+    else:
+        passed = f"{reader.chain.strays} strays and {reader.skipped} other records passed over"
+        yield ok("receipts", f"{count}, their chain is whole; {passed}")
+
+
+def examine_room(parts: Parts) -> Iterator[Diagnosis]:
+    """Examine words and word ids of each partition, and how many documents Redis will hold."""
+    found = ModelState.find(parts.connection, parts.settings.model)
+    if found is None or found.settings != parts.fixed:
+        return
+    try:
+        positions = parts.reader.positions()
+    except StateMissing:
+        return
+    for partition, meta in positions.items():
+        grown = growth(parts.connection, ModelKeys(parts.settings.model).partition(partition))
+        yield _word_growth(f"words of partition {partition}", grown, meta)
+    documents = sum(meta.documents for meta in positions.values())
+    if documents >= _LEAST_DOCUMENTS:
+        yield _documents_that_fit(parts, documents, len(positions))
+
+
+def _word_growth(name: str, grown: Growth, meta: Meta) -> Diagnosis:
+    shown = f"{grown.words:,}"
+    if meta.next_word > NEARLY * MAX_WORD_IDS:
+        detail = f"{shown}; {meta.next_word:,} of {MAX_WORD_IDS:,} word ids were given, most to words that are gone"
+        return warn(name, detail, "run `streamtopic rebuild`, which gives ids anew: without ids ingest stops")
+    if grown.words > MANY_WORDS:
+        return warn(name, f"{shown}: each costs memory everywhere", "keep ids, hashes and base64 out of the texts")
+    times = grown.times_until(MANY_WORDS)
+    if meta.documents < _LEAST_DOCUMENTS or not math.isfinite(times * meta.documents) or times > _LEAST_DOCUMENTS:
+        return ok(name, shown)
+    until = f"{MANY_WORDS:,} at about {_round(times * meta.documents):,} documents"
+    return ok(name, f"{shown}; they grow like documents^{grown.exponent:.2f}: {until}")
+
+
+def _documents_that_fit(parts: Parts, documents: int, partitions: int) -> Diagnosis:
+    keys = ModelKeys(parts.settings.model)
+    sizes = [measure(parts.connection, keys.partition(partition)) for partition in range(partitions)]
+    pairs = sum(size.pairs for size in sizes)
+    held = sum(size.held for size in sizes)
+    records = sum(size.documents for size in sizes)
+    segments = sum(size.segments for size in sizes)
+    words = sum(size.words for size in sizes)
+    detail = (
+        f"{(records + segments + words) / documents:,.0f} bytes a document so far: "
+        f"{records / documents:,.0f} its record, "
+        f"{segments / documents:,.0f} pairs ({segments / max(pairs, 1):.1f} each), "
+        f"{words / documents:,.0f} words ({words / max(held, 1):.0f} each)"
+    )
+    limit = int(parts.connection.information().get("maxmemory", 0))
+    least = (records + words + _COPIES * segments) / documents
+    if not limit:
+        return ok("room", f"{detail}; with what merging needs, a GiB more is for about {_round((1 << 30) / least):,}")
+    most = _round(max(limit - partitions * _REPLACED, 0) / least)
+    detail = f"{detail}; with what merging needs, maxmemory {limit / 2**20:,.0f} MiB is for about {most:,}"
+    if documents > most:
+        return warn("room", detail, "raise maxmemory: merging writes before it frees")
+    return ok("room", detail)
+
+
+def _round(number: float) -> int:
+    """Return two digits of a number: no more is known."""
+    return int(round(number, 1 - max(1, math.floor(math.log10(max(number, 1))))))

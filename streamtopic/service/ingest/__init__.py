@@ -1,0 +1,1 @@
+"""From records of the documents topic to counts: read, decode, resolve, apply."""

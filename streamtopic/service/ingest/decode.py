@@ -1,0 +1,411 @@
+"""Records of the documents topic to events, a batch at a time: plain adds by compiled loops, all else by `events`.
+
+The compiled loops read msgpack maps of `op`, `text` or `counts`, `labels` and `ts`. They take a record only where there
+is no doubt: ASCII text, or counts within their limits. They leave everything unusual or wrong to `events.decode`, which
+names the reason. A record that they take gives the event that `events.decode` would give.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, cast
+
+import msgpack
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from streamtopic.deletes import headers_ask
+from streamtopic.errors import InvalidEvent
+from streamtopic.events import (
+    HEARTBEAT_KEY,
+    MAX_COUNT,
+    MAX_KEY,
+    MAX_TEXT,
+    MAX_VALUE,
+    Add,
+    Delete,
+    Heartbeat,
+    check_labels,
+    decode_record,
+)
+from streamtopic.lexicon import Table, Whole, ascii_tokens, find, leave
+from streamtopic.state import AddedDocument, Batch, Rows, RowSpan
+from streamtopic.streams import MURMUR2, partition_of
+from streamtopic.streams.event_log import MAX_HEADERS
+from streamtopic.streams.partitioner import murmur2
+from streamtopic.text import MAX_PASSAGE, MAX_WORD, MAX_WORDS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamtopic.state import Lexicon
+    from streamtopic.streams import Record
+
+__all__ = ["Decoded", "Event", "decode_all"]
+
+
+Event = AddedDocument | Delete | Heartbeat | InvalidEvent
+
+# What a record takes on average (measured: 1.8 bytes a word), so that a flush can be bounded before it is encoded.
+_BYTES_A_WORD = 2
+_BYTES_A_DOCUMENT = 60
+# By how many bytes of words the lexicon grows at least: a large record may hold few, so it grows in steps.
+_GROWTH = 1 << 16
+
+Bytes = npt.NDArray[np.uint8]
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+
+LEFT, TAKEN = 0, 1
+
+_OP, _TEXT, _COUNTS, _TS, _LABELS = 1, 2, 4, 8, 16
+_NO_STRING = -1
+
+# Any: a compiled function takes an array and its whole numbers where the source names a sequence and integers.
+_murmur2: Any = numba.njit(cache=True, nogil=True)(murmur2)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decoded:
+    """Records, the event in each or the reason why there is none, and the partition that each key belongs to.
+
+    lexicon: where the words of added documents are. batch: what the state asks of the same records.
+    """
+
+    records: Sequence[Record]
+    events: Sequence[Event]
+    homes: Sequence[int]
+    lexicon: Lexicon
+    batch: Batch
+
+    @property
+    def next_offset(self) -> int:
+        """Where reading goes on after these records."""
+        return self.records[-1].next_offset
+
+    def split(self, at: int) -> tuple[Decoded, Decoded | None]:
+        """Return the first `at` records, and the rest if there is one."""
+        return self._part(0, at), self._part(at, len(self.records)) if at < len(self.records) else None
+
+    def _part(self, start: int, stop: int) -> Decoded:
+        here, batch = slice(start, stop), self.batch
+        part = Batch(batch.keys[here], batch.sizes[here], batch.tables, batch.start + start)
+        return Decoded(self.records[here], self.events[here], self.homes[here], self.lexicon, part)
+
+
+def decode_all(records: Sequence[Record], lexicon: Lexicon, partitions: int, partitioner: str = MURMUR2) -> Decoded:
+    """Decode records as `events.decode` does, plain adds by compiled code; the topic has so many partitions."""
+    with lexicon.lock:
+        rows, taken, labels = _scan(records, lexicon)
+    events: list[Event | Add] = []
+    for k, (record, kind) in enumerate(zip(records, taken.tolist(), strict=True)):
+        event = _plain(record, rows, k, labels.get(k)) if kind == TAKEN else None
+        events.append(_event(record) if event is None else event)
+    words = rows.stops - rows.starts
+    sizes = np.where(taken == TAKEN, _BYTES_A_DOCUMENT + _BYTES_A_WORD * words, 0)
+    for k, (start, stop) in labels.items():
+        sizes[k] += stop - start
+    tables = [(rows, np.arange(len(records))), _lay_out(events, records, sizes, lexicon)]
+    batch = Batch([_live_key(record.key) for record in records], sizes, tables)
+    # Adds have been replaced by then.
+    return Decoded(records, cast("list[Event]", events), _homes(records, partitions, partitioner), lexicon, batch)
+
+
+def _live_key(key: bytes | None) -> bytes:
+    """Return a key under which there may be a document, b"" for others: these are not looked up, however long."""
+    return key if key and len(key) <= MAX_KEY and key != HEARTBEAT_KEY else b""
+
+
+def _scan(
+    records: Sequence[Record], lexicon: Lexicon
+) -> tuple[Rows, npt.NDArray[np.uint8], dict[int, tuple[int, int]]]:
+    """Return a row for each record, which of them were taken, and where in its value the labels of a record are."""
+    values = [
+        b"" if r.value is None or len(r.value) > MAX_VALUE or r.key == HEARTBEAT_KEY else r.value for r in records
+    ]
+    number, data = len(values), np.frombuffer(bytearray().join(values), np.uint8)
+    ends = np.fromiter(accumulate(map(len, values)), np.int64, number)
+    kinds, labels = np.zeros(number, np.uint8), np.zeros((number, 2), np.int64)
+    lengths, stops = np.zeros(number, np.int64), np.zeros(number, np.int64)
+    entries, counts = np.empty(len(data) // 2 + 1, np.int32), np.empty(len(data) // 2 + 1, np.int32)
+    done = 0
+    while True:
+        marks = np.full(lexicon.room, -1, np.int64)
+        done = int(scan(data, ends, done, lexicon.table, marks, kinds, lengths, stops, labels, entries, counts))
+        if done == number:
+            break
+        lexicon.grow(min(len(values[done]), _GROWTH))
+    used = int(stops[-1]) if number else 0
+    starts = np.concatenate([[0], stops[:-1]]).astype(np.int64)
+    begins = ends - [len(value) for value in values]
+    labelled = np.flatnonzero((labels[:, 1] > 0) & (kinds == TAKEN)).tolist()
+    places = {k: (int(labels[k, 0] - begins[k]), int(labels[k, 1] - begins[k])) for k in labelled}
+    return Rows(lengths, starts, stops, entries[:used].copy(), counts[:used].copy()), kinds, places
+
+
+def _plain(record: Record, rows: Rows, row: int, labels: tuple[int, int] | None) -> AddedDocument | None:
+    """Return the document of a record that was taken, None where its key or its labels need a closer look."""
+    key, value = record.key, record.value
+    if not key or len(key) > MAX_KEY or not (key.isascii() or _is_text(key)) or value is None:
+        return None
+    if record.headers and (len(record.headers) > MAX_HEADERS or headers_ask(record.headers)):
+        return None
+    span = RowSpan(rows, row, row + 1 if rows.lengths[row] else row)
+    if labels is None:
+        return AddedDocument(key, record.offset, span)
+    try:
+        return AddedDocument(key, record.offset, span, check_labels(msgpack.unpackb(value[slice(*labels)])))
+    except (ValueError, TypeError, msgpack.UnpackException, InvalidEvent):
+        return None
+
+
+def _is_text(key: bytes) -> bool:
+    try:
+        key.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _event(record: Record) -> Add | Delete | Heartbeat | InvalidEvent:
+    try:
+        return decode_record(record)
+    except InvalidEvent as error:
+        return error
+
+
+def _lay_out(
+    events: list[Event | Add], records: Sequence[Record], sizes: npt.NDArray[np.int64], lexicon: Lexicon
+) -> tuple[Rows, npt.NDArray[np.int64]]:
+    """Put documents with rows in place of adds; return the rows, and the record that each is of."""
+    adds = [(k, event) for k, event in enumerate(events) if isinstance(event, Add)]
+    rows = Rows.of([passage for _, event in adds for passage in event.passages], lexicon)
+    row = 0
+    for k, event in adds:
+        first, row = row, row + len(event.passages)
+        words = sum(len(words) for _, words in event.passages)
+        names = sum(len(task) + len(name) for task, name in event.labels.items())
+        sizes[k] = _BYTES_A_DOCUMENT + names + _BYTES_A_WORD * words
+        events[k] = AddedDocument(event.document.encode(), records[k].offset, RowSpan(rows, first, row), event.labels)
+    return rows, np.repeat(np.array([k for k, _ in adds], np.int64), [len(event.passages) for _, event in adds])
+
+
+def _homes(records: Sequence[Record], partitions: int, partitioner: str) -> list[int]:
+    keys = [record.key or b"" for record in records]
+    if partitioner != MURMUR2:
+        return [partition_of(key, partitions, partitioner) for key in keys]
+    ends = np.fromiter(accumulate(map(len, keys)), np.int64, len(keys))
+    homes: list[int] = partitions_of(np.frombuffer(bytearray().join(keys), np.uint8), ends, partitions).tolist()
+    return homes
+
+
+@numba.njit(cache=True, nogil=True)
+def scan(
+    data: Bytes, ends: Int64, first: Whole, table: Table, marks: Int64,
+    kinds: Bytes, lengths: Int64, stops: Int64, labels: Int64, entries: Int32, counts: Int32,
+) -> Whole:  # fmt: skip
+    """Read values from `first` on, until the table or `marks` has no room; return the value to go on with.
+
+    data, ends: values one behind the other. marks: for every entry that there may be, where it stands in `entries`;
+    less than where the present value begins means not yet.
+    kinds, lengths, stops: of each value TAKEN or LEFT, L, and where its words end. labels: (values, 2) where its
+    labels are, msgpack, or zeros. entries, counts: words in the order in which they first occur.
+    """
+    used = stops[first - 1] if first else np.int64(0)
+    start = ends[first - 1] if first else np.int64(0)
+    for k in range(first, len(ends)):
+        stop = ends[k]
+        kinds[k], lengths[k] = LEFT, 0
+        what, at, until = _fields(data, start, stop, labels[k])
+        if what == _TEXT:
+            length, used = ascii_tokens(data, at, until, table, marks, entries, counts, used)
+        elif what == _COUNTS:
+            length, used = _counts(data, at, table, marks, entries, counts, used)
+        else:
+            length = np.int64(-1)
+        if table[4][1]:
+            return k
+        if length >= 0:
+            kinds[k], lengths[k] = TAKEN, length
+        stops[k] = used
+        start = stop
+    return len(ends)
+
+
+@numba.njit(cache=True, nogil=True)
+def _string(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
+    """Return where the string at `at` begins and ends, or _NO_STRING."""
+    if at >= stop:
+        return _NO_STRING, 0
+    kind = data[at]
+    if 0xA0 <= kind <= 0xBF:
+        begin, size = at + 1, np.int64(kind & 0x1F)
+    elif kind == 0xD9 and at + 2 <= stop:
+        begin, size = at + 2, np.int64(data[at + 1])
+    elif kind == 0xDA and at + 3 <= stop:
+        begin, size = at + 3, (np.int64(data[at + 1]) << 8) | np.int64(data[at + 2])
+    elif kind == 0xDB and at + 5 <= stop:
+        begin = at + 5
+        size = np.int64(0)
+        for k in range(at + 1, at + 5):
+            size = (size << 8) | np.int64(data[k])
+    else:
+        return _NO_STRING, 0
+    if begin + size > stop:
+        return _NO_STRING, 0
+    return begin, begin + size
+
+
+@numba.njit(cache=True, nogil=True)
+def _map(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
+    """Return how many pairs the map at `at` has, -1 for none, and where they begin."""
+    if at < stop and 0x80 <= data[at] <= 0x8F:
+        return np.int64(data[at] & 0x0F), at + 1
+    if at + 3 <= stop and data[at] == 0xDE:
+        return (np.int64(data[at + 1]) << 8) | np.int64(data[at + 2]), at + 3
+    return np.int64(-1), at
+
+
+@numba.njit(cache=True, nogil=True)
+def _unsigned(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
+    """Return the whole number at `at`, -1 where there is none of at most 2**48, and where it ends."""
+    if at >= stop:
+        return np.int64(-1), at
+    kind = data[at]
+    if kind < 0x80:
+        return np.int64(kind), at + 1
+    if kind < 0xCC or kind > 0xCF:
+        return np.int64(-1), at
+    size = 1 << (kind - 0xCC)
+    if at + 1 + size > stop or (size == 8 and (data[at + 1] or data[at + 2])):
+        return np.int64(-1), at
+    value = np.int64(0)
+    for k in range(at + 1, at + 1 + size):
+        value = (value << 8) | np.int64(data[k])
+    return value, at + 1 + size
+
+
+@numba.njit(cache=True, nogil=True)
+def _is(data: Bytes, begin: Whole, end: Whole, text: bytes) -> bool:
+    if end - begin != len(text):
+        return False
+    same = True
+    for k in range(len(text)):
+        same &= data[begin + k] == text[k]
+    return same
+
+
+@numba.njit(cache=True, nogil=True)
+def _fields(data: Bytes, at: Whole, stop: Whole, labels: Int64) -> tuple[Whole, Whole, Whole]:  # noqa: C901, PLR0911, PLR0912 -- a format is branches
+    """Return _TEXT or _COUNTS and where that is, or 0 for a value that is to be left."""
+    labels[:] = 0
+    left = (0, 0, 0)
+    number, at = _map(data, at, stop)
+    seen = 0
+    begin: Whole = 0
+    end: Whole = 0
+    for _ in range(number):
+        name, behind = _string(data, at, stop)
+        if name < 0:
+            return left
+        if _is(data, name, behind, b"op"):
+            field = _OP
+            name, at = _string(data, behind, stop)
+            if name < 0 or not _is(data, name, at, b"add"):
+                return left
+        elif _is(data, name, behind, b"text"):
+            field = _TEXT
+            begin, end = _string(data, behind, stop)
+            at = end
+            if begin < 0 or end - begin > MAX_TEXT:
+                return left
+        elif _is(data, name, behind, b"counts"):
+            field = _COUNTS
+            begin = behind
+            end = at = _skip_counts(data, behind, stop)
+        elif _is(data, name, behind, b"ts"):
+            field = _TS
+            value, at = _unsigned(data, behind, stop)
+            if value < 0:
+                return left
+        elif _is(data, name, behind, b"labels"):
+            field = _LABELS
+            at = _skip_labels(data, behind, stop)
+            labels[0], labels[1] = behind, at
+        else:
+            return left
+        if at < 0 or seen & field:
+            return left
+        seen |= field
+    what = seen & (_TEXT | _COUNTS)
+    if at != stop or not seen & _OP or what == _TEXT | _COUNTS:
+        return left
+    return what, begin, end
+
+
+@numba.njit(cache=True, nogil=True)
+def _skip_labels(data: Bytes, at: Whole, stop: Whole) -> Whole:
+    """Return the end of a map of strings to strings, -1 if it is something else."""
+    number, at = _map(data, at, stop)
+    if number < 0:
+        return -1
+    for _ in range(2 * number):
+        name, at = _string(data, at, stop)
+        if name < 0:
+            return -1
+    return at
+
+
+@numba.njit(cache=True, nogil=True)
+def _skip_counts(data: Bytes, at: Whole, stop: Whole) -> Whole:
+    """Return the end of a map of words to counts, -1 where a word or a count is out of bounds."""
+    number, at = _map(data, at, stop)
+    if number < 0 or number > MAX_WORDS:
+        return -1
+    for _ in range(number):
+        word, at = _string(data, at, stop)
+        if word < 0 or not 0 < at - word <= MAX_WORD:
+            return -1
+        count, at = _unsigned(data, at, stop)
+        if not 0 < count <= MAX_COUNT:
+            return -1
+    return at
+
+
+@numba.njit(cache=True, nogil=True)
+def _counts(
+    data: Bytes, at: Whole, table: Table, marks: Int64, entries: Int32, counts: Int32, used: Whole
+) -> tuple[Whole, Whole]:
+    """Take the words of a map that `_skip_counts` has passed; return L, -1 to leave it, and where its words end."""
+    number, at = _map(data, at, len(data))
+    begin, length = used, np.int64(0)
+    for _ in range(number):
+        word, behind = _string(data, at, len(data))
+        count, at = _unsigned(data, behind, len(data))
+        plain = True
+        for k in range(word, behind):
+            plain &= data[k] < 0x80
+        # Other words are taken if they are known, since then they were found to be sound before.
+        entry = find(data, word, behind, table, plain)
+        if entry < 0 or marks[entry] >= begin:
+            return leave(marks, entries, begin, used)
+        marks[entry] = used
+        entries[used], counts[used] = entry, count
+        used += 1
+        length += count
+    if length > MAX_PASSAGE:
+        return leave(marks, entries, begin, used)
+    return length, used
+
+
+@numba.njit(cache=True, nogil=True)
+def partitions_of(keys: Bytes, ends: Int64, partitions: Whole) -> Int32:
+    """Return the partition of each key, as `streams.partition_of`, for keys one behind the other."""
+    homes = np.empty(len(ends), np.int32)
+    start = np.int64(0)
+    for k in range(len(ends)):
+        homes[k] = (_murmur2(keys, start, ends[k]) & 0x7FFFFFFF) % partitions
+        start = ends[k]
+    return homes

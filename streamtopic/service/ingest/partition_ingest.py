@@ -1,0 +1,360 @@
+"""Ingest: records of one partition of the documents topic into its counts, each exactly once."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from streamtopic.errors import StateError, StateMismatch, StreamtopicError
+from streamtopic.service.ingest.decode import decode_all
+from streamtopic.service.ingest.resolve import OUTCOMES, resolve
+from streamtopic.service.ingest.send_home import Forwarder
+from streamtopic.state import (
+    MAX_FLUSH_DOCUMENTS,
+    MAX_WORD_IDS,
+    Changes,
+    Compactor,
+    ForgetKind,
+    PartitionWriter,
+    Stale,
+)
+from streamtopic.streams import MURMUR2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from streamtopic.service.ingest.decode import Decoded
+    from streamtopic.service.ingest.resolve import Resolution
+    from streamtopic.state import Connection, Lexicon, ModelSettings
+    from streamtopic.streams import EventLog, Record, TopicNames
+
+__all__ = ["OUTCOMES", "Ingest", "Progress"]
+
+_ATTEMPTS = 10
+
+# Bytes of one read ahead: records of so many are held beside those that are being counted.
+_BYTES = 8 << 20
+
+_threads: WeakKeyDictionary[EventLog, ThreadPoolExecutor] = WeakKeyDictionary()
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One flush: records read, where reading goes on, and events by outcome."""
+
+    records: int
+    next_offset: int
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+
+
+class Ingest:
+    """Keeps a partition's counts up with its log.
+
+    state: the partition's one writer.
+    clock: seconds since 1970, for receipts.
+    base_epoch: epoch of the base model, None before the first; epochs up to it are folded when segments are merged.
+    word_ids: how many ids the partition may give to words.
+    ahead: whether a second thread reads the next records while the state counts those before them.
+
+    State and offset move in one commit, so being killed anywhere loses nothing and counts nothing twice. Pointers to
+    rejected records are confirmed by their log before that; after a crash they may be there twice. What must be sent to
+    another partition is part of the commit, and is sent after it, once (send_home.py).
+    """
+
+    def __init__(
+        self,
+        state: PartitionWriter,
+        log: EventLog,
+        topics: TopicNames,
+        clock: Callable[[], float],
+        base_epoch: Callable[[], int | None] = lambda: None,
+        *,
+        ahead: bool = True,
+    ) -> None:
+        self.state = state
+        self._log = log
+        self._topics = topics
+        self._clock = clock
+        self._base_epoch = base_epoch
+        self._announced = 0
+        self._fitting = MAX_FLUSH_DOCUMENTS
+        self._compactor = Compactor(state)
+        self._records = _ReadAhead(
+            log, topics.documents, state.partition, state.meta.partitions, state.partitioner, ahead=ahead
+        )
+        self._forwarder = Forwarder(state, log, topics.documents)
+        self._check_position()
+
+    @classmethod
+    def open(
+        cls,
+        connection: Connection,
+        log: EventLog,
+        topics: TopicNames,
+        partition: int,
+        *,
+        settings: ModelSettings,
+        clock: Callable[[], float],
+        base_epoch: Callable[[], int | None] = lambda: None,
+        word_ids: int = MAX_WORD_IDS,
+        ahead: bool = True,
+    ) -> Ingest:
+        """Take a partition over, creating its state at the beginning of its log.
+
+        Raises StateMismatch where settings, partitions or the log do not fit the state, with the remedy.
+        """
+        have = log.partitions(topics.documents)
+        if have != settings.partitions:
+            raise StateMismatch(
+                f"topic {topics.documents} has {have} partitions, the model was made for {settings.partitions}: a "
+                "document's delete would miss its add; go back to that number, or run `streamtopic rebuild`"
+            )
+        state = PartitionWriter.open(
+            connection,
+            topics.model,
+            partition,
+            partitions=settings.partitions,
+            weighting=settings.weighting,
+            partitioner=settings.partitioner,
+            first_offset=log.begin(topics.documents, partition),
+            limits=settings.limits,
+            word_ids=word_ids,
+        )
+        return cls(state, log, topics, clock, base_epoch, ahead=ahead)
+
+    @property
+    def topic(self) -> str:
+        """The documents topic."""
+        return self._topics.documents
+
+    @property
+    def partition(self) -> int:
+        """The partition of the documents topic."""
+        return self.state.partition
+
+    @property
+    def merging(self) -> float:
+        """Processor seconds spent on merging segments since this process took the partition over."""
+        return self._compactor.spent
+
+    @property
+    def lag(self) -> int:
+        """Records that are not yet counted, and deletions that are not yet where they belong."""
+        uncounted = self._log.end(self._topics.documents, self.partition) - self.state.meta.next_offset
+        return uncounted + self._forwarder.waiting
+
+    def step(
+        self, max_records: int | None = None, amend: Callable[[Changes], Changes | None] = lambda changes: changes
+    ) -> Progress:
+        """Read and commit at most one flush of at most max_records; `records` is 0 at the end of the log.
+
+        amend: may add to what is committed; it answers None to have the records read again. Segments are not merged, so
+        that a step takes about as long as its records: call `compact_if_due` in between.
+
+        Raises StateMismatch where another process took the partition over or the log lost records that were not read,
+        ComponentUnreachable where log or Redis do not answer; calling again later is always safe.
+        """
+        for _ in range(_ATTEMPTS):
+            progress = self._attempt(min(max_records or MAX_FLUSH_DOCUMENTS, MAX_FLUSH_DOCUMENTS), amend)
+            if progress is not None:
+                return progress
+        raise StateError(f"partition {self.partition} keeps changing under its writer: is a second ingest running?")
+
+    def compact_if_due(self) -> bool:
+        """Do at most one small merge of segments, or take over a larger one that a thread has done meanwhile.
+
+        Returns whether the segments have changed. Raises as `step`.
+        """
+        return self._compactor.step(self._base_epoch())
+
+    def clear_residue_after(self, seconds: float) -> None:
+        """Merge all segments once they have held for so long what a deleted document had brought."""
+        self._compactor.max_age = seconds
+
+    def forward(self) -> int:
+        """Send what belongs to other partitions there, as far as it can be sent now; how much was dealt with.
+
+        Raises as `step`.
+        """
+        return self._forwarder.step()
+
+    def drain(self) -> Iterator[Progress]:
+        """Yield flushes until the log's present end is counted, merging and sending home in between."""
+        end = self._log.end(self._topics.documents, self.partition)
+        while self.state.meta.next_offset < end:
+            progress = self.step()
+            if not progress.records:
+                break
+            self.compact_if_due()
+            yield progress
+        self.forward()
+
+    def _attempt(self, max_records: int, amend: Callable[[Changes], Changes | None]) -> Progress | None:
+        """Return what was committed, or None where the state changed meanwhile and nothing was written."""
+        offset = self.state.meta.next_offset
+        whole = self._records.at(offset, self.state.lexicon, min(max_records, self._fitting))
+        if whole is None:
+            return self._pass_empty_offsets(offset)
+        ready = self.state.prepare(whole.batch, max_records)
+        # As many as fit into a flush are read at a time: otherwise every other flush would be a small rest.
+        self._fitting = ready.likely
+        if ready.base.next_offset != offset:
+            return None
+        decoded, rest = whole.split(ready.records)
+        now_ms = int(self._clock() * 1000)
+        resolution = resolve(decoded, ready.live, ready.base, self.partition, now_ms)
+        self._announce(resolution)
+        found = resolution.changes
+        changes = amend(replace(found, forwards=self._forwarder.placed(found.forwards)) if found.forwards else found)
+        if changes is None:
+            self.state.reload()
+            return None
+        if changes.forwards:
+            self._forwarder.noted()
+        with self._records.beyond(decoded, rest, min(max_records, self._fitting)):
+            result = self.state.apply(changes)
+        if isinstance(result, Stale):
+            return None
+        if changes.forwards:
+            self._forwarder.committed(changes.forwards)
+        self._alert(resolution)
+        return Progress(len(decoded.records), resolution.changes.next_offset, resolution.changes.totals)
+
+    def _pass_empty_offsets(self, offset: int) -> Progress | None:
+        """Move to the end of a log that goes on without a record: the marks of transactions are such offsets.
+
+        Otherwise its lag would never be 0. None where there is a record by now, or the state changed.
+        """
+        end = self._log.end(self._topics.documents, self.partition)
+        if end <= offset:
+            return Progress(0, offset)
+        # Read after the end was known, so what is not there now was not there before that end.
+        if self._records.at(offset, self.state.lexicon, 1) is not None:
+            return None
+        return None if isinstance(self.state.apply(Changes(end)), Stale) else Progress(0, end)
+
+    def _announce(self, resolution: Resolution) -> None:
+        """Write pointers to rejected records, once for each flush however often its commit is repeated."""
+        if resolution.changes.next_offset <= self._announced:
+            return
+        if resolution.rejected:
+            self._log.append_many(self._topics.rejected, resolution.rejected)
+        self._announced = resolution.changes.next_offset
+
+    def _alert(self, resolution: Resolution) -> None:
+        """Tell the operator of changes that could not be taken and so ended what their ids held, once for a flush."""
+        refused = [forget for forget in resolution.changes.forgets if forget.kind is ForgetKind.REFUSED]
+        if refused:
+            logger.warning(
+                "partition %d: %d refused changes removed what their ids held, the first at offset %d; `streamtopic "
+                "rejected list` says why, docs/messages.md what to do",
+                self.partition, len(refused), refused[0].offset,
+            )  # fmt: skip
+
+    def _check_position(self) -> None:
+        topic, offset = self._topics.documents, self.state.meta.next_offset
+        begin, end = self._log.begin(topic, self.partition), self._log.end(topic, self.partition)
+        if offset < begin:
+            raise StateMismatch(
+                f"partition {self.partition} of {topic}: records {offset} to {begin - 1} left the log before they were "
+                "counted, deletes perhaps among them: run `streamtopic rebuild`"
+            )
+        if offset > end:
+            raise StateMismatch(
+                f"partition {self.partition} of {topic} ends at {end}, but records up to {offset} were counted: it is "
+                "another log, or a restored one; point to the right one, or run `streamtopic rebuild`"
+            )
+
+
+def _thread_of(log: EventLog) -> ThreadPoolExecutor:
+    thread = _threads.get(log)
+    if thread is None:
+        thread = _threads[log] = ThreadPoolExecutor(1, "read")
+    return thread
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """Records from `offset` on; more: whether they were as many as one read gives, so that there are likely more."""
+
+    offset: int
+    decoded: Decoded
+    more: bool
+
+
+class _ReadAhead:
+    """Reads a partition of a topic that has so many `partitions`, which keys choose by `partitioner`.
+
+    What is held is bounded: the records of one read, of 8 MiB, beside those that are being counted. ahead: whether to
+    use a second thread at all. It is one for all partitions of a log, since a log may keep a connection for each
+    thread that reads; and it reads only within calls, so nobody else need know of it.
+    """
+
+    def __init__(
+        self,
+        log: EventLog,
+        topic: str,
+        partition: int,
+        partitions: int,
+        partitioner: str = MURMUR2,
+        *,
+        ahead: bool = True,
+    ) -> None:
+        self._log = log
+        self._topic = topic
+        self._partition = partition
+        self._partitions = partitions
+        self._partitioner = partitioner
+        self._thread = _thread_of(log) if ahead else None
+        self._ready: _Ready | None = None
+
+    def at(self, offset: int, lexicon: Lexicon, max_records: int) -> Decoded | None:
+        """Return at least one record from `offset` on; None at the end of the log."""
+        ready = self._ready
+        if ready is None or ready.offset != offset:
+            ready = self._now(offset, lexicon, max_records)
+        elif ready.decoded.lexicon is not lexicon:
+            ready = _Ready(offset, self._decoded(ready.decoded.records, lexicon), ready.more)
+        self._ready = ready
+        return None if ready is None else ready.decoded
+
+    @contextmanager
+    def beyond(self, used: Decoded, rest: Decoded | None, max_records: int) -> Iterator[None]:
+        """Keep the records behind the used ones for the next `at`; read them in the meantime where `rest` is None.
+
+        used: the first of the records that `at` gave. Where the body of the `with` fails, they are kept instead.
+        """
+        more = self._ready is not None and self._ready.more
+        if rest is not None or self._thread is None or not more:
+            yield
+            self._ready = None if rest is None else _Ready(used.next_offset, rest, more)
+            return
+        future = self._thread.submit(self._read, used.next_offset, used.lexicon, max_records)
+        try:
+            yield
+            # Whatever goes wrong in reading ahead will go wrong again when it is read in turn, and is reported then.
+            self._ready = None if isinstance(future.exception(), StreamtopicError) else future.result()
+        finally:
+            future.exception()
+
+    def _now(self, offset: int, lexicon: Lexicon, max_records: int) -> _Ready | None:
+        if self._thread is None:
+            return self._read(offset, lexicon, max_records)
+        return self._thread.submit(self._read, offset, lexicon, max_records).result()
+
+    def _read(self, offset: int, lexicon: Lexicon, max_records: int) -> _Ready | None:
+        records = self._log.read(self._topic, self._partition, offset, max_records, _BYTES)
+        if not records:
+            return None
+        size = sum(len(record.value or b"") for record in records)
+        more = len(records) >= max_records or size >= _BYTES // 2
+        return _Ready(offset, self._decoded(records, lexicon), more)
+
+    def _decoded(self, records: Sequence[Record], lexicon: Lexicon) -> Decoded:
+        return decode_all(records, lexicon, self._partitions, self._partitioner)

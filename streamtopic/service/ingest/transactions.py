@@ -1,0 +1,48 @@
+"""Records that nobody can read yet: a transaction that some producer has left open hides all that came behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streamtopic.streams import EventLog
+
+__all__ = ["REMEDY", "Hidden", "hidden"]
+
+REMEDY = (
+    "end it: `kafka-transactions.sh find-hanging` and `abort`, or stop its producer and wait for the transaction's "
+    "timeout; deny TransactionalId to producers of this topic"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """Records of a partition behind an open transaction; deletes may be among them.
+
+    since_ms: when the first of them was appended, by the broker's clock.
+    """
+
+    partition: int
+    records: int
+    since_ms: int
+
+    @property
+    def text(self) -> str:
+        """A line for an operator."""
+        return f"partition {self.partition}: {self.records} records behind an open transaction"
+
+
+def hidden(log: EventLog, topic: str, partitions: Iterable[int]) -> list[Hidden]:
+    """Return the records that open transactions hide now, by partition. Only one that never ends is a fault."""
+    found = []
+    for partition in partitions:
+        # In this order: records that come between the two are not taken for hidden ones for long.
+        readable = log.end(topic, partition)
+        written = log.written_end(topic, partition)
+        since = log.appended_ms(topic, partition, readable) if written > readable else None
+        if since is not None:
+            found.append(Hidden(partition, written - readable, since))
+    return found

@@ -1,0 +1,144 @@
+"""An ingest process: it takes its share of the partitions, counts their records, and gives partitions up on request."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from streamtopic.errors import TakenOver
+from streamtopic.events import encode_heartbeat
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from streamtopic.service.ingest.partition_ingest import Ingest
+    from streamtopic.streams import EventLog
+    from streamtopic.streams.membership import Membership
+
+__all__ = ["IngestWorker", "Round", "WorkerOptions"]
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+_TAKEN_OVER_PAUSE = 1.0
+# Fewer records than this, and the next round waits for more, so that commits do not cost more than what they hold.
+_FULL_ENOUGH = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """linger: seconds to wait for more records; heartbeat: seconds between records of an idle partition, 0: none."""
+
+    linger: float = 0.1
+    heartbeat: float = 43_200.0
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round over the own partitions: which they are, records counted, events by outcome."""
+
+    partitions: frozenset[int]
+    records: int = 0
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+
+
+class IngestWorker:
+    """Counts the partitions that its group gives it.
+
+    topic: the documents topic. open_ingest: becomes the writer of a partition, fencing the one before. clock: seconds
+    since 1970; ticks: seconds that only grow.
+
+    A partition's state and offset move in one commit by its newest writer, so a rebalance needs no hand-over: whoever
+    lost a partition without noticing, as after being stopped, can write nothing more to it.
+    """
+
+    def __init__(
+        self,
+        log: EventLog,
+        topic: str,
+        membership: Membership,
+        open_ingest: Callable[[int], Ingest],
+        options: WorkerOptions,
+        *,
+        clock: Callable[[], float] = time.time,
+        ticks: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._log = log
+        self._topic = topic
+        self._membership = membership
+        self._open_ingest = open_ingest
+        self._options = options
+        self._clock = clock
+        self._ticks = ticks
+        self._ingests: dict[int, Ingest] = {}
+        self._shunned: dict[int, float] = {}
+
+    @property
+    def ingests(self) -> Mapping[int, Ingest]:
+        """The partitions that this process writes now."""
+        return self._ingests
+
+    def step(self, seconds: float) -> Round:
+        """Do one round: take part in the group, commit one flush of each own partition, merge, wait if nothing came.
+
+        Waits up to `seconds` for records. Raises ComponentUnreachable and StateMismatch as Ingest does; calling again
+        later, or making a new worker, is always safe.
+        """
+        self._join()
+        outcomes, records = Counter[str](), 0
+        for partition in list(self._ingests):
+            progress = self._guarded(partition, lambda ingest: ingest.step())
+            if progress is not None and progress.records:
+                records += progress.records
+                outcomes.update(progress.outcomes)
+        for partition in list(self._ingests):
+            self._guarded(partition, lambda ingest: ingest.forward())
+        if records:
+            self._membership.commit({p: ingest.state.meta.next_offset for p, ingest in self._ingests.items()})
+        merged = [self._guarded(partition, lambda ingest: ingest.compact_if_due()) for partition in list(self._ingests)]
+        if not records and not any(merged):
+            self._idle(seconds)
+        elif records < _FULL_ENOUGH and self._options.linger:
+            time.sleep(self._options.linger)
+        return Round(frozenset(self._ingests), records, outcomes)
+
+    def close(self) -> None:
+        """Leave the group, so that others take the partitions at once."""
+        self._ingests.clear()
+        self._membership.leave()
+
+    def _join(self) -> None:
+        owned = self._membership.poll(0.0)
+        for partition in [partition for partition in self._ingests if partition not in owned]:
+            logger.info("gave up ownership of partition %d", partition)
+            del self._ingests[partition]
+        for partition in sorted(owned - self._ingests.keys()):
+            if self._ticks() >= self._shunned.get(partition, 0.0):
+                self._ingests[partition] = self._open_ingest(partition)
+                logger.info("took ownership of partition %d", partition)
+
+    def _guarded(self, partition: int, act: Callable[[Ingest], T]) -> T | None:
+        """Act on a partition, which another process may have taken over; it is left alone for a moment then."""
+        try:
+            return act(self._ingests[partition])
+        except TakenOver as error:
+            logger.warning("%s", error)
+            del self._ingests[partition]
+            # The group may still say that it is ours: taking it back at once would only make the two of us alternate.
+            self._shunned[partition] = self._ticks() + _TAKEN_OVER_PAUSE
+            return None
+
+    def _idle(self, seconds: float) -> None:
+        now_ms = int(self._clock() * 1000)
+        for partition, ingest in self._ingests.items():
+            if self._options.heartbeat and now_ms - ingest.state.meta.time_ms >= self._options.heartbeat * 1000:
+                # Without new records Kafka never closes a partition's last file, and compaction never reaches it.
+                self._log.append_many(self._topic, [encode_heartbeat(partition)])
+        positions = {partition: ingest.state.meta.next_offset for partition, ingest in self._ingests.items()}
+        if positions:
+            self._log.wait(self._topic, positions, seconds)
+        else:
+            self._membership.poll(seconds)

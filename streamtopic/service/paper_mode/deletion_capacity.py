@@ -1,0 +1,209 @@
+"""The deletion capacity of a base model: the rule that sets it, and the figures that are measured and kept for people.
+
+The scheduler is handed `measure_capacity` by the service: its rules and figures are formulas and trials of the paper.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from streamtopic.counts import Counts
+from streamtopic.errors import UsageError
+from streamtopic.paper.calibration import Calibration, CalibrationPlan, Probe, calibrate
+from streamtopic.paper.capacity_formulas import Rule, base_capacity, fit_constants, head_capacity_terms, most_deletions
+from streamtopic.service.schedule.situation import BaseCapacity
+from streamtopic.state import Connection, Snapshot
+from streamtopic.state.documents import read_documents
+from streamtopic.topics.fit import TopicFit
+from streamtopic.topics.tasks import HeadTask
+from streamtopic.topics.working_vocabulary import reachable_words
+
+__all__ = ["CapacityRule", "ForgetSets", "measure_capacity", "model_facts", "try_deletions"]
+
+ForgetSets = Literal["any", "random"]
+
+# Fixed, so that the same sets are tried for the same documents, whenever and wherever.
+_SEED = 1
+_SAMPLE = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityRule:
+    """How many deletions a base model bears: by a share of its documents, a number, the paper's formula, or trials.
+
+    share: of the documents, under `share`.
+    number: of documents, under `fixed`.
+    constant: c of the formula, under `theorem`.
+    forget_sets: under `calibrated`, `any` as in the paper's definition, or `random` where deletions aim at no topic.
+    updates: under `calibrated`, the most updates that are tried.
+    """
+
+    rule: Rule = "share"
+    share: float = 0.01
+    number: int = 100
+    constant: float = 1.0
+    forget_sets: ForgetSets = "any"
+    updates: int = 100
+
+    @property
+    def plan(self) -> CalibrationPlan:
+        """The trials of `calibrated`."""
+        return CalibrationPlan(most_updates=self.updates, aimed=None if self.forget_sets == "any" else 0)
+
+    def limit(
+        self,
+        fit: TopicFit,
+        epsilon: float,
+        delta: float,
+        tasks: Sequence[HeadTask] = (),
+        calibration: Calibration | None = None,
+    ) -> int:
+        """Return the capacity of a base model: at least 1 under `share`, 0 or more under the others.
+
+        tasks: those whose heads are released in place of A; the formula is then the least of theirs.
+        calibration: of this very model, under `calibrated`.
+        Raises UsageError under `calibrated` without a calibration.
+        """
+        if self.rule == "fixed":
+            return self.number
+        if self.rule == "theorem":
+            return int(min(self.constant * _formula(fit, epsilon, delta, tasks), fit.documents))
+        if self.rule == "share":
+            # Without one deletion of capacity a small corpus would be learned anew for each.
+            return max(1, int(self.share * fit.documents))
+        if calibration is None:
+            raise UsageError("the rule `calibrated` needs a calibration of this very model: calibrate first")
+        return calibration.limit
+
+
+def _formula(fit: TopicFit, epsilon: float, delta: float, tasks: Sequence[HeadTask]) -> float:
+    """Return theorem 1 at c = 1, or theorem 3 for the task that bears least; topics that are gone are not counted."""
+    n, r = fit.A.shape
+    shares = fit.topic_masses
+    if not tasks or not (shares > 0).all():
+        return base_capacity(1.0, fit.documents, n, r, epsilon, delta)
+    place = {anchor: k for k, anchor in enumerate(fit.anchors)}
+    formulas = []
+    for task in tasks:
+        topics = [place[topic] for topic in task.topics if topic in place]
+        formulas.append(head_capacity_terms(1.0, fit.documents, n, epsilon, delta, shares, topics).formula)
+    return min(formulas)
+
+
+def measure_capacity(
+    rule: CapacityRule,
+    connection: Connection,
+    snapshot: Snapshot,
+    fit: TopicFit,
+    epsilon: float,
+    delta: float,
+    tasks: Sequence[HeadTask] = (),
+) -> BaseCapacity:
+    """Return the capacity of a model of this snapshot: a function of the documents it counts and the settings.
+
+    Cost: no pass over Q, unless the rule is `calibrated`: then see `try_deletions`. Raises StateCorrupt,
+    SnapshotExpired.
+    """
+    found: Calibration | None = None
+    facts = model_facts(fit, snapshot, epsilon, delta, tasks)
+    if rule.rule == "calibrated":
+        found, facts["tried"] = try_deletions(rule.plan, connection, snapshot, fit)
+    limit = rule.limit(fit, epsilon, delta, tasks, found)
+    return BaseCapacity(limit, {"rule": rule.rule, "limit": limit, **facts})
+
+
+def model_facts(
+    fit: TopicFit, snapshot: Snapshot, epsilon: float, delta: float, tasks: Sequence[HeadTask] = ()
+) -> dict[str, Any]:
+    """Return the figures that the formulas of a model's capacity need, and their results at c = 1."""
+    n, r = fit.A.shape
+    held = _anchor_documents(fit, snapshot)
+    constants = {name: _plain(value) for name, value in asdict(fit_constants(fit)).items()}
+    return {
+        "documents": fit.documents,
+        "words": n,
+        "topics": r,
+        "epsilon": epsilon,
+        "delta": delta,
+        "formula": _formula(fit, epsilon, delta, tasks),
+        "constants": constants,
+        "shares": dict(zip(fit.anchors, fit.topic_masses.tolist(), strict=True)),
+        "anchor_documents": dict(zip(fit.anchors, held.tolist(), strict=True)),
+        "hard_limit": most_deletions(held),
+    }
+
+
+def _anchor_documents(fit: TopicFit, snapshot: Snapshot) -> npt.NDArray[np.int64]:
+    """Return how many documents hold each anchor word, (r,)."""
+    place = {word: k for k, word in enumerate(snapshot.words)}
+    return np.asarray(snapshot.frequency[[place[word] for word in fit.anchors]])
+
+
+def try_deletions(
+    plan: CalibrationPlan,
+    connection: Connection,
+    snapshot: Snapshot,
+    fit: TopicFit,
+    update: Callable[[int, int], None] = lambda _done, _most: None,
+) -> tuple[Calibration, dict[str, Any]]:
+    """Take forget sets of stored documents out of copies of a model of this snapshot.
+
+    update: told how many updates were made, of how many at most.
+    Returns the calibration, and the same as facts. At most 20,000 documents are read, by hash of their ids.
+    Cost: plan.most_updates updates at most, and one reading of the counts. Raises StateCorrupt, SnapshotExpired.
+    """
+    start = time.perf_counter()
+    largest = int(plan.largest_share * snapshot.documents) + 1
+    keep = reachable_words(snapshot.frequency, snapshot.documents, fit.options, largest)
+    # In memory, since a trial reads counts of words that come in, and a snapshot may expire before the last one.
+    counts = Counts([snapshot.words[k] for k in keep], snapshot.restrict(keep))
+    documents = read_documents(connection, snapshot, counts.words, limit=_SAMPLE)
+    generator = np.random.default_rng(_SEED)
+    found = calibrate(counts, documents.batch, fit.options, generator, plan, fit, update)
+    facts = {
+        **_calibration_facts(found),
+        "sampled": documents.batch.documents,
+        "whole": documents.whole,
+        "utility": plan.utility,
+        "probability": plan.probability,
+        "seconds": time.perf_counter() - start,
+    }
+    return found, facts
+
+
+def _calibration_facts(found: Calibration) -> dict[str, Any]:
+    """Return a calibration in types that msgpack and JSON have; None where nothing was measured."""
+    return {
+        "limit": found.limit,
+        "random_limit": found.random_limit,
+        "aimed_limit": found.aimed_limit if found.aimed else None,
+        "hard_limit": found.hard_limit,
+        "updates": found.updates,
+        "complete": found.complete,
+        "random": [_probe(probe) for probe in found.random],
+        "aimed": [_probe(probe) for probe in found.aimed],
+    }
+
+
+def _probe(probe: Probe) -> dict[str, Any]:
+    means = {name: _plain(probe.mean(name)) for name in ("moved", "l1", "overlap")}
+    reasons = sorted({trial.reason for trial in probe.trials if trial.reason})
+    return {
+        "size": probe.size,
+        "asked": probe.asked,
+        "tried": len(probe.trials),
+        "borne": probe.borne,
+        "passed": probe.passed,
+        **means,
+        # Each failed set has its own words in the reason, and three show the kind.
+        "reasons": reasons[:3],
+    }
+
+
+def _plain(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,351 @@
+"""Theorem mode in the service: Algorithm 1 on the base model's own documents, with noise and conditions of its proof.
+
+    TheoremRule       the settings of theorem mode
+    TheoremBase       the part of a base model that is kept for it
+    Run               the algorithm up to its noise
+    TheoremModeller   the Modeller of this mode: counts, and a base model, to Abar and Rbar
+    theorem_payload   their noise, once; the rest of the payload from the noised numbers
+
+An update covers the documents of the base model only, and m_U is its capacity whatever the forget set. Numbers that
+were measured before noise go into the release record, for the operator alone. Source: Wei et al. (2025), algorithm 1.
+"""
+
+import io
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from streamtopic.counts import CountSource, WordSets
+from streamtopic.errors import CannotLearn, StateCorrupt, UsageError
+from streamtopic.paper.algorithm1 import BaseModel, Remaining, Statistics, remaining, remaining_counts
+from streamtopic.paper.capacity_formulas import ModelConstants, theorem_sigma
+from streamtopic.paper.theorem import BaseFacts, Condition, Examined, TheoremOptions, TheoremRelease, draw, examine
+from streamtopic.privacy.accounting import Composition
+from streamtopic.privacy.keystream import NoiseKey
+from streamtopic.service.kept import kept_fields
+from streamtopic.service.schedule.modeller import Made, MeasureCapacity, NewBase, NotVerified, cut_of, learn_cold
+from streamtopic.service.schedule.payload import (
+    PayloadPlan,
+    ReleaseNoise,
+    TaskData,
+    displayed,
+    frequencies,
+    head_facts,
+    norm_ratio,
+    published_heads,
+)
+from streamtopic.service.schedule.situation import Base
+from streamtopic.signed import Payload
+from streamtopic.state import Snapshot, StoredBase
+from streamtopic.topics.anchors import changed_anchors
+from streamtopic.topics.display import WordEvidence, topic_shares
+from streamtopic.topics.fingerprint import fingerprint
+from streamtopic.topics.fit import TopicFit
+from streamtopic.topics.learner_options import LearnerOptions
+
+__all__ = ["Run", "TheoremBase", "TheoremModeller", "TheoremRule", "theorem_payload"]
+
+_FIELD = "theorem"
+"""The field of a stored base model that holds what this mode keeps with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TheoremRule:
+    """The settings of theorem mode.
+
+    epsilon, delta: of each of the two draws, on A and on R.
+    constant: c of Delta.
+    known: constants that are not estimated, by their names in ModelConstants.
+    """
+
+    epsilon: float
+    delta: float
+    constant: float = 1.0
+    known: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def scale(self) -> float:
+        """What one version composes with: that of A and R together, each sigma = scale * Delta."""
+        one = theorem_sigma(1.0, self.epsilon, self.delta)
+        return 1 / Composition.of([(one, 0.0), (one, 0.0)]).mu
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TheoremBase:
+    """A base model as theorem mode keeps it: T(S) without its counts, and the numbers that its noise follows from.
+
+    statistics: C^S with its words and anchors.
+    facts: sizes and constants.
+    length: mean tokens of the vocabulary in a document.
+    capacity: deletions that it bears.
+    """
+
+    statistics: Statistics
+    facts: BaseFacts
+    length: float
+    capacity: int
+
+    @classmethod
+    def of(cls, fit: TopicFit, source: CountSource, capacity: int) -> Self:
+        """Take it from A(S); source: the counts that it was learned from."""
+        place = {word: k for k, word in enumerate(source.words)}
+        tokens = int(source.tokens[[place[word] for word in fit.words]].sum())
+        return cls(Statistics.of(fit), BaseFacts.of(fit), tokens / fit.documents, capacity)
+
+    @classmethod
+    def parse(cls, stored: StoredBase) -> Self:
+        """Read the kept base model. Raises StateCorrupt where it was kept in another mode."""
+        kept = kept_fields(stored).get(_FIELD)
+        with np.load(io.BytesIO(stored.blob)) as arrays:
+            if kept is None or "C" not in arrays:
+                raise StateCorrupt("the base model was not kept for theorem mode: run `streamtopic retrain`")
+            words, C = tuple(arrays["words"].tolist()), arrays["C"]
+        documents = stored.fields["documents"]
+        return cls(
+            Statistics(words, C, tuple(stored.fields["anchors"]), documents),
+            BaseFacts(documents, ModelConstants(**kept["constants"]), kept["q_norm"], kept["rarest"]),
+            kept["length"],
+            stored.fields["capacity"],
+        )
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Return the numbers that are kept beside C^S, as msgpack values."""
+        facts = self.facts
+        constants = asdict(facts.constants)
+        return {"constants": constants, "q_norm": facts.q_norm, "rarest": facts.rarest, "length": self.length}
+
+    def options(self, rule: TheoremRule) -> TheoremOptions:
+        """Return the options that noise is calibrated to, with m_U = T."""
+        # At least 1: for no deletion at all the proof gives no noise.
+        return TheoremOptions(
+            max(self.capacity, 1), rule.epsilon, rule.delta, rule.constant, self.length, known=rule.known
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """Algorithm 1 up to its noise: secret.
+
+    left: the counts of the documents of `base` that remain.
+    base: the base model that it starts from.
+    rule, learner: the settings.
+    examined: Abar, Rbar, their noise, and the conditions of the proof.
+    """
+
+    left: Remaining
+    base: TheoremBase
+    rule: TheoremRule
+    learner: LearnerOptions
+    examined: Examined
+
+    @classmethod
+    def of(cls, left: Remaining, base: TheoremBase, rule: TheoremRule, learner: LearnerOptions) -> Self:
+        """Run it. Raises UsageError where the proof gives no noise or T is exceeded, CannotLearn."""
+        return cls(left, base, rule, learner, examine(left, base.facts, base.options(rule)))
+
+    @property
+    def told_apart(self) -> str | None:
+        """Say why a retraining on these counts could be told apart for certain, None where it cannot."""
+        compared, anchors = self.examined.compared, self.base.statistics.anchors
+        # The proof takes the anchors as unchanged: other columns of A would show at once which of the two it is.
+        if compared is None or compared.anchors != anchors:
+            return changed_anchors(anchors, () if compared is None else compared.anchors)
+        if math.isnan(compared.ratio):
+            return "the proof gives no noise for a retraining: gamma or p would be 0"
+        # The size of the noise is published, so two sizes tell the two apart without any draw.
+        if not compared.ratio <= 1:
+            return (
+                f"a retraining would draw noise of another size, {compared.ratio:.3g} times as large or small: "
+                "set `imbalance`, `conditioning` and `separability`, which are estimated, to keep it"
+            )
+        return None
+
+
+class TheoremModeller:
+    """Makes models of the documents of a base model; keeps the last for comparison.
+
+    options: of the learner.
+    rule: the settings of this mode.
+    stored: reads the base model that is kept, with its numbers; None before the first.
+    clock: seconds, for durations.
+    """
+
+    guarantee: Literal["certified", "theorem"] = "theorem"
+    base_only = True
+
+    def __init__(
+        self,
+        options: LearnerOptions,
+        rule: TheoremRule,
+        stored: Callable[[], StoredBase | None],
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.options = options
+        self.rule = rule
+        self.last: BaseModel | None = None
+        self._stored = stored
+        self._clock = clock
+
+    @property
+    def scale(self) -> float:
+        """What one more version composes with."""
+        return self.rule.scale
+
+    def refuses(self, base: Base) -> str | None:
+        """Return why no update can start from a kept base model: it lacks the C^S that this mode needs."""
+        return None if _FIELD in base.kept else "the base model was not learned in theorem mode"
+
+    def forget(self) -> None:
+        """Drop the last model. Nothing is carried over from it, so the next one is as it would have been."""
+        self.last = None
+
+    def retrain(self, snapshot: Snapshot, capacity: MeasureCapacity) -> tuple[Made, NewBase]:
+        """Learn a base model, and run Algorithm 1 on it with an empty forget set: the definition's reference run.
+
+        Raises CannotLearn, also where the proof gives no noise for the model.
+        """
+        start = self._clock()
+        fit = learn_cold(snapshot, self.options)
+        learning = self._clock() - start
+        bears = capacity(snapshot, fit)
+        # The trials of a capacity are a stage of their own, so their time is not counted here.
+        start = self._clock() - learning
+        base = TheoremBase.of(fit, snapshot, bears.limit)
+        try:
+            run = Run.of(remaining(fit), base, self.rule, self.options)
+        except UsageError as error:
+            raise CannotLearn("noise", str(error)) from error
+        new = NewBase(fit, bears, {_FIELD: base.fields}, {"C": base.statistics.C})
+        return self._made(run, snapshot, cut_of(snapshot), start), new
+
+    def unlearn(self, snapshot: Snapshot, base: Base) -> Made | NotVerified:
+        """Run Algorithm 1 from the kept C^S. snapshot: of the base's documents that are left.
+
+        Where a retraining on them would have other anchors, or noise of another size, nothing may be released: the two
+        could be told apart for certain. Raises StateCorrupt where the kept base model is damaged.
+        """
+        stored = self._stored()
+        if stored is None or stored.version != base.version:
+            return NotVerified("the base model was replaced meanwhile")
+        kept = TheoremBase.parse(stored)
+        start = self._clock()
+        try:
+            left = remaining_counts(kept.statistics, snapshot, self.options)
+            run = Run.of(left, kept, self.rule, self.options)
+        except (CannotLearn, UsageError) as error:
+            return NotVerified(str(error))
+        reason = run.told_apart
+        return self._made(run, snapshot, snapshot.offsets, start) if reason is None else NotVerified(reason)
+
+    def _made(self, run: Run, snapshot: Snapshot, cut: Mapping[int, int], start: float) -> Made:
+        examined = run.examined
+        self.last = examined.found
+        return Made(
+            snapshot,
+            cut,
+            documents=run.left.documents,
+            words=run.left.words,
+            anchors=run.base.statistics.anchors,
+            tolerance=examined.plan.topics.sensitivity,
+            # The promise rests on the proof and its Delta; nothing is certified.
+            certificate=math.inf,
+            margin=examined.compared.margin if examined.compared else math.nan,
+            seconds=self._clock() - start,
+            draw=partial(theorem_payload, run, snapshot),
+        )
+
+
+def theorem_payload(
+    run: Run,
+    source: CountSource,
+    sample: WordSets | None,
+    key: NoiseKey,
+    model: str,
+    version: int,
+    data: TaskData | None = None,
+) -> PayloadPlan:
+    """Return the payload of a version in theorem mode.
+
+    run: Algorithm 1 up to its noise.
+    source, sample, data: as in `make_payload`.
+    """
+    data, left = data or TaskData(), run.left
+    frequency = frequencies(left.words, source)
+    digest = fingerprint(left, frequency.tolist(), ["theorem", repr(run.learner), repr(run.rule)], key.counts_key)
+    # Noise is keyed by the retained counts and the settings, so a retraining on the same documents draws the same.
+    release = draw(run.examined, lambda purpose: key.seed(model, version, digest, purpose))
+    # From here on only the published numbers and the retained documents are used.
+    A = release.A.astype(np.float32)
+    heads, unfitted = published_heads(A, left.words, run.base.statistics.anchors, data)
+    best, quality = displayed(A, left.words, WordEvidence.of(left, frequency), sample)
+    payload = Payload(
+        words=left.words,
+        A=A,
+        R=release.R.astype(np.float32),
+        shares=topic_shares(release.R),
+        top_words=best,
+        quality=quality,
+        heads=heads,
+    )
+    facts = {**head_facts(heads, data), **_facts(run.base, release)}
+    return PayloadPlan(payload, _noise(release, run.rule), digest, unfitted, covered=release.covered, facts=facts)
+
+
+def _noise(release: TheoremRelease, rule: TheoremRule) -> ReleaseNoise:
+    """Describe both draws together; sigma, grid and ratio are those of A."""
+    plan, together = release.plan.topics, release.plan.together
+    # The norm is taken after noise: that of the model before it is secret.
+    ratio = norm_ratio(plan.sigma, release.A)
+    epsilon = together.epsilon(rule.delta)
+    return ReleaseNoise(epsilon, rule.delta, plan.sigma, 1 / together.mu, together.slack, plan.grid, ratio)
+
+
+def _facts(base: TheoremBase, release: TheoremRelease) -> dict[str, Any]:
+    """Return the facts that the release record keeps for the operator: measured before noise, never for subscribers."""
+    plan, facts = release.plan, base.facts
+    constants = {
+        "a": plan.constants.a,
+        "p": plan.constants.p_sep,
+        "gamma": plan.constants.gamma,
+        "eps0": plan.constants.eps0,
+        "c": plan.c,
+        "implied_c": release.implied_c,
+        "m": facts.documents,
+        "m_U": max(base.capacity, 1),
+        "length": base.length,
+        "q_norm": facts.q_norm,
+        "rarest": facts.rarest,
+        "delta_formula": plan.formula,
+        "delta_A": plan.topics.sensitivity,
+        "delta_R": plan.covariance.sensitivity,
+        "sigma_A": plan.topics.sigma,
+        "sigma_R": plan.covariance.sigma,
+        "epsilon_each": plan.topics.epsilon,
+    }
+    return {
+        "checks": [_check(check) for check in release.checks],
+        "constants": {name: _plain(value) for name, value in constants.items()},
+        "vacuity": str(release.vacuity),
+    }
+
+
+def _check(check: Condition) -> dict[str, Any]:
+    return {
+        "name": check.name,
+        "value": _plain(check.value),
+        "relation": check.relation,
+        "bound": _plain(check.limit),
+        "source": check.paper,
+        "holds": bool(check.holds),
+    }
+
+
+def _plain(value: float) -> float | int | None:
+    """Return a number in a type that msgpack and JSON have, None for an infinity or nan."""
+    return value if isinstance(value, int) else float(value) if math.isfinite(value) else None

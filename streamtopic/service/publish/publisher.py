@@ -1,0 +1,433 @@
+"""Publish releases, receipts and completions, and say again and again which version is the newest.
+
+The bytes of a release or a receipt are fixed before they leave, so each step can be repeated.
+"""
+
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from streamtopic.errors import StateError, StateMismatch
+from streamtopic.service.published import Published
+from streamtopic.signed import (
+    ChainHead,
+    Completion,
+    Envelope,
+    KeyRing,
+    Receipt,
+    ReceiptReader,
+    SigningKey,
+    Statement,
+    completion_message,
+    digest_of,
+    document_digest,
+    receipt_id,
+    request_digest,
+    seal_completion,
+    seal_receipt,
+    seal_statement,
+    service_document_salt,
+    service_salt,
+    statement_message,
+    to_message,
+)
+from streamtopic.state import Forget, Forgets, ModelState
+from streamtopic.state.model_state import OutboxRecord
+from streamtopic.state.receipt_state import LinkKeys, ReceiptChain, month_of, months_before
+from streamtopic.state.residue_ledger import Residue, ResidueState, Stage
+from streamtopic.streams import EventLog, Message, TopicNames
+
+__all__ = ["Publisher", "Statements"]
+
+PAGE = 1000
+# Two publishers race for the end of the chain. One that loses so often in a row is not alone in the race.
+_ATTEMPTS = 20
+_LOOK_SECONDS = 3_600
+# Receipts must be kept for ever, so their topic may lose records neither to age, to size nor to compaction.
+_KEPT = {"cleanup.policy": {"delete"}, "retention.ms": {"-1"}, "retention.bytes": {"-1"}}
+
+logger = logging.getLogger("streamtopic.service")
+
+
+class Publisher:
+    """Moves records from the outbox to the log, and writes receipts for deletions that a version reflects.
+
+    key: signs receipts and completions.
+    secret: digests document ids in receipts where the requester sent no salt.
+    link_months: months for which the key of a month is kept after it; the service finds receipts by request id with it.
+    clock: seconds since 1970.
+    keys: verify the service's own past signatures, by default `key` alone.
+
+    Every step can be repeated: an outbox record is appended again with the same bytes, which readers skip.
+
+    A deletion gets one receipt, also after Redis was restored from an older snapshot: what has a receipt is read from
+    the receipts topic, and a deletion leaves Redis only once its receipt was read back from there. Receipts are staged
+    behind the end of their chain by compare-and-set, so of two publishers one reads again.
+    """
+
+    def __init__(
+        self,
+        state: ModelState,
+        log: EventLog,
+        *,
+        key: SigningKey,
+        secret: bytes,
+        link_months: int = 3,
+        clock: Callable[[], float] = time.time,
+        keys: KeyRing | None = None,
+    ) -> None:
+        self._state = state
+        self._log = log
+        self._key = key
+        self._secret = secret
+        self._link_months = link_months
+        self._clock = clock
+        self._links = LinkKeys(state.connection, state.model)
+        self._destroyed_at = -math.inf
+        self._names = TopicNames(state.model)
+        self._residue = ResidueState(state.connection, state.model)
+        self._staged = ReceiptChain(state.connection, state.model)
+        # Receipts that an earlier key of the service signed are its own as well.
+        known = keys or key.public
+        self._issued = ReceiptReader(log, state.model, known)
+        self._versions = Published(log, state.model, known)
+        self._looked_at: dict[int, object] = {}
+
+    def drain(self) -> int:
+        """Publish all that waits in the outbox, oldest first; return the number of records.
+
+        Raises StateMismatch before it writes receipts into a topic that would not keep them.
+        """
+        published = 0
+        while entries := self._state.outbox():
+            for topic, group in groupby(entries, key=lambda entry: entry.record.topic):
+                if topic == self._names.receipts:
+                    _refuse_losing(self._log, topic)
+                records = [entry.record for entry in group]
+                self._log.append_many(topic, [Message(r.key, r.value, r.headers, partition=0) for r in records])
+            self._state.confirm(entries)
+            published += len(entries)
+        return published
+
+    def issue_receipts(self, forgets: Mapping[int, Forgets], versions: Sequence[Envelope] | None = None) -> int:
+        """Publish receipts of deletions that a published version is the first to reflect; return their number.
+
+        forgets: partition to its stream of deletions. An entry leaves it only once its receipt is in the log.
+        versions: envelopes in any order; by default those of the releases topic.
+        """
+        self._destroy_links()
+        marks = {partition: stream.mark() for partition, stream in forgets.items()}
+        waiting = {p: stream for p, stream in forgets.items() if marks[p][0] and not stream.incomplete}
+        if not waiting:
+            return 0
+        if versions is None:
+            if self._log.partitions(self._names.releases):
+                self._versions.refresh()
+            versions = self._versions.envelopes
+        moved = self._state.moved()
+        # A version from before documents were moved to other partitions may hold any of them.
+        known = (replace(version, cut={}) if version.version <= moved else version for version in versions)
+        ordered = sorted(known, key=lambda envelope: envelope.version)
+        issued, latest = 0, (len(ordered), moved)
+        for partition, stream in waiting.items():
+            # A million deletions may wait for the next version: they are read once, until something changes.
+            if self._looked_at.get(partition) == (marks[partition], latest):
+                continue
+            while served := _served(stream, partition, ordered):
+                issued += self._issue(partition, served)
+                stream.drop([forget for forget, _ in served])
+                marks[partition] = stream.mark()
+            self._looked_at[partition] = (marks[partition], latest)
+        return issued
+
+    def issue_completion(self, forgets: Mapping[int, Forgets]) -> bool:
+        """Publish that nothing is left of deleted documents, for all that are newly gone; return whether any were.
+
+        forgets: partition to its stream, which holds the deletions that have no receipt yet.
+        """
+        residue = self._residue.read()
+        if not residue.marks:
+            return False
+        ends = {partition: _end(residue, partition, stream) for partition, stream in forgets.items()}
+        new = {p: end for p, end in ends.items() if end > residue.completed.get(p, 0) and not forgets[p].incomplete}
+        if not new:
+            return False
+        issued = False
+        for _ in range(_ATTEMPTS):
+            head = self._synchronise()
+            before = _completed(self._issued.completions)
+            todo = {p: end for p, end in new.items() if self._issued.chain.between(p, before.get(p, 0), end)}
+            if not todo:
+                # Read back from the topic, or nobody asked for these deletions: their marks are not needed any more.
+                self._residue.complete(new)
+                return issued
+            issued = True
+            _refuse_losing(self._log, self._names.receipts)
+            completion = self._completion(residue, todo, head)
+            data = seal_completion(completion, self._key)
+            message = completion_message(completion, data)
+            record = OutboxRecord(self._names.receipts, message.key or b"", message.value)
+            end = (completion.sequence, digest_of(data))
+            self._staged.append((head.sequence, head.digest), end, [(end[1], record)])
+        raise StateError(
+            f"cannot append a completion of {self._state.model} to the chain of receipts, {_ATTEMPTS} times another "
+            "publisher was faster: run one publisher for each model, and see `streamtopic doctor`"
+        )
+
+    def _completion(self, residue: Residue, ends: Mapping[int, int], head: ChainHead) -> Completion:
+        reached = {p: residue.reached(p, end - 1) for p, end in ends.items()}
+        attested = {Stage.SNAPSHOTS, Stage.AOF} if residue.forbidden else {Stage.SNAPSHOTS}
+        return Completion(
+            sequence=head.sequence + 1,
+            previous=head.digest,
+            model=self._state.model,
+            number=len(self._issued.completions) + 1,
+            created=int(self._clock() * 1000),
+            ends=ends,
+            reached={p: _dated(stages) for p, stages in reached.items()},
+            attested=tuple(stage.value for stage in Stage if stage in attested),
+        )
+
+    def _destroy_links(self) -> None:
+        """Destroy keys of months that ended long enough ago."""
+        now = self._clock()
+        # Not once only: a restored Redis brings destroyed keys back.
+        if abs(now - self._destroyed_at) < _LOOK_SECONDS:
+            return
+        if count := self._links.destroy(months_before(month_of(now), self._link_months)):
+            logger.info("destroyed %d keys that tied receipts of %s to request ids", count, self._state.model)
+        self._destroyed_at = now
+
+    def _issue(self, partition: int, served: Sequence[tuple[Forget, Envelope]]) -> int:
+        """Append the receipts of these deletions to the chain in the log; return how many were missing from it."""
+        _refuse_losing(self._log, self._names.receipts)
+        issued = None
+        for _ in range(_ATTEMPTS):
+            head = self._synchronise()
+            chain = self._issued.chain
+            todo = [(f, e) for f, e in served if f.wants_receipt and (partition, f.offset) not in chain]
+            issued = len(todo) if issued is None else issued
+            if not todo:
+                return issued
+            records, end = self._sealed(partition, todo, head)
+            # Whatever the outcome: the next round reads what came of it.
+            self._staged.append((head.sequence, head.digest), (end.sequence, end.digest), records)
+        raise StateError(
+            f"cannot append receipts of {self._state.model} to their chain, {_ATTEMPTS} times another publisher was "
+            "faster: run one publisher for each model, and see `streamtopic doctor`"
+        )
+
+    def _synchronise(self) -> ChainHead:
+        """Publish the staged records, read the topic to its end, and return the end of the chain as Redis then has it.
+
+        The topic says where the chain ends, whatever Redis remembers: Redis may have been set back, and the receipts
+        that it staged may have become strays. Where the topic does not hold a receipt that Redis has confirmed, the
+        topic has lost records: the chain goes on behind them, so that every reader sees the gap.
+        """
+        while True:
+            staged = ChainHead(*self._staged.end())
+            self.drain()
+            self._read()
+            chain = self._issued.chain
+            if staged.sequence > chain.head.sequence and not chain.is_stray(staged.digest):
+                if staged != ChainHead(*self._staged.end()):
+                    continue
+                lost = f"{chain.head.sequence + 1} to {staged.sequence}"
+                logger.error("%s has lost receipts %s, which had been published", self._names.receipts, lost)
+                chain.skip_to(staged)
+            if staged == chain.head:
+                return staged
+            self._staged.append((staged.sequence, staged.digest), (chain.head.sequence, chain.head.digest))
+
+    def _read(self) -> None:
+        """Read the new records of the receipts topic."""
+        before = self._issued.skipped
+        for _ in self._issued.read():
+            pass
+        if more := self._issued.skipped - before:
+            logger.warning("%d records of %s are not receipts and are passed over", more, self._names.receipts)
+
+    def _sealed(
+        self, partition: int, todo: Sequence[tuple[Forget, Envelope]], head: ChainHead
+    ) -> tuple[list[tuple[str, OutboxRecord]], ChainHead]:
+        # A key for each month: when it is destroyed, nobody can tie that month's receipts to request ids any more.
+        records, month = [], month_of(self._clock())
+        link_key = self._links.of(month)
+        for forget, envelope in todo:
+            salt = service_salt(link_key, receipt_id(self._state.model, partition, forget.offset))
+            receipt = replace(self._receipt(partition, forget, envelope, head, salt), month=month)
+            data = seal_receipt(receipt, self._key)
+            head = ChainHead(receipt.sequence, digest_of(data))
+            message = to_message(receipt, data)
+            records.append((head.digest, OutboxRecord(self._names.receipts, message.key or b"", message.value)))
+        return records, head
+
+    def _receipt(
+        self, partition: int, forget: Forget, envelope: Envelope, head: ChainHead, salt: bytes = b""
+    ) -> Receipt:
+        """Make the receipt of a deletion. salt: the service's own, for its link and where the requester sent none."""
+        model = self._state.model
+        document_salt = forget.salt or service_document_salt(self._secret, salt)
+        return Receipt(
+            sequence=head.sequence + 1,
+            previous=head.digest,
+            model=model,
+            partition=partition,
+            offset=forget.offset,
+            request=request_digest(forget.request, forget.salt or salt),
+            document=document_digest(document_salt, model, forget.document),
+            link=request_digest(forget.request, salt),
+            received=forget.received_ms,
+            applied=forget.applied_ms,
+            found=forget.found,
+            version=envelope.version,
+            mode=envelope.guarantee,
+            certificate=envelope.certificate,
+            sigma=envelope.sigma,
+            epsilon=envelope.epsilon,
+            delta=envelope.delta,
+            cumulative_epsilon=envelope.cumulative_epsilon,
+            capacity_used=envelope.forgotten,
+            capacity_left=max(envelope.capacity - envelope.forgotten, 0),
+            release=self._versions.digest(envelope.version),
+            commitment=envelope.commitment,
+        )
+
+
+class Statements:
+    """Publishes statements of a model: which version is the newest, and which must not be used.
+
+    A statement is published at once where something has changed, else every `interval_ms`.
+
+    published: the releases topic, read to its end before a statement about it.
+    interval_ms: time within which readers may count on the next one; 0 for a process that ends: it promises nothing.
+    clock: seconds since 1970.
+
+    Numbers only grow: the next one is beyond those that Redis and the topic hold, so neither a restored Redis nor a
+    second publisher makes them go back. A statement never takes back a newest version or a withdrawal.
+    """
+
+    def __init__(
+        self,
+        state: ModelState,
+        log: EventLog,
+        published: Published,
+        key: SigningKey,
+        *,
+        interval_ms: int,
+        clock: Callable[[], float],
+    ) -> None:
+        self._state = state
+        self._log = log
+        self._topic = TopicNames(state.model).releases
+        self._published = published
+        self._key = key
+        self._interval_ms = interval_ms
+        self._clock = clock
+        self._due = 0
+
+    def publish(self, *, changed: bool) -> Statement | None:
+        """Publish a statement if one is due, or if it differs from the last; return it, or None.
+
+        changed: whether anything was published since the last call. Without that, and before a statement is due, the
+        topic is not read. Raises ComponentUnreachable.
+        """
+        now = int(self._clock() * 1000)
+        if (now < self._due and not changed) or not self._log.partitions(self._topic):
+            return None
+        self._published.refresh()
+        before = self._published.statement
+        said = self._said(now)
+        # Another publisher may have said the same a moment ago. Compaction keeps the last, which must be the newest.
+        if before is not None and before.sequence == self._published.last_statement and self._holds(before, said):
+            self._due = before.made + self._interval_ms // 2
+            if now < self._due:
+                return None
+        number = self._state.next_statement(0 if before is None else before.sequence)
+        statement = Statement(self._state.model, number, now, self._interval_ms, *said)
+        self._log.append_many(self._topic, [statement_message(seal_statement(statement, self._key))])
+        # Twice an interval, so that one statement that comes late does not alarm readers.
+        self._due = now + self._interval_ms // 2
+        return statement
+
+    def _holds(self, before: Statement, said: tuple[int, str, tuple[int, ...]]) -> bool:
+        return (before.newest, before.digest, before.withdrawn, before.interval) == (*said, self._interval_ms)
+
+    def _said(self, now: int) -> tuple[int, str, tuple[int, ...]]:
+        """Return the content of a statement: the newest version, its digest, and all withdrawn versions."""
+        versions, before = self._published.versions, self._published.statement
+        newest, digest = 0, ""
+        if versions:
+            newest, digest = versions[-1].envelope.version, versions[-1].sealed
+        gone = self._state.withdrawn_alone().union(*(version.envelope.withdrawn for version in versions))
+        if before is None:
+            return newest, digest, tuple(sorted(gone))
+        if before.newest >= newest:
+            newest, digest = before.newest, before.digest
+        if before.made > now:
+            logger.warning("statement %d is of a later time than now: set this machine's clock right", before.sequence)
+        return newest, digest, tuple(sorted(gone.union(before.withdrawn)))
+
+
+def _end(residue: Residue, partition: int, stream: Forgets) -> int:
+    """Return the offset before which deletions are complete, and have their receipts."""
+    # A completion must not run ahead of receipts: it stands for deletions that have theirs.
+    waiting = stream.read(0, 1)
+    done = residue.done(partition)
+    return min(done, waiting[0].offset) if waiting else done
+
+
+def _dated(stages: Mapping[Stage, int | None]) -> dict[str, int]:
+    return {stage.value: at for stage, at in stages.items() if at is not None}
+
+
+def _completed(completions: Sequence[Completion]) -> dict[int, int]:
+    ends = dict[int, int]()
+    for completion in completions:
+        ends |= completion.ends
+    return ends
+
+
+def _served(stream: Forgets, partition: int, versions: Sequence[Envelope]) -> list[tuple[Forget, Envelope]]:
+    """Return the oldest deletions that a version can be named for, with it."""
+    served: list[tuple[Forget, Envelope]] = []
+    # A document may be deleted, added and deleted again while its first deletion still waits.
+    touched: dict[bytes, list[Forget]] = {}
+    offset = 0
+    while versions and len(served) < PAGE and (page := stream.read(offset, PAGE)):
+        offset = page[-1].offset + 1
+        for forget in page:
+            envelope = _first(forget, partition, versions, touched.get(forget.document, []))
+            if envelope is not None:
+                served.append((forget, envelope))
+            touched.setdefault(forget.document, []).append(forget)
+    return served
+
+
+def _first(forget: Forget, partition: int, versions: Sequence[Envelope], earlier: Sequence[Forget]) -> Envelope | None:
+    """Return the version that a receipt can name as the first without the document, None while it is not made yet.
+
+    For a document that was there: the first version that reflects the deletion. Cuts only grow, so later ones do too.
+    For one that was not there, nor waits to be deleted: the version current at the deletion.
+    """
+    # The version before the first says nothing, although it may never have held the document: another version that is
+    # being made meanwhile may hold it.
+    if not forget.found and not any(before.found for before in earlier):
+        current = next((v for v in reversed(versions) if v.cut.get(partition, 0) <= forget.offset), None)
+        if current is not None:
+            return current
+    return next((version for version in versions if version.cut.get(partition, 0) > forget.offset), None)
+
+
+def _refuse_losing(log: EventLog, topic: str) -> None:
+    """Raise StateMismatch where a topic does not keep every record for ever, as receipts must be kept."""
+    have = log.settings(topic)
+    losing = [f"{name}={have[name]}" for name, kept in _KEPT.items() if have.get(name) not in {None, *kept}]
+    if losing:
+        raise StateMismatch(
+            f"topic {topic} has {', '.join(losing)}, so receipts would be lost: run `streamtopic init`, which makes it "
+            "keep every record"
+        )

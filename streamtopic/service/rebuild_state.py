@@ -1,0 +1,193 @@
+"""Redis state from the log: after Redis was lost, the log was restored, or a fixed setting was changed."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from streamtopic.errors import StateError, TakenOver, UsageError
+from streamtopic.service.published import Published
+from streamtopic.service.schedule.lease import LeaseKeeper
+from streamtopic.signed import ReceiptReader
+from streamtopic.state import ModelState
+from streamtopic.state.removal import (
+    counted_documents,
+    kept_forgets,
+    lead,
+    leader,
+    note_removed,
+    put_forgets,
+    record,
+    recorded,
+    remove_base,
+    remove_partition,
+)
+from streamtopic.state.residue_ledger import ResidueState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from streamtopic.service.app import Service
+    from streamtopic.service.ingest.partition_ingest import Ingest
+    from streamtopic.signed import Chain
+    from streamtopic.state import Forget
+    from streamtopic.state.removal import Recorded
+
+__all__ = ["Present", "Rebuilt", "present", "rebuild"]
+
+HOLDER = "streamtopic rebuild"
+_PAUSE = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """The state that a rebuild would take away: partitions and documents counted, and the scheduler that leads."""
+
+    partitions: int
+    documents: int
+    leader: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """The state that was made: partitions, live documents, records read, deletions that wait for their receipts."""
+
+    partitions: int
+    documents: int
+    records: int
+    waiting: int
+
+
+def present(service: Service) -> Present | None:
+    """Return the state that is in Redis now, None where there is nothing yet."""
+    model = service.settings.model
+    found = recorded(service.connection, model)
+    if found is None:
+        return None
+    counted = sum(counted_documents(service.connection, model, partition) for partition in range(found.partitions))
+    return Present(found.partitions, counted, leader(service.connection, model))
+
+
+def rebuild(service: Service, update: Callable[[int, int | None], None]) -> Rebuilt:
+    """Count the whole log anew, under the present settings, and begin a new base model.
+
+    Nothing else may work on the model meanwhile: a scheduler is kept from staging, and an ingest process that takes
+    ownership of a partition makes this fail. Versions, ledger, receipts and their chain stay. Deletions that wait for
+    their receipt stay too: a compacted log tells of a deletion, but no longer whether there was such a document.
+    Killed anywhere, it is repeated from the start. Raises UsageError, StateError, ComponentUnreachable.
+    """
+    settings, connection = service.settings, service.connection
+    before = recorded(connection, settings.model)
+    partitions = _agreed(service, before)
+    fixed = service.fixed
+    # Under another hash documents lie in other partitions, so a version's cut says nothing about them any more.
+    other_hash = before is not None and before.partitioner != fixed.partitioner
+    with _leading(service):
+        newest = _newest(service)
+        for partition in range(before.partitions if before else partitions):
+            remove_partition(connection, settings.model, partition, rearranged=other_hash)
+        remove_base(connection, settings.model)
+        ResidueState(connection, settings.model).reset()
+        # Where documents lay when the older versions were made is known only if nothing has changed since.
+        same = before is not None and not other_hash
+        record(connection, settings.model, fixed, before.moved if before and same else newest)
+        try:
+            ingests = [service.open_ingest(partition) for partition in range(partitions)]
+            records = _count(ingests, update)
+            waiting = _mend(service, ingests)
+            for partition in range(partitions):
+                note_removed(connection, settings.model, partition)
+        except TakenOver:
+            raise StateError(
+                "an ingest process has taken a partition over: stop `ingest` and `run` everywhere, then run this again"
+            ) from None
+    return Rebuilt(partitions, sum(ingest.state.meta.documents for ingest in ingests), records, waiting)
+
+
+def _agreed(service: Service, before: Recorded | None) -> int:
+    """Return the number of partitions that topic and settings agree on."""
+    topic, wanted = service.names.documents, service.settings.partitions
+    have = service.log.partitions(topic)
+    if have != wanted:
+        raise UsageError(f"topic {topic} has {have} partitions: set partitions = {have}")
+    if before is not None and before.partitions != have:
+        raise UsageError(
+            f"the state was made for {before.partitions} partitions, {topic} has {have}: is it the right one? Ids "
+            "belong to other partitions now, and nothing is moved: make a model of another name with this number of "
+            "partitions, and add the documents to it (docs/operations.md)"
+        )
+    return have
+
+
+@contextmanager
+def _leading(service: Service) -> Iterator[None]:
+    """Keep every scheduler from staging; over a connection of its own, since the lease is renewed in the background."""
+    settings, ttl_ms = service.settings, int(service.settings.lease * 1000)
+    connection = service.connect()
+    lease = lead(connection, settings.model, HOLDER, ttl_ms)
+    state = ModelState(connection, settings.model, service.fixed)
+    keeper = LeaseKeeper(state, HOLDER, ttl_ms)
+    try:
+        with keeper.kept(lease):
+            yield
+    finally:
+        keeper.release()
+
+
+def _newest(service: Service) -> int:
+    """Return the newest version that Redis or the log know of."""
+    state = ModelState(service.connection, service.settings.model, service.fixed)
+    releases = state.releases(1)
+    published = Published(service.log, service.settings.model, service.keys)
+    published.refresh()
+    return max(published.newest, *(version for version, _ in releases), 0)
+
+
+def _count(ingests: list[Ingest], update: Callable[[int, int | None], None]) -> int:
+    """Count until no partition has records left: one may send deletions to another."""
+    records = 0
+    while lag := sum(ingest.lag for ingest in ingests):
+        total, before = records + lag, records
+        for ingest in ingests:
+            for progress in ingest.drain():
+                records += progress.records
+                update(records, max(total, records))
+        if records == before and sum(ingest.lag for ingest in ingests) == lag:
+            # The records that are left wait for a transaction that some producer has open.
+            time.sleep(_PAUSE)
+    return records
+
+
+def _mend(service: Service, ingests: list[Ingest]) -> int:
+    """Restore the facts about deletions that wait for their receipt; return how many wait."""
+    model, waiting = service.settings.model, 0
+    kept = {ingest.partition: kept_forgets(service.connection, model, ingest.partition) for ingest in ingests}
+    places = {(partition, forget.offset) for partition, forgets in kept.items() for forget in forgets}
+    chain = _chain(service)
+    for ingest in ingests:
+        again = [forget for forget in _all(ingest) if not _known((ingest.partition, forget.offset), places, chain)]
+        merged = sorted([*kept[ingest.partition], *again], key=lambda forget: (forget.offset, forget.part))
+        put_forgets(service.connection, model, ingest.partition, merged)
+        waiting += sum(forget.wants_receipt for forget in merged)
+    return waiting
+
+
+def _chain(service: Service) -> Chain:
+    reader = ReceiptReader(service.log, service.settings.model, service.keys)
+    for _ in reader.read():
+        pass
+    return reader.chain
+
+
+def _all(ingest: Ingest) -> list[Forget]:
+    found: list[Forget] = []
+    while page := ingest.state.forgets.read(found[-1].offset + 1 if found else 0):
+        found += page
+    return found
+
+
+def _known(place: tuple[int, int], places: set[tuple[int, int]], chain: Chain) -> bool:
+    """Whether the deletion at this (partition, offset) has its receipt or waits for it."""
+    return place in places or place in chain

@@ -1,0 +1,178 @@
+"""The scheduler's next action: one pure function of the situation, a policy and the time."""
+
+from dataclasses import dataclass
+
+__all__ = ["Decision", "Policy", "Retrain", "Situation", "Unlearn", "Wait", "decide", "decision_text"]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """When to act.
+
+    unlearn_at: the share of the deletion capacity from which on the forget set causes an update.
+    batch: past `unlearn_at`, the further share of the capacity that causes one more update.
+    max_forget_lag_ms: the longest that a deletion waits for a version, milliseconds.
+    update_after: the share of the model's documents that new documents must reach to cause an update.
+    epsilon_budget: the most cumulative epsilon since the base model.
+    """
+
+    unlearn_at: float = 0.8
+    batch: float = 0.1
+    max_forget_lag_ms: int = 3_600_000
+    update_after: float = 0.05
+    epsilon_budget: float = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Where a model stands: all that a decision depends on beside the policy and the clock.
+
+    documents: live documents.
+    base_documents: documents that the base model was trained on; None before the first base model.
+    model_documents: documents of the last published version.
+    forget_set: documents of the base model that are gone since.
+    published_forget_set: the forget set of the last version.
+    unserved: deletions that no version reflects yet.
+    oldest_unserved_ms: when the oldest of these was received, milliseconds since 1970.
+    new_documents: documents added since the last version.
+    capacity: deletions that the base model bears.
+    next_epsilon: the cumulative epsilon if one more version of this base model is released.
+    failed: why the last attempt on these very documents made no model.
+    requested: the operator's request, `unlearn` or `retrain`.
+    behind: why counts have not come to where the last version was made.
+    lost: why an update must not start from the base model that is kept.
+    doubled: versions that stand in the log with two contents.
+    base_only: whether an update covers the base model's documents only.
+    """
+
+    documents: int
+    base_documents: int | None = None
+    model_documents: int = 0
+    forget_set: int = 0
+    published_forget_set: int = 0
+    unserved: int = 0
+    oldest_unserved_ms: int | None = None
+    new_documents: int = 0
+    capacity: int = 0
+    next_epsilon: float = 0.0
+    failed: str | None = None
+    requested: str | None = None
+    behind: str | None = None
+    lost: str | None = None
+    doubled: tuple[int, ...] = ()
+    base_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Do nothing yet."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unlearn:
+    """Update the base model to the documents that are live now."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retrain:
+    """Train a new base model from counts."""
+
+    reason: str
+
+
+Decision = Wait | Unlearn | Retrain
+
+
+def decision_text(decision: Decision) -> str:
+    """Write a decision with its reason."""
+    return f"{type(decision).__name__.lower()}: {decision.reason}"
+
+
+def decide(situation: Situation, policy: Policy, now_ms: int) -> Decision:
+    """Return the next action, with its reason in words for an operator."""
+    return _first(situation) or _later(situation, policy, now_ms)
+
+
+def _first(situation: Situation) -> Decision | None:
+    """Decide where deletions do not matter: nothing to learn from, no model yet, or a request for a new one."""
+    # Counts from before the newest version would give a model of fewer documents under a newer number.
+    if situation.behind is not None:
+        return Wait(situation.behind)
+    if situation.documents == 0 and situation.base_documents is None:
+        return Wait("no documents yet")
+    # The same documents would fail again; an operator may have changed a setting, so a request is tried.
+    if situation.failed is not None and situation.requested is None:
+        return Wait(f"no model can be made of the present documents: {situation.failed}")
+    if situation.requested == "retrain":
+        return Retrain("asked for by hand")
+    if situation.lost is not None:
+        return Retrain(situation.lost)
+    return Retrain("no base model yet") if situation.base_documents is None else None
+
+
+def _later(situation: Situation, policy: Policy, now_ms: int) -> Decision:
+    cause = _cause(situation, policy, now_ms)
+    if cause is None:
+        return Wait(_quiet(situation, policy))
+    if situation.forget_set > situation.capacity:
+        forgotten, capacity = situation.forget_set, situation.capacity
+        return Retrain(f"the forget set of {forgotten} exceeds the deletion capacity of {capacity}")
+    if situation.next_epsilon > policy.epsilon_budget:
+        return Retrain(
+            f"one more release would spend epsilon {situation.next_epsilon:.2f} of {policy.epsilon_budget:g} "
+            "on this base"
+        )
+    # Once so many are due, learning anew serves the deletions as well.
+    if situation.base_only and _grown(situation, policy):
+        return Retrain(f"{cause}; an update covers the base model's documents only")
+    return Unlearn(cause)
+
+
+def _cause(situation: Situation, policy: Policy, now_ms: int) -> str | None:
+    """Return why an action is due now, or None."""
+    if situation.requested == "unlearn":
+        return "asked for by hand"
+    if situation.doubled:
+        return f"version {situation.doubled[0]} was published with two contents: it needs a successor"
+    if situation.forget_set > situation.capacity and situation.unserved:
+        return "capacity exceeded"
+    if situation.unserved:
+        cause = _deletions(situation, policy, now_ms)
+        if cause is not None:
+            return cause
+    if _grown(situation, policy):
+        return f"{situation.new_documents} new documents since a version of {situation.model_documents}"
+    return None
+
+
+def _grown(situation: Situation, policy: Policy) -> bool:
+    return 0 < situation.new_documents >= policy.update_after * situation.model_documents
+
+
+def _deletions(situation: Situation, policy: Policy, now_ms: int) -> str | None:
+    near = policy.unlearn_at * situation.capacity
+    if situation.forget_set >= near and situation.published_forget_set < near:
+        return f"the forget set of {situation.forget_set} reached {policy.unlearn_at:.0%} of {situation.capacity}"
+    # Near capacity each further share of it causes one update, so that single deletions do not cause one each.
+    if situation.forget_set >= near and situation.unserved >= max(1.0, policy.batch * situation.capacity):
+        return f"{situation.unserved} more deletions while capacity is near"
+    waited = now_ms - (situation.oldest_unserved_ms if situation.oldest_unserved_ms is not None else now_ms)
+    if waited >= policy.max_forget_lag_ms:
+        return f"a deletion has waited {waited / 1000:.0f} s of at most {policy.max_forget_lag_ms / 1000:.0f} s"
+    return None
+
+
+def _quiet(situation: Situation, policy: Policy) -> str:
+    if situation.unserved:
+        return (
+            f"{situation.unserved} deletions wait, none longer than {policy.max_forget_lag_ms / 1000:.0f} s; "
+            f"forget set {situation.forget_set} of {situation.capacity}"
+        )
+    if not situation.new_documents:
+        return "the published version holds exactly the live documents"
+    new, documents = situation.new_documents, situation.model_documents
+    return f"{new} new documents, fewer than {policy.update_after:.0%} of {documents}"

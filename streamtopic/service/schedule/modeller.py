@@ -1,0 +1,265 @@
+"""What makes models: one protocol for every mode, one value for every model, and the certified mode.
+
+    Modeller           what the scheduler asks of a mode; the service chooses one and hands it in
+    Made               a model of a snapshot, before noise, with the facts that its version states
+    NotVerified        an update that must not be published, and why
+    CertifiedModeller  carries the model over where that is verified, learns it cold where it is not
+
+In certified mode the retained counts decide the anchors of an update, be they the base model's anchors or others.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from streamtopic.counts import WordSets
+from streamtopic.errors import CannotLearn
+from streamtopic.privacy.accounting import gaussian_scale
+from streamtopic.privacy.keystream import NoiseKey
+from streamtopic.service.schedule.payload import Guarded, PayloadPlan, TaskData, make_payload
+from streamtopic.service.schedule.situation import Base, BaseCapacity, Mode
+from streamtopic.state import Snapshot, SnapshotExpired
+from streamtopic.topics.fit import TopicFit
+from streamtopic.topics.learner import learn
+from streamtopic.topics.learner_options import LearnerOptions
+from streamtopic.topics.update import NeedsRetrain, update
+
+__all__ = [
+    "CertifiedModeller",
+    "Made",
+    "MeasureCapacity",
+    "ModelBeforeNoise",
+    "Modeller",
+    "NewBase",
+    "NotVerified",
+    "cut_of",
+    "learn_cold",
+    "require_tolerance",
+]
+
+Draw = Callable[[WordSets | None, NoiseKey, str, int, TaskData], PayloadPlan]
+MeasureCapacity = Callable[[Snapshot, TopicFit], BaseCapacity]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NewBase:
+    """A base model that was just learned, before noise: secret.
+
+    fit: its numbers.
+    capacity: deletions that it bears.
+    fields, arrays: msgpack values and arrays that its mode keeps with it, to start updates from.
+    """
+
+    fit: TopicFit
+    capacity: BaseCapacity
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    arrays: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Made:
+    """A model of a snapshot, before noise: secret but for the facts that its version states.
+
+    snapshot: the counts that it was made from.
+    cut: partition to the offset up to which records are reflected.
+    documents: how many documents it is of.
+    words: (n,), ascending.
+    anchors: (r,), the anchor word of each topic.
+    tolerance: the promised distance to the model of a retraining.
+    certificate: the proven bound on that distance, infinite where the promise rests on another proof.
+    margin: the least lead of an anchor.
+    seconds: how long making it took, without the trials of its capacity.
+    draw: noises it and fills the payload of a version, given sampled documents (as in `make_payload`), the noise key,
+        the model's name, the version and the data of downstream tasks.
+    fit: the learned model; None where a kept base model was moved without learning.
+    warm: whether it was carried over from the last model.
+    """
+
+    snapshot: Snapshot
+    cut: Mapping[int, int]
+    documents: int
+    words: tuple[str, ...]
+    anchors: tuple[str, ...]
+    tolerance: float
+    certificate: float
+    margin: float
+    seconds: float
+    draw: Draw
+    fit: TopicFit | None = None
+    warm: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NotVerified:
+    """An update could not be verified against the base model, so a retrain is due; `reason` says why."""
+
+    reason: str
+
+
+class ModelBeforeNoise(Protocol):
+    """Topics before noise, secret: A is (n, r), its columns on the simplex of `words`."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of its rows, ascending."""
+
+    @property
+    def A(self) -> npt.NDArray[np.float64]:  # noqa: N802 - the paper's symbol, as in every model
+        """The topics."""
+
+
+class Modeller(Mode, Protocol):
+    """A mode of making models: learns base models, and unlearns documents from them."""
+
+    @property
+    def guarantee(self) -> Literal["certified", "theorem"]:
+        """The setting that chooses this mode, and the promise that its versions name."""
+
+    @property
+    def last(self) -> ModelBeforeNoise | None:
+        """The last model before noise, for checks inside the service only."""
+
+    def retrain(self, snapshot: Snapshot, capacity: MeasureCapacity) -> tuple[Made, NewBase]:
+        """Learn a new base model cold; its first version, and the base model itself.
+
+        Raises CannotLearn where these counts allow no model that may be published.
+        """
+
+    def unlearn(self, snapshot: Snapshot, base: Base) -> Made | NotVerified:
+        """Make a model of the documents that remain.
+
+        snapshot: of all live documents; where `base_only`, of those of the base model that are left.
+        base: the base model that the update stands on.
+        """
+
+    def forget(self) -> None:
+        """Drop what was carried over in memory, so that nothing found false lives on."""
+
+
+class CertifiedModeller:
+    """Keeps the last fit with its snapshot. After a restart it has none, and the first model is learned cold."""
+
+    guarantee: Literal["certified", "theorem"] = "certified"
+    base_only = False
+
+    def __init__(
+        self, options: LearnerOptions, guarded: Guarded, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self.options = options
+        self._guarded = guarded
+        self._clock = clock
+        self._last: tuple[TopicFit, Snapshot] | None = None
+
+    @property
+    def scale(self) -> float:
+        """What one more version composes with."""
+        return gaussian_scale(self._guarded.epsilon, self._guarded.delta)
+
+    @property
+    def last(self) -> TopicFit | None:
+        """The last model before noise: secret."""
+        return self._last[0] if self._last else None
+
+    def refuses(self, _base: Base) -> str | None:
+        """Return None: an update starts from memory or from counts, so from any base model."""
+        return None
+
+    def forget(self) -> None:
+        """Drop the last model, so that the next one is learned cold."""
+        self._last = None
+
+    def retrain(self, snapshot: Snapshot, capacity: MeasureCapacity) -> tuple[Made, NewBase]:
+        """Learn cold, so that no bit of the models before is left: epsilon begins anew with it.
+
+        Raises CannotLearn, also where the certificate does not reach the tolerance.
+        """
+        start = self._clock()
+        # Dropped before learning, so that two models are not in memory at once.
+        self._last = None
+        fit = self._keep(learn_cold(snapshot, self.options), snapshot)
+        seconds = self._clock() - start
+        made = self._made(fit, snapshot, seconds, warm=False)
+        return made, NewBase(fit, capacity(snapshot, fit))
+
+    def unlearn(self, snapshot: Snapshot, base: Base) -> Made | NotVerified:  # noqa: ARG002 - see Modeller
+        """Carry the model over to a snapshot of the documents that remain.
+
+        Raises CannotLearn where no model can be made of them at all.
+        """
+        start = self._clock()
+        warm = self._warm(snapshot)
+        if isinstance(warm, NotVerified):
+            return warm
+        # After a restart nothing is carried over; the cold model is one of the same base and spends its epsilon.
+        fit = warm or learn(snapshot, self.options)
+        try:
+            self._keep(require_tolerance(fit), snapshot)
+        except CannotLearn as error:
+            return NotVerified(str(error))
+        return self._made(fit, snapshot, self._clock() - start, warm=warm is not None)
+
+    def _warm(self, snapshot: Snapshot) -> TopicFit | NotVerified | None:
+        """Return the carried-over fit, None where there is nothing to start from."""
+        if self._last is None:
+            return None
+        fit, before = self._last
+        # The update works in place, so whatever happens the old fit is gone.
+        self._last = None
+        try:
+            delta = snapshot.since(before)
+            outcome = update(fit, snapshot, delta, delta.passages())
+        # Its counts were merged away, so the change since then is not known: learn cold.
+        except SnapshotExpired:
+            return None
+        return NotVerified(outcome.reason) if isinstance(outcome, NeedsRetrain) else outcome.fit
+
+    def _keep(self, fit: TopicFit, snapshot: Snapshot) -> TopicFit:
+        self._last = (fit, snapshot)
+        return fit
+
+    def _made(self, fit: TopicFit, snapshot: Snapshot, seconds: float, *, warm: bool) -> Made:
+        return Made(
+            snapshot,
+            cut_of(snapshot),
+            documents=fit.documents,
+            words=fit.words,
+            anchors=fit.anchors,
+            tolerance=fit.options.tolerance,
+            certificate=fit.certificate.bound,
+            margin=fit.choice.margin,
+            seconds=seconds,
+            draw=partial(make_payload, fit, snapshot, self._guarded),
+            fit=fit,
+            warm=warm,
+        )
+
+
+def learn_cold(snapshot: Snapshot, options: LearnerOptions) -> TopicFit:
+    """Learn from counts alone. Raises CannotLearn, also where the certificate does not reach the tolerance."""
+    return require_tolerance(learn(snapshot, options))
+
+
+def require_tolerance(fit: TopicFit) -> TopicFit:
+    """Return a fit whose certificate reaches the tolerance. Raises CannotLearn for any other."""
+    tolerance = fit.options.tolerance
+    # Written so that a certificate of nan is refused as well.
+    if not fit.certificate.bound <= tolerance:
+        raise CannotLearn(
+            "certificate",
+            f"the certificate does not reach the tolerance {tolerance:g}: "
+            "ask fewer topics, add documents or raise the tolerance",
+        )
+    return fit
+
+
+def cut_of(snapshot: Snapshot) -> dict[int, int]:
+    """Return, by partition, the offset up to which a snapshot reflects records.
+
+    A retraining reads epochs that were closed before it; records behind a partition's cut belong to the next epoch.
+    """
+    return {view.partition: view.meta.end_of(snapshot.through) for view in snapshot.views}

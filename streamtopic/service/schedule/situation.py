@@ -1,0 +1,285 @@
+"""Where a model stands in Redis: the situation that `decide` needs. Reads only, so `status` uses it as well.
+
+Base, LastRelease  the base model and the newest version, as the scheduler wrote them
+Mode               the part of a modeller that a decision depends on
+SituationReader    reads the situation, and which versions must not stand any longer
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from streamtopic.privacy.accounting import Composition
+from streamtopic.service.schedule.decide import Decision, Policy, Situation, decide
+from streamtopic.signed import REVISION, Envelope
+from streamtopic.state import Forget, Meta, ModelState, Reader, StoredBase
+
+__all__ = ["Base", "BaseCapacity", "LastRelease", "Mode", "SituationReader", "base_forget_set", "unproven", "unserved"]
+
+
+@dataclass(frozen=True, slots=True)
+class BaseCapacity:
+    """The deletion capacity of a base model, with the facts that it was derived from.
+
+    limit: deletions that the model bears.
+    facts: msgpack values for people, kept with the base model as its `calibration`.
+    """
+
+    limit: int
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The base model, without its numbers.
+
+    version: the version that it was published as.
+    epoch: the last epoch that it was trained on.
+    documents: how many documents it was trained on.
+    anchors: the anchor word of each topic.
+    capacity: deletions that it bears.
+    calibration: the facts that the capacity was derived from (BaseCapacity.facts). Of a base that was read from Redis,
+        it holds only what a report shows (`shown_calibration`).
+    kept: names of the fields that are kept with it, some for one modeller alone.
+    """
+
+    version: int
+    epoch: int
+    documents: int
+    anchors: tuple[str, ...]
+    capacity: int
+    calibration: Mapping[str, Any] = field(default_factory=dict)
+    kept: frozenset[str] = frozenset()
+
+    @classmethod
+    def parse(cls, stored: StoredBase) -> "Base":
+        """Read the fields that Redis keeps of it."""
+        fields = stored.fields
+        return cls(
+            stored.version,
+            stored.epoch,
+            fields["documents"],
+            tuple(fields["anchors"]),
+            fields["capacity"],
+            fields.get("calibration", {}),
+            frozenset(fields),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LastRelease:
+    """The newest release record.
+
+    version: its number.
+    base: the version of its base model.
+    documents: how many documents it holds.
+    forget_set: documents of the base model that were gone by then.
+    counted: documents that were ever accepted by then.
+    cut: partition to the first offset that the version does not reflect.
+    """
+
+    version: int
+    base: int
+    documents: int
+    forget_set: int
+    counted: int
+    cut: Mapping[int, int]
+
+    @classmethod
+    def parse(cls, version: int, record: Mapping[str, Any]) -> "LastRelease":
+        """Read a release record."""
+        cut = {int(partition): int(offset) for partition, offset in record["cut"].items()}
+        return cls(version, record["base"], record["documents"], record["forget_set"], record["counted"], cut)
+
+
+def base_forget_set(positions: Mapping[int, Meta], base_documents: int, base_epoch: int) -> int:
+    """Return f: documents that the base model was trained on and that are gone.
+
+    It is derived from live counts and not counted up, so no fault can refund a deletion.
+    """
+    return base_documents - sum(meta.live_through(base_epoch) for meta in positions.values())
+
+
+def unserved(reader: Reader, positions: Mapping[int, Meta], last: LastRelease | None) -> list[tuple[int, Forget]]:
+    """Return (partition, deletion) for each deletion that no version reflects.
+
+    Deletions of documents that came after the last version count as well: their receipts wait for a later version.
+    """
+    if last is None:
+        return []
+    waiting = []
+    for partition in positions:
+        at = last.cut.get(partition, 0)
+        forgets = reader.forgets(partition)
+        while page := forgets.read(at):
+            waiting += [(partition, forget) for forget in page if forget.found]
+            at = page[-1].offset + 1
+    return waiting
+
+
+def unproven(record: Mapping[str, Any]) -> bool:
+    """Whether the guarantee of a recorded version rests on a certificate from before certificates were proven."""
+    certified = record.get("guarantee", "certified") == "certified"
+    return certified and int(record.get("revision", 0)) < REVISION
+
+
+class Mode(Protocol):
+    """The part of a modeller that a decision depends on; see Modeller."""
+
+    @property
+    def scale(self) -> float:
+        """What one more version composes with, as the scale of a Gaussian mechanism."""
+
+    @property
+    def base_only(self) -> bool:
+        """Whether an update covers the documents of the base model only."""
+
+    def refuses(self, base: Base) -> str | None:
+        """Return why no update can start from a kept base model, None where one can."""
+
+
+class SituationReader:
+    """Reads the present situation of a model from Redis.
+
+    mode: how versions of this model are made.
+    delta: of the guarantee that versions compose to.
+    clock: seconds since 1970.
+    rivals: releases that stand in the log under another one's number, see Published.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        state: ModelState,
+        mode: Mode,
+        policy: Policy,
+        delta: float,
+        clock: Callable[[], float],
+        rivals: Sequence[Envelope] = (),
+    ) -> None:
+        self._reader = reader
+        self._state = state
+        self._mode = mode
+        self._policy = policy
+        self._delta = delta
+        self._clock = clock
+        self._rivals = rivals
+
+    def read(self, requested: str | None = None, failed: str | None = None) -> Situation:
+        """Return where the model stands now.
+
+        requested: the operator's request, if any.
+        failed: why no model can be made of the present documents, if that is known.
+        """
+        positions = self._reader.positions()
+        documents = sum(meta.documents for meta in positions.values())
+        # Both hold whatever the base model is, so they are read before anything may end this early.
+        doubled, distrusted = self.doubled(), self._distrusted()
+        last, base = self.last(), self.base()
+        if last is None:
+            return Situation(documents, failed=failed, requested=requested, lost=distrusted, doubled=doubled)
+        behind = _behind(positions, last)
+        lost = _lost(positions, last, base)
+        # A base model that was kept for another mode is as good as none.
+        if lost is None and base is not None:
+            lost = self._mode.refuses(base)
+        lost = lost or distrusted
+        if base is None or behind is not None:
+            return Situation(documents, failed=failed, requested=requested, behind=behind, lost=lost, doubled=doubled)
+        waiting = [forget for _, forget in unserved(self._reader, positions, last)]
+        ever_counted = sum(sum(meta.counted.values()) for meta in positions.values())
+        next_spent = self.spent(base.version).then(self._mode.scale)
+        return Situation(
+            documents=documents,
+            base_documents=base.documents,
+            model_documents=last.documents,
+            forget_set=base_forget_set(positions, base.documents, base.epoch),
+            published_forget_set=last.forget_set,
+            unserved=len(waiting),
+            oldest_unserved_ms=min((forget.received_ms for forget in waiting), default=None),
+            new_documents=ever_counted - last.counted,
+            capacity=base.capacity,
+            next_epsilon=next_spent.epsilon(self._delta),
+            failed=failed,
+            requested=requested,
+            lost=lost,
+            doubled=doubled,
+            base_only=self._mode.base_only,
+        )
+
+    def decide(self, situation: Situation) -> Decision:
+        """Return the action that a situation calls for now."""
+        return decide(situation, self._policy, self.now())
+
+    def last(self) -> LastRelease | None:
+        """Return the newest version, None before the first."""
+        newest = self._state.releases(1)
+        return LastRelease.parse(*newest[0]) if newest else None
+
+    def base(self) -> Base | None:
+        """Return the base model, None before the first."""
+        stored = self._state.base_head()
+        return None if stored is None else Base.parse(stored)
+
+    def spent(self, base_version: int | None) -> Composition:
+        """Return the composition of all versions of a base model so far."""
+        entries = self._state.spent() if base_version else []
+        return Composition.of((e["scale"], e["slack"]) for e in entries if e["base"] == base_version)
+
+    def doubled(self) -> tuple[int, ...]:
+        """Return versions that stand in the log with two contents and are not withdrawn yet."""
+        versions = {envelope.version for envelope in self._rivals}
+        return tuple(sorted(versions - self._state.withdrawn())) if versions else ()
+
+    def refuted(self) -> tuple[int, ...]:
+        """Return versions made before the last own check failed and after the last model known to be right.
+
+        Versions that are withdrawn by now are left out.
+        """
+        # A check that could not be made (None) speaks against no version.
+        last = self._state.checked()
+        suspects = set() if last is None or last["passed"] is not False else set(last["suspects"])
+        return tuple(sorted(suspects - self._state.withdrawn())) if suspects else ()
+
+    def suspects(self) -> tuple[int, ...]:
+        """Return versions carried over in memory since the last that was learned cold or borne out by a check."""
+        found = list[int]()
+        # Newest first, up to a version that rests on nothing carried over: an error before it cannot have lived on.
+        for version, record in reversed(self._state.releases()):
+            if not record.get("warm") or record.get("self_check", {}).get("passed"):
+                break
+            found.append(version)
+        return tuple(reversed(found))
+
+    def unproven(self) -> tuple[int, ...]:
+        """Return versions whose certificate was not a proof, made by an older program and not withdrawn yet."""
+        versions = {version for version, record in self._state.releases() if unproven(record)}
+        return tuple(sorted(versions - self._state.withdrawn())) if versions else ()
+
+    def now(self) -> int:
+        """Return milliseconds since 1970."""
+        return int(self._clock() * 1000)
+
+    def _distrusted(self) -> str | None:
+        """Return why the model in memory must not be carried over, None where nothing speaks against it."""
+        refuted = self.refuted()
+        return f"version {refuted[0]} is not borne out by the service's own check" if refuted else None
+
+
+def _behind(positions: Mapping[int, Meta], last: LastRelease) -> str | None:
+    """Return which partitions have counted less than the newest version reflects, as after Redis was set back."""
+    late = {p: last.cut[p] for p, meta in positions.items() if meta.next_offset < last.cut.get(p, 0)}
+    if not late:
+        return None
+    places = ", ".join(f"{partition} up to {offset}" for partition, offset in sorted(late.items()))
+    return f"version {last.version} reflects more than is counted now: waiting for ingest to reach partition {places}"
+
+
+def _lost(positions: Mapping[int, Meta], last: LastRelease, base: Base | None) -> str | None:
+    """Return why the base model that Redis holds is not that of the newest version, or cannot be told apart."""
+    if base is None or base.version != last.base:
+        held = "no base model" if base is None else f"the base model of version {base.version}"
+        return f"Redis was set back: it holds {held}, the newest version is of {last.base}"
+    # A partition that has not begun an epoch after the base model's would count new documents as the base's own.
+    merged = [partition for partition, meta in positions.items() if meta.epoch <= base.epoch]
+    return f"Redis was set back: partition {merged[0]} has lost where the base model ends" if merged else None

@@ -1,0 +1,189 @@
+"""Key pairs (Ed25519) and secrets in files that only their owner can read."""
+
+import hashlib
+import os
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, Self
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from streamtopic.errors import InvalidRelease, SettingsError, UnknownKey
+
+__all__ = ["PublicKey", "SigningKey", "Verifier", "load_secret", "new_secret", "new_signing_key"]
+
+SECRET_BYTES = 32
+
+
+class Verifier(Protocol):
+    """What signatures are verified with: one public key, or the keys of a list (KeyRing)."""
+
+    def verify(self, signature: bytes, message: bytes, key_id: str | None = None) -> str:
+        """Return the id of the key that signed `message`; key_id: the only key that may have.
+
+        Raises UnknownKey for a key that is not known here, InvalidRelease for a signature that is not its.
+        """
+        ...
+
+    def admit(self, key_id: str, kind: str, number: int, digest: str) -> None:
+        """Raise InvalidRelease where that key was revoked, and what it signed is not from before.
+
+        kind: release, receipt (of a completion too, which is in the same chain) or statement; number: its version or
+        sequence number; digest: SHA-256 of its sealed bytes, in hexadecimal digits. Asked after `verify`, once what is
+        signed has been read.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    """A key that verifies; `raw` is its 32 bytes."""
+
+    raw: bytes
+
+    def __post_init__(self) -> None:
+        if len(self.raw) != SECRET_BYTES:
+            raise SettingsError(
+                f"a public key has {SECRET_BYTES} bytes, not {len(self.raw)}: give signing.pub's content"
+            )
+
+    @classmethod
+    def load(cls, source: "PublicKey | str | bytes | Path") -> "PublicKey":
+        """A key from a file (PEM), PEM text, 64 hexadecimal digits or 32 bytes. Raises SettingsError."""
+        if isinstance(source, PublicKey):
+            return source
+        if isinstance(source, bytes) and len(source) == SECRET_BYTES:
+            return cls(source)
+        text = source.decode(errors="replace") if isinstance(source, bytes) else str(source)
+        if len(text) == 2 * SECRET_BYTES and all(digit in "0123456789abcdefABCDEF" for digit in text):
+            return cls(bytes.fromhex(text))
+        data = text.encode() if text.lstrip().startswith("-----BEGIN") else _read(Path(text), "public key")
+        try:
+            key = serialization.load_pem_public_key(data)
+        except ValueError as error:
+            raise SettingsError(f"public key: {error}; give signing.pub of `streamtopic keys new`") from error
+        if not isinstance(key, Ed25519PublicKey):
+            raise SettingsError("public key: not of type Ed25519; give signing.pub of `streamtopic keys new`")
+        return cls(key.public_bytes_raw())
+
+    @property
+    def key_id(self) -> str:
+        """16 hexadecimal digits that name the key."""
+        return hashlib.sha256(self.raw).hexdigest()[:16]
+
+    @property
+    def pem(self) -> bytes:
+        """The key as PEM, which other tools read."""
+        key = Ed25519PublicKey.from_public_bytes(self.raw)
+        return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+
+    def verify(self, signature: bytes, message: bytes, key_id: str | None = None) -> str:
+        """See Verifier.verify."""
+        if key_id not in (None, self.key_id):
+            raise UnknownKey(
+                f"signed with key {str(key_id)[:16]!r}, not {self.key_id}: give its writer's public key, or the root "
+                "key that its key list is signed with"
+            )
+        try:
+            Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, message)
+        except InvalidSignature:
+            raise InvalidRelease(f"the signature is not that of key {self.key_id}: do not use this") from None
+        return self.key_id
+
+    def admit(self, key_id: str, kind: str, number: int, digest: str) -> None:
+        """See Verifier.admit; a single key is never revoked."""
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKey:
+    """A key that signs; deterministic (RFC 8032), so a retry gives the same bytes."""
+
+    _private: Ed25519PrivateKey = field(repr=False)
+
+    @classmethod
+    def generate(cls) -> Self:
+        """A new key."""
+        return cls(Ed25519PrivateKey.generate())
+
+    @classmethod
+    def from_bytes(cls, seed: bytes) -> Self:
+        """The key of a 32-byte seed."""
+        return cls(Ed25519PrivateKey.from_private_bytes(seed))
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """A key from its PEM file. Raises SettingsError for a file that is missing, no such key, or open to others."""
+        try:
+            key = serialization.load_pem_private_key(_read_private(path, "signing key"), None)
+        except (ValueError, TypeError) as error:
+            raise SettingsError(f"signing key {path}: {error}; make one with `streamtopic keys new`") from error
+        if not isinstance(key, Ed25519PrivateKey):
+            raise SettingsError(f"signing key {path}: not of type Ed25519; make one with `streamtopic keys new`")
+        return cls(key)
+
+    @property
+    def public(self) -> PublicKey:
+        """The key that verifies."""
+        return PublicKey(self._private.public_key().public_bytes_raw())
+
+    def save(self, path: Path) -> None:
+        """Write the PEM file, readable by its owner only; one that exists is never replaced (SettingsError)."""
+        encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+        _write(path, self._private.private_bytes(encoding, form, serialization.NoEncryption()), 0o600)
+
+    def sign(self, message: bytes) -> bytes:
+        """Signature, 64 bytes."""
+        return self._private.sign(message)
+
+
+def new_signing_key(private: Path, public: Path) -> str:
+    """Make a key pair in two PEM files; its key id. Raises SettingsError if one exists."""
+    key = SigningKey.generate()
+    key.save(private)
+    _write(public, key.public.pem, 0o644)
+    return key.public.key_id
+
+
+def new_secret(path: Path) -> bytes:
+    """Make a secret of 32 random bytes in a file, readable by its owner only. Raises SettingsError if it exists."""
+    secret = secrets.token_bytes(SECRET_BYTES)
+    _write(path, secret.hex().encode() + b"\n", 0o600)
+    return secret
+
+
+def load_secret(path: Path) -> bytes:
+    """Read a file of `new_secret`. Raises SettingsError for one that is missing, malformed or open to others."""
+    try:
+        secret = bytes.fromhex(_read_private(path, "secret").decode())
+    except ValueError as error:
+        raise SettingsError(f"secret {path}: not hexadecimal; restore it from your backup") from error
+    if len(secret) < SECRET_BYTES:
+        raise SettingsError(f"secret {path}: shorter than {SECRET_BYTES} bytes; restore it from your backup")
+    return secret
+
+
+def _read_private(path: Path, name: str) -> bytes:
+    data = _read(path, name)
+    if path.stat().st_mode & 0o077:
+        raise SettingsError(f"{name} {path} can be read by others: run `chmod 600 {path}`")
+    return data
+
+
+def _read(path: Path, name: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SettingsError(f"{name} {path}: {error.strerror}; make one with `streamtopic keys new`") from error
+
+
+def _write(path: Path, data: bytes, mode: int) -> None:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be written: {error.strerror}; choose another place") from error

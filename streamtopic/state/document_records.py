@@ -1,0 +1,177 @@
+"""Document records: the word counts that must be subtracted should the document ever be deleted.
+
+A record is `version, offset, labels (length, msgpack), passages`; the passages are their number, then each one's
+L and number of distinct words, then for each word its gap to the word before, doubled, plus one where a count above
+one follows. All integers are varints. Two equal documents have equal bytes behind the offset.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import msgpack
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from streamtopic.counts import DocumentBatch, Passage
+from streamtopic.errors import StateCorrupt
+from streamtopic.state.segments import get_varint, put_varint
+
+__all__ = ["RECORD_VERSION", "StoredDocument", "decode_records", "encode_records"]
+
+Bytes = npt.NDArray[np.uint8]
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+RECORD_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredDocument:
+    """A live document as Redis holds it.
+
+    offset: of the record that added it; labels: task to class; passages: counts over the partition's word ids.
+    """
+
+    offset: int
+    passages: tuple[Passage, ...]
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def length(self) -> int:
+        """Tokens L of all passages."""
+        return sum(passage.length for passage in self.passages)
+
+    def values(self) -> list[tuple[int, bytes, bytes]]:
+        """Return each passage as (L, words, counts): equal for equal passages."""
+        return [(p.length, p.words.tobytes(), p.counts.tobytes()) for p in self.passages]
+
+
+def encode_records(batch: DocumentBatch, offsets: Sequence[int], labels: Sequence[Mapping[str, str]]) -> list[bytes]:
+    """Return one record a document of the batch, whose words are partition word ids."""
+    firsts = np.searchsorted(batch.owners, np.arange(batch.documents + 1))
+    packed = [msgpack.packb(dict(sorted(label.items()))) if label else b"" for label in labels]
+    label_ends = np.cumsum([len(label) for label in packed], dtype=np.int64)
+    names = np.frombuffer(bytearray().join(packed), np.uint8)
+    places = np.array(offsets, np.int64)
+    buffer, ends = _encode(firsts, batch.indptr, batch.words, batch.counts, batch.lengths, places, names, label_ends)
+    whole = buffer.tobytes()
+    return [whole[start:end] for start, end in pairwise([0, *ends.tolist()])]
+
+
+def decode_records(records: Sequence[bytes]) -> list[StoredDocument]:
+    """Undo `encode_records`. Raises StateCorrupt for bytes that are no record."""
+    return [_decode_record(record) for record in records]
+
+
+def _decode_record(record: bytes) -> StoredDocument:
+    data = np.frombuffer(record, np.uint8)
+    if not record or record[0] != RECORD_VERSION:
+        raise _corrupt()
+    first, second, at = _get_two(data)
+    offset, size = int(first), int(second)
+    if at < 0 or not 0 <= size <= len(record) - at:
+        raise _corrupt()
+    labels = _labels(record[at : at + size])
+    passages, words, pieces, counts = _decode(data, at + size)
+    if passages < 0:
+        raise _corrupt()
+    stops = np.cumsum(pieces[:, 1])
+    return StoredDocument(
+        offset=offset,
+        passages=tuple(
+            Passage(int(length), words[stop - size : stop], counts[stop - size : stop])
+            for (length, size), stop in zip(pieces.tolist(), stops.tolist(), strict=True)
+        ),
+        labels=labels,
+    )
+
+
+def _labels(packed: bytes) -> Mapping[str, str]:
+    try:
+        labels = msgpack.unpackb(packed) if packed else {}
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise _corrupt() from error
+    if not isinstance(labels, dict):
+        raise _corrupt()
+    return labels
+
+
+def _corrupt() -> StateCorrupt:
+    return StateCorrupt("a stored document cannot be read: rebuild the state from the log (`streamtopic rebuild`)")
+
+
+@numba.njit(cache=True, nogil=True)
+def _get_two(data: Bytes) -> tuple[np.uint64, np.uint64, int]:
+    first, at = get_varint(data, 1)
+    second, at = get_varint(data, at)
+    return first, second, at
+
+
+@numba.njit(cache=True, nogil=True)
+def _encode(
+    firsts: Int64, indptr: Int64, words: Int32, counts: Int32, lengths: Int64, offsets: Int64, names: Bytes,
+    label_ends: Int64,
+) -> tuple[Bytes, Int64]:  # fmt: skip
+    documents = len(firsts) - 1
+    out = np.empty(10 * len(words) + 16 * len(lengths) + 32 * documents + len(names) + 16, np.uint8)
+    ends = np.empty(documents, np.int64)
+    at = 0
+    label = np.int64(0)
+    for document in range(documents):
+        out[at] = RECORD_VERSION
+        at = put_varint(out, at + 1, np.uint64(offsets[document]))
+        at = put_varint(out, at, np.uint64(label_ends[document] - label))
+        while label < label_ends[document]:
+            out[at] = names[label]
+            label += 1
+            at += 1
+        at = put_varint(out, at, np.uint64(firsts[document + 1] - firsts[document]))
+        for row in range(firsts[document], firsts[document + 1]):
+            at = put_varint(out, at, np.uint64(lengths[row]))
+            at = put_varint(out, at, np.uint64(indptr[row + 1] - indptr[row]))
+            previous = -1
+            for k in range(indptr[row], indptr[row + 1]):
+                repeated = counts[k] > 1
+                at = put_varint(out, at, np.uint64(2 * (words[k] - previous - 1) + repeated))
+                if repeated:
+                    at = put_varint(out, at, np.uint64(counts[k] - 2))
+                previous = words[k]
+        ends[document] = at
+    return out[:at], ends
+
+
+@numba.njit(cache=True, nogil=True)
+def _decode(data: Bytes, at: int) -> tuple[int, Int32, Int64, Int32]:
+    """Return the number of passages (-1: malformed), words, (L, distinct words) of each passage, and counts."""
+    passages, at = get_varint(data, at)
+    words = np.empty(len(data), np.int32)
+    counts = np.empty(len(data), np.int32)
+    pieces = np.zeros((len(data), 2), np.int64)
+    if at < 0 or passages > np.uint64(len(data)):
+        return -1, words, pieces, counts
+    pieces = pieces[: int(passages)]
+    used = 0
+    for piece in range(len(pieces)):
+        length, at = get_varint(data, at)
+        size, at = get_varint(data, at)
+        if at < 0 or size > np.uint64(len(data)):
+            return -1, words, pieces, counts
+        pieces[piece, 0] = np.int64(length)
+        pieces[piece, 1] = np.int64(size)
+        previous = np.int64(-1)
+        for _ in range(int(size)):
+            gap, at = get_varint(data, at)
+            count = np.uint64(0)
+            if gap & np.uint64(1):
+                extra, at = get_varint(data, at)
+                count = extra + np.uint64(1)
+            if at < 0 or used == len(words):
+                return -1, words, pieces, counts
+            previous = np.int64(previous + 1 + np.int64(gap >> np.uint64(1)))
+            words[used] = previous
+            counts[used] = np.int64(count) + 1
+            used += 1
+    if at != len(data):
+        return -1, words, pieces, counts
+    return len(pieces), words[:used].copy(), pieces, counts[:used].copy()

@@ -1,0 +1,10 @@
+-- Create a model's record where there is none.
+-- KEYS: settings.
+-- ARGV: layout, cap, partitions, partitioner, limits.
+-- Answers the record that there is now, in the same order.
+
+if redis.call('EXISTS', KEYS[1]) == 0 then
+  redis.call('HSET', KEYS[1], 'schema', ARGV[1], 'cap', ARGV[2], 'partitions', ARGV[3], 'partitioner', ARGV[4],
+             'limits', ARGV[5])
+end
+return redis.call('HMGET', KEYS[1], 'schema', 'cap', 'partitions', 'partitioner', 'limits')

@@ -1,0 +1,6 @@
+-- In front of the scripts that only the leading scheduler may run; no script by itself.
+-- ARGV 1 and 2 of these are the leader's fencing token and its name.
+
+local function leads(fence, lease)
+  return (redis.call('GET', fence) or '0') == ARGV[1] and redis.call('GET', lease) == ARGV[2]
+end

@@ -1,0 +1,7 @@
+-- Take the scheduler's lease from whoever has it.
+-- KEYS: lease, fence.
+-- ARGV: holder, milliseconds.
+-- Answers the fencing token.
+
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return redis.call('INCR', KEYS[2])

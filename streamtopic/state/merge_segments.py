@@ -1,0 +1,178 @@
+"""Several segments of one partition to one, row by row, without holding more than a few chunks of each."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from streamtopic.counts import PairBlock
+from streamtopic.counts.count_pairs import ONE, drain
+from streamtopic.errors import CountsOverflow
+from streamtopic.state.segments import PairChunk, SegmentHead
+
+__all__ = ["MOST", "Source", "fused_head", "fused_rows"]
+
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+UInt64 = npt.NDArray[np.uint64]
+
+MOST = 8
+"""Segments that can be added at a time."""
+
+T = TypeVar("T", bound=np.generic)
+Parts = tuple[npt.NDArray[Any], ...]
+_ROOM = 2.0**62
+
+
+class Source:
+    """A segment that is read chunk by chunk.
+
+    place: the position of each of its ids among the ids of the result. chunks: how many it has; read: the k-th.
+    What was read and not yet used: `rows`, under positions of the result, and `sizes`; `columns`, under the segment's
+    own positions, and `values`.
+    """
+
+    def __init__(self, place: Int64, chunks: int, read: Callable[[int], PairChunk]) -> None:
+        self.place = place.astype(np.int32)
+        self._chunks = chunks
+        self._read = read
+        self._used = 0
+        self.rows, self.sizes = np.empty(0, np.int32), np.empty(0, np.int64)
+        self.columns, self.values = np.empty(0, np.int32), np.empty(0, np.int64)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether every chunk was read."""
+        return self._used == self._chunks
+
+    @property
+    def complete(self) -> int:
+        """The row before which all was read, while there are more chunks: one may end within a row."""
+        return int(self.rows[-1]) if len(self.rows) else -1
+
+    def advance(self) -> None:
+        """Read one more chunk."""
+        chunk = self._read(self._used)
+        self._used += 1
+        self.rows = _joined(self.rows, self.place[chunk.rows])
+        self.sizes = _joined(self.sizes, chunk.sizes)
+        self.columns = _joined(self.columns, chunk.columns)
+        self.values = _joined(self.values, chunk.values)
+
+    def drop(self, rows: int, pairs: int) -> None:
+        """Forget what was used."""
+        self.rows, self.sizes = self.rows[rows:], self.sizes[rows:]
+        self.columns, self.values = self.columns[pairs:], self.values[pairs:]
+
+
+def _joined(left: npt.NDArray[T], right: npt.NDArray[T]) -> npt.NDArray[T]:
+    return np.concatenate([left, right]) if len(left) else right
+
+
+def fused_head(heads: Sequence[SegmentHead]) -> tuple[SegmentHead, list[Int64]]:
+    """Return the sum of heads, over the ids of any, and where among these the ids of each are."""
+    ids = np.unique(np.concatenate([head.ids for head in heads]))
+    places = [np.searchsorted(ids, head.ids) for head in heads]
+    frequency, tokens, heavy = np.zeros((3, len(ids)), np.int64)
+    for head, place in zip(heads, places, strict=True):
+        frequency[place] += head.frequency
+        tokens[place] += head.tokens
+        heavy[place] += head.heavy
+    added, removed = sum(head.added for head in heads), sum(head.removed for head in heads)
+    return SegmentHead(ids, frequency, tokens, heavy, added, removed), places
+
+
+def fused_rows(sources: Sequence[Source], n_words: int) -> Iterator[PairBlock]:
+    """Yield the sums of all pairs, those that are zero left out, in blocks of whole rows. Raises CountsOverflow."""
+    if len(sources) > MOST:
+        raise ValueError(f"at most {MOST} segments at a time")
+    padded = [*sources, *(Source(np.empty(0, np.int64), 0, _nothing) for _ in range(MOST - len(sources)))]
+    sums, touched = np.zeros(n_words, np.int64), np.zeros(n_words // 64 + 1, np.uint64)
+    first = 0
+    while first < n_words:
+        for source in padded:
+            if not source.exhausted and source.complete <= first:
+                source.advance()
+        before = min((source.complete for source in padded if not source.exhausted), default=n_words)
+        if before <= first:
+            continue
+        _check_room(padded)
+        yield _add(padded, first, before, sums, touched)
+        first = before
+
+
+def _nothing(chunk: int) -> PairChunk:
+    raise IndexError(chunk)
+
+
+def _check_room(sources: Sequence[Source]) -> None:
+    # Each segment has a pair once at most.
+    if sum(float(np.abs(source.values).max(initial=0)) for source in sources) >= _ROOM:
+        raise CountsOverflow("a pair count exceeds 64 bits: too many documents for one model, split the corpus")
+
+
+def _add(sources: Sequence[Source], first: int, before: int, sums: Int64, touched: UInt64) -> PairBlock:
+    stops = np.array([np.searchsorted(source.rows, before) for source in sources], np.int64)
+    pairs = np.array([source.sizes[:stop].sum() for source, stop in zip(sources, stops, strict=True)], np.int64)
+    sizes, columns, values = _add_rows(
+        first,
+        before,
+        tuple(source.place for source in sources),
+        tuple(source.rows for source in sources),
+        tuple(source.sizes for source in sources),
+        tuple(source.columns for source in sources),
+        tuple(source.values for source in sources),
+        stops,
+        int(pairs.sum()),
+        sums,
+        touched,
+    )
+    for source, stop, used in zip(sources, stops.tolist(), pairs.tolist(), strict=True):
+        source.drop(stop, used)
+    return PairBlock(first, sizes, columns, values)
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_rows(
+    first: int, before: int, places: Parts, rows: Parts, sizes: Parts, columns: Parts, values: Parts, stops: Int64,
+    pairs: int, sums: Int64, touched: UInt64,
+) -> tuple[Int64, Int32, Int64]:  # fmt: skip
+    """Return rows first ... before - 1 of the sum as (sizes, columns, values).
+
+    places, rows, sizes, columns, values: of each part; stops: where the rows to use end. pairs: how many those have.
+    sums, touched: zeros, and left as such.
+    """
+    row_at, pair_at = np.zeros(len(stops), np.int64), np.zeros(len(stops), np.int64)
+    out_sizes = np.zeros(before - first, np.int64)
+    out_columns = np.empty(pairs, np.int32)
+    out_values = np.empty(pairs, np.int64)
+    used = 0
+    for row in range(first, before):
+        last = np.int64(-1)
+        for part in range(len(stops)):
+            # A row that was cut into chunks comes in several pieces.
+            while row_at[part] < stops[part] and rows[part][row_at[part]] == row:
+                start = pair_at[part]
+                stop = start + sizes[part][row_at[part]]
+                last = max(
+                    last, np.int64(_add_row(places[part], columns[part], values[part], start, stop, sums, touched))
+                )
+                pair_at[part] = stop
+                row_at[part] += 1
+        begin = used
+        used = drain(sums, touched, row, int(last), out_columns, out_values, used)
+        out_sizes[row - first] = used - begin
+    return out_sizes, out_columns[:used], out_values[:used]
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_row(place: Int32, columns: Int32, values: Int64, start: int, stop: int, sums: Int64, touched: UInt64) -> int:
+    """Add a piece of a row; return its last column."""
+    column = np.int32(-1)
+    for k in range(start, stop):
+        column = place[columns[k]]
+        sums[column] += values[k]
+        touched[column >> 6] |= ONE << np.uint64(column & 63)
+    return int(column)

@@ -1,0 +1,89 @@
+"""Names of everything that a model keeps in Redis."""
+
+import re
+import zlib
+from dataclasses import dataclass
+
+from streamtopic.errors import UsageError
+
+__all__ = ["BUCKETS", "ModelKeys", "PartitionKeys"]
+
+BUCKETS = 64
+"""Hashes that a partition's documents are spread over, so that none grows into one huge key."""
+
+_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionKeys:
+    """Keys of one partition, all under one hash tag, so in one slot of a Redis Cluster."""
+
+    tag: str
+
+    @property
+    def meta(self) -> str:
+        """Hash: positions, versions and counters."""
+        return f"{self.tag}:meta"
+
+    @property
+    def manifest(self) -> str:
+        """Hash: segment id to its place, epoch and size."""
+        return f"{self.tag}:manifest"
+
+    @property
+    def words(self) -> str:
+        """Hash: word to local id."""
+        return f"{self.tag}:words"
+
+    @property
+    def forgets(self) -> str:
+        """Stream: one entry a deletion, until its receipt is published."""
+        return f"{self.tag}:forgets"
+
+    @property
+    def kept_forgets(self) -> str:
+        """Stream: deletions put aside while the counts are made anew."""
+        return f"{self.tag}:forgets:kept"
+
+    @property
+    def forwards(self) -> str:
+        """Hash: offset of a record that belongs elsewhere to what is still to be sent home; and `through`, see Meta."""
+        return f"{self.tag}:forwards"
+
+    def of(self, partition: int) -> "PartitionKeys":
+        """Return the keys of another partition of the same model."""
+        return PartitionKeys(f"{self.tag.rpartition(':')[0]}:{partition}}}")
+
+    def bucket(self, document: bytes) -> int:
+        """Return which of the document hashes holds this id."""
+        return zlib.crc32(document) % BUCKETS
+
+    def documents(self, bucket: int) -> str:
+        """Hash: document id to its record."""
+        return f"{self.tag}:docs:{bucket}"
+
+    def segment(self, name: str, chunk: int) -> str:
+        """String: chunk 0 is the head, the others hold rows."""
+        return f"{self.tag}:seg:{name}:{chunk}"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelKeys:
+    """Keys of one model. Those without a partition share one slot.
+
+    Raises UsageError for a model name that is not 1 to 100 letters, digits, dashes or underscores.
+    """
+
+    model: str
+
+    def __post_init__(self) -> None:
+        if not _MODEL.fullmatch(self.model):
+            raise UsageError(f"model name {self.model!r}: use 1 to 100 letters, digits, dashes and underscores")
+
+    def partition(self, partition: int) -> PartitionKeys:
+        """Return the keys of one partition."""
+        return PartitionKeys(f"{{st:{self.model}:{partition}}}")
+
+    def named(self, name: str) -> str:
+        """Return the global key `name`: settings, base, releases, outbox, ledger, lease, fence or statement."""
+        return f"{{st:{self.model}}}:{name}"

@@ -1,0 +1,253 @@
+"""The event log in files: what one machine needs, without a broker.
+
+    DIR/TOPIC/partitions        number of partitions
+    DIR/TOPIC/settings          Kafka's settings for it, JSON
+    DIR/TOPIC/P/lock            held by whoever appends
+    DIR/TOPIC/P/OFFSET.log      frames (partition_files.py), from OFFSET on
+
+Appends are atomic as far as a reader can see: a record is there whole or not at all, also after kill -9. POSIX only
+(flock), on a local disk.
+"""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from streamtopic.errors import ComponentUnreachable, StateCorrupt
+from streamtopic.streams.event_log import (
+    MAX_READ_BYTES,
+    MAX_READ_RECORDS,
+    Headers,
+    Message,
+    Record,
+    check_count,
+    check_new_topic,
+    check_offset,
+    check_partition,
+    check_topic,
+)
+from streamtopic.streams.partition_files import PartitionFiles
+from streamtopic.streams.partitioner import partition_of
+
+__all__ = ["FileLog"]
+
+LOOK_SECONDS = 0.05
+
+
+class FileLog:
+    """An EventLog in the folder `directory`, which is made if missing. Safe with several processes and threads.
+
+    clock: seconds since 1970, for the records' timestamps. fsync: whether a confirmed record also survives a power
+    cut (slower); kill -9 it survives in any case. segment_bytes: size of a file past which the next is begun.
+    monotonic, sleep: seconds that `wait` goes by.
+    """
+
+    def __init__(
+        self,
+        directory: str | Path,
+        *,
+        clock: Callable[[], float] = time.time,
+        fsync: bool = False,
+        segment_bytes: int = 64 << 20,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._directory = Path(directory)
+        self._clock = clock
+        self._fsync = fsync
+        self._segment_bytes = segment_bytes
+        self._monotonic, self._sleep = monotonic, sleep
+        self._open: dict[tuple[str, int], PartitionFiles] = {}
+        self._mutex = threading.RLock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def create(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
+        """See EventLog.create; settings are kept, but what they ask for is done by calling `compact`."""
+        check_new_topic(topic, partitions)
+        existing = self.partitions(topic) or self._claim(topic, partitions, settings or {})
+        check_count(topic, existing, partitions)
+
+    def partitions(self, topic: str) -> int:
+        """See EventLog.partitions."""
+        with self._guard():
+            try:
+                return int((self._directory / topic / "partitions").read_text())
+            except FileNotFoundError:
+                return 0
+
+    def settings(self, topic: str) -> Mapping[str, str]:
+        """See EventLog.settings."""
+        self._partitions(topic)
+        with self._guard():
+            try:
+                found: dict[str, str] = json.loads((self._directory / topic / "settings").read_text("utf-8"))
+            except FileNotFoundError:
+                return {}
+            except ValueError as error:
+                raise StateCorrupt(f"{self._directory / topic / 'settings'} is damaged ({error}): remove it") from error
+            return found
+
+    def configure(self, topic: str, settings: Mapping[str, str]) -> None:
+        """See EventLog.configure."""
+        changed = {**self.settings(topic), **settings}
+        with self._guard():
+            path = self._directory / topic / "settings"
+            self._aside(path, json.dumps(changed)).replace(path)
+
+    def append(
+        self, topic: str, key: bytes | None, value: bytes | None, headers: Headers = (), partition: int | None = None
+    ) -> tuple[int, int]:
+        """See EventLog.append."""
+        return self.append_many(topic, [Message(key, value, headers, partition)])[0]
+
+    def append_many(self, topic: str, messages: Sequence[Message]) -> list[tuple[int, int]]:
+        """See EventLog.append_many; each partition's records are written at once, under one timestamp."""
+        count = self._partitions(topic)
+        places = [partition_of(m.key, count) if m.partition is None else m.partition for m in messages]
+        written: dict[int, list[int]] = {}
+        for index, partition in enumerate(places):
+            check_partition(topic, partition, count)
+            written.setdefault(partition, []).append(index)
+        offsets = [0] * len(messages)
+        timestamp = int(self._clock() * 1000)
+        with self._guard():
+            for partition, indexes in written.items():
+                first = self._files(topic, partition).append([messages[index] for index in indexes], timestamp)
+                for offset, index in enumerate(indexes, first):
+                    offsets[index] = offset
+        return list(zip(places, offsets, strict=True))
+
+    def read(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        max_records: int = MAX_READ_RECORDS,
+        max_bytes: int = MAX_READ_BYTES,
+    ) -> list[Record]:
+        """See EventLog.read."""
+        begin, end = self.begin(topic, partition), self.end(topic, partition)
+        check_offset(topic, partition, offset, begin, end)
+        records: list[Record] = []
+        size = 0
+        with self._guard():
+            for frame in self._files(topic, partition).read(offset) if offset < end else ():
+                key, value, headers = frame.decode()
+                record = Record(topic, partition, frame.offset, key, value, headers, frame.timestamp_ms)
+                size += record.size
+                if records and (len(records) >= max_records or size > max_bytes):
+                    break
+                records.append(record)
+        return records
+
+    def wait(self, topic: str, positions: Mapping[int, int], seconds: float) -> None:
+        """See EventLog.wait; looks every 50 ms."""
+        deadline = self._monotonic() + seconds
+        while all(self.end(topic, partition) <= position for partition, position in positions.items()):
+            remaining = deadline - self._monotonic()
+            if remaining <= 0:
+                return
+            self._sleep(min(remaining, LOOK_SECONDS))
+
+    def begin(self, topic: str, partition: int) -> int:
+        """See EventLog.begin."""
+        check_partition(topic, partition, self._partitions(topic))
+        with self._guard():
+            return self._files(topic, partition).begin()
+
+    def end(self, topic: str, partition: int) -> int:
+        """See EventLog.end."""
+        check_partition(topic, partition, self._partitions(topic))
+        with self._guard():
+            return self._files(topic, partition).end()
+
+    def written_end(self, topic: str, partition: int) -> int:
+        """See EventLog.written_end; files have no transactions."""
+        return self.end(topic, partition)
+
+    def offset_at(self, topic: str, partition: int, time_ms: int) -> int:  # noqa: ARG002 - the protocol's
+        """See EventLog.offset_at; files keep no index of times, so this is their begin."""
+        return self.begin(topic, partition)
+
+    def appended_ms(self, topic: str, partition: int, offset: int) -> int | None:
+        """See EventLog.appended_ms."""
+        if offset >= self.end(topic, partition):
+            return None
+        found = self.read(topic, partition, max(offset, self.begin(topic, partition)), 1)
+        return found[0].timestamp_ms if found else None
+
+    def compact(self, topic: str, *, tombstones_ms: int = 30 * 24 * 3600 * 1000) -> int:
+        """Erase from the files what later records of the same keys supersede; how many records went.
+
+        This is what takes the text of a deleted document out of the log. Tombstones go once they are older than
+        `tombstones_ms`. Readers and writers may go on meanwhile; offsets do not change. A topic with the setting
+        `cleanup.policy=delete` is not compacted, as on Kafka: it keeps everything.
+        """
+        if self.settings(topic).get("cleanup.policy") == "delete":
+            return 0
+        expired = int(self._clock() * 1000) - tombstones_ms
+        count = self._partitions(topic)
+        with self._guard():
+            return sum(self._files(topic, partition).compact(expired) for partition in range(count))
+
+    def close(self) -> None:
+        """See EventLog.close; files are only open within a call."""
+        self._open.clear()
+
+    def _claim(self, topic: str, partitions: int, settings: Mapping[str, str]) -> int:
+        """Make the topic's folders; the number of partitions it has then, which another process may have decided."""
+        with self._guard():
+            for partition in range(partitions):
+                self._files(topic, partition).create()
+            path = self._directory / topic / "partitions"
+            written = self._aside(path, str(partitions))
+            # A link fails if the name is taken: of several processes that create a topic, one decides.
+            with suppress(FileExistsError):
+                path.hardlink_to(written)
+            written.unlink()
+            if settings:
+                self._aside(path, json.dumps(dict(settings))).replace(path.with_name("settings"))
+        return self.partitions(topic)
+
+    @staticmethod
+    def _aside(path: Path, text: str) -> Path:
+        """A file beside `path`, of this thread only, that can take its place at once."""
+        written = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
+        # Settings name nobody, but a folder of documents is easier to check if nothing in it is open to others.
+        written.touch(mode=0o600)
+        written.write_text(text, "utf-8")
+        return written
+
+    def _files(self, topic: str, partition: int) -> PartitionFiles:
+        key = (topic, partition)
+        if key not in self._open:
+            folder = self._directory / topic / str(partition)
+            self._open[key] = PartitionFiles(folder, segment_bytes=self._segment_bytes, fsync=self._fsync)
+        return self._open[key]
+
+    def _partitions(self, topic: str) -> int:
+        return check_topic(topic, self.partitions(topic), f"in {self._directory}")
+
+    @contextmanager
+    def _guard(self) -> Iterator[None]:
+        """One thread at a time (the index is shared); what the file system refuses is the log out of reach."""
+        with self._mutex:
+            try:
+                yield
+            except OSError as error:
+                raise ComponentUnreachable(
+                    f"event log {self._directory}: {error.strerror or error}; check the folder and its free space"
+                ) from error

@@ -1,0 +1,323 @@
+"""Kafka's clients: each is made, repeated and closed in one way.
+
+Admin    topics: making them, counting their partitions, their settings
+Writer   records: confirmed by all replicas, once, and in order within each partition
+
+kafka-python's errors become this package's here (`mapped`).
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from kafka import KafkaAdminClient, KafkaProducer, errors
+from kafka.admin import ConfigResource, ConfigResourceType
+
+from streamtopic.errors import (
+    ComponentUnreachable,
+    SettingsError,
+    StateCorrupt,
+    StateMismatch,
+    StreamtopicError,
+    UsageError,
+)
+from streamtopic.streams.event_log import Message
+from streamtopic.streams.kafka_compat import REFUSED, NetClient
+from streamtopic.streams.kafka_options import KafkaOptions
+
+__all__ = ["TRANSIENT", "Admin", "Writer", "connect", "mapped", "retried"]
+
+T = TypeVar("T")
+_REQUEST_MS = 10_000
+_BOOTSTRAP_MS = 5_000
+# What may pass by itself: the broker restarts, a leader moves, a connection breaks.
+TRANSIENT = (
+    errors.RetriableError,
+    errors.BrokerNotAvailableError,
+    errors.InvalidReceiveError,
+    errors.UnknownBrokerIdError,
+    errors.IncompatibleBrokerVersion,
+    OSError,
+)
+
+logger = logging.getLogger("streamtopic.streams")
+
+
+def mapped(error: Exception, servers: str) -> StreamtopicError:
+    """Return this package's error for one of kafka-python's, with the remedy."""
+    text = f"{type(error).__name__}: {error}".rstrip(": ")
+    match error:
+        case StreamtopicError():
+            return error
+        case errors.UnsupportedCodecError():
+            return StateMismatch(
+                f"Kafka at {servers} holds records in a compression that this machine cannot read ({text}): set the "
+                "topic's compression.type to `uncompressed` for those to come (`streamtopic init`), and install the "
+                "codec's package (lz4, python-snappy or zstandard) for those that are there"
+            )
+        case errors.CorruptRecordError():
+            return StateCorrupt(
+                f"Kafka at {servers} gave a damaged record ({text}): check its disks, or read elsewhere"
+            )
+        case errors.OffsetOutOfRangeError() | errors.LogTruncationError():
+            return StateMismatch(
+                f"Kafka at {servers} no longer holds the next record ({text}): its log was shortened; run `streamtopic "
+                "rebuild`"
+            )
+        # A producer that may write nowhere is refused by its first request, in an error that only names the reason.
+        case _ if isinstance(error, REFUSED) or "AuthorizationFailed" in text:
+            return SettingsError(f"Kafka at {servers} refuses this user ({text}): check user, password and ACLs")
+        case _:
+            return ComponentUnreachable(
+                f"Kafka at {servers} does not answer ({text}): start it, or correct its address or protocol"
+            )
+
+
+def connect(kind: Callable[..., T], options: KafkaOptions, **arguments: Any) -> T:  # noqa: ANN401 - what kafka-python takes
+    """A client of kafka-python (consumer, producer, admin) that is ready; raises kafka-python's own errors.
+
+    One that cannot be made leaves nothing behind: its constructor would leave a thread that tries for ever.
+    """
+    made: list[Any] = []
+
+    def client(**configuration: Any) -> Any:  # noqa: ANN401 - as above
+        made.append(NetClient(**configuration))
+        return made[-1]
+
+    patience_ms = int(options.patience * 1000)
+    limits = {
+        "request_timeout_ms": min(_REQUEST_MS, patience_ms),
+        "bootstrap_timeout_ms": min(_BOOTSTRAP_MS, patience_ms),
+        "reconnect_backoff_max_ms": 1000,
+    }
+    try:
+        return kind(kafka_client=client, **options.client(), **limits, **arguments)
+    except BaseException as error:
+        for network in made:
+            with suppress(Exception):
+                network.close()
+            if network.refused is not None:
+                raise network.refused from error
+        raise
+
+
+def retried(
+    call: Callable[[], T],
+    options: KafkaOptions,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> T:
+    """What `call` returns, called again while its errors may pass; raises StreamtopicError."""
+    deadline, pause = clock() + options.patience, 0.05
+    while True:
+        try:
+            return call()
+        except (*TRANSIENT, errors.KafkaError, RuntimeError, ValueError) as error:
+            if not isinstance(error, TRANSIENT) or isinstance(error, REFUSED) or clock() + pause > deadline:
+                raise mapped(error, options.servers) from error
+            logger.debug("Kafka at %s: %s; trying again", options.servers, error)
+        sleep(pause)
+        pause = min(2 * pause, 1.0)
+
+
+_NO_TOPIC = errors.UnknownTopicOrPartitionError.errno
+
+
+class Admin:
+    """An admin client, made when it is first needed and anew after an error; raises StreamtopicError only."""
+
+    def __init__(self, options: KafkaOptions) -> None:
+        self._options = options
+        self._client: Any = None
+        self._mutex = threading.Lock()
+
+    def create(self, topic: str, partitions: int, settings: Mapping[str, str]) -> None:
+        """Make a topic, with as many replicas as the brokers' default says; one that exists is left alone."""
+        wanted = {topic: {"num_partitions": partitions, "replication_factor": -1, "configs": dict(settings)}}
+
+        def make(client: Any) -> None:  # noqa: ANN401 - kafka-python is untyped
+            with suppress(errors.TopicAlreadyExistsError):
+                client.create_topics(wanted)
+            client.wait_for_topics([topic], timeout_ms=5_000)
+
+        try:
+            self._ask(make)
+        except UsageError as error:
+            raise UsageError(f"topic {topic} cannot be made: {error}") from error
+
+    def partitions(self, topic: str) -> int:
+        """Number of partitions, 0 without such a topic."""
+
+        def count(client: Any) -> int:  # noqa: ANN401 - as above
+            (found,) = client.describe_topics([topic])
+            if found["error_code"] == _NO_TOPIC:
+                return 0
+            errors_of = errors.for_code(found["error_code"])
+            if errors_of is not errors.NoError:
+                raise errors_of(topic)
+            return len(found["partitions"])
+
+        return self._ask(count)
+
+    def settings(self, topic: str) -> dict[str, str]:
+        """Settings in effect: the topic's own, else the cluster's."""
+
+        def describe(client: Any) -> dict[str, str]:  # noqa: ANN401 - as above
+            resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+            found = client.describe_configs([resource], config_filter="all")["topic"][topic]
+            return {name: entry["value"] for name, entry in found.items() if entry["value"] is not None}
+
+        return self._ask(describe)
+
+    def configure(self, topic: str, settings: Mapping[str, str]) -> None:
+        """Change these settings of a topic, leaving its others."""
+
+        def alter(client: Any) -> None:  # noqa: ANN401 - as above
+            resource = ConfigResource(ConfigResourceType.TOPIC, topic, configs=dict(settings))
+            client.alter_configs([resource], incremental=True)
+
+        self._ask(alter)
+
+    def close(self) -> None:
+        """Give the connection back."""
+        with self._mutex:
+            self._discard()
+
+    def _ask(self, question: Callable[[Any], T]) -> T:
+        def ask() -> T:
+            with self._mutex:
+                if self._client is None:
+                    self._client = connect(KafkaAdminClient, self._options)
+                try:
+                    return question(self._client)
+                except _REFUSALS as error:
+                    raise UsageError(f"Kafka at {self._options.servers} refuses that ({error})") from error
+                except Exception:
+                    self._discard()
+                    raise
+
+        return retried(ask, self._options)
+
+    def _discard(self) -> None:
+        if self._client is not None:
+            client, self._client = self._client, None
+            with suppress(Exception):  # what is wrong with it no longer matters
+                client.close()
+
+
+_REFUSALS = (
+    errors.InvalidTopicError,
+    errors.InvalidPartitionsError,
+    errors.InvalidReplicationFactorError,
+    errors.InvalidConfigurationError,
+    errors.InvalidRequestError,
+    errors.PolicyViolationError,
+)
+
+
+# The topics' own limits decide; this one must not be below any of them.
+_MAX_REQUEST = 16 << 20
+_BATCH = 256 << 10
+_OPTIONS = {
+    "acks": "all",
+    "enable_idempotence": True,
+    "linger_ms": 0,
+    "batch_size": _BATCH,
+    "max_request_size": _MAX_REQUEST,
+    "allow_auto_create_topics": False,
+    "metrics_enabled": False,
+}
+_TOO_LARGE = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError)
+_REFUSED = (*_TOO_LARGE, errors.InvalidRecordError, errors.InvalidTimestampError)
+
+
+class Writer:
+    """An idempotent producer that is made anew after an error.
+
+    An idempotent producer that met an error may refuse everything after it; and what it still holds must not arrive
+    later, behind records of the next one.
+    """
+
+    def __init__(self, options: KafkaOptions) -> None:
+        self._options = options
+        self._producer: Any = None
+        self._mutex = threading.Lock()
+
+    def append(self, topic: str, messages: Sequence[Message], partitions: Sequence[int]) -> list[int]:
+        """Offsets of the messages, each written to its partition, once all are confirmed.
+
+        Raises UsageError for a message that the topic does not take, ComponentUnreachable after
+        the options' patience.
+        """
+        with self._mutex:
+            if self._producer is None:
+                self._producer = retried(self._connect, self._options)
+            try:
+                return self._send(topic, messages, partitions)
+            except BaseException:
+                self._discard()
+                raise
+
+    def close(self) -> None:
+        """Give the connection back; nothing is pending, since every append waits."""
+        with self._mutex:
+            self._discard()
+
+    def _connect(self) -> Any:  # noqa: ANN401 - kafka-python is untyped
+        patience_ms = int(self._options.patience * 1000)
+        return connect(
+            KafkaProducer, self._options, **_OPTIONS, delivery_timeout_ms=patience_ms, max_block_ms=patience_ms
+        )
+
+    def _send(self, topic: str, messages: Sequence[Message], partitions: Sequence[int]) -> list[int]:
+        futures = []
+        for message, partition in zip(messages, partitions, strict=True):
+            try:
+                futures.append(
+                    self._producer.send(
+                        topic, message.value, message.key, headers=list(message.headers), partition=partition
+                    )
+                )
+            except (errors.KafkaError, ValueError, TypeError) as error:
+                raise self._explained(error, topic, message) from error
+        with suppress(errors.KafkaTimeoutError):  # what is unconfirmed by then has failed, as found below
+            self._producer.flush(self._options.patience + 10)
+        failed = [
+            (future.exception, message)
+            for message, future in zip(messages, futures, strict=True)
+            if not future.succeeded()
+        ]
+        if failed:
+            # One bad record fails all of its batch; only its own error says what is wrong.
+            cause, message = next((entry for entry in failed if isinstance(entry[0], _REFUSED)), failed[0])
+            raise self._explained(cause or errors.KafkaTimeoutError("not confirmed"), topic, message) from cause
+        return [int(future.value.offset) for future in futures]
+
+    def _explained(self, error: Exception, topic: str, message: Message) -> StreamtopicError:
+        named = repr(message.key[:80]) if message.key else "without a key"
+        match error:
+            case _ if isinstance(error, _TOO_LARGE):
+                size = len(message.key or b"") + len(message.value or b"")
+                return UsageError(
+                    f"record {named} of {size} bytes is larger than {topic} takes: split the document, or raise the "
+                    "topic's max.message.bytes"
+                )
+            case _ if isinstance(error, (*_REFUSED, ValueError, TypeError)):
+                return UsageError(
+                    f"{topic} does not take record {named} ({error}): a compacted topic needs a key, and records go to "
+                    "partitions that exist"
+                )
+            case _:
+                return mapped(error, self._options.servers)
+
+    def _discard(self) -> None:
+        if self._producer is not None:
+            producer, self._producer = self._producer, None
+            # Nothing that waits may be sent any more: whoever was refused decides what is written next.
+            producer._sender.force_close()  # noqa: SLF001 - its own close waits for what is pending, or fails over it
+            with suppress(Exception):
+                producer.close(timeout=1)

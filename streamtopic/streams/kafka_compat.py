@@ -1,0 +1,73 @@
+"""What kafka-python gets wrong, put right in one place; each method names the version it was needed for.
+
+tests/streams/test_kafka_compat.py shows each fault in the installed version, and fails when one has gone.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from kafka import errors
+from kafka.net.compat import KafkaNetClient
+
+__all__ = ["REFUSED", "NetClient", "data_before_end"]
+
+REFUSED = (
+    errors.AuthorizationError,
+    errors.SaslAuthenticationFailedError,
+    errors.UnsupportedSaslMechanismError,
+    errors.IllegalSaslStateError,
+)
+"""What a broker says to a user whom it does not let in."""
+
+
+class NetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python is untyped
+    """The network of one client; `refused`: what a broker said against its user, if one did."""
+
+    def __init__(self, **configuration: Any) -> None:  # noqa: ANN401 - what kafka-python takes
+        super().__init__(**configuration)
+        self.refused: Exception | None = None
+        self._open = self._manager.get_connection
+        self._manager.get_connection = self._watched
+        self._build = self._manager._build_transport
+        self._manager._build_transport = self._built
+
+    def connection_delay(self, node_id: object) -> float:
+        """Milliseconds, which a producer takes this for; 3.0.12 gives seconds, and then never sleeps."""
+        return 1000.0 * float(super().connection_delay(node_id))
+
+    def _watched(self, *place: Any, **options: Any) -> Any:  # noqa: ANN401 - as above
+        connection = self._open(*place, **options)
+        connection.init_future.add_errback(self._note)
+        return connection
+
+    def _note(self, error: Exception) -> None:
+        """Keep a refusal and stop: 3.0.12 only logs it while it looks for a first broker, and tries on."""
+        if isinstance(error, REFUSED):
+            self.refused = error
+            if not self._manager.bootstrapped:
+                self._net.call_soon(self._manager.close)
+
+    async def _built(self, *place: Any, **options: Any) -> Any:  # noqa: ANN401 - as above
+        """Return a transport that hands on what a broker said last: 3.0.12 drops it when the end follows at once."""
+        transport = await self._build(*place, **options)
+        transport._sock_recv = data_before_end(transport._sock_recv)
+        return transport
+
+
+Receive = Callable[[], tuple[bytes, Exception | None]]
+
+
+def data_before_end(receive: Receive) -> Receive:
+    """`receive` (bytes and an error), but an error that came with bytes is given by the next call, after them."""
+    held: list[Exception] = []
+
+    def received() -> tuple[bytes, Exception | None]:
+        if held:
+            return b"", held.pop()
+        data, error = receive()
+        if data and error is not None:
+            held.append(error)
+            error = None
+        return data, error
+
+    return received

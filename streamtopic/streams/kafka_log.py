@@ -1,0 +1,197 @@
+"""The event log in Kafka.
+
+kafka-python is loaded when a log is first used: whoever only reads files does without it.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from streamtopic.errors import UsageError
+from streamtopic.streams.event_log import (
+    MAX_READ_BYTES,
+    MAX_READ_RECORDS,
+    Headers,
+    Message,
+    Record,
+    check_count,
+    check_new_topic,
+    check_partition,
+    check_topic,
+)
+from streamtopic.streams.kafka_options import KafkaOptions
+from streamtopic.streams.partitioner import partition_of
+
+if TYPE_CHECKING:
+    from streamtopic.streams.kafka_clients import Admin, Writer
+    from streamtopic.streams.kafka_reader import Offsets, PartitionReader
+
+__all__ = ["KafkaLog", "KafkaOptions"]
+
+# A topic's partition count changes only by an administrator's hand.
+_REMEMBER_SECONDS = 60.0
+
+
+class KafkaLog:
+    """An EventLog in a Kafka cluster. Safe with several threads: each has a consumer of its own.
+
+    clock: monotonic seconds. Nothing is sent before the first call.
+    Calls are repeated for `options.patience` while a broker does not answer; then ComponentUnreachable is raised.
+    Beside the protocol's errors: SettingsError where the cluster refuses the user.
+    """
+
+    def __init__(self, options: KafkaOptions, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.options = options
+        self._clock = clock
+        self._mutex = threading.RLock()
+        self._readers: dict[threading.Thread, PartitionReader] = {}
+        self._counts: dict[str, tuple[int, float]] = {}
+        self._parts: tuple[Admin, Writer, Offsets] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def create(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
+        """See EventLog.create; the brokers' default decides on replicas."""
+        check_new_topic(topic, partitions)
+        self._counts.pop(topic, None)
+        existing = self._admin.partitions(topic)
+        if not existing:
+            self._admin.create(topic, partitions, settings or {})
+            existing = self._admin.partitions(topic)
+        check_count(topic, existing, partitions)
+
+    def partitions(self, topic: str) -> int:
+        """See EventLog.partitions; a count is remembered for a minute."""
+        count, until = self._counts.get(topic, (0, 0.0))
+        if not count or self._clock() > until:
+            count = self._admin.partitions(topic)
+            self._counts[topic] = (count, self._clock() + _REMEMBER_SECONDS)
+        return count
+
+    def settings(self, topic: str) -> Mapping[str, str]:
+        """See EventLog.settings."""
+        self._count(topic)
+        return self._admin.settings(topic)
+
+    def configure(self, topic: str, settings: Mapping[str, str]) -> None:
+        """See EventLog.configure."""
+        self._count(topic)
+        self._admin.configure(topic, settings)
+
+    def append(
+        self, topic: str, key: bytes | None, value: bytes | None, headers: Headers = (), partition: int | None = None
+    ) -> tuple[int, int]:
+        """See EventLog.append."""
+        return self.append_many(topic, [Message(key, value, headers, partition)])[0]
+
+    def append_many(self, topic: str, messages: Sequence[Message]) -> list[tuple[int, int]]:
+        """See EventLog.append_many; confirmed by all replicas that are in sync."""
+        count = self._count(topic)
+        partitions = [partition_of(m.key, count) if m.partition is None else m.partition for m in messages]
+        for message, partition in zip(messages, partitions, strict=True):
+            check_partition(topic, partition, count)
+            if message.key is None and message.value is None:
+                raise UsageError(f"a record for {topic} has neither key nor value: it says nothing")
+        offsets = self._writer.append(topic, messages, partitions) if messages else []
+        return list(zip(partitions, offsets, strict=True))
+
+    def read(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        max_records: int = MAX_READ_RECORDS,
+        max_bytes: int = MAX_READ_BYTES,
+    ) -> list[Record]:
+        """See EventLog.read."""
+        from streamtopic.streams.kafka_clients import retried
+
+        check_partition(topic, partition, self._count(topic))
+        reader = self._reader
+        return retried(lambda: reader.read(topic, partition, offset, max_records, max_bytes), self.options)
+
+    def wait(self, topic: str, positions: Mapping[int, int], seconds: float) -> None:
+        """See EventLog.wait."""
+        count = self._count(topic)
+        for partition in positions:
+            check_partition(topic, partition, count)
+        self._reader.wait(topic, positions, seconds)
+
+    def begin(self, topic: str, partition: int) -> int:
+        """See EventLog.begin."""
+        check_partition(topic, partition, self._count(topic))
+        return self._offsets.begin(topic, partition)
+
+    def end(self, topic: str, partition: int) -> int:
+        """See EventLog.end; records of a transaction count once it is over."""
+        check_partition(topic, partition, self._count(topic))
+        return self._offsets.end(topic, partition)
+
+    def written_end(self, topic: str, partition: int) -> int:
+        """See EventLog.written_end."""
+        check_partition(topic, partition, self._count(topic))
+        return self._offsets.written_end(topic, partition)
+
+    def offset_at(self, topic: str, partition: int, time_ms: int) -> int:
+        """See EventLog.offset_at; exact where the topic's times are the broker's, as `init` makes it."""
+        check_partition(topic, partition, self._count(topic))
+        return self._offsets.at(topic, partition, time_ms)
+
+    def appended_ms(self, topic: str, partition: int, offset: int) -> int | None:
+        """See EventLog.appended_ms."""
+        check_partition(topic, partition, self._count(topic))
+        return self._offsets.appended_ms(topic, partition, offset)
+
+    def close(self) -> None:
+        """See EventLog.close; in a fraction of a second, also while the cluster is away."""
+        with self._mutex:
+            for part in (*self._readers.values(), *(self._parts or ())):
+                part.close()
+            self._readers.clear()
+            self._parts = None
+
+    def _count(self, topic: str) -> int:
+        return check_topic(topic, self.partitions(topic), f"on {self.options.servers}")
+
+    @property
+    def _admin(self) -> "Admin":
+        return self._opened[0]
+
+    @property
+    def _writer(self) -> "Writer":
+        return self._opened[1]
+
+    @property
+    def _offsets(self) -> "Offsets":
+        return self._opened[2]
+
+    @property
+    def _opened(self) -> "tuple[Admin, Writer, Offsets]":
+        with self._mutex:
+            if self._parts is None:
+                from streamtopic.streams.kafka_clients import Admin, Writer
+                from streamtopic.streams.kafka_reader import Offsets
+
+                self._parts = (Admin(self.options), Writer(self.options), Offsets(self.options))
+            return self._parts
+
+    @property
+    def _reader(self) -> "PartitionReader":
+        """This thread's reader; those of threads that have ended are closed."""
+        from streamtopic.streams.kafka_reader import PartitionReader
+
+        with self._mutex:
+            for thread in [thread for thread in self._readers if not thread.is_alive()]:
+                self._readers.pop(thread).close()
+            thread = threading.current_thread()
+            if thread not in self._readers:
+                self._readers[thread] = PartitionReader(self.options, self._offsets, clock=self._clock)
+            return self._readers[thread]

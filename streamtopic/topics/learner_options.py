@@ -1,0 +1,60 @@
+"""The options of a learner, in one value."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from streamtopic.counts import Weighting
+from streamtopic.errors import UsageError
+
+__all__ = ["LEAST_TOLERANCE", "LearnerOptions"]
+
+LEAST_TOLERANCE = 1e-9
+"""Below this the certificate would have to beat the rounding of its own inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class LearnerOptions:
+    """How topics are learned from counts.
+
+    n_topics: r.
+    learner: "default", or "paper" for the published learner of Arora et al. 2013 (mass 1, no column weights, farthest
+        rows with a swap pass, no super-anchors).
+    min_df: documents from which on a word is kept; 2 % of the documents are always enough.
+    min_share: share of documents from which on a word is kept; both limits hold.
+    max_df: share of documents above which a word is dropped, never fewer than 20 documents.
+    anchor_min_df: share of documents that an anchor word must occur in, at least 2 documents.
+    max_words: ceiling of the working vocabulary.
+    max_candidates: most words that may become anchors (default learner).
+    tolerance: bound on ||A - A*||_F that the certificate must reach.
+    """
+
+    n_topics: int = 20
+    learner: Literal["default", "paper"] = "default"
+    min_df: int = 5
+    min_share: float = 0.0005
+    max_df: float = 0.1
+    anchor_min_df: float = 0.01
+    max_words: int = 20_000
+    max_candidates: int = 3_000
+    tolerance: float = 1e-7
+
+    def __post_init__(self) -> None:
+        _require(self.n_topics >= 1, "n_topics", self.n_topics, "use at least 1")
+        _require(self.learner in ("default", "paper"), "learner", self.learner, 'use "default" or "paper"')
+        _require(self.min_df >= 1, "min_df", self.min_df, "use at least 1 document")
+        _require(0 <= self.min_share <= 1, "min_share", self.min_share, "use a share from 0 to 1")
+        _require(0 < self.max_df <= 1, "max_df", self.max_df, "use a share above 0, at most 1")
+        _require(0 <= self.anchor_min_df <= 1, "anchor_min_df", self.anchor_min_df, "use a share from 0 to 1")
+        _require(self.max_words >= 1, "max_words", self.max_words, "use at least 1 word")
+        _require(self.max_candidates >= self.n_topics, "max_candidates", self.max_candidates, "use at least n_topics")
+        _require(self.tolerance >= LEAST_TOLERANCE, "tolerance", self.tolerance, f"use at least {LEAST_TOLERANCE}")
+
+    @property
+    def weighting(self) -> Weighting:
+        """The document mass that this learner's counts must have been made with."""
+        return Weighting(256 if self.learner == "default" else 1)
+
+
+def _require(holds: bool, name: str, value: object, remedy: str) -> None:  # noqa: FBT001  the sentence reads in this order
+    if not holds:
+        raise UsageError(f"{name} is {value}: {remedy}")

@@ -1,0 +1,324 @@
+"""The anchor search of the published learner: farthest rows of Qbar, then the swap pass (RecoverAnchors).
+
+Every operation is an IEEE double operation in a fixed order, over words that have entries, in word order: the same
+counts give the same anchors on any machine, by any number of threads, cold or after updates of any kind. No tie can
+fall two ways: of rows that are equally far out by these very operations the first wins.
+Source: Arora et al. 2013, algorithm 4 without its random projection; docs/proof-paper-anchors.md.
+
+The greedy search looks at few rows. With chosen rows s_0, s_1, ... and b_iu = <q_i, q_su>, one more row of a Cholesky
+factor belongs to each candidate i:
+
+    y_iu   = (b_iu - sum over v < u of y_iv L_uv) / L_uu,    L_u = (y_v of row s_u for v < u; sqrt of its distance^2)
+    distance^2 to the span of the first t = |q_i|^2 - sum over u < t of y_iu^2
+
+Distances only shrink, in floating point too, so a distance that is out of date is an upper bound, and a row is brought
+up to date only while it could still win. The numbers of a row do not depend on when that happens, so the rows chosen
+are those of a search that computes everything; the first of equally distant ones wins.
+"""
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from streamtopic.counts import SymmetricCounts
+from streamtopic.counts.compact import Compact, read
+from streamtopic.errors import CannotLearn
+from streamtopic.topics.anchors import AnchorChoice
+from streamtopic.topics.products import times
+from streamtopic.topics.reproducible import check_arithmetic, cholesky, solve_lower
+from streamtopic.topics.threads import each
+
+__all__ = ["LazyGreedy", "distance_floor", "eliminate", "farthest_rows", "row_dot", "row_norms"]
+
+Float = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+Positions = npt.NDArray[np.intp]
+_UNIT = 2.0**-53
+_CHUNK = 256
+
+
+def row_norms(q: SymmetricCounts, rows: Positions, scale: Float) -> Float:
+    """Return squared norms of scaled rows, (len(rows),), summed in column order."""
+    norms: Float = _row_norms(q.rows, rows, scale)
+    return norms
+
+
+def row_dot(q: SymmetricCounts, row: int, directions: Float, scale: float) -> Float:
+    """Return the inner products of one scaled row with columns of `directions` (n, d), (d,), summed in column order."""
+    products: Float = _row_dot(q.rows, row, directions, scale)
+    return products
+
+
+def distance_floor(live: int, r: int) -> float:
+    """Return the least squared distance that counts as one, in units of the largest squared norm.
+
+    live: words that have entries; r: rows to choose. Rounding can make a distance of 0 as large as this. It is a
+    function of the counts, so that a search that stops here stops everywhere.
+    """
+    return 2.0 * (live + r + 8) * _UNIT
+
+
+class LazyGreedy:
+    """The search, one row a step.
+
+    norms: (c,) squared norms of the candidates' scaled rows; anchors: (n, r) the scaled rows chosen, as columns;
+    chosen: their positions among the candidates; margin: the least lead so far in units of the largest squared norm.
+    """
+
+    def __init__(self, q: SymmetricCounts, candidates: Positions, mass: Int64, r: int) -> None:
+        self.q, self.candidates = q, candidates
+        self.scale = 1.0 / np.maximum(mass[candidates], 1).astype(float)
+        self.norms = row_norms(q, candidates, self.scale)
+        self.largest = float(self.norms.max())
+        self.floor = distance_floor(int(np.count_nonzero(mass)), r) * self.largest
+        self.chosen: list[int] = []
+        self.margin = float("inf")
+        # One column a chosen row. Fixed strides keep the products of a row in the cache.
+        self.anchors = np.zeros((q.n, r))
+        self._distances = self.norms.copy()
+        self._fresh = np.zeros(len(candidates), np.int64)
+        self._parts = np.zeros((len(candidates), r))
+        self._upper = np.zeros((r, r))
+
+    def step(self) -> None:
+        """Choose the next row. Raises CannotLearn where no row leaves the span of those chosen."""
+        t, row = len(self.chosen), self._front()
+        distance = float(self._distances[row])
+        if not distance > self.floor:
+            raise CannotLearn("rank", f"the rows span only {t} directions: add documents or ask fewer topics")
+        self._distances[row] = -1.0
+        if len(self.norms) > t + 1:
+            self.margin = min(self.margin, (distance - float(self._distances[self._front()])) / self.largest)
+        self._upper[:t, t] = self._parts[row, :t]
+        self._upper[t, t] = np.sqrt(distance)
+        self.set_anchor(t, row)
+        self.chosen.append(row)
+
+    def set_anchor(self, t: int, row: int) -> None:
+        """Make a candidate's scaled row column t of the anchors."""
+        self.anchors[:, t] = 0.0
+        _write_row(self.q.rows, self.candidates[row], self.scale[row], self.anchors[:, t])
+
+    def _front(self) -> int:
+        """Return the first of the farthest rows, brought up to date."""
+        return int(
+            _front(
+                self.q.rows,
+                self.candidates,
+                self.scale,
+                self._distances,
+                self._fresh,
+                self._parts,
+                self._upper,
+                self.anchors,
+                len(self.chosen),
+            )
+        )
+
+
+@numba.njit(cache=True, nogil=True)
+def _row_norms(q: Compact, rows: Positions, scale: Float) -> Float:
+    norms = np.zeros(len(rows))
+    for i in range(len(rows)):
+        w, total, factor = q.wide_indptr[rows[i]], 0.0, scale[i]
+        for k in range(q.indptr[rows[i]], q.indptr[rows[i] + 1]):
+            exact, w = read(q, k, w)
+            value = float(exact) * factor
+            total += value * value
+        norms[i] = total
+    return norms
+
+
+@numba.njit(cache=True, nogil=True)
+def _row_dot(q: Compact, row: int, directions: Float, scale: float) -> Float:
+    products = np.zeros(directions.shape[1])
+    w = q.wide_indptr[row]
+    for k in range(q.indptr[row], q.indptr[row + 1]):
+        exact, w = read(q, k, w)
+        value = float(exact) * scale
+        at = directions[q.columns[k]]
+        for d in range(len(products)):
+            products[d] += value * at[d]
+    return products
+
+
+@numba.njit(cache=True, nogil=True)
+def _write_row(q: Compact, row: int, scale: float, out: Float) -> None:
+    w = q.wide_indptr[row]
+    for k in range(q.indptr[row], q.indptr[row + 1]):
+        exact, w = read(q, k, w)
+        out[q.columns[k]] = float(exact) * scale
+
+
+@numba.njit(cache=True, nogil=True)
+def _front(
+    q: Compact,
+    candidates: Positions,
+    scale: Float,
+    distances: Float,
+    fresh: Int64,
+    parts: Float,
+    upper: Float,
+    anchors: Float,
+    found: int,
+) -> int:
+    """Bring the row in front up to date until it stays there.
+
+    distances: (c,) squared, -1 for chosen rows; fresh: (c,) to how many chosen rows each belongs; parts: (c, r) the y
+    above; upper: (r, r) L^T; anchors: (n, r); found: rows chosen.
+    """
+    while True:
+        row = 0
+        for i in range(1, len(distances)):
+            if distances[i] > distances[row]:
+                row = i
+        first = fresh[row]
+        if distances[row] < 0.0 or first == found:
+            return row
+        left = _row_dot(q, candidates[row], anchors[:, first:found], scale[row])
+        own, distance = parts[row], distances[row]
+        for v in range(first):
+            for u in range(first, found):
+                left[u - first] -= own[v] * upper[v, u]
+        for v in range(first, found):
+            own[v] = left[v - first] / upper[v, v]
+            distance -= own[v] * own[v]
+            for u in range(v + 1, found):
+                left[u - first] -= own[v] * upper[v, u]
+        distances[row] = max(distance, 0.0)
+        fresh[row] = found
+
+
+def farthest_rows(q: SymmetricCounts, candidates: Positions, mass: Int64, r: int) -> AnchorChoice:
+    """Choose r rows of Qbar among the candidates: greedy, then the swap pass of the paper (RecoverAnchors).
+
+    candidates: ascending positions in Q; mass: (n,) row sums, 0 for a word that is internal but has left. Returns
+    positions in Q. The paper's random projection is left out: a lazy search visits few rows, so the exact distances
+    cost less than the projection would. Raises CannotLearn where candidates or directions are too few,
+    UnreliableArithmetic where this machine does not compute as others do.
+    """
+    check_arithmetic()
+    if len(candidates) < r:
+        raise CannotLearn(
+            "candidates", f"{len(candidates)} words may be anchors, {r} topics need {r}: ask fewer topics"
+        )
+    search = LazyGreedy(q, candidates, mass, r)
+    for _ in range(r):
+        search.step()
+    swaps = _SwapPass(search, np.flatnonzero(mass))
+    for k in range(r):
+        swaps.step(k)
+    return AnchorChoice(np.sort(candidates[swaps.chosen]), swaps.margin)
+
+
+class _SwapPass:
+    """Let each anchor in turn be replaced by the row farthest from the span of the others.
+
+    With G = L L^T the Gram matrix of the anchors' rows, L y_i = b_i and m_k column k of L^-1:
+
+        distance^2 of row i to the span of all anchors but k = |q_i|^2 - |y_i|^2 + (m_k . y_i)^2 / |m_k|^2
+
+    chosen: (r,) positions among the candidates; margin: the least lead of search and swaps so far.
+    """
+
+    def __init__(self, search: LazyGreedy, live: Positions) -> None:
+        self.search, self.live = search, live
+        self.chosen = np.array(search.chosen, np.intp)
+        self.margin = search.margin
+        # Row u: inner products of all candidates with anchor u, and their rest after the anchors before it.
+        self.inner = np.empty((len(self.chosen), len(search.norms)))
+        self.parts = np.empty_like(self.inner)
+        self.rest = np.empty_like(search.norms)
+        self._multiply(slice(None))
+        self._factor(0)
+
+    def step(self, k: int) -> None:
+        """Decide on anchor k."""
+        distances = np.empty_like(self.rest)
+        _leave_one_out(self.parts, self.rest, self.directions, k, distances)
+        # The other anchors stay: none of them can take its place.
+        distances[np.delete(self.chosen, k)] = -1.0
+        row, lead = _farthest(distances)
+        self.margin = min(self.margin, lead / self.search.largest)
+        if row != self.chosen[k]:
+            self.chosen[k] = row
+            self.search.set_anchor(k, int(row))
+            self._multiply(slice(k, k + 1))
+            self._factor(k)
+
+    def _multiply(self, some: slice) -> None:
+        """Take the inner products of all candidates with some anchors."""
+        thin = np.ascontiguousarray(self.search.anchors[:, some])
+        product = times(self.search.q, thin, self.search.candidates, self.live)
+        _scale_across(product, self.search.scale, self.inner[some])
+
+    def _factor(self, first: int) -> None:
+        """Factor the anchors' Gram matrix and eliminate; the anchors before `first` are those of the last time."""
+        r, c = len(self.chosen), len(self.rest)
+        L, pivots = cholesky(np.ascontiguousarray(self.inner[:, self.chosen].T))
+        if pivots < r:
+            raise CannotLearn("rank", f"the rows span only {pivots} directions: add documents or ask fewer topics")
+        self.directions = solve_lower(L, np.eye(r))
+        arrays = self.inner, L, first, self.search.norms, self.parts, self.rest
+        each(eliminate, [(*arrays, start, min(start + _CHUNK, c)) for start in range(0, c, _CHUNK)])
+
+
+@numba.njit(cache=True, nogil=True)
+def _scale_across(product: Float, scale: Float, out: Float) -> None:
+    """Write rows of a product (c, r), each times its scale (c,), into columns of `out` (r, c)."""
+    for i in range(len(scale)):
+        for u in range(len(out)):
+            out[u, i] = product[i, u] * scale[i]
+
+
+@numba.njit(cache=True, nogil=True)
+def eliminate(
+    inner: Float, L: Float, first: int, norms: Float, parts: Float, rest: Float, start: int, stop: int
+) -> None:
+    """Solve L y = b for candidates start ... stop - 1, rows of y from `first` on, and take |y|^2 off their norms.
+
+    inner, parts: (r, c), b and y as columns; rest: (c,). Candidates lie side by side, so each is summed in order.
+    """
+    for u in range(first, len(L)):
+        own = parts[u, start:stop]
+        own[:] = inner[u, start:stop]
+        for v in range(u):
+            factor, other = L[u, v], parts[v, start:stop]
+            for i in range(len(own)):
+                own[i] -= factor * other[i]
+        for i in range(len(own)):
+            own[i] /= L[u, u]
+    left = rest[start:stop]
+    left[:] = norms[start:stop]
+    for u in range(len(L)):
+        own = parts[u, start:stop]
+        for i in range(len(own)):
+            left[i] -= own[i] * own[i]
+
+
+@numba.njit(cache=True, nogil=True)
+def _leave_one_out(parts: Float, rest: Float, directions: Float, k: int, out: Float) -> None:
+    """Write the squared distances to the span of all anchors but k, (c,). directions: (r, r), L^-1."""
+    out[:] = 0.0
+    square = 0.0
+    for u in range(k, len(parts)):
+        factor, own = directions[u, k], parts[u]
+        square += factor * factor
+        for i in range(len(out)):
+            out[i] += factor * own[i]
+    for i in range(len(out)):
+        out[i] = rest[i] + out[i] * out[i] / square
+
+
+@numba.njit(cache=True, nogil=True)
+def _farthest(distances: Float) -> tuple[int, float]:
+    """Return the first of the farthest rows and its lead over the next; a single row's lead is its distance."""
+    row = 0
+    for i in range(1, len(distances)):
+        if distances[i] > distances[row]:
+            row = i
+    next_to_it = 0.0
+    for i in range(len(distances)):
+        if i != row:
+            next_to_it = max(next_to_it, distances[i])
+    return row, distances[row] - next_to_it

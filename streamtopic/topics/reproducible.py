@@ -1,0 +1,288 @@
+"""Dense linear algebra in a fixed order: the same input gives the same bits on any machine, by any number of threads.
+
+A decision that two computations must make alike is made by these. Every operation is an IEEE double addition,
+subtraction, product, quotient or square root, rounded to nearest, one after the other as written here: no library for
+linear algebra, no fused product and sum, no sum taken apart. Inner loops run over columns that do not depend on each
+other, so a compiler may put several side by side; that changes no bit. `check_arithmetic` makes sure.
+
+    check_arithmetic   the machine and the compiler keep to this, or an error
+    product            A B
+    cholesky           G = L L^T
+    solve_lower        L X = B
+    leading_pairs      largest eigenvalues of a symmetric matrix, and their vectors
+"""
+
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from streamtopic.errors import UnreliableArithmetic
+
+__all__ = [
+    "check_arithmetic",
+    "cholesky",
+    "known_answers",
+    "leading_pairs",
+    "product",
+    "solve_lower",
+]
+
+Float = npt.NDArray[np.float64]
+
+_STEPS = 1000
+_ANSWERS = (
+    "0x1.4bf133e4f2512p-1",
+    "0x1.635f8bc44055cp+8",
+    "0x1.334adbeab2cccp+10",
+    "0x0.0p+0",
+    "0x0.0000400000010p-1022",
+    "0x1.0000000000002p+53",
+)
+
+
+def check_arithmetic() -> None:
+    """Compute numbers whose answers are known, some thousand operations, and compare every bit. Cost: microseconds.
+
+    It is not remembered: a library that is loaded later may switch the processor to flush small numbers to zero.
+    Raises UnreliableArithmetic where an answer differs.
+    """
+    found = tuple(float(value).hex() for value in known_answers(_STEPS))
+    if found != _ANSWERS:
+        differ = sum(one != other for one, other in zip(found, _ANSWERS, strict=True))
+        raise UnreliableArithmetic(
+            f"floating point on this machine differs from IEEE 754 in {differ} of {len(_ANSWERS)} answers, so anchors "
+            "could differ from those of other machines: run without fast-math options, flush-to-zero or an emulator "
+            "that fuses products and sums, or on another machine"
+        )
+
+
+def known_answers(steps: int) -> Float:
+    """Return six numbers that show by their bits how this machine computes, (6,).
+
+    0: a chaotic sequence by products, differences, quotients and square roots: one other rounding changes every bit;
+    1: a long sum of products in order; 2: sums side by side, then in order; 3: a * b - c, 0 unless fused; 4: a product
+    below the normal range; 5: an integer that lies halfway between two doubles.
+    """
+    answers: Float = _known_answers(steps, 3.9375, 0.1, 1.0 + 2.0**-30, 1.0 + 2.0**-29, 2.0**-520, 2**53 + 3)
+    return answers
+
+
+@numba.njit(cache=True, nogil=True)
+def _known_answers(
+    steps: int, rate: float, start: float, near_one: float, square: float, tiny: float, odd: int
+) -> Float:
+    """Go through them. Everything comes in as an argument, so that nothing is computed while compiling."""
+    values = np.empty(steps)
+    x = start
+    for k in range(steps):
+        u = rate * x * (1.0 - x)
+        root = np.sqrt(u)
+        x = root * (u / root)
+        values[k] = x
+    total = 0.0
+    for k in range(steps):
+        total += values[k] * values[steps - 1 - k]
+    lanes = np.zeros(16)
+    for k in range(steps - 16):
+        for t in range(16):
+            lanes[t] += values[k] * values[k + t]
+    beside = 0.0
+    for t in range(16):
+        beside += lanes[t] / (t + 1.0)
+    answers = np.empty(6)
+    answers[0], answers[1], answers[2] = x, total, beside
+    answers[3] = near_one * near_one - square
+    answers[4] = tiny * (tiny * near_one)
+    answers[5] = float(odd)
+    return answers
+
+
+@numba.njit(cache=True, nogil=True)
+def product(A: Float, B: Float) -> Float:
+    """Return A B, (a, b), for A (a, k) and B (k, b) in C order; each entry is summed in the order of k."""
+    out = np.zeros((A.shape[0], B.shape[1]))
+    for i in range(A.shape[0]):
+        row = out[i]
+        for k in range(A.shape[1]):
+            factor, other = A[i, k], B[k]
+            for j in range(len(row)):
+                row[j] += factor * other[j]
+    return out
+
+
+@numba.njit(cache=True, nogil=True)
+def cholesky(G: Float) -> Any:
+    """Return L, lower, with L L^T = G (r, r), and how many pivots were positive: r, or G is not positive definite.
+
+    Only the lower triangle of G counts. Rows of L from the first pivot that is not positive are 0.
+    """
+    r = len(G)
+    L = np.zeros((r, r))
+    for i in range(r):
+        # Row by row: L_ij = (G_ij - sum over k < j of L_ik L_jk) / L_jj.
+        for j in range(i):
+            total = G[i, j]
+            for k in range(j):
+                total -= L[i, k] * L[j, k]
+            L[i, j] = total / L[j, j]
+        pivot = G[i, i]
+        for k in range(i):
+            pivot -= L[i, k] * L[i, k]
+        # Also where it is not a number.
+        if not pivot > 0.0:
+            L[i] = 0.0
+            return L, i
+        L[i, i] = np.sqrt(pivot)
+    return L, r
+
+
+@numba.njit(cache=True, nogil=True)
+def solve_lower(L: Float, B: Float) -> Float:
+    """Return X with L X = B, (r, c), for L (r, r) lower with a diagonal without zeros and B (r, c)."""
+    X = B.copy()
+    for i in range(len(L)):
+        row = X[i]
+        for k in range(i):
+            factor, other = L[i, k], X[k]
+            for j in range(len(row)):
+                row[j] -= factor * other[j]
+        for j in range(len(row)):
+            row[j] /= L[i, i]
+    return X
+
+
+def leading_pairs(H: Float, wanted: int) -> tuple[Float, Float]:
+    """Return the `wanted` largest eigenvalues, descending, of H (k, k), symmetric, and their vectors as columns.
+
+    By Householder's reduction to a tridiagonal matrix and implicit QL steps on that. Equal values keep the order in
+    which they are found; a value that does not settle in 60 steps is taken as it is.
+    """
+    reduced = np.array(H, np.float64)
+    # Vectors are rows on the way, so that a rotation goes along two of them.
+    vectors = np.eye(len(H))
+    values = _tridiagonal_values(*_tridiagonal(reduced, vectors), vectors)
+    order = np.argsort(-values, kind="stable")[:wanted]
+    return values[order], np.ascontiguousarray(vectors[order].T)
+
+
+@numba.njit(cache=True, nogil=True)
+def _tridiagonal(H: Float, vectors: Float) -> tuple[Float, Float]:
+    """Reduce H to T = V H V^T in place, V in `vectors`; return the diagonal of T and its neighbour, (k,) each."""
+    k = len(H)
+    beside = np.zeros(k)
+    v, moved = np.zeros(k), np.zeros(k)
+    for first in range(1, k - 1):
+        # A reflection of the words from `first` on takes column first - 1 to a multiple of their first unit vector.
+        column, length = first - 1, 0.0
+        for i in range(first, k):
+            v[i] = H[i, column]
+            length += v[i] * v[i]
+        length = np.sqrt(length)
+        if length == 0.0:
+            continue
+        target = -length if v[first] > 0.0 else length
+        v[first] -= target
+        size = 0.0
+        for i in range(first, k):
+            size += v[i] * v[i]
+        if size == 0.0:
+            beside[column] = target
+            continue
+        factor = 2.0 / size
+        _reflect_both_sides(H, v, moved, factor, first)
+        _reflect(vectors, v, factor, first)
+        beside[column] = target
+    if k > 1:
+        beside[k - 2] = H[k - 1, k - 2]
+    diagonal = np.empty(k)
+    for i in range(k):
+        diagonal[i] = H[i, i]
+    return diagonal, beside
+
+
+@numba.njit(cache=True, nogil=True)
+def _reflect_both_sides(H: Float, v: Float, moved: Float, factor: float, first: int) -> None:
+    """Apply the reflection to rows and columns from `first` on: H - v w^T - w v^T, w built up in `moved`."""
+    k = len(H)
+    moved[first:] = 0.0
+    for i in range(first, k):
+        part, row = v[i], H[i]
+        for j in range(first, k):
+            moved[j] += part * row[j]
+    inner = 0.0
+    for i in range(first, k):
+        moved[i] *= factor
+        inner += v[i] * moved[i]
+    inner *= factor / 2.0
+    for i in range(first, k):
+        moved[i] -= inner * v[i]
+    for i in range(first, k):
+        row = H[i]
+        for j in range(first, k):
+            row[j] -= v[i] * moved[j] + moved[i] * v[j]
+
+
+@numba.njit(cache=True, nogil=True)
+def _reflect(vectors: Float, v: Float, factor: float, first: int) -> None:
+    """Apply the reflection I - factor v v^T to the rows from `first` on."""
+    k = vectors.shape[1]
+    sums = np.zeros(k)
+    for i in range(first, len(vectors)):
+        part, row = v[i], vectors[i]
+        for j in range(k):
+            sums[j] += part * row[j]
+    for i in range(first, len(vectors)):
+        part, row = factor * v[i], vectors[i]
+        for j in range(k):
+            row[j] -= part * sums[j]
+
+
+@numba.njit(cache=True, nogil=True)
+def _tridiagonal_values(diagonal: Float, beside: Float, vectors: Float) -> Float:
+    """Return the eigenvalues of a tridiagonal matrix, (k,), in the order in which `vectors` then has their rows."""
+    k = len(diagonal)
+    for at in range(k):
+        for _ in range(60):
+            # The block that begins here ends where the next number beside the diagonal is nothing next to it.
+            end = at
+            while end < k - 1:
+                size = abs(diagonal[end]) + abs(diagonal[end + 1])
+                if abs(beside[end]) <= 1.1102230246251565e-16 * size:
+                    break
+                end += 1
+            if end == at:
+                break
+            # Wilkinson's shift: the eigenvalue of the leading two by two block that is nearer to its first number.
+            half = (diagonal[at + 1] - diagonal[at]) / (2.0 * beside[at])
+            root = np.sqrt(half * half + 1.0)
+            bottom = half + root if half >= 0.0 else half - root
+            bulge = diagonal[end] - diagonal[at] + beside[at] / bottom
+            sine, cosine, passed = 1.0, 1.0, 0.0
+            whole = True
+            for i in range(end - 1, at - 1, -1):
+                f, b = sine * beside[i], cosine * beside[i]
+                root = np.sqrt(f * f + bulge * bulge)
+                beside[i + 1] = root
+                if root == 0.0:
+                    diagonal[i + 1] -= passed
+                    beside[end] = 0.0
+                    whole = False
+                    break
+                sine, cosine = f / root, bulge / root
+                bulge = diagonal[i + 1] - passed
+                twist = (diagonal[i] - bulge) * sine + 2.0 * cosine * b
+                passed = sine * twist
+                diagonal[i + 1] = bulge + passed
+                bulge = cosine * twist - b
+                upper, lower = vectors[i + 1], vectors[i]
+                for j in range(k):
+                    kept = upper[j]
+                    upper[j] = sine * lower[j] + cosine * kept
+                    lower[j] = cosine * lower[j] - sine * kept
+            if whole:
+                diagonal[at] -= passed
+                beside[at] = bulge
+                beside[end] = 0.0
+    return diagonal

@@ -1,0 +1,126 @@
+"""The architecture page is true: its files exist, and documents, deletions and releases pass them."""
+
+import re
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import streamtopic
+from streamtopic.client import ModelSubscriber
+from streamtopic.corpus import Document
+from streamtopic.events import encode_add
+from streamtopic.service.app import Service
+from streamtopic.service.ingest.partition_ingest import Ingest
+from streamtopic.settings import Settings
+from streamtopic.state import ModelSettings
+from streamtopic.streams import FileLog, TopicNames
+
+PROGRAM = Path(streamtopic.__file__).parent
+PAGE = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text("utf-8")
+SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
+MOST = {"document": 24, "release": 15}
+# Kafka's own files, a record that is not plain, what Lua and compiled loops hide from a trace.
+NOT_ON_THIS_TRIP = {
+    "deletes.py",
+    "parsing.py",
+    "text.py",
+    "streams/kafka_log.py",
+    "streams/kafka_clients.py",
+    "streams/kafka_reader.py",
+    "state/lua/commit_flush.lua",
+}
+WORDS = [["apple", "banana", "cherry", "damson", "elder"], ["iron", "copper", "silver", "gold", "tin"]]
+
+
+def named(text):
+    """The program's files that a text names."""
+    return set(re.findall(r"`([a-z_/0-9]+\.(?:py|lua))`", text))
+
+
+class Trip:
+    """Files of the program whose functions are entered while it is open."""
+
+    def __init__(self):
+        self.files = set()
+
+    def _enter(self, frame, _event, _argument):
+        path = Path(frame.f_code.co_filename)
+        if path.is_relative_to(PROGRAM):
+            self.files.add(str(path.relative_to(PROGRAM)))
+
+    def __enter__(self):
+        threading.setprofile(self._enter)
+        sys.setprofile(self._enter)
+        return self
+
+    def __exit__(self, *_):
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    """An instance with a published model."""
+    texts = (" ".join(WORDS[n % 2][(n // 2 + k) % 5] for k in range(4)) for n in range(60))
+    settings = Settings(
+        dir=tmp_path_factory.mktemp("house"),
+        topics=2,
+        min_df=1,
+        max_df=1.0,
+        max_forget_lag=0,
+        capacity="fixed",
+        capacity_fixed=1000,
+    )
+    with Service(settings) as instance:
+        instance.add(Document(f"d{n}", text, {}) for n, text in enumerate(texts))
+        instance.settle()
+        yield instance
+
+
+def test_every_file_on_the_page_exists():
+    """A stranger who follows the page finds each room."""
+    assert all((PROGRAM / name).is_file() for name in named(PAGE))
+
+
+def test_every_folder_has_its_line():
+    """The drawing shows the whole house."""
+    folders = {path.parent.relative_to(PROGRAM).parts[:2] for path in PROGRAM.rglob("*.py")} - {()}
+    wanted = {"/".join(f if f[0] == "service" else f[:1]) for f in folders} - {"service"}
+    assert wanted <= {name.rstrip("/") for name in re.findall(r"`([a-z_/]+/)`", SECTIONS["The house"])}
+
+
+def test_a_document_passes_the_files_that_the_page_names(connection, tmp_path):
+    """From the log's end to Redis, those and no other."""
+    names = TopicNames("walked")
+    log = FileLog(tmp_path)
+    log.create(names.documents, 1)
+    log.create(names.rejected, 1)
+    ingest = Ingest.open(
+        connection, log, names, 0, settings=ModelSettings(1, 256), clock=lambda: 1_700_000_000.0, ahead=False
+    )
+    with Trip() as trip:
+        log.append_many(names.documents, [encode_add("x", text="apple banana iron tin")])
+        assert ingest.step().records == 1
+    assert trip.files == named(SECTIONS["A document"]) - NOT_ON_THIS_TRIP
+    assert len(trip.files) <= MOST["document"]
+
+
+def test_a_deletion_and_its_release_pass_the_files_that_the_page_names(service):
+    """What the page names is on the way; a subscriber passes few others."""
+    told = SECTIONS["A deletion"]
+    service.delete(["d3"])
+    with Trip() as deletion:
+        for ingest in service.ingests:
+            ingest.step()
+        service.settle()
+    subscriber = ModelSubscriber(service.log, model=service.settings.model, public_key=service.public_key)
+    with Trip() as release:
+        while subscriber.poll() is not None:
+            pass
+    own = {"topics/learner.py"}
+    assert named(told) - own <= deletion.files | release.files
+    walked = named(told[told.index("A subscriber") :])
+    assert walked <= release.files
+    assert len(release.files) <= MOST["release"]

@@ -1,0 +1,93 @@
+"""The scripts in docs/examples run as a reader runs them, and print what they promise."""
+
+import hashlib
+import hmac
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from streamtopic.events import Add, Delete, decode_record
+from streamtopic.streams import KafkaLog, KafkaOptions, TopicNames
+
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+SUBJECTS = [{"rose", "tulip", "soil", "seed", "garden"}, {"oven", "flour", "butter", "dough", "bread"}]
+SUBJECTS.append({"mast", "tide", "crew", "rope", "harbour"})
+
+
+def printed(name, *arguments):
+    """Lines that an example prints; it must end well."""
+    command = [sys.executable, EXAMPLES / name, *arguments]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_every_example_is_short_and_listed():
+    """An example is read in a minute, stands on the page of examples, and has a test here that runs it."""
+    page = (EXAMPLES / "README.md").read_text("utf-8")
+    tests = Path(__file__).read_text("utf-8")
+    scripts = sorted(EXAMPLES.glob("*.py"))
+    assert len(scripts) == 4
+    for script in scripts:
+        assert len(script.read_text("utf-8").splitlines()) <= 66
+        assert f"({script.name})" in page
+        assert f'printed("{script.name}"' in tests
+
+
+def test_the_library_forgets_docstrings():
+    """The model that forgot is within the proven bound of one that never saw the forgotten docstrings."""
+    lines = printed("library.py")
+    documents, topics = map(int, re.fullmatch(r"(\d+) docstrings, (\d+) topics", lines[0]).groups())
+    assert len(lines[1 : topics + 1]) == topics == 8
+    assert all(len(line.split()) == 6 for line in lines[1 : topics + 1])
+    gone, rest = map(int, re.fullmatch(r"(\d+) docstrings of \S+ forgotten, (\d+) remain", lines[-3]).groups())
+    assert gone >= 10
+    assert gone + rest == documents
+    difference, bound = (float(line.rpartition(": ")[2]) for line in lines[-2:])
+    assert difference <= bound < 1e-9
+
+
+def test_plain_kafka_python_is_enough(kafka_server):
+    """The producer sends three adds and a delete, and prints the digest that its receipt will show."""
+    names = TopicNames("plain-example")
+    with KafkaLog(KafkaOptions(kafka_server.servers)) as log:
+        log.create(names.documents, 2, names.settings()[names.documents])
+        lines = printed("plain_producer.py", kafka_server.servers, "plain-example")
+        records = [record for p in (0, 1) for record in log.read(names.documents, p, log.begin(names.documents, p))]
+    assert "import streamtopic" not in (EXAMPLES / "plain_producer.py").read_text("utf-8")
+    events = [decode_record(record) for record in records]
+    assert {event.document for event in events if isinstance(event, Add)} == {"garden/1", "kitchen/1", "harbour/1"}
+    (deleted,) = [event for event in events if isinstance(event, Delete)]
+    request, salt = re.fullmatch(r"request (\S+), salt (\S+)", lines[4]).groups()
+    assert (deleted.document, deleted.request) == ("garden/1", request)
+    for record, event in zip(records, events, strict=True):
+        said = f"{type(event).__name__.lower()} {event.document}: partition {record.partition}, offset {record.offset}"
+        assert said in lines
+    digest = hmac.new(salt.encode(), b"streamtopic request\0" + request.encode(), hashlib.sha256).hexdigest()
+    assert lines[5].endswith(digest)
+
+
+@pytest.mark.slow
+def test_a_stream_in_kafka_learns_and_forgets(kafka_server):
+    """A broker, the service and its clients: two versions, three subjects kept apart, and a receipt."""
+    assert kafka_server.servers  # where no broker can be had, this test is skipped with the others
+    lines = printed("kafka_stream.py")
+    start = lines.index("90 documents added")
+    assert lines[start + 1] == "a version of 90 documents:"
+    topics = [set(line.split()) for line in lines[start + 2 : start + 5]]
+    assert all(any(topic <= subject for subject in SUBJECTS) for topic in topics)
+    assert re.fullmatch(r"a version of 89 documents \((unlearn|retrain)\)", lines[start + 5])
+    assert lines[start + 6] == "receipt: found True, about doc-0 True"
+
+
+@pytest.mark.slow
+def test_an_auditor_checks_offline():
+    """Receipts, report and signature are accepted with the public key alone."""
+    lines = printed("auditor.py")
+    assert lines[0] == "ok    2 receipts, signed by key signing.pub, 1 to 2 without a gap"
+    assert not [line for line in lines if line.startswith("FAIL")]
+    assert any(line.startswith("ok    signature: key ") for line in lines)
+    assert lines[-1] == "signed: version 2 of 88 documents, 2 forgotten"

@@ -1,0 +1,403 @@
+"""What one record may cost is bounded before it is paid: marks, words, pairs, values, bytes of Redis and memory."""
+
+import itertools
+import json
+import random
+import struct
+import time
+import tracemalloc
+import unicodedata
+from collections import Counter
+
+import msgpack
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamtopic import text as words_of_text
+from streamtopic.corpus import load_docstrings
+from streamtopic.counts import Weighting
+from streamtopic.errors import InvalidEvent
+from streamtopic.events import MAX_TEXT, MAX_VALUE, Add, Delete, decode, encode_add, encode_delete
+from streamtopic.lab.faults.reading import understand
+from streamtopic.lexicon import Lexicon
+from streamtopic.parsing import MAX_VALUES
+from streamtopic.service.ingest.decode import decode_all
+from streamtopic.service.ingest.missed_deletes import sweep
+from streamtopic.service.ingest.partition_ingest import Ingest
+from streamtopic.state import MAX_STORED_BYTES, Changes, ModelSettings, PartitionWriter, Reader
+from streamtopic.streams import FileLog, Message, Record, TopicNames, open_log
+from streamtopic.streams.event_log import MAX_HEADERS
+from streamtopic.text import MAX_MARKS, MAX_PAIRS, MAX_PASSAGE, MAX_TEXT_WORDS, MAX_WORDS, pairs, passages, tokenize
+
+MOST_BYTES = 64_000_000
+MARKS = "\u0316\u0300\u0327\u0345\u05b0\u093c\u3099"
+# Each is a way of being long: what it repeats, and what it is told apart by.
+REPEATED = {
+    "marks out of order": "\u0316\u0300",
+    "letters that lower case makes longer": "İ",
+    "letters with a mark": "ب\u0651",
+    "letters that NFC makes longer": "\ufb2c",
+    "symbols that NFC makes longer": "\U0001d160",
+    "letters with a joiner": "a\u200d",
+    "signs that do not tell whether a word ends": "Σ'",
+    "vowel signs": "का",
+    "pairs of letters with marks": "กำ",
+    "two letters and a space": "é1 ",
+}
+
+
+def _texts():
+    """Return texts of a megabyte, each made to cost as much as it can."""
+    rng = random.Random(1)
+    letters = "abcdefghijklmnopqrstuvwxyz0123456789"
+    short = ["".join(word) for size in (2, 3) for word in itertools.product(letters, repeat=size)]
+    long = ["".join(word) for word in itertools.product(letters, repeat=4)]
+    rng.shuffle(long)
+    yield "new words", _filled([*short, *long])
+    yield "words in another order each time", _filled([word for _ in range(8) for word in rng.sample(short, 46_000)])
+    yield (
+        "few words in another order each time",
+        _filled([w for _ in range(99) for w in rng.sample(long[:3_000], 3_000)]),
+    )
+    yield "pairs of characters", "".join(chr(0x4E00 + rng.randrange(20_000)) for _ in range(333_000))
+    yield "pairs of rare characters", "".join(chr(0x20000 + rng.randrange(40_000)) for _ in range(250_000))
+    yield "words beside one letter that is not ASCII", "é " + _filled(["ab", *long])[:-4]
+
+
+def _filled(words):
+    ends = itertools.accumulate(len(word) + 1 for word in words)
+    return " ".join(word for word, end in zip(words, ends, strict=False) if end <= MAX_TEXT)
+
+
+TEXTS = dict(_texts())
+
+
+def test_whatever_stands_out_of_order_is_a_mark():
+    """Bringing a text into NFC sorts non-starters; all of them, alone or in what they decompose to, are marks."""
+    for point in range(0x110000):
+        character = chr(point)
+        first = unicodedata.normalize("NFD", character)[0]
+        if unicodedata.combining(character) or unicodedata.combining(first):
+            assert unicodedata.category(character).startswith("M"), hex(point)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(["a", "é", "İ", "क", "か", "\u200d", " ", ""]), st.integers(0, 80)), max_size=6)
+)
+def test_no_run_of_marks_reaches_normalisation(runs):
+    """Of marks in a row at most 30 are sorted, whatever stands between the runs, and the others do not change words."""
+    seen = []
+
+    class Spied:
+        normalize = staticmethod(lambda form, text: (seen.append(text), unicodedata.normalize(form, text))[1])
+        category = unicodedata.category
+
+    text = "".join(letter + (MARKS * 12)[:length] for letter, length in runs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(words_of_text, "unicodedata", Spied)
+        words = tokenize(text)
+    for given_text in seen:
+        kinds = [unicodedata.category(character).startswith("M") for character in given_text]
+        assert max((len([*run]) for mark, run in itertools.groupby(kinds) if mark), default=0) <= MAX_MARKS
+    cut = "".join(letter + (MARKS * 12)[:length][:MAX_MARKS] for letter, length in runs if letter)
+    if all(letter for letter, _ in runs) and not any("İ" in letter for letter, _ in runs):
+        assert words == tokenize(cut)
+
+
+@pytest.mark.parametrize("what", REPEATED)
+def test_a_long_text_takes_memory_like_a_short_one(what):
+    """Words of a megabyte of anything take a few times its size while they are found."""
+    unit = REPEATED[what]
+    text = "aa" + unit * ((MAX_TEXT - 2) // len(unit.encode()))
+    tokenize("é\U0001d160 か")
+    tracemalloc.start()
+    try:
+        passages(text)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 36_000_000
+
+
+@pytest.mark.parametrize("what", TEXTS)
+def test_no_text_makes_more_words_and_pairs_than_it_may(what):
+    """Whatever a megabyte holds, its different words and the pairs of its passages are within what is promised."""
+    found = passages(TEXTS[what])
+    assert len(set().union(*(counts for _, counts in found))) <= MAX_TEXT_WORDS
+    made = sum(pairs(len(counts)) for _, counts in found)
+    assert made <= MAX_PAIRS
+    lengths = [length for length, _ in found]
+    assert max(lengths) - min(lengths) <= 1
+    assert sum(lengths) == len(words_of_text._words(TEXTS[what]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(2, 9), st.integers(1, 300), st.integers(0, 400)), min_size=1, max_size=8),
+    st.sampled_from([10, 100, 1_000, 8_386_560]),
+    st.sampled_from([20, 200, 65_536]),
+)
+def test_passages_are_those_that_the_page_describes(parts, most_pairs, most_words):
+    """A second reading of the same sentences cuts any text in the same places, with whatever budgets."""
+    text = " ".join(f"{'x' * size}{k % words}y" for size, words, number in parts for k in range(number))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(words_of_text, "MAX_PAIRS", most_pairs)
+        patch.setattr(words_of_text, "MAX_TEXT_WORDS", most_words)
+        found = passages(text)
+    words = text.split()
+    held = set([*dict.fromkeys(words)][:most_words])
+    for longest in (8_192 >> k for k in range(9)):
+        number = -(-len(words) // longest)
+        cuts = [len(words) * k // number for k in range(number + 1)] if number else []
+        expected = [Counter(word for word in words[a:b] if word in held) for a, b in itertools.pairwise(cuts)]
+        if longest == 32 or sum(len(counts) * (len(counts) - 1) // 2 for counts in expected) <= most_pairs:
+            break
+    assert [counts for _, counts in found] == expected
+    assert sum(length for length, _ in found) == len(words)
+
+
+@pytest.mark.parametrize("what", ["new words", "few words in another order each time"])
+def test_the_campaign_s_oracle_cuts_the_same_passages(what):
+    """What the fault campaign believes of a long text is what the service counts."""
+    value = msgpack.packb({"op": "add", "text": TEXTS[what]})
+    event = decode(b"d", value)
+    assert [(length, dict(counts)) for length, counts in event.passages] == list(understand(b"d", value, ()).passages)
+
+
+@pytest.fixture(scope="module")
+def docstrings():
+    """Texts of Python's own docstrings and of numpy's."""
+    return [document.text for document in load_docstrings(("numpy",)).documents]
+
+
+def test_ordinary_documents_are_cut_as_ever(docstrings):
+    """No docstring comes near a budget: each has the passages of at most 8,192 tokens that it always had."""
+    assert len(docstrings) > 3_000
+    for text in docstrings:
+        words = tokenize(text)
+        if len(words) <= MAX_PASSAGE:
+            assert [dict(counts) for _, counts in passages(text)] == ([dict(Counter(words))] if words else [])
+        else:
+            assert len(passages(text)) == -(-len(words) // MAX_PASSAGE)
+
+
+def test_a_megabyte_of_prose_is_accepted(docstrings):
+    """It loses no token and no word, and stays within the budget of any document."""
+    text = "\n".join(docstrings).encode()[:MAX_TEXT].decode(errors="ignore")
+    event = decode(b"d", encode_add("d", text=text).value)
+    words = [word for word in words_of_text._words(text) if len(word) <= 64]
+    assert sum((counts for _, counts in event.passages), Counter()) == Counter(words)
+    assert sum(pairs(len(counts)) for _, counts in event.passages) <= MAX_PAIRS
+
+
+def _nested(*, head, lists):
+    """Return lists within lists, each of which says that it is as long as what follows could be."""
+    return head + b"\xdd\x00\x00\xf0\x00" * lists + b"\x00" * (65_000 - 5 * lists)
+
+
+def _long(unit, number, head=b"\xdd"):
+    before = b"\x83\xa2op\xa3add\xa4text\xa5aa bb\xa4meta"
+    return before + head + struct.pack(">I", number) + unit * number
+
+
+JSON = b'{"op": "add", "text": "aa bb", "meta": '
+BOMBS = {
+    "empty lists": _long(b"\x90", MAX_VALUE - 100),
+    "empty maps": _long(b"\x80", MAX_VALUE - 100),
+    "short strings": _long(b"\xa2ab", 1_000_000),
+    "extensions": _long(b"\xd4\x05x", 1_000_000),
+    "keys": _long(b"\xa2ab\x00", 1_000_000, b"\xdf"),
+    "lists in counts": msgpack.packb({"op": "add", "counts": {f"w{k}": [[]] * 90 for k in range(4_000)}}),
+    "lists in labels": msgpack.packb({"op": "add", "text": "aa", "labels": {"a": [[]] * 4_000_000}}),
+    "JSON lists": JSON + b"[" + b"[]," * 1_390_000 + b"1]}",
+    "JSON maps": JSON + b"[" + b'{"":0},' * 590_000 + b"1]}",
+    "JSON strings": JSON + b"[" + b'"ab",' * 830_000 + b"1]}",
+    "JSON in UTF-16": ('{"op": "add", "text": "aa", "meta": [' + "[]," * 600_000 + "1]}").encode("utf-16-le"),
+    "lists that lie": _nested(head=b"\x81\xa4meta", lists=500),
+    "more lists that lie": _nested(head=b"\x81\xa4meta", lists=1_000),
+}
+
+
+@pytest.mark.parametrize("what", BOMBS)
+def test_values_are_counted_before_they_are_made(what):
+    """A record of many values is refused under a name of its own, and takes no more memory than its bytes do."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidEvent) as caught:
+            decode(b"d", BOMBS[what])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert caught.value.reason == ("format" if "lie" in what else "value-count")
+    assert peak < 4 * MAX_VALUE
+
+
+@pytest.mark.parametrize("one", [0, "ab", [], {}, [7], {"a": True}], ids=str)
+def test_the_bound_of_values_is_the_same_in_both_encodings(one):
+    """As many values as may be are taken, one more is refused, whatever they are and however they are written."""
+    inside = 1 + sum(2 for _ in one) if isinstance(one, dict) else 1 + len(one) if isinstance(one, list) else 1
+    # The map itself, three names, a text for each of two, and a list.
+    number, rest = divmod(MAX_VALUES - 7, inside)
+    for extra in (0, 1):
+        fields = {"op": "add", "text": "aa", "meta": [*[one] * number, *[0] * (rest + extra)]}
+        for value in (msgpack.packb(fields), json.dumps(fields).encode(), json.dumps(fields, indent=1).encode()):
+            if extra:
+                with pytest.raises(InvalidEvent, match="more than 65,536 values"):
+                    decode(b"d", value)
+            else:
+                assert isinstance(decode(b"d", value), Add)
+
+
+@pytest.mark.parametrize(
+    "text", ["a,b:[{" * 160_000, '\\",[' * 200_000, '"' * 500_000, "\\" * 999_999, "{[" * 499_999, ":" * 999_999]
+)
+def test_what_only_looks_like_values_is_text(text):
+    """Commas, brackets and quotes within a text are no values, in JSON either."""
+    for value in (msgpack.packb({"op": "add", "text": text}), _json(text)):
+        assert isinstance(decode(b"d", value), Add)
+
+
+def _json(text):
+    return json.dumps({"op": "add", "text": text}).encode()
+
+
+def test_too_many_headers_are_refused_by_name():
+    """An add with 257 headers is refused, one with 256 is not, and a delete is one whatever else it holds."""
+    headers = (("request", b"r"), *[("", b"")] * MAX_HEADERS)
+    add = msgpack.packb({"op": "add", "text": "one two"})
+    assert decode(b"d", add, headers[:-1]).length == 2
+    with pytest.raises(InvalidEvent) as refused:
+        decode(b"d", add, headers)
+    assert refused.value.reason == "headers"
+    for value in (None, b"", msgpack.packb({"op": "delete"})):
+        assert decode(b"d", value, headers) == Delete("d", "r")
+    records = [Record("t", 0, k, b"d%d" % k, add, some, 0) for k, some in enumerate((headers, headers[:-1]))]
+    first, second = decode_all(records, Lexicon("one"), 1).events
+    assert (first.reason, second.document) == ("headers", b"d1")
+
+
+def test_counts_over_the_budget_name_it():
+    """A counts map with a word too many says how many pairs a document may make."""
+    allowed = {f"w{k}": 1 for k in range(MAX_WORDS)}
+    assert pairs(len(decode(b"d", encode_add("d", counts=allowed).value).passages[0][1])) == MAX_PAIRS
+    with pytest.raises(InvalidEvent, match="8,386,560 pairs"):
+        encode_add("d", counts=allowed | {"more": 1})
+
+
+@pytest.mark.parametrize("what", ["new words", "words in another order each time"])
+def test_one_record_takes_at_most_64_megabytes(connection, redis_server, what):
+    """In Redis, and in the process that counts it, from its bytes to the commit."""
+    del redis_server
+    state = PartitionWriter.open(connection, f"cost-{len(what)}", 0, partitions=1, weighting=Weighting(256))
+    _counted(state, "aa bb é か", 0)
+    before = _used(connection)
+    tracemalloc.start()
+    try:
+        segments = _counted(state, TEXTS[what], 1)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert sum(entry.pairs for entry, _ in segments) <= MAX_PAIRS + MAX_TEXT_WORDS
+    assert _used(connection) - before < MOST_BYTES
+    assert peak < MOST_BYTES
+
+
+def _counted(state, text, offset):
+    """Count one record and commit it; return its segments."""
+    record = Record("t", 0, offset, b"d%d" % offset, msgpack.packb({"op": "add", "text": text}), (), 0)
+    (event,) = decode_all([record], state.lexicon, 1).events
+    flush = state.plan(Changes(next_offset=offset + 1, added=[event], counted={0: 1}))
+    state.commit(flush)
+    return flush.segments
+
+
+def test_stored_documents_are_read_within_bounds(connection):
+    """50 MB of records of long documents are read some at a time: each time in 64 MB, all of them in the end."""
+    state = PartitionWriter.open(connection, "longest", 0, partitions=1, weighting=Weighting(256))
+    _counted(state, TEXTS["words in another order each time"], 0)
+    record = connection.call("HGET", state.keys.documents(state.keys.bucket(b"d0")), b"d0")
+    ids = [b"long-%d" % k for k in range(1 + 50_000_000 // len(record))]
+    for document in ids:
+        connection.call("HSET", state.keys.documents(state.keys.bucket(document)), document, record)
+    assert len(record) * len(ids) > 9 * MAX_STORED_BYTES > 9 * len(record)
+    known, left, rounds, peaks = {*ids}, [b"not there", *ids, b"nor this"], [], []
+    while left:
+        tracemalloc.start()
+        stored, looked = state.first_documents(left)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert [document for document in left[:looked] if document in known] == list(stored)
+        rounds.append(len(stored))
+        left = left[looked:]
+    assert sum(rounds) == len(ids)
+    assert max(peaks) < MOST_BYTES
+
+
+def test_a_flush_reads_so_many_stored_bytes_at_most(connection, tmp_path, monkeypatch):
+    """Documents that are replaced, deleted or missed at once go in several flushes, the same counts in all."""
+    monkeypatch.setattr("streamtopic.state.partition_writer.MAX_STORED_BYTES", 1_000)
+    monkeypatch.setattr("streamtopic.service.ingest.missed_deletes.MAX_STORED_BYTES", 1_000)
+    names, log = TopicNames("stored"), FileLog(tmp_path / "log", clock=time.time)
+    log.create(names.documents, 1)
+    log.create(names.rejected, 1)
+    ingest = Ingest.open(connection, log, names, 0, settings=ModelSettings(1, 256), clock=time.time)
+    adds = [encode_add(f"d{k}", counts={f"w{j}": 1 + k % 2 for j in range(200)}) for k in range(20)]
+    deletes = [encode_delete(f"d{k}", "r") for k in range(10)]
+    for messages, most in ((adds, 20), ([*adds, *adds], 4), ([*deletes, *deletes], 12)):
+        log.append_many(names.documents, messages)
+        steps = list(ingest.drain())
+        assert sum(step.records for step in steps) == len(messages)
+        assert max(step.records for step in steps) <= most
+    assert Reader(connection, names.model, 1).snapshot().documents == 10
+    other = FileLog(tmp_path / "other", clock=time.time)
+    other.create(names.documents, 1)
+    assert sweep(ingest, other, 0).removed == 10
+    assert Reader(connection, names.model, 1).snapshot().documents == 0
+    assert len(Reader(connection, names.model, 1).snapshot().words) == 0
+
+
+def _used(connection):
+    return sum(connection.call("MEMORY", "USAGE", key, "SAMPLES", "0") for key in connection.call("KEYS", "*{st:cost*"))
+
+
+def test_a_flush_holds_so_many_pairs_at_most(connection, tmp_path, monkeypatch):
+    """Costly documents that come, are replaced or go at once are counted in several flushes, the same counts in all."""
+    monkeypatch.setattr("streamtopic.state.partition_writer.MAX_FLUSH_PAIRS", 100_000)
+    names, log = TopicNames("flushes"), FileLog(tmp_path / "log", clock=time.time)
+    log.create(names.documents, 1)
+    log.create(names.rejected, 1)
+    ingest = Ingest.open(connection, log, names, 0, settings=ModelSettings(1, 256), clock=time.time)
+    adds = [encode_add(f"d{k}", counts={f"w{j}": 1 + k % 2 for j in range(200)}) for k in range(20)]
+    again = [encode_add(f"d{k}", counts={f"w{j}": 3 for j in range(200)}) for k in range(20)]
+    deletes = [encode_delete(f"d{k}", "r") for k in range(20)]
+    for messages, most in ((adds, 5), (again, 2), (deletes, 5)):
+        log.append_many(names.documents, messages)
+        steps = list(ingest.drain())
+        assert sum(step.records for step in steps) == 20
+        assert max(step.records for step in steps) == most
+    snapshot = Reader(connection, names.model, 1).snapshot()
+    assert snapshot.documents == 0
+    assert len(snapshot.words) == 0
+
+
+def test_costly_records_do_not_keep_their_partition_from_what_follows(kafka_server, connection):
+    """Through Kafka: each is counted or refused by name, and the document behind them is there in the same session."""
+    names = TopicNames("cost")
+    log, _ = open_log(kafka_server.servers)
+    texts = ["aa" + "\u0316\u0300" * 249_000, TEXTS["new words"], TEXTS["pairs of characters"]]
+    values = [msgpack.packb({"op": "add", "text": text}) for text in texts] + [
+        BOMBS["short strings"],
+        BOMBS["JSON maps"],
+    ]
+    with log:
+        log.create(names.documents, 1, {"max.message.bytes": str(MAX_VALUE)})
+        log.create(names.rejected, 1)
+        ingest = Ingest.open(connection, log, names, 0, settings=ModelSettings(1, 256), clock=time.time)
+        log.append_many(names.documents, [Message(b"bad-%d" % k, value) for k, value in enumerate(values)])
+        log.append_many(names.documents, [encode_add("good", text="one more document")])
+        outcomes = sum((Counter(progress.outcomes) for progress in ingest.drain()), Counter())
+        assert ingest.lag == 0
+        refused = [msgpack.unpackb(record.value)["reason"] for record in log.read(names.rejected, 0, 0)]
+    assert (outcomes["added"], refused) == (4, ["value-count", "value-count"])

@@ -1,0 +1,192 @@
+"""Records of any content, through a real broker: ingest ends at lag 0, and the counts are those of an oracle."""
+
+import json
+import random
+import time
+
+import msgpack
+import numpy as np
+import pytest
+from kafka import KafkaProducer
+
+from streamtopic.counts import Weighting
+from streamtopic.lab.faults.oracle import Oracle
+from streamtopic.service.ingest.missed_deletes import sweep
+from streamtopic.service.ingest.partition_ingest import Ingest
+from streamtopic.service.ingest.rejections import rejections, retry
+from streamtopic.service.verify.recount import documents_in_log
+from streamtopic.state import ModelSettings, Reader
+from streamtopic.state.removal import remove_partition
+from streamtopic.streams import TopicNames, open_log
+
+MIB = 1 << 20
+# Like the documents topic, but taking whatever a topic made by hand may take.
+OPEN = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "message.timestamp.type": "CreateTime",
+    "message.timestamp.after.max.ms": str(2**63 - 1),
+    "max.message.bytes": str(12 * MIB),
+}
+IDS = [b"doc-%d" % number for number in range(30)]
+
+
+def _fields(rng):
+    return {"op": "add", "text": " ".join(rng.choices(["one", "two", "three", "four", "five"], k=rng.randrange(8)))}
+
+
+def _sound(rng):
+    pack = rng.choice([msgpack.packb, _json])
+    return rng.choice(IDS), pack(_fields(rng)), []
+
+
+def _json(fields):
+    return json.dumps(fields).encode()
+
+
+def _delete(rng):
+    value = rng.choice([None, b"", b"null", b"\xc0", b'{"op": "delete", "x": NaN}', b'{"op": "d"}', b" \n"])
+    return rng.choice(IDS), value, [("request", rng.randbytes(rng.choice([0, 4, 600])))]
+
+
+def _refused(rng):
+    if rng.random() < 0.05:
+        return rng.choice(IDS), rng.choice([b"\xff" * 5 * MIB, msgpack.packb({"op": "add", "text": "x" * MIB})]), []
+    value = rng.choice(
+        [
+            b"{", b"\xc1", b'{"op": "burn"}', b"[" * 9_000, b"\x91" * 9_000, rng.randbytes(50),
+            b'{"op": "add", "text": "a b", "ts": 1' + b"0" * 400 + b"}",
+            b'{"op": "add", "text": "a b", "labels": {"\\ud800": "x"}}',
+            msgpack.packb({"op": "add", "counts": {"one": 2**40}}),
+            msgpack.packb(msgpack.Timestamp(2**33)), b"\xd6\xff\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff",
+        ]
+    )  # fmt: skip
+    return rng.choice(IDS), value, []
+
+
+def _bad_key(rng):
+    if rng.random() < 0.1:
+        return b"k" * (2 * MIB), b"null", []
+    key = rng.choice([None, b"", b"\xff", b"\x00" * 600, "é".encode()[:1], b"\xed\xa0\x80"])
+    return key, rng.choice([b"", b"null", msgpack.packb(_fields(rng)), rng.randbytes(20)]), []
+
+
+def _headers(rng):
+    headers = rng.choice(
+        [
+            [("x", b"")] * 3_000,
+            [("request", b"a"), ("request", b"b")],
+            [("", b"")],
+            [("é" * 5_000, b"\xff" * 100_000)],
+            [("st-unknown", rng.randbytes(MIB))],
+            [(f"h{number}", b"v") for number in range(500)],
+        ]
+    )
+    key, value, _ = rng.choice([_sound, _delete, _refused])(rng)
+    return key, value, headers
+
+
+def _reserved(rng):
+    return b"st:heartbeat", rng.choice([None, b"", b"\x00", msgpack.packb(_fields(rng)), b"{"]), []
+
+
+COUNT = 900
+KINDS = [_sound, _sound, _sound, _delete, _refused, _bad_key, _headers, _reserved]
+TIMES = [None, None, 0, 1, 2**53, 2**62, 253_402_300_800_000, -1]
+
+
+@pytest.fixture(scope="module")
+def names(kafka_server):
+    """Topics with hostile records, and behind them a transaction that was aborted and one that was committed."""
+    names = TopicNames(f"content{time.time_ns()}")
+    rng = random.Random(7)
+    log, _ = open_log(kafka_server.servers)
+    options = {"bootstrap_servers": kafka_server.servers, "max_request_size": 16 * MIB}
+    with log:
+        log.create(names.documents, 1, OPEN)
+        log.create(names.rejected, 1, {"cleanup.policy": "compact"})
+        producer = KafkaProducer(**options, enable_idempotence=False)
+        futures = []
+        for _ in range(COUNT):
+            key, value, headers = rng.choice(KINDS)(rng)
+            if key is None and value is None:
+                continue
+            moment = rng.choice(TIMES)
+            futures.append(producer.send(names.documents, value, key, headers, partition=0, timestamp_ms=moment))
+        producer.flush()
+        failed = [future.exception for future in futures if not future.succeeded()]
+        assert len(failed) < len(futures) // 4, failed[:3]
+        producer.close()
+        _transactions(options, names.documents)
+    return names
+
+
+def _transactions(options, topic):
+    """Write one transaction that is aborted and one that is committed: both leave control records."""
+    producer = KafkaProducer(**options, transactional_id=f"{topic}-tx")
+    producer.init_transactions()
+    for keep in (False, True):
+        producer.begin_transaction()
+        producer.send(topic, _json({"op": "add", "text": f"{keep} words here"}), b"tx-%d" % keep, partition=0)
+        producer.flush()
+        (producer.commit_transaction if keep else producer.abort_transaction)()
+    producer.close()
+
+
+def _digest(connection, model):
+    snapshot = Reader(connection, model, 1).snapshot()
+    return snapshot.restrict(np.arange(len(snapshot.words))).digest(snapshot.words)
+
+
+def test_no_content_stops_ingest(names, kafka_server, connection):
+    """Not keys, values, headers or times; a second reading, a recount and a sweep agree, and retrying is harmless."""
+    log, _ = open_log(kafka_server.servers)
+    with log:
+        fixed = ModelSettings(1, 256)
+        ingest = Ingest.open(connection, log, names, 0, settings=fixed, clock=time.time)
+        list(ingest.drain())
+        assert ingest.lag == 0
+        oracle, offset = Oracle(1), 0
+        refused = []
+        while page := log.read(names.documents, 0, offset):
+            for record in page:
+                oracle.take(0, record.offset, record.key, record.value, record.headers)
+            offset = page[-1].next_offset
+        refused = sorted(oracle.books[0].refused)
+        assert len(refused) > COUNT // 8
+        assert ingest.state.meta.documents == oracle.counts().documents > 10
+        assert {b"tx-0", b"tx-1"} & set(oracle.books[0].live) == {b"tx-1"}
+        totals = ingest.state.meta.totals
+        assert {name: totals.get(name, 0) for name in oracle.books[0].totals} == dict(oracle.books[0].totals)
+        assert [pointer.offset for pointer in rejections(log, names)] == refused
+        assert max(pointer.size for pointer in log.read(names.rejected, 0, 0, 10_000)) < 2_048
+        end = ingest.state.meta.next_offset
+        found = documents_in_log(log, names.documents, {0: end}, lambda *_: None).recount(Weighting(256))
+        digest = _digest(connection, names.model)
+        assert found.cooccurrence.digest(found.words) == digest
+        assert sweep(ingest, log, int(time.time() * 1000)).removed == 0
+        assert retry(log, names)["retried"] == 0
+        remove_partition(connection, names.model, 0)
+        again = Ingest.open(connection, log, names, 0, settings=fixed, clock=time.time)
+        list(again.drain())
+        assert _digest(connection, names.model) == digest
+
+
+def test_forged_pointers_stop_nobody(names, kafka_server):
+    """Whoever may write to the rejected topic: listing and retrying pass over what is no pointer."""
+    log, _ = open_log(kafka_server.servers)
+    with log:
+        before = [pointer.offset for pointer in rejections(log, names)]
+        values = [
+            b"", b"\xc1", msgpack.packb([1]), msgpack.packb({"partition": 0, "offset": float("inf"), "reason": "x"}),
+            msgpack.packb({"partition": "0", "offset": "1", "reason": "x"}),
+            msgpack.packb({"partition": 0, "offset": -1, "reason": "x"}),
+            msgpack.packb({"partition": 0, "offset": 2**64 - 1, "reason": "x"}),
+        ]  # fmt: skip
+        far = {"partition": 0, "offset": 10**15, "reason": "\x1b[2J", "topic": names.documents, "key_sha256": 5}
+        elsewhere = {"partition": 10**6, "offset": 3, "reason": "format", "topic": ""}
+        for number, value in enumerate([*values, msgpack.packb(far), msgpack.packb(elsewhere)]):
+            log.append(names.rejected, b"forged-%d" % number, value, partition=0)
+        found = [pointer.offset for pointer in rejections(log, names)]
+        assert found == [*before, 10**15, 3]
+        assert retry(log, names)["gone"] >= 2

@@ -1,0 +1,273 @@
+"""A refused change ends what its id held: counts follow from what compaction leaves of the log, whatever was before."""
+
+import itertools
+import logging
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import msgpack
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+# Tests are imported by path (importmode importlib), so what they share is found only if its folder is named.
+sys.path.append(str(Path(__file__).parent.parent / "service"))
+
+from test_ingest import World, add, recount
+
+from streamtopic.corpus import Document
+from streamtopic.counts import Weighting
+from streamtopic.errors import StateMismatch
+from streamtopic.events import HEARTBEAT_KEY, LIMITS, encode_add, encode_delete, encode_heartbeat
+from streamtopic.service.app import Service, silent
+from streamtopic.service.ingest.missed_deletes import sweep
+from streamtopic.service.ingest.partition_ingest import Ingest
+from streamtopic.service.ingest.rejections import rejections
+from streamtopic.service.rebuild_state import rebuild
+from streamtopic.service.verify.recount import documents_in_log
+from streamtopic.settings import Settings
+from streamtopic.state import ForgetKind, ModelSettings, ModelState, PartitionWriter, Reader
+from streamtopic.state.removal import remove_partition
+from streamtopic.streams import Message, TopicNames, open_log
+
+REFUSED = [
+    b'{"op": "burn"}',
+    b"\xc1",
+    msgpack.packb({"op": "add", "text": 7}),
+    msgpack.packb({"op": "add", "counts": {"x": 0}}),
+    msgpack.packb({"op": "add", "text": "x" * 1_000_001}),
+    b'{"op": "add", "text": "a b", "ts": 1' + b"0" * 400 + b"}",
+    b'{"op": "add", "text": "a b", "meta": ' + b"[" * 300 + b"]" * 300 + b"}",
+]
+REQUEST = (("request", b"r-1"),)
+
+
+def refused(document, value=REFUSED[0], headers=()):
+    """Return a change that no ingest takes."""
+    return Message(document.encode(), value, headers)
+
+
+@pytest.fixture
+def world(connection, tmp_path):
+    """A model with one partition."""
+    return World(connection, tmp_path)
+
+
+@pytest.mark.parametrize("value", REFUSED, ids=lambda value: repr(value[:30]))
+def test_a_refused_change_removes_what_the_id_held(world, value, caplog):
+    """It is counted, pointed at and told to the operator; without a request it has no receipt, but its own kind."""
+    world.send(add("a", {"x": 2, "y": 1}), add("b", {"x": 1, "z": 1}))
+    world.drain()
+    world.send(refused("a", value), refused("unknown", value))
+    with caplog.at_level(logging.WARNING, "streamtopic.service.ingest.partition_ingest"):
+        assert world.drain() == {"rejected": 2, "deleted_by_refusal": 1}
+    assert world.digest() == recount([[(2, {"x": 1, "z": 1})]])
+    assert [(pointer.document, pointer.offset) for pointer in rejections(world.log, world.topics)] == [
+        (b"a", 2), (b"unknown", 3),
+    ]  # fmt: skip
+    (forget,) = world.ingests[0].state.forgets.read()
+    assert (forget.document, forget.kind, forget.found) == (b"a", ForgetKind.REFUSED, True)
+    assert not forget.wants_receipt
+    assert ["1 refused changes removed" in record.getMessage() for record in caplog.records] == [True]
+
+
+def test_a_refused_record_under_the_service_s_own_key_deletes_nothing_and_has_no_receipt(world):
+    """The heartbeat's key names no document, whatever its headers ask for."""
+    record = replace(encode_add("st", text="some text"), key=HEARTBEAT_KEY, headers=(("request", b"r-1"),))
+    world.send(replace(record, partition=0))
+    assert world.drain() == {"rejected": 1}
+    assert world.ingests[0].state.forgets.read() == []
+
+
+def test_a_refused_change_in_the_same_flush_removes_it_as_well(world):
+    """Also what was added and what was replaced a moment ago; what comes after it stands."""
+    world.send(
+        add("a", {"x": 1}), refused("a"), add("b", {"y": 1}), add("b", {"z": 1}), refused("b"), add("a", {"w": 1})
+    )
+    assert world.drain() == {
+        "added": 3, "replaced": 1, "rejected": 2, "deleted_by_refusal": 2, "too_short": 4,
+    }  # fmt: skip
+    assert world.digest() == recount([[(1, {"w": 1})]])
+
+
+def test_a_refused_change_that_names_a_request_has_a_receipt(world):
+    """Found or not, as a delete; a request in a partition that cannot know the document has none."""
+    world.send(add("a", {"x": 1}), refused("a", headers=REQUEST), refused("a", headers=REQUEST))
+    world.drain()
+    forgets = world.ingests[0].state.forgets.read()
+    assert [(f.kind, f.request, f.wants_receipt) for f in forgets] == [
+        (ForgetKind.REFUSED, "r-1", True), (ForgetKind.NOT_FOUND, "r-1", True),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "key", [None, b"", b"\xff", b"a" + b"\xff", b"k" * 513, b"k" * (2 << 20)], ids=lambda k: repr(k)[:9]
+)
+def test_unusable_keys_never_change_the_state(world, key):
+    """Whatever stands under them, they are counted and pointed at, in a small record."""
+    world.send(add("a", {"x": 1}))
+    world.drain()
+    before = world.digest()
+    world.log.append(world.topics.documents, key, b'{"op": "add", "text": "one two"}', REQUEST, 0)
+    world.log.append(world.topics.documents, key, b"", REQUEST, 0)
+    assert world.drain() == {"rejected": 2}
+    assert world.digest() == before
+    assert world.ingests[0].state.forgets.read() == []
+    pointers = world.log.read(world.topics.rejected, 0, 0)
+    assert max(pointer.size for pointer in pointers) < 2_048
+    assert [pointer.offset for pointer in rejections(world.log, world.topics)] == [1, 2]
+
+
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from("abcd"),
+        st.one_of(
+            st.dictionaries(st.sampled_from("uvwxyz"), st.integers(1, 3), max_size=4),
+            st.sampled_from(REFUSED[:5]),
+            st.none(),
+            st.just(b""),
+        ),
+    ),
+    max_size=16,
+)
+
+
+def told(events):
+    """Return records, and the documents that they leave."""
+    records, live = [], {}
+    for document, what in events:
+        live.pop(document, None)
+        if isinstance(what, dict):
+            records.append(add(document, what))
+            live[document] = [(sum(what.values()), what)] if what else []
+        else:
+            records.append(encode_delete(document, "r") if what is None else refused(document, what))
+    return records, list(live.values())
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(events=EVENTS, cuts=st.lists(st.integers(1, 6), min_size=1, max_size=4))
+def test_counts_follow_from_what_compaction_leaves(connection, tmp_path, events, cuts):
+    """However the log is cut into flushes; and a recount of the whole log, of what is left, and a sweep agree."""
+    records, live = told(events)
+    world = World(connection, tmp_path)
+    world.send(*records)
+    for size in itertools.cycle(cuts):
+        if not world.ingests[0].step(size).records:
+            break
+    expected = recount(live)
+    assert world.digest() == expected
+    whole = documents_in_log(world.log, world.topics.documents, {0: len(records)}, silent)
+    world.log.compact(world.topics.documents)
+    left = documents_in_log(world.log, world.topics.documents, {0: len(records)}, silent)
+    for found in (whole, left):
+        fresh = found.recount(Weighting(256))
+        assert fresh.cooccurrence.digest(fresh.words) == expected
+    assert sweep(world.ingests[0], world.log, 1).removed == 0
+    remove_partition(connection, world.topics.model, 0)
+    world.ingests = [world.ingest()]
+    world.drain()
+    assert world.digest() == expected
+
+
+def test_verify_and_rebuild_agree_with_the_counts_of_a_compacted_log(tmp_path, redis_server):
+    """Add, a refused change, compaction: `verify` finds nothing and `rebuild` counts the same."""
+    texts = [Document(f"d{n}", f"apple pear plum{n % 3} fig", {}) for n in range(30)]
+    plain = {
+        "topics": 2,
+        "min_df": 1,
+        "max_df": 1.0,
+        "redis_url": redis_server.url,
+        "model": f"refused{time.time_ns()}",
+    }
+    with Service(Settings(dir=tmp_path, **plain)) as service:
+        service.add(texts)
+        service.settle()
+        service.log.append_many(service.names.documents, [refused(f"d{n}", headers=REQUEST) for n in range(5)])
+        service.settle()
+        service.log.compact(service.names.documents)
+        assert service.status()["documents"] == 25
+        assert service.status()["outcomes"]["deleted_by_refusal"] == 5
+        assert service.verify(silent).checks[0].passed
+        assert rebuild(service, silent).documents == 25
+        assert service.verify(silent).checks[0].passed
+
+
+def test_kafka_s_compaction_leaves_the_same_counts(kafka_server, connection):
+    """Once with the real broker: a second ingest that only reads what is left counts what the first one counted."""
+    hasty = {
+        "cleanup.policy": "compact", "max.compaction.lag.ms": "1", "min.cleanable.dirty.ratio": "0.001",
+        "delete.retention.ms": "86400000", "segment.ms": "200",
+    }  # fmt: skip
+    names, fixed = TopicNames("refusedkafka"), ModelSettings(1, 256)
+    log, _ = open_log(kafka_server.servers)
+    values = itertools.cycle([*REFUSED, b"", None])
+    digests = []
+    with log:
+        log.create(names.documents, 1, hasty)
+        log.create(names.rejected, 1)
+        first = Ingest.open(connection, log, names, 0, settings=fixed, clock=time.time)
+        log.append_many(names.documents, [encode_add(f"d{n}", counts={"x": 2, f"w{n}": 1}) for n in range(40)])
+        list(first.drain())
+        log.append_many(names.documents, [Message(b"d%d" % n, next(values)) for n in range(20)])
+        list(first.drain())
+        _await_compacted(log, names.documents)
+        list(first.drain())
+        digests.append(_digest(connection, names.model))
+        remove_partition(connection, names.model, 0)
+        second = Ingest.open(connection, log, names, 0, settings=fixed, clock=time.time)
+        list(second.drain())
+        digests.append(_digest(connection, names.model))
+    assert dict(second.state.meta.totals)["added"] == second.state.meta.documents == 20
+    assert digests[0] == digests[1]
+
+
+def _digest(connection, model):
+    snapshot = Reader(connection, model, 1).snapshot()
+    return snapshot.restrict(np.arange(len(snapshot.words))).digest(snapshot.words)
+
+
+def _await_compacted(log, topic):
+    """Wait until each of the first 20 documents has one record; new records close the files that the broker cleans."""
+    deadline = time.monotonic() + 180
+    while True:
+        log.append_many(topic, [encode_heartbeat(0)])
+        held, offset = Counter(), log.begin(topic, 0)
+        while page := log.read(topic, 0, offset):
+            held.update(record.key for record in page)
+            offset = page[-1].next_offset
+        if all(held[b"d%d" % n] == 1 for n in range(20)):
+            return
+        assert time.monotonic() < deadline, "the broker has not compacted the log"
+        time.sleep(0.5)
+
+
+def test_limits_are_fixed_when_a_model_is_made(connection, tmp_path, monkeypatch):
+    """A program with other limits is refused, by name of the limit and with the remedy; so is a state without any."""
+    world = World(connection, tmp_path)
+    model = world.topics.model
+    ModelState.open(connection, model, ModelSettings(1, 256))
+    other = LIMITS.replace("text=1000000", "text=2000000")
+    assert other != LIMITS
+    for use in (
+        lambda: ModelState.open(connection, model, ModelSettings(1, 256, limits=other)),
+        lambda: PartitionWriter.open(connection, model, 0, partitions=1, weighting=Weighting(256), limits=other),
+    ):
+        with pytest.raises(StateMismatch, match=r"text 1000000 and not 2000000.*`streamtopic rebuild`"):
+            use()
+    connection.call("HDEL", f"{{st:{model}:0}}:meta", "limits")
+    with pytest.raises(StateMismatch, match=r"limits that it does not name.*`streamtopic rebuild`"):
+        world.ingest()
+
+
+def test_every_number_that_refuses_is_among_the_limits():
+    """A limit that is added to the code must be added to what is fixed."""
+    from streamtopic import events, text
+
+    numbers = {str(value) for name, value in vars(events).items() if name.startswith("MAX_") and name != "MAX_REQUEST"}
+    numbers |= {str(text.MAX_PASSAGE), str(text.MAX_WORD)}
+    assert numbers <= {limit.partition("=")[2] for limit in LIMITS.split(",")}

@@ -1,0 +1,411 @@
+"""What a deletion leaves behind: bytes are searched for, not believed to be gone."""
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import time
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamtopic.cli import main
+from streamtopic.client import ModelSubscriber, Receipts
+from streamtopic.corpus import Document
+from streamtopic.errors import ComponentUnreachable
+from streamtopic.events import HEARTBEAT_KEY, encode_add, encode_delete, encode_heartbeat
+from streamtopic.service.app import Service
+from streamtopic.service.publish.erasure import superseded_from
+from streamtopic.settings import Settings
+from streamtopic.state import Connection
+from streamtopic.state.residue_ledger import Marks, ResidueState, Stage
+from streamtopic.streams import FileLog, open_log
+
+RARE = "xylograph"
+_SUBJECTS = ["apple banana cherry damson elder", "iron copper silver gold tin"]
+
+
+def _documents():
+    words = [subject.split() for subject in _SUBJECTS]
+    return [Document(f"d{n}", " ".join(words[n % 2][(n // 2 + k) % 5] for k in range(4)), {}) for n in range(60)]
+
+
+class Clock:
+    """Time that a test may move on; it never goes back behind the real one."""
+
+    def __init__(self):
+        self.ahead = 0.0
+
+    def __call__(self):
+        """Return seconds since 1970."""
+        return time.time() + self.ahead
+
+
+@pytest.fixture
+def clock():
+    """A clock ahead of the real one."""
+    return Clock()
+
+
+def opened(folder, clock, **more):
+    """An embedded instance with an append-only file, which clears up at once."""
+    plain = {
+        "dir": folder,
+        "topics": 2,
+        "min_df": 1,
+        "max_df": 1.0,
+        "max_forget_lag": 0,
+        "capacity": "fixed",
+        "capacity_fixed": 1000,
+        "residue_max_age": 0.0,
+        "max_compaction_lag": 0.001,
+        "backups_kept": 0.0,
+    }
+    return Service(Settings(**{**plain, **more}), clock=clock)
+
+
+def places(folder, word=RARE):
+    """Files of an instance, by name, that hold a word."""
+    return sorted(
+        {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file() and word.encode() in p.read_bytes()}
+    )
+
+
+def residue(service):
+    """What is known of the traces of deletions."""
+    return ResidueState(service.connection, service.settings.model).read()
+
+
+def short_grace(service, monkeypatch):
+    """Let Redis drop replaced strings within a second, and the keeper count on it."""
+    for ingest in service.ingests:
+        ingest._compactor._grace = 0.5
+    monkeypatch.setattr(service.residue, "_options", replace(service.residue._options, grace=1.0))
+
+
+def settle_until(service, done, seconds=30):
+    """Settle until something holds."""
+    deadline = time.monotonic() + seconds
+    while not done():
+        service.settle()
+        assert time.monotonic() < deadline, residue(service)
+        time.sleep(0.1)
+
+
+def test_nothing_is_left_of_a_rare_word_once_the_ledger_says_so(tmp_path, clock, monkeypatch):
+    """Its bytes are in the log, in releases, in Redis's file before; at the end of the ledger they are nowhere."""
+    with opened(tmp_path, clock) as service:
+        short_grace(service, monkeypatch)
+        service.connection.call("CONFIG", "SET", "rdbcompression", "no")
+        service.add([*_documents(), *(Document(f"r{n}", f"{RARE} apple banana iron", {}) for n in range(2))])
+        service.settle()
+        before = places(tmp_path)
+        assert any("documents" in place for place in before), before
+        assert any("releases" in place for place in before), before
+        assert any("redis" in place for place in before), before
+        service.delete(["r0", "r1"])
+        offset = service.log.end(service.names.documents, 0) - 1
+        service.settle()
+        assert any("redis" in place for place in places(tmp_path))
+        settle_until(service, lambda: residue(service).done(0) > offset)
+        assert places(tmp_path) == []
+        # Its bytes are compressed, so a search cannot tell.
+        assert service.state.base().blob == b""
+        assert {check.passed for check in service.verify().checks if check.name == "base model"} == {None}
+        reached = residue(service).reached(0, offset)
+        assert list(reached) == list(Stage)
+        assert all(reached.values())
+
+
+def test_the_end_is_signed_once_for_many_deletions(tmp_path, clock, monkeypatch, capsys):
+    """One completion in the chain of receipts covers all that came to their end, and an export of it verifies."""
+    with opened(tmp_path, clock) as service:
+        short_grace(service, monkeypatch)
+        service.add(_documents())
+        service.settle()
+        service.delete(["d0", "d1", "d2", "unknown"])
+        offset = service.log.end(service.names.documents, 0) - 1
+        settle_until(service, lambda: residue(service).completed.get(0, 0) > offset)
+        receipts = Receipts(service.log, model=service.settings.model, public_key=service.public_key)
+        found = list(receipts)
+        assert len(found) == 4
+        completion = receipts.completion(found[0])
+        assert {receipts.completion(receipt).id for receipt in found} == {completion.id}
+        assert set(completion.reached[0]) == set(Stage)
+        assert completion.attested == ("snapshots",)
+        service.settle()
+        assert len(service.log.read(service.names.receipts, 0, 0)) == 5
+    exported = tmp_path / "receipts.jsonl"
+    assert main(["receipts", "export", "--dir", str(tmp_path), "--to", str(exported)]) == 0
+    key = str(tmp_path / "keys" / "signing.pub")
+    capsys.readouterr()
+    assert main(["receipts", "verify", str(exported), "--public-key", key, "--json"]) == 0
+    audit = json.loads(capsys.readouterr().out)
+    assert (audit["receipts"], audit["completions"], audit["completed"]) == (4, 1, 4)
+    assert main(["receipt", found[0].id, "--dir", str(tmp_path), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["completion"], all(shown["residue"].values())) == (completion.id, True)
+    assert main(["receipt", found[0].id, "--dir", str(tmp_path)]) == 0
+    assert "residue segments" in capsys.readouterr().out
+    exported.write_text("".join(exported.read_text().splitlines(keepends=True)[:1]))
+    assert main(["receipts", "verify", str(exported), "--public-key", key]) == 0
+
+
+def test_without_the_operators_word_no_deletion_is_complete(tmp_path, clock, monkeypatch):
+    """Backups are seen by the operator alone: their stage waits, and their word covers what was gone by its time."""
+    with opened(tmp_path, clock, backups_kept=None) as service:
+        short_grace(service, monkeypatch)
+        service.add(_documents())
+        service.settle()
+        service.delete(["d0"])
+        offset = service.log.end(service.names.documents, 0) - 1
+        before = int(clock() * 1000)
+        settle_until(service, lambda: residue(service).of(0, Stage.AOF).offset > offset)
+        store = ResidueState(service.connection, service.settings.model)
+        store.attest(Stage.SNAPSHOTS, before)
+        service.settle()
+        assert residue(service).reached(0, offset)[Stage.SNAPSHOTS] is None
+        assert service.status()["residue"]["waiting"]["snapshots"]["documents"] == 1
+        store.attest(Stage.SNAPSHOTS, int(clock() * 1000))
+        settle_until(service, lambda: residue(service).completed.get(0, 0) > offset)
+        assert service.status()["residue"]["waiting"]["snapshots"] == {"documents": 0, "since": None}
+
+
+def test_a_redis_that_may_not_rewrite_is_attested_for(tmp_path, clock, monkeypatch):
+    """Where BGREWRITEAOF is refused the stage waits for the operator, and nothing else stops."""
+    with opened(tmp_path, clock) as service:
+        short_grace(service, monkeypatch)
+        service.add(_documents())
+        service.settle()
+    with opened(tmp_path, clock) as service:
+        rules = ["reset", "on", ">word", "~*", "&*", "+@all", "-bgrewriteaof", "-scan"]
+        service.connect().call("ACL", "SETUSER", "limited", *rules)
+        service.__dict__["connection"] = Connection(service.redis_url.replace("unix://", "unix://limited:word@"))
+        short_grace(service, monkeypatch)
+        service.delete(["d0"])
+        offset = service.log.end(service.names.documents, 0) - 1
+        settle_until(
+            service, lambda: residue(service).of(0, Stage.SEGMENTS).offset > offset and residue(service).forbidden
+        )
+        assert residue(service).reached(0, offset)[Stage.AOF] is None
+        service.residue._store.attest(Stage.AOF, int(clock() * 1000))
+        settle_until(service, lambda: residue(service).completed.get(0, 0) > offset)
+        receipts = Receipts(service.log, model=service.settings.model, public_key=service.public_key)
+        assert receipts.completion(next(iter(receipts))).attested == ("aof", "snapshots")
+
+
+@pytest.mark.parametrize("where", ["_own", "_looked_through", "_base", "_segments", "_rewritten", "_backups", "write"])
+def test_a_keeper_that_is_killed_goes_on_from_its_marks(tmp_path, clock, monkeypatch, where):
+    """Ended anywhere, it dates no stage earlier than it was reached, and comes to the same end."""
+    with opened(tmp_path, clock) as service:
+        short_grace(service, monkeypatch)
+        service.add(_documents())
+        service.settle()
+        service.delete(["d0"])
+        offset = service.log.end(service.names.documents, 0) - 1
+        began, before = int(clock() * 1000), residue(service)
+        keeper = service.residue if where != "write" else service.residue._store
+        whole, calls = getattr(type(keeper), where), []
+
+        def killed(self, *arguments, **named):
+            calls.append(where)
+            if len(calls) % 2:
+                raise KeyboardInterrupt
+            return whole(self, *arguments, **named)
+
+        monkeypatch.setattr(type(keeper), where, killed)
+        deadline = time.monotonic() + 30
+        while residue(service).completed.get(0, 0) <= offset:
+            assert time.monotonic() < deadline, residue(service)
+            try:
+                service.settle()
+            except KeyboardInterrupt:
+                service.__dict__.pop("residue")
+                short_grace(service, monkeypatch)
+            now = residue(service)
+            assert all(now.of(0, stage).offset >= before.of(0, stage).offset for stage in Stage)
+            before = now
+            time.sleep(0.05)
+        receipts = Receipts(service.log, model=service.settings.model, public_key=service.public_key)
+        reached = receipts.completion(next(iter(receipts))).reached[0]
+        assert min(reached.values()) >= began
+        assert reached["aof"] >= max(reached["segments"], reached["base"])
+
+
+def test_a_rewrite_that_redis_did_not_finish_is_asked_for_again(tmp_path, clock, monkeypatch):
+    """Redis killed while it writes its file anew: the stage waits for a rewrite that was finished."""
+    with contextlib.suppress(ComponentUnreachable), opened(tmp_path, clock) as service:
+        short_grace(service, monkeypatch)
+        service.add([*_documents(), Document("r0", f"{RARE} apple banana iron", {})])
+        service.settle()
+        service.delete(["r0"])
+        offset = service.log.end(service.names.documents, 0) - 1
+        service.connection.call("CONFIG", "SET", "rdb-key-save-delay", "1000000")
+        settle_until(service, lambda: (asked := residue(service).rewrite) is not None and asked.covers[0] > offset)
+        kill_redis(service)
+    with opened(tmp_path, clock) as service:
+        short_grace(service, monkeypatch)
+        assert residue(service).reached(0, offset)[Stage.AOF] is None
+        settle_until(service, lambda: residue(service).done(0) > offset)
+        assert places(tmp_path) == []
+
+
+def kill_redis(service):
+    """Kill the server and its child, as a power cut would."""
+    pid = int(service.connection.information()["process_id"])
+    time.sleep(1.2)  # by then what was written is in the file: appendfsync everysec
+    for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        os.kill(int(child), signal.SIGKILL)
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_deletions_that_never_stop_hold_no_stage_up(tmp_path, clock, monkeypatch):
+    """Segments are merged again and again meanwhile, more often than strings stay: earlier ones end as well."""
+    with opened(tmp_path, clock) as service:
+        short_grace(service, monkeypatch)
+        service.add(_documents())
+        service.settle()
+        service.delete(["d0"])
+        offset = service.log.end(service.names.documents, 0) - 1
+        deadline, number = time.monotonic() + 30, 1
+        while residue(service).completed.get(0, 0) <= offset:
+            assert time.monotonic() < deadline, residue(service)
+            service.add([Document(f"more-{number}", "apple banana cherry iron", {})])
+            service.settle()
+            service.delete([f"more-{number}"])
+            service.settle()
+            number += 1
+        assert residue(service).of(0, Stage.SUBTRACTED).offset > offset + 2
+
+
+HASTY = {
+    "cleanup.policy": "compact",
+    "max.compaction.lag.ms": "1",
+    "min.cleanable.dirty.ratio": "0.001",
+    "segment.ms": "200",
+}
+
+
+def test_kafkas_own_compaction_is_observed(kafka_server):
+    """The mark stays before a deletion whose document the broker still holds, and passes it once it does not."""
+    log, _ = open_log(kafka_server.servers)
+    with log:
+        log.create("residue.documents", 1, HASTY | {"cleanup.policy": "delete"})
+        log.append_many("residue.documents", [encode_add(f"d{n}", counts={"x": 2, RARE: 1}) for n in range(20)])
+        deleted = log.append_many("residue.documents", [encode_delete(f"d{n}", "r") for n in range(10)])
+        assert seen(superseded_from(log, "residue.documents", 0)) == deleted[0][1]
+        log.configure("residue.documents", {"cleanup.policy": "compact"})
+        deadline = time.monotonic() + 180
+        while (mark := seen(superseded_from(log, "residue.documents", 0))) <= deleted[-1][1]:
+            assert mark >= deleted[0][1]
+            assert time.monotonic() < deadline, "the broker has not compacted"
+            log.append_many("residue.documents", [encode_heartbeat(0)])
+            time.sleep(0.5)
+        held = [record for record in everything(log) if record.value is not None]
+        assert not {b"d%d" % n for n in range(10)} & {record.key for record in held}
+
+
+def test_a_whole_service_on_kafka_comes_to_the_signed_end(tmp_path, clock, monkeypatch, kafka_server):
+    """Add, delete, version, receipt, every stage and the completion, over a broker, as other services see them."""
+    plain = {"kafka": kafka_server.servers, "model": "residuewhole", "partitions": 1}
+    with opened(tmp_path, clock, **plain) as service:
+        short_grace(service, monkeypatch)
+        service.add([*_documents(), Document("r0", f"{RARE} apple banana iron", {})])
+        service.settle()
+        key = service.public_key
+        (request,) = service.delete(["r0"])
+        service.settle()
+        for topic in (service.names.documents, service.names.releases):
+            service.log.configure(topic, HASTY)
+        offset = service.log.end(service.names.documents, 0) - 1
+
+        def done():
+            service.log.append(service.names.documents, HEARTBEAT_KEY, encode_heartbeat(0).value, partition=0)
+            return residue(service).completed.get(0, 0) > offset
+
+        settle_until(service, done, 240)
+        with (
+            Receipts(kafka_server.servers, model="residuewhole", public_key=key) as receipts,
+            ModelSubscriber(kafka_server.servers, model="residuewhole", public_key=key) as subscriber,
+        ):
+            (receipt,) = receipts.find(request)
+            completion = receipts.completion(receipt)
+            assert receipt.found
+            assert set(completion.reached[0]) == set(Stage)
+            versions = iter(subscriber.poll, None)
+            newest = max(version.version for version in versions)
+            assert newest >= receipt.version
+        kept = [
+            record.value or b""
+            for topic in (service.names.documents, service.names.releases)
+            for record in all_of(service.log, topic)
+        ]
+        assert kept
+        assert not any(RARE.encode() in value for value in kept)
+
+
+def all_of(log, topic):
+    """All records of a topic's only partition."""
+    offset, end, found = log.begin(topic, 0), log.end(topic, 0), []
+    while offset < end and (records := log.read(topic, 0, offset)):
+        found += records
+        offset = records[-1].next_offset
+    return found
+
+
+def everything(log):
+    """All records of the topic."""
+    records, offset = [], log.begin("residue.documents", 0)
+    while page := log.read("residue.documents", 0, offset):
+        records += page
+        offset = page[-1].next_offset
+    return records
+
+
+def seen(look):
+    """What a look returns at its end."""
+    while True:
+        try:
+            next(look)
+        except StopIteration as done:
+            return done.value
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from([b"a", b"b", b"c", HEARTBEAT_KEY]), st.booleans()), max_size=30), st.data())
+def test_the_look_is_right_about_every_deletion(tmp_path_factory, records, data):
+    """A deletion before the mark has left nothing of its key below it, whatever was compacted and whatever followed."""
+    log = FileLog(tmp_path_factory.mktemp("log"), segment_bytes=200)
+    log.create("residue.documents", 1)
+    stop = data.draw(st.integers(0, len(records)))
+    for number, (key, valued) in enumerate(records):
+        if number == stop:
+            log.compact("residue.documents")
+        log.append("residue.documents", key, b"text" if valued else None, partition=0)
+    mark, held = seen(superseded_from(log, "residue.documents", 0)), everything(log)
+    for offset, (key, valued) in enumerate(records):
+        left = [r for r in held if r.key == key and r.offset < offset and r.value is not None]
+        if not valued and key != HEARTBEAT_KEY and offset < mark:
+            assert not left
+    log.compact("residue.documents")
+    assert seen(superseded_from(log, "residue.documents", 0)) == len(records)
+
+
+@given(st.lists(st.tuples(st.integers(1, 1000), st.integers(1, 1000)), max_size=300), st.integers(0, 1000))
+def test_marks_are_few_and_never_too_early(steps, offset):
+    """However often a mark moves, a deletion is never dated before it was there, and some date is kept for it."""
+    marks, first = Marks(), None
+    for before, time_ms in sorted((min(pair), max(pair)) for pair in steps):
+        moves = before > marks.offset
+        last = marks.steps[-1][1] if marks.steps else 0
+        marks = marks.moved(before, time_ms)
+        if moves and first is None and before > offset:
+            first = max(time_ms, last)
+    assert len(marks.steps) <= 64
+    found = marks.reached(offset)
+    assert (found is None) == (first is None)
+    assert found is None or found >= first
+    assert found is None or marks.by(found) > offset

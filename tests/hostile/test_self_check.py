@@ -1,0 +1,170 @@
+"""The service checks its own updates: a false one is not published, and those before it that were not checked go."""
+
+import logging
+
+import pytest
+
+from streamtopic.corpus import Document
+from streamtopic.service.app import Service
+from streamtopic.service.schedule import modeller as modelling
+from streamtopic.service.schedule.self_check import SelfCheckRule, check_update
+from streamtopic.service.verify import gather, release_findings
+from streamtopic.settings import Settings
+
+THEMES = [[f"w{theme}{letter}" for letter in "abcdefghijkl"] for theme in range(3)]
+PLAIN = {"topics": 3, "min_df": 1, "min_share": 0.0, "max_df": 1.0, "capacity_share": 0.5, "max_forget_lag": 0.0}
+START = 1_700_000_000.0
+
+
+def corpus(number=60):
+    """Documents of three themes, each with words of the next."""
+    for k in range(number):
+        words = THEMES[k % 3] * 2 + THEMES[(k + 1) % 3][: k % 5] + [THEMES[k % 3][k % 12]] * (k % 7)
+        yield Document(f"doc-{k:03d}", " ".join(words))
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """Return a function that opens a service with a base, with these settings, at a time that tests set."""
+    now = [START]
+    running = []
+
+    def service(**more):
+        running.append(Service(Settings(dir=tmp_path, **PLAIN, **more), clock=lambda: now[0]).__enter__())
+        running[-1].now = now
+        running[-1].add(corpus())
+        running[-1].settle()
+        return running[-1]
+
+    yield service
+    for one in running:
+        one.__exit__(None, None, None)
+
+
+def forget(instance, number):
+    """Delete a document and make the version without it; the versions that came of it."""
+    instance.delete([f"doc-{number:03d}"])
+    return instance.settle().versions
+
+
+def grow(instance, number):
+    """Add documents, so many that a version with them is made; the versions that came of it."""
+    instance.add([Document(f"new-{number}-{k}", document.text) for k, document in enumerate(corpus(10))])
+    return instance.settle().versions
+
+
+def spoil(monkeypatch, change):
+    """Make updates false by applying `change` to what they give."""
+    real = modelling.update
+
+    def false(*arguments):
+        outcome = real(*arguments)
+        change(outcome.fit)
+        return outcome
+
+    monkeypatch.setattr(modelling, "update", false)
+
+
+def forget_a_count(fit):
+    """Leave one pair count as it was before: a document that was not subtracted."""
+    values = fit.q.rows.low
+    values[: len(values) // 2] += 1
+
+
+def move_a_topic(fit):
+    """Move a topic by a little more than certificates allow."""
+    fit.A[0, 0] += 1e-6
+
+
+@pytest.mark.parametrize("change", [forget_a_count, move_a_topic])
+def test_a_false_update_is_not_published(opened, monkeypatch, caplog, change):
+    """Counts or topics that differ from those of a cold start: a cold model takes its place, loudly."""
+    instance = opened(self_check="version")
+    with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
+        spoil(patch, change)
+        (version,) = forget(instance, 1)
+    assert (version["version"], version["kind"]) == (2, "retrain")
+    assert "not borne out" in version["reason"]
+    assert "is not published" in caplog.text
+    status = instance.status()
+    assert (status["self_check"]["version"], status["self_check"]["passed"]) == (2, False)
+    assert any("own check" in remark for remark in status["remarks"])
+    assert all(check.passed for check in instance.verify().checks)
+    (version,) = forget(instance, 2)
+    assert version["kind"] == "unlearn"
+    status = instance.status()
+    assert status["self_check"]["passed"] is True
+    assert not any("own check" in remark for remark in status["remarks"])
+
+
+def test_versions_that_were_not_checked_before_a_false_one_are_withdrawn(opened, monkeypatch):
+    """Within an interval two updates go unchecked; the third is found false, and both go with it."""
+    instance = opened(self_check="interval", self_check_interval=3600.0)
+    forget(instance, 1)
+    assert instance.status()["self_check"]["passed"] is True
+    checked = instance.status()["self_check"]["at"]
+    instance.now[0] += 600
+    for number in (70, 80):
+        grow(instance, number)
+    status = instance.status()["self_check"]
+    assert (status["version"], status["at"], status["unchecked"]) == (2, checked, 2)
+    instance.now[0] += 3600
+    monkeypatch.setattr(instance.scheduler, "_retrain", lambda *_: pytest.fail("killed here"))
+    spoil(monkeypatch, forget_a_count)
+    with pytest.raises(pytest.fail.Exception):
+        grow(instance, 90)
+    assert instance.status()["self_check"]["refuted"] == [3, 4]
+    found = {one.name: one.passed for one in release_findings(instance.sources, 4)}
+    assert found["self check"] is False
+    # The process was killed before it could put a model in their place: the next step does.
+    monkeypatch.undo()
+    (version,) = instance.settle().versions
+    assert (version["version"], version["kind"]) == (5, "retrain")
+    assert "version 3 is not borne out" in version["reason"]
+    assert instance.release(5).envelope.withdrawn == (3, 4)
+    assert instance.status()["self_check"]["refuted"] == []
+
+
+def test_a_check_is_evidence(opened):
+    """The report of a version that was checked says so, as a finding and in the record."""
+    instance = opened(self_check="version")
+    forget(instance, 1)
+    evidence = gather(instance.sources, 2)
+    (finding,) = (one for one in evidence["findings"] if one["name"] == "self check")
+    assert finding["passed"] is True
+    assert evidence["record"]["self_check"]["passed"] is True
+
+
+def test_without_checks_nothing_is_learned_twice(opened, monkeypatch):
+    """`off` costs nothing, and says so."""
+    monkeypatch.setattr("streamtopic.service.schedule.self_check.learn", None)
+    instance = opened(self_check="off")
+    (version,) = forget(instance, 1)
+    assert version["kind"] == "unlearn"
+    status = instance.status()["self_check"]
+    assert (status["when"], status["passed"], status["unchecked"]) == ("off", None, 1)
+
+
+def test_a_check_is_due_by_time_or_after_one_that_did_not_pass():
+    """The rule, by hand: none, each, the first, one an interval later, and again after a failure or an open one."""
+    rule = SelfCheckRule("interval", 1000)
+    passed = {"passed": True, "at": 5000}
+    assert [rule.due(passed, now) for now in (5000, 5999, 6000)] == [False, False, True]
+    assert rule.due(None, 0)
+    assert all(rule.due({"passed": outcome, "at": 5000}, 5001) for outcome in (False, None))
+    assert SelfCheckRule("version").due(passed, 5000)
+    assert not SelfCheckRule("off").due(None, 0)
+
+
+def test_a_check_leaves_the_update_as_it_was(opened):
+    """The model that is published is the one that was checked, to the bit, and the next update goes on from it."""
+    instance = opened(self_check="off")
+    forget(instance, 1)
+    modeller = instance.scheduler.modeller
+    fit, snapshot = modeller._last
+    before = fit.A.tobytes()
+    assert check_update(fit, snapshot, bytes(32)).passed is True
+    assert fit.A.tobytes() == before
+    (version,) = forget(instance, 2)
+    assert (version["version"], version["kind"]) == (3, "unlearn")
+    assert len(instance.situation.suspects()) == 2

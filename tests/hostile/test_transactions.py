@@ -1,0 +1,85 @@
+"""A transaction that is left open hides what came behind it: the service says so, and loses nothing when it ends."""
+
+import itertools
+import time
+import warnings
+
+import pytest
+
+from streamtopic.events import encode_add
+from streamtopic.service.app import Service
+from streamtopic.service.ingest.transactions import hidden
+from streamtopic.settings import load
+
+_numbers = itertools.count()
+PATIENCE = 0.5
+
+
+@pytest.fixture
+def service(tmp_path, kafka_server, redis_server):
+    """A service next to Kafka, with one document counted."""
+    given = {"kafka": kafka_server.servers, "redis_url": redis_server.url, "model": f"open{next(_numbers)}"}
+    with Service(load({**given, "stalled_after": PATIENCE})) as made:
+        for topic, settings in made.topic_settings.items():
+            made.log.create(topic, 1, settings)
+        _ = made.state
+        made.send([encode_add("victim", text="some plain words")])
+        list(made.ingests[0].drain())
+        yield made
+
+
+@pytest.fixture
+def producer(kafka_server):
+    """A producer with a transaction of its own."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from kafka import KafkaProducer
+    found = KafkaProducer(
+        bootstrap_servers=kafka_server.servers, transactional_id=f"hostile{next(_numbers)}", acks="all"
+    )
+    found.init_transactions()
+    yield found
+    found.close(timeout=1)
+
+
+def test_a_delete_behind_an_open_transaction_is_seen_and_said(service, producer):
+    """Lag is 0 and nothing can be read; but status and doctor are not healthy, and name what to do."""
+    assert service.status()["hidden"] == []
+    producer.begin_transaction()
+    producer.send(service.names.documents, key=b"victim", value=None, partition=0).get(timeout=20)
+    time.sleep(2 * PATIENCE)
+    assert list(service.ingests[0].drain()) == []
+    status = service.status()
+    assert (status["lag"], status["documents"], status["healthy"]) == (0, 1, False)
+    (found,) = status["hidden"]
+    assert (found["partition"], found["records"]) == (0, 1)
+    (remark,) = [one for one in status["remarks"] if "behind an open transaction since 20" in one]
+    assert "kafka-transactions" in remark
+    producer.commit_transaction()
+    _await_its_end(service)
+    list(service.ingests[0].drain())
+    status = service.status()
+    assert (status["documents"], status["hidden"], status["healthy"]) == (0, [], True)
+
+
+def test_records_of_others_wait_behind_it_and_an_aborted_one_leaves_nothing(service, producer):
+    """What is plain behind the open transaction is hidden as well, and counted once it was aborted."""
+    producer.begin_transaction()
+    producer.send(service.names.documents, key=b"victim", value=None, partition=0).get(timeout=20)
+    service.send([encode_add("other", text="more plain words")])
+    (found,) = hidden(service.log, service.names.documents, [0])
+    assert found.records == 2
+    assert abs(found.since_ms / 1000 - time.time()) < 60
+    producer.abort_transaction()
+    _await_its_end(service)
+    list(service.ingests[0].drain())
+    assert service.status()["documents"] == 2
+    assert hidden(service.log, service.names.documents, [0]) == []
+
+
+def _await_its_end(service):
+    """Wait until the broker has written what ends the transaction, which it does behind the answer to the producer."""
+    deadline = time.monotonic() + 20
+    while hidden(service.log, service.names.documents, [0]):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)

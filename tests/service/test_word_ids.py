@@ -1,0 +1,118 @@
+"""Words of a partition: no number of them refuses a document, and when ids run out ingest stops and loses nothing."""
+
+import itertools
+import logging
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from streamtopic.counts import DocumentBatch, Passage, Weighting, count
+from streamtopic.errors import StateError
+from streamtopic.events import encode_add, encode_delete
+from streamtopic.service.ingest.partition_ingest import Ingest
+from streamtopic.state import MAX_WORD_IDS, ModelSettings, Reader, word_ids
+from streamtopic.state.measure import Growth
+from streamtopic.state.removal import remove_partition
+from streamtopic.streams import FileLog, TopicNames
+
+_numbers = itertools.count()
+
+
+class World:
+    """A model of one partition that has few word ids."""
+
+    def __init__(self, connection, folder, ids=MAX_WORD_IDS):
+        self.connection, self.ids = connection, ids
+        self.names = TopicNames(f"ids{next(_numbers)}")
+        self.log = FileLog(folder / self.names.model, clock=lambda: 1.0)
+        self.log.create(self.names.documents, 1)
+        self.log.create(self.names.rejected, 1)
+        self.open()
+
+    def open(self):
+        """Take the partition over, as another process would."""
+        self.ingest = Ingest.open(
+            self.connection, self.log, self.names, 0, settings=ModelSettings(1, 256), clock=lambda: 2.0,
+            word_ids=self.ids,
+        )  # fmt: skip
+
+    def send(self, *messages):
+        self.log.append_many(self.names.documents, messages)
+
+    def take(self, *messages, at_once=None):
+        """Send, count `at_once` records at a time, and return what became of them."""
+        self.send(*messages)
+        outcomes = Counter()
+        while (progress := self.ingest.step(at_once)).records:
+            outcomes.update(progress.outcomes)
+        return dict(outcomes)
+
+    def digest(self):
+        snapshot = Reader(self.connection, self.names.model, 1).snapshot()
+        return snapshot.restrict(np.arange(len(snapshot.words))).digest(snapshot.words)
+
+
+def add(document, words, **more):
+    """Return the record of a document with each of these words twice."""
+    return encode_add(document, counts=dict.fromkeys(words.split(), 2), **more)
+
+
+def recount(documents):
+    """Digest of the counts of these texts, by the counting kernel alone."""
+    words = sorted({word for text in documents for word in text.split()})
+    rows = []
+    for text in documents:
+        ids = np.array(sorted(words.index(word) for word in text.split()), np.int32)
+        rows.append([Passage(2 * len(ids), ids, np.full(len(ids), 2, np.int32))])
+    return count(DocumentBatch.build(rows), len(words), Weighting(256)).digest(words)
+
+
+def test_ids_that_run_out_stop_ingest_and_a_rebuild_goes_on(connection, tmp_path):
+    """The flush that needs more is not written, the error names the remedy, and nothing is lost by it."""
+    world = World(connection, tmp_path, ids=4)
+    world.take(add("a", "one two three"))
+    world.take(encode_delete("a", "r"))
+    world.send(add("b", "four"), add("c", "five six"), encode_delete("b", "r2"))
+    assert world.ingest.step(1).outcomes == {"added": 1}
+    for _ in range(2):
+        with pytest.raises(StateError, match=r"4 of 4 word ids.*`streamtopic rebuild`.*from offset 3"):
+            world.ingest.step(1)
+        world.open()
+    assert world.ingest.state.meta.next_offset == 3
+    assert world.digest() == recount(["four"])
+    remove_partition(connection, world.names.model, 0)
+    world.log.compact(world.names.documents)
+    world.open()
+    world.take()
+    assert world.digest() == recount(["five six"])
+
+
+def test_words_that_are_known_or_come_and_go_need_no_id(connection, tmp_path):
+    """With every id given, deletions, documents of known words, and words that end in their own flush are counted."""
+    world = World(connection, tmp_path, ids=2)
+    world.take(add("a", "one two"))
+    assert world.take(add("b", "one"), add("c", "three four"), encode_delete("c", "r")) == {"added": 2, "deleted": 1}
+    assert world.ingest.state.meta.next_word == 2
+    assert world.digest() == recount(["one two", "one"])
+
+
+def test_no_number_of_words_refuses_a_document(connection, tmp_path, caplog, monkeypatch):
+    """The log warns once when words become many, and again only after they were fewer."""
+    monkeypatch.setattr(word_ids, "MANY_WORDS", 10)
+    world = World(connection, tmp_path)
+    with caplog.at_level(logging.WARNING, "streamtopic.state.word_ids"):
+        assert world.take(add("a", "a1 a2 a3 a4 a5 a6 a7 a8")) == {"added": 1}
+        assert not caplog.records
+        assert world.take(add("b", "b1 b2 b3"), add("c", "c1 c2"), at_once=1) == {"added": 2}
+        assert len(caplog.records) == 1
+        world.take(encode_delete("a", "r"))
+        world.take(add("a", "a1 a2 a3 a4 a5 a6 a7 a8"))
+    assert len(caplog.records) == 2
+    assert "13 words" in caplog.records[1].getMessage()
+
+
+@pytest.mark.parametrize(("hapaxes", "times"), [(1_000, 10.0), (500, 100.0), (0, float("inf"))])
+def test_growth_is_extrapolated_by_heaps_law(hapaxes, times):
+    """Ten times as many words take ten times as many documents at exponent 1, a hundred times as many at 1/2."""
+    assert Growth(1_000, hapaxes).times_until(10_000) == pytest.approx(times)

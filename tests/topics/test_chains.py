@@ -1,0 +1,203 @@
+"""Chains of additions and deletions: wherever a model has been, it is the model of the documents that are there."""
+
+import numpy as np
+import pytest
+
+from streamtopic.counts import Counts, DocumentBatch, count
+from streamtopic.lab.bench import chains
+from streamtopic.lab.bench.chain_corpora import KINDS, cyclic_images, kind_of
+from streamtopic.lab.bench.chains import Described, described, many_chains, one_chain, parted
+from streamtopic.topics.learner import learn
+from streamtopic.topics.learner_options import LearnerOptions
+from streamtopic.topics.update import Updated, update
+
+EACH = 40
+"""Chains of each kind: all kinds together take about a minute."""
+
+SENTENCES = {
+    "planted topics": "topics that are there to be found",
+    "mirrored": "exact ties at 1/2, decided alike on every path",
+    "duplicated words": "equal rows, of which the first word wins on every path",
+    "near-singular anchors": "hardly any direction to tell topics by, so that a certificate is all there is",
+    "giant documents": "one document that outweighs the others comes or goes",
+    "two-word documents": "rows of few entries, many of them equal",
+    "one-document topics": "a deletion takes a direction away",
+    "words at thresholds": "words enter and leave by additions and by deletions",
+    "text": "frequencies, bursts and lengths as in docstrings",
+    "tiny": "a fresh fit that cannot be learned is refused by the update too, and the other way round",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind}: {SENTENCES[kind]}")
+def test_a_model_is_that_of_a_fresh_fit_after_every_change(kind):
+    """Words, anchors and sets are equal, A is within the certificates and to 1e-12, and no refusal is one-sided."""
+    first = tuple(KINDS).index(kind)
+    outcomes = [one_chain(first + k * len(KINDS)) for k in range(EACH)]
+    assert {outcome.kind for outcome in outcomes} == {kind}
+    assert not [str(outcome.finding) for outcome in outcomes if outcome.finding is not None]
+    assert sum(outcome.updates for outcome in outcomes) >= EACH // 2
+
+
+def _counts(held, options):
+    """Counts of rows of word counts, (documents, n)."""
+    row, word = np.nonzero(held)
+    documents = len(held)
+    batch = DocumentBatch(
+        indptr=np.searchsorted(row, np.arange(documents + 1)).astype(np.int64),
+        words=word.astype(np.int32),
+        counts=held[row, word].astype(np.int32),
+        lengths=held.sum(axis=1),
+        owners=np.arange(documents, dtype=np.int32),
+        documents=documents,
+    )
+    return Counts([f"w{k:03d}" for k in range(held.shape[1])], count(batch, held.shape[1], options.weighting))
+
+
+def _updated(before, after, options):
+    """Carry a fit of some rows over to others; the update's outcome, and a fresh fit."""
+    old, new = _counts(before, options), _counts(after, options)
+    delta = Counts(new.words, new.cooccurrence - old.cooccurrence)
+    return update(learn(old, options), new, delta), learn(new, options)
+
+
+def _two_subjects(documents, filled, seed):
+    """Documents of two subjects with an anchor word each, (documents, 41); the last word fills `filled` of subject 0.
+
+    A word that fills documents without anchor words has a row far from all others, of which anchors' rows say little.
+    """
+    rng = np.random.default_rng(seed)
+    columns = np.zeros((41, 2))
+    columns[:2] = 0.2 * np.eye(2)
+    columns[2:40] = 0.8 * rng.dirichlet(np.full(38, 0.5), 2).T
+    subjects = np.arange(documents) % 2
+    shares = np.where(subjects[:, None] == np.arange(2), 0.9, 0.1)
+    held = rng.multinomial(30, shares @ columns.T).astype(np.int64)
+    full = np.flatnonzero(subjects == 0)[:filled]
+    held[full, 40], held[full, :2] = 200, 0
+    return held
+
+
+@pytest.mark.parametrize(
+    ("documents", "filled", "more", "gone"),
+    [pytest.param(300, 4, 5, [], id="added"), pytest.param(238, 4, 4, [237], id="deleted")],
+)
+def test_a_word_that_enters_is_solved_like_any_other(documents, filled, more, gone):
+    """A word that an addition or a deletion brings in has its mixture of topics, not one of nothing.
+
+    In 300 documents a word must be in five of them, and it gets its fifth; from 237 on four will do.
+    """
+    options = LearnerOptions(n_topics=2, max_df=1.0, min_df=5, anchor_min_df=0.1)
+    updates = 0
+    for seed in range(12):
+        before = _two_subjects(documents, filled, seed)
+        after = np.delete(_two_subjects(documents, more, seed), gone, axis=0)
+        outcome, fresh = _updated(before, after, options)
+        assert "w040" in fresh.words
+        assert isinstance(outcome, Updated), outcome
+        place = outcome.fit.names.place["w040"]
+        updates += outcome.fit.C[place].max() > 0.5
+        assert parted(described(outcome.fit), described(fresh)) is None
+    assert updates >= 4
+
+
+def _mirrored_chain(seed):
+    """Delete pair after pair of mirrored documents; yield each update's fit, a fresh one, and the words before."""
+    rng = np.random.default_rng(seed)
+    options = LearnerOptions(n_topics=2, max_df=1.0, min_df=3, anchor_min_df=0.2)
+    columns = np.zeros(2 * (30 + 4) + 6)
+    columns[0], columns[1:30], columns[60:] = 0.3, 0.5 * rng.dirichlet(np.geomspace(1.0, 0.05, 29)), 0.2 / 14
+    images = cyclic_images(rng, 2, rng.multinomial(30, columns / columns.sum(), 120), 30, 4)
+    inside = np.ones(120, bool)
+    counts = _counts(images.reshape(-1, images.shape[2]), options)
+    fit = learn(counts, options)
+    for pair in rng.permutation(120)[:40]:
+        inside[pair] = False
+        after = _counts(images[inside].reshape(-1, images.shape[2]), options)
+        delta = Counts(after.words, after.cooccurrence - counts.cooccurrence)
+        words, counts = fit.words, after
+        outcome, fresh = update(fit, counts, delta), learn(counts, options)
+        if isinstance(outcome, Updated):
+            yield outcome.fit, fresh, words
+        fit = outcome.fit if isinstance(outcome, Updated) else fresh
+
+
+def test_ties_at_one_half_fall_alike_on_every_path():
+    """Where two subjects are images of each other, words between them lie at 1/2 exactly, also while rare words leave.
+
+    Words that have left must not change the last bit of anything that is compared.
+    """
+    updates = left = 0
+    for seed in range(6):
+        for updated, fresh, words in _mirrored_chain(seed):
+            updates += 1
+            left += len(fresh.words) < len(words)
+            assert parted(described(updated), described(fresh)) is None
+    assert updates >= 30
+    assert left >= 2
+
+
+def _model(**changed):
+    """A model as chains see it, of two words and two topics."""
+    plain = {"words": ("a", "b"), "anchors": ("a", "b"), "sets": {"a": 0, "b": 1}, "A": np.eye(2), "certificate": 0.0}
+    return Described(**{**plain, **changed})
+
+
+@pytest.mark.parametrize(
+    ("what", "changed"),
+    [
+        ("words", {"words": ("a", "c")}),
+        ("anchors", {"anchors": ("a", "c")}),
+        ("sets", {"sets": {"a": 0}}),
+        ("shape", {"A": np.array([[1.0, np.nan], [0.0, 1.0]])}),
+        ("shape", {"A": 2 * np.eye(2)}),
+        ("shape", {"certificate": np.inf}),
+        ("certificate", {"A": np.array([[1 - 1e-8, 0.0], [1e-8, 1.0]]), "certificate": 1e-8}),
+        ("precision", {"A": np.array([[1 - 1e-11, 0.0], [1e-11, 1.0]]), "certificate": 1e-9}),
+    ],
+)
+def test_every_broken_promise_is_named(what, changed):
+    """Whatever parts two models is found, from either side; what keeps all promises is not."""
+    for pair in ((_model(), _model(**changed)), (_model(**changed), _model())):
+        assert parted(*pair)[0] == what
+    assert parted(_model(), _model()) is None
+    near = _model(A=np.array([[1 - 1e-8, 0.0], [1e-8, 1.0]]), certificate=1e-7)
+    assert parted(_model(), near) is None
+
+
+def test_a_chain_is_a_function_of_its_seed():
+    """A finding can be repeated: the same seed goes through the same chain, wherever it starts."""
+    one, other = one_chain(15), one_chain(15)
+    assert one == other
+    assert one.kind == kind_of(15) == tuple(KINDS)[15 % len(KINDS)]
+    assert many_chains(0, 15) == [one]
+
+
+def test_a_model_that_stays_as_it_was_is_found(monkeypatch):
+    """An update that does nothing, or raises, ends its chain as a finding."""
+    monkeypatch.setattr(chains, "update", lambda fit, *_: Updated(fit))
+    assert any(one_chain(seed).finding for seed in range(10))
+
+    def broken(*_):
+        raise ZeroDivisionError("by nothing")
+
+    monkeypatch.setattr(chains, "update", broken)
+    found = [one_chain(seed).finding for seed in range(10)]
+    assert any(finding is not None and finding.what == "exception" for finding in found)
+
+
+def test_a_refusal_of_one_side_only_is_found(monkeypatch):
+    """Where the update gives a model and a fresh fit cannot be learned, the chain ends as a finding."""
+    plain, calls = chains.learn, []
+
+    def learn_once(source, options):
+        calls.append(None)
+        if len(calls) > 1:
+            raise chains.CannotLearn("words", "none")
+        return plain(source, options)
+
+    monkeypatch.setattr(chains, "learn", learn_once)
+    found = []
+    for seed in range(20):
+        calls.clear()
+        found.append(one_chain(seed).finding)
+    assert any(finding is not None and finding.what == "refusal" for finding in found)

@@ -1,0 +1,256 @@
+"""Who can take a word out of the vocabulary, and how many documents of their own it takes.
+
+Words that repeat themselves are left out: h >= 10, 5 h >= k and t >= 5 k, for the k documents that hold a word, the h
+in which it is heavy, and its t occurrences. Of documents that someone adds, a hold it, and it is heavy in at most all a
+of these. So the first two need h + a >= 10 and 5 (h + a) >= k + a, h and k those of the others: a >= 10 - h and
+a >= (k - 5 h) / 4. Where it is heavy in no other document that is max(10, k / 4). The third is not a limit: one long
+document has occurrences enough. So a word that is heavy in a fifth of its documents, ten at least, is out of the
+vocabulary when one document repeats it, and it is that document that completes it: one of the tests shows it.
+
+Thresholds of document frequency are shares of m, rounded to powers of sqrt 2. Any document, whatever it holds, is one
+more, and where a rounded share steps up with it all words in between leave at once. A document can also take a word
+over max_df, bring a word in that makes more than max_words, and bring the thousandth word in, from which on the rule
+holds. All of this is undone, to the last word, when the document goes.
+"""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamtopic.counts import MAX_LENGTH, DocumentBatch, Passage
+from streamtopic.counts.count_pairs import statistics
+from streamtopic.text import passages
+from streamtopic.topics.learner_options import LearnerOptions
+from streamtopic.topics.working_vocabulary import choose_words, thresholds
+
+WORDS, DOCUMENTS, HELD = 1_200, 1_000, 50
+NEARLY = 6
+"""Words that are heavy in nine of their fifty documents: one more is not a fifth."""
+OPTIONS = LearnerOptions(n_topics=2)
+MOST_PASSAGES = 41
+"""As many passages a text of 1,000,000 bytes has at most: words have two letters and something between them."""
+
+
+def source(frequency, tokens, heavy, documents):
+    """Numbers of words, as counts give them."""
+    columns = [np.asarray(column, np.int64) for column in (frequency, tokens, heavy)]
+    return SimpleNamespace(frequency=columns[0], tokens=columns[1], heavy=columns[2], documents=documents)
+
+
+def numbers(documents, signs=None):
+    """Count what is kept of each word over documents, each a list of passages."""
+    batch = DocumentBatch.build(documents)
+    signs = np.ones(len(documents), np.int64) if signs is None else np.asarray(signs, np.int64)
+    return source(*statistics(batch, WORDS, signs), int(signs.sum()))
+
+
+def added(one, other, sign=1):
+    """Add the numbers of two sets of documents, or take one away."""
+    return source(
+        one.frequency + sign * other.frequency,
+        one.tokens + sign * other.tokens,
+        one.heavy + sign * other.heavy,
+        one.documents + sign * other.documents,
+    )
+
+
+def kept(counted, options=OPTIONS):
+    """Return the kept words as a set of positions."""
+    return {*choose_words(counted, options)[0].tolist()}
+
+
+def document(words, tokens):
+    """One passage of so many tokens, spread evenly."""
+    counts = np.full(len(words), tokens // len(words), np.int32)
+    return [Passage(int(counts.sum()), np.array(sorted(words), np.int32), counts)]
+
+
+@pytest.fixture(scope="module")
+def honest():
+    """Numbers of a thousand documents of sixty words each, every word in fifty of them."""
+    documents = []
+    for k in range(DOCUMENTS):
+        words = np.sort((k * 60 + np.arange(60)) % WORDS).astype(np.int32)
+        repeated = (words < NEARLY) & (k < 9 * WORDS // 60)
+        counts = np.where(repeated, 20, 1).astype(np.int32)
+        documents.append([Passage(int(counts.sum()), words, counts)])
+    return numbers(documents)
+
+
+def test_the_others_hold_each_word_in_fifty_documents(honest):
+    """The corpus of these tests is what they say: all words kept, and six are nearly a fifth heavy."""
+    assert honest.frequency.tolist() == [HELD] * WORDS
+    assert honest.heavy.tolist() == [9] * NEARLY + [0] * (WORDS - NEARLY)
+    assert len(kept(honest)) == WORDS
+
+
+@pytest.mark.parametrize(
+    "words",
+    [[0], [700], [0, 1], range(10), range(700, 710), range(WORDS)],
+    ids=lambda words: f"{len(words)} from {words[0]}",
+)
+def test_no_document_of_8192_tokens_removes_a_word(honest, words):
+    """One document of one word, of ten that are a tenth each, or of all words takes none out that fifty others hold."""
+    assert kept(added(honest, numbers([document(words, MAX_LENGTH)]))) == {*range(WORDS)}
+
+
+def test_no_text_of_a_million_bytes_removes_a_word(honest):
+    """A text of nothing but one word is as many passages, and still one document that the word fills."""
+    parts = passages("ax " * 333_333)
+    text = [Passage(length, np.array([3], np.int32), np.array([held["ax"]], np.int32)) for length, held in parts]
+    assert 1 < len(text) <= MOST_PASSAGES
+    after = added(honest, numbers([text]))
+    assert after.heavy[3] == honest.heavy[3] + 1
+    assert after.tokens[3] >= 5 * after.frequency[3]
+    assert kept(after) == {*range(WORDS)}
+
+
+@st.composite
+def anything(draw):
+    """One document within the limits: up to 41 passages, any words, any numbers of them, and tokens besides."""
+    made = []
+    for _ in range(draw(st.sampled_from([1, 1, 2, MOST_PASSAGES]))):
+        first, many = draw(st.integers(0, WORDS - 1)), draw(st.sampled_from([1, 2, 9, 10, 11, 200, WORDS]))
+        words = np.unique((first + np.arange(many)) % WORDS).astype(np.int32)
+        each = draw(st.integers(1, MAX_LENGTH // len(words)))
+        length = draw(st.integers(each * len(words), MAX_LENGTH))
+        made.append(Passage(length, words, np.full(len(words), each, np.int32)))
+    return made
+
+
+@given(one=anything())
+@settings(max_examples=150, deadline=None)
+def test_no_single_document_removes_a_word_that_fifty_others_hold(honest, one):
+    """Whatever a document within the limits holds, every word of the others is kept, and so it is when it has gone."""
+    part = numbers([one])
+    after = added(honest, part)
+    assert kept(after) == {*range(WORDS)}
+    assert kept(added(after, part, -1)) == kept(honest)
+
+
+def fewest(k, h):
+    """Return how many documents it takes by what is proven above, for a word that k hold and h of them heavily."""
+    return max(10 - h, math.ceil((k - 5 * h) / 4), 0)
+
+
+@given(
+    k=st.integers(1, 400),
+    share=st.floats(0, 1),
+    occurrences=st.integers(0, 10_000),
+    data=st.data(),
+)
+@settings(max_examples=300, deadline=None)
+def test_a_word_goes_by_no_fewer_documents_than_proven(k, share, occurrences, data):
+    """Below max(10 - h, (k - 5 h) / 4) added documents no word goes; at it one does that they repeat enough."""
+    h = int(share * k)
+    needed = fewest(k, h)
+    assert h > 0 or needed == max(10, math.ceil(k / 4))
+    a = data.draw(st.integers(0, 120))
+    own = data.draw(st.integers(0, a))
+    tokens = k + occurrences + data.draw(st.sampled_from([a, a * MAX_LENGTH, a * 333_333]))
+    assert (0 not in of_any(among_others(k + a, tokens, h + own))) <= (a >= needed)
+    enough = k + needed * 333_333 if needed else 5 * k
+    assert 0 not in of_any(among_others(k + needed, enough, h + needed))
+
+
+def among_others(frequency, tokens, heavy, others=1_000):
+    """Numbers of one word, at 0, and of a thousand plain ones beside it, among so many documents that all may stay."""
+    plain = np.full(others, 60)
+    columns = ([frequency, *plain], [tokens, *plain], [heavy, *(0 * plain)])
+    return source(*columns, 10_000)
+
+
+def of_any(counted):
+    """Return the kept words where no word is in too few or too many documents."""
+    return kept(counted, LearnerOptions(n_topics=2, min_df=1, min_share=0.0, max_df=1.0))
+
+
+@given(cap=st.integers(10, 400))
+@settings(max_examples=50, deadline=None)
+def test_what_others_repeat_already_needs_one_document(cap):
+    """A word heavy in a fifth of its documents, ten at least, is kept only as long as nobody repeats it five times."""
+    k = max(cap, 50)
+    h = math.ceil(k / 5)
+    before = among_others(k, 4 * k, h)
+    after = among_others(k + 1, 4 * k + MAX_LENGTH, h + 1)
+    assert 0 in of_any(before)
+    assert 0 not in of_any(after)
+
+
+@pytest.mark.parametrize(("others", "stays"), [(998, True), (999, False), (1_500, False)])
+def test_few_words_switch_the_rule_off(others, stays):
+    """Of fewer than a thousand words none is left out for repeating itself; the thousandth switches the rule on."""
+    assert (0 in of_any(among_others(60, 6_000, 60, others))) == stays
+
+
+@given(order=st.permutations(range(12)), gone=st.integers(0, 12))
+@settings(max_examples=50, deadline=None)
+def test_what_is_added_and_deleted_leaves_no_trace(honest, order, gone):
+    """Twelve hostile documents remove a word; as they go, in any order, words are those of the documents that stay."""
+    hostile = [numbers([document([700], MAX_LENGTH - k)]) for k in range(12)]
+    now = honest
+    for part in hostile:
+        now = added(now, part)
+    for k in order[:gone]:
+        now = added(now, hostile[k], -1)
+    fresh = numbers([document([700], MAX_LENGTH - k) for k in order[gone:]]) if gone < 12 else None
+    expected = honest if fresh is None else added(honest, fresh)
+    for name in ("frequency", "tokens", "heavy"):
+        assert np.array_equal(getattr(now, name), getattr(expected, name))
+    assert kept(now) == kept(expected)
+
+
+def test_thirteen_documents_remove_what_fifty_hold(honest):
+    """The limit is reached: a quarter as many documents as hold a word, and one fewer does not do."""
+    parts = [document([700], MAX_LENGTH)] * fewest(HELD, 0)
+    assert len(parts) == 13
+    assert 700 not in kept(added(honest, numbers(parts)))
+    assert 700 in kept(added(honest, numbers(parts[:-1])))
+
+
+def steps(name, options):
+    """Return where a threshold changes as one document comes, and by what factor."""
+    found = {}
+    for m in range(50, 60_000):
+        before, after = (getattr(thresholds(documents, options), name) for documents in (m, m + 1))
+        if before != after:
+            found[m] = after / before
+    return found
+
+
+@pytest.mark.parametrize("name", ["least", "most", "anchor"])
+def test_one_document_tips_a_threshold_by_a_root_of_two(name):
+    """Whatever it holds, a document tips a threshold at few sizes of a corpus, always up and by sqrt 2 at most."""
+    found = steps(name, OPTIONS)
+    assert 1 <= len(found) <= 22
+    assert all(1 < factor <= math.sqrt(2) * (1 + 1e-12) for factor in found.values())
+
+
+def test_any_document_takes_out_what_lies_on_a_step():
+    """Where the least frequency steps up with m, words of as many documents as before leave, whoever comes."""
+    m = max(steps("least", OPTIONS))
+    least, raised = (thresholds(held, OPTIONS).least for held in (m, m + 1))
+    frequency = np.arange(1, 3_000)
+    words = {held: kept(source(frequency, frequency, 0 * frequency, held)) for held in (m, m + 1)}
+    gone = {int(frequency[k]) for k in words[m] - words[m + 1]}
+    assert gone == {*range(math.ceil(least), math.ceil(raised))}
+
+
+def test_a_word_over_the_most_documents_leaves_with_one_more():
+    """A word in as many documents as a word may be is taken out by one more, alone, and comes back when it goes."""
+    most = math.floor(thresholds(10_000, OPTIONS).most)
+    at, over = ([most - 1, held, *[60] * 1_500] for held in (most, most + 1))
+    assert {0, 1} <= kept(source(at, at, [0] * 1_502, 10_000))
+    assert kept(source(at, at, [0] * 1_502, 10_000)) - kept(source(over, over, [0] * 1_502, 10_001)) == {1}
+
+
+def test_one_word_too_many_raises_the_least_frequency_for_all():
+    """At the ceiling a document that brings one word in takes out all that the next step of sqrt 2 leaves behind."""
+    options = LearnerOptions(n_topics=2, max_words=1_200)
+    before, after = ([5] * 200 + [60] * 1_000 + [held] for held in (4, 5))
+    assert len(kept(source(before, before, [0] * 1_201, 1_000), options)) == 1_200
+    assert kept(source(after, after, [0] * 1_201, 1_001), options) == {*range(200, 1_200)}

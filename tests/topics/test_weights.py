@@ -1,0 +1,88 @@
+"""Column weights: decided in integers, exactly at their boundaries too."""
+
+from fractions import Fraction
+from math import isqrt
+
+import numpy as np
+import pytest
+
+from streamtopic.topics.learner_options import LearnerOptions
+from streamtopic.topics.working_vocabulary import _ROOTS, column_squares
+
+OPTIONS = LearnerOptions(n_topics=2)
+
+
+def nearest(mass, total):
+    """Return k of the power 2^(k/2) that mass / total is nearest to in logarithms, by exact comparison; ties go down.
+
+    2^((k - 1/2) / 2) < p <= 2^((k + 1/2) / 2) is 2^(2 k - 1) < p^4 <= 2^(2 k + 1).
+    """
+    power = Fraction(mass, total) ** 4
+    k = 0
+    while power > Fraction(2) ** (2 * k + 1):
+        k += 1
+    while power <= Fraction(2) ** (2 * k - 1):
+        k -= 1
+    return k
+
+
+def expected(mass, total):
+    """Return the double that is the weight of a mass by definition."""
+    whole, quarter = divmod(-nearest(mass, total), 4)
+    return float(_ROOTS[quarter]) * 2.0**whole
+
+
+def spread(mass):
+    """Return masses with one word more, so that they sum to a power of two."""
+    total = 1 << int(sum(mass)).bit_length()
+    return [*mass, total - sum(mass)], total
+
+
+def test_the_four_literals_are_the_roots():
+    """Each literal is within an ulp of its power of two, and they are below 2 and ascending."""
+    for k, root in enumerate(_ROOTS.tolist()):
+        assert abs(Fraction(root) ** 4 - 2**k) <= Fraction(2**k) * 8 * Fraction(2) ** -53
+    assert _ROOTS.tolist() == sorted(_ROOTS)
+
+
+@pytest.mark.parametrize("near", range(-3, 4))
+def test_weights_are_decided_exactly_at_their_boundaries(near):
+    """Masses just below, at and just above each boundary between two powers get the weight of exact arithmetic."""
+    total = 1 << 60
+    for step in range(1, 40):
+        # The boundary is at p = 2^(-(2 step - 1) / 4), which no integer meets, but its neighbours come close.
+        boundary = isqrt(isqrt(2 ** (240 - 2 * step + 1)))
+        mass = np.array([boundary + near, total - boundary - near], np.int64)
+        found = column_squares(mass, OPTIONS)
+        assert found.tolist() == [expected(int(m), total) for m in mass]
+    both = {nearest(boundary, total), nearest(boundary + 1, total)}
+    assert len(both) == 2
+
+
+def test_masses_of_exact_powers_have_exact_weights():
+    """A mass of 2^-j of all has the weight 2^(j/2), on the table's doubles."""
+    mass, total = spread([1 << k for k in range(50)])
+    found = column_squares(np.array(mass, np.int64), OPTIONS)
+    for k in range(50):
+        steps = total.bit_length() - 1 - k
+        assert found[k] == _ROOTS[2 * steps % 4] * 2.0 ** (2 * steps // 4)
+
+
+def test_weights_are_those_of_exact_arithmetic_everywhere():
+    """Random masses of all sizes, and a total beyond 62 bits."""
+    rng = np.random.default_rng(0)
+    for bits in (4, 20, 40, 60):
+        mass = np.maximum((2 ** rng.uniform(0, bits, 200)).astype(np.int64), 1)
+        total = sum(mass.tolist())
+        assert column_squares(mass, OPTIONS).tolist() == [expected(m, total) for m in mass.tolist()]
+    large = np.full(9, 1 << 61, np.int64)
+    assert column_squares(large, OPTIONS).tolist() == [expected(1 << 61, 9 << 61)] * 9
+
+
+def test_words_without_mass_have_the_weight_of_the_least():
+    """A dead word's weight is that of a mass of 1 and changes no other; learner "paper" weighs all alike."""
+    mass = np.array([0, 1, 1000, 0, 77])
+    found = column_squares(mass, OPTIONS)
+    assert found[0] == found[1] == found[3]
+    assert np.array_equal(found[[1, 2, 4]], column_squares(mass[[1, 2, 4]], OPTIONS))
+    assert column_squares(mass, LearnerOptions(n_topics=2, learner="paper")).tolist() == [1.0] * 5

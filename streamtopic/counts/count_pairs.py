@@ -23,7 +23,7 @@ __all__ = ["HEAVY", "PairBlock", "count", "count_rows", "pieces", "statistics"]
 HEAVY = 10
 """A word is heavy in a document where at least one token in ten is that word."""
 
-# At most so many pairs in a buffer: 1.6 GB if all were written.
+# The most pairs of a buffer: 1.6 GB if all were written.
 _BUFFER = 1 << 27
 # Words of documents that second-level caches hold beside the row that is summed.
 _CACHED = 1 << 18

@@ -40,7 +40,7 @@ _ROOM = 1 << 62
 _PAIRS = 1 << 18
 # Words of one block. A deletion rewrites the blocks that hold its documents, so they are not large.
 _BLOCK = 1 << 18
-# About so many pairs are one part of the triangle. Each part is given back as soon as it is mirrored.
+# Pairs of one part of the triangle, about. Each part is given back as soon as it is mirrored.
 _PANEL = 1 << 21
 # Fibonacci hashing: 2^64 over the golden ratio.
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)

@@ -85,7 +85,7 @@ def coordinates(q: SymmetricCounts, mass: Int64, candidates: Positions, words: S
     compute as others do.
     """
     check_arithmetic()
-    # A word that meets itself says nothing of topics, so the diagonal counts only where the rest spans too little.
+    # A word that meets itself tells nothing about topics, so the diagonal counts only where the rest spans too little.
     for diagonal in (False, True):
         S = _scaled(q, mass, candidates, diagonal=diagonal)
         values, moved, rotation = _directions(S, words, topics)

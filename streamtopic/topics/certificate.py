@@ -309,7 +309,8 @@ def _row_bounds(  # noqa: C901, PLR0912, PLR0915  one pass over a row; numba inl
         b = -1
         for k in range(r):
             here = (doubt[k] + reach[k] * error) * up
-            possible[k] = C[i, k] > 0.0 or not gradient[k] - gradient[low] > (here + margin) * up
+            lead = gradient[k] - gradient[low]
+            possible[k] = C[i, k] > 0.0 or not lead > (here + margin) * up
             if possible[k]:
                 count += 1
                 a = b
@@ -326,8 +327,10 @@ def _row_bounds(  # noqa: C901, PLR0912, PLR0915  one pass over a row; numba inl
             error, mine = 0.0, 0.0
         elif count == 2:
             # The optimum lies on one edge: curvature along it is known better than the least of all directions.
-            sizes = G[a, a] + G[b, b] + 2.0 * G[a, b]
-            curve = (G[a, a] + G[b, b] - 2.0 * G[a, b]) - (gram + 8 * unit) * up * sizes
+            squares = G[a, a] + G[b, b]
+            twice_mixed = 2.0 * G[a, b]
+            lost = (gram + 8 * unit) * up * (squares + twice_mixed)
+            curve = (squares - twice_mixed) - lost
             if curve > 0.0:
                 # As the step along the edge, (1, -1) t: its length is t sqrt 2.
                 slope = gradient[a] - gradient[b]

@@ -51,7 +51,7 @@ class TextColumns:
         return len(self.names) > 0
 
     def shared(self, texts: CountedTexts) -> int:
-        """Return how many columns texts share with these: the first so many of both.
+        """Return how many columns texts share with these. Shared columns are the first ones of both.
 
         Raises ValueError where the texts come from another vectoriser.
         """

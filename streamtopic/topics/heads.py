@@ -46,7 +46,7 @@ __all__ = [
 
 _UNIT = 2.0**-53
 _MOST_STEPS = 200
-# A step that was halved so often moves less than rounding does.
+# The shortest step that is tried: a shorter one moves less than rounding does.
 _LEAST_STEP = 2.0**-40
 # Documents whose gradients are summed by themselves.
 _BLOCK = 1024

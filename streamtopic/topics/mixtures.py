@@ -16,7 +16,7 @@ from streamtopic.topics.threads import each, workers
 
 __all__ = ["Mixtures", "carried_errors", "gram", "gram_roundings", "largest_errors", "least_eigenvalue"]
 
-# The terms of so many words are summed by themselves, so that rounding grows with 128 + n / 128 and not with n.
+# Words whose terms are summed by themselves, so that rounding grows with 128 + n / 128 and not with n.
 _BLOCK = 128
 # A matrix nearer to singular than 2^-60 of its diagonal cannot be told from a singular one in doubles.
 _HALVINGS = 60

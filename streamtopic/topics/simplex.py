@@ -286,7 +286,9 @@ def _entering(G: Float, b: Float, c: Float, support: Int64, size: int, g: Float,
     for k in range(len(b)):
         if g[k] == np.inf or barred[k]:
             continue
-        below = (level - (g[k] - b[k])) - _SLACK * (g[k] + abs(b[k]) + magnitude)
+        lead = level - (g[k] - b[k])
+        noise = _SLACK * (g[k] + abs(b[k]) + magnitude)
+        below = lead - noise
         if below > lowest:
             lowest = below
             entering = k

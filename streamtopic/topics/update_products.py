@@ -43,7 +43,7 @@ _WIDE = 4
 _BLAS = 16
 # Reading an entry of Q takes about as long as adding this many numbers.
 _READING = 3
-# Sums of so many bytes stay in the second-level cache.
+# Bytes of sums that stay in the second-level cache.
 _BLOCK_BYTES = 1 << 18
 # Columns that one thread sums together. A row of S with more entries than that is long.
 _TOGETHER = 8

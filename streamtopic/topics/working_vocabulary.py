@@ -26,7 +26,7 @@ _LEAST_MAX_DF = 20
 _LEAST_ANCHOR_DF = 2
 # A word in this share of the documents is frequent enough, however few documents that is.
 _MOST_MIN_DF_SHARE = 0.02
-# From so many words on, words that repeat themselves are left out (docs/decisions/0028).
+# With this many words or more, words that repeat themselves are left out (docs/decisions/0028).
 _FEWEST_WORDS = 1_000
 # `_repeated` says how these three count.
 _HEAVY = 10
@@ -74,8 +74,8 @@ def choose_words(source: CountSource, options: LearnerOptions) -> tuple[Position
     """Return the ascending positions of the kept words, (k,), and whether each of them may be an anchor, (k,).
 
     source: the counts; its pairs are not read.
-    Where more than `max_words` words pass, the least frequency rises by factors of sqrt 2 until so many do not. Then
-    words that repeat themselves are left out.
+    Where more than `max_words` words pass, the least frequency rises by factors of sqrt 2 until that many or fewer do.
+    Then words that repeat themselves are left out.
     """
     limits = thresholds(source.documents, options)
     least = limits.least

@@ -115,15 +115,11 @@ class Mixtures:
         """Bound the absolute error of every row of W, (n,)."""
         return largest_errors(self.relative, self.error, self.product)
 
-    def errors(self, mass: Int64, rows: Positions | None = None) -> tuple[Float, Float]:
-        """Bound each row's distance to its optimum, (n,), and the part of it due to the products.
-
-        rows: positions of the rows to bound; None for all.
-        """
-        if rows is None:
-            rows = np.arange(len(mass))
-        bounds = self._bounds(mass, rows, None)
-        live = mass[rows] > 0
+    def errors(self, mass: Int64) -> tuple[Float, Float]:
+        """Bound each row's distance to its optimum, (n,), and the part of it due to the products, (n,)."""
+        bounds = self._bounds(mass, np.arange(len(mass)), None)
+        # A word without mass has no row, so no error either.
+        live = mass > 0
         return np.where(live, bounds.errors, 0.0), np.where(live, bounds.from_products, 0.0)
 
     def certificate(self, mass: Int64, p: Float, A: Float, z: Float) -> Certificate:

@@ -2,7 +2,7 @@
 
     documents              DocumentBatch of Passages; WordSets: only their words; narrowed: a batch over some words;
                            TextMatrix: the same as scikit-learn passes it on (CountedTexts)
-    weights                Weighting: the integer weight of a document's word pairs; MAX_LENGTH of a passage
+    weights                Weighting: the integer weight of a document's word pairs; MAX_LENGTH: tokens of a passage
     counting               count: a batch to a Cooccurrence; count_rows: the same as PairBlocks; statistics: of words
     for learners           CountSource; Counts and KeptCounts in memory, CountsWithout some documents
 
@@ -15,8 +15,8 @@ The pair counts of n words are an n by n matrix. It takes four forms, each for o
     SignedPassages    a small change as outer products: as long as its passages, where pairs are their square
 
 Below SymmetricCounts lies `compact.Compact`, its rows in six bytes an entry, which compiled loops read;
-`compact.UpperRows` is the same for a part of one triangle, until both are written. In one form they would be twice as
-large (docs/decisions/0022) or be copied for every change.
+`compact.UpperRows` is the same for a part of one triangle, until both are written. One form for all purposes would be
+twice as large (docs/decisions/0022), or every change would copy it.
 
 Pairs are added up by `count_pairs`, which multiplies documents, and by two loops of `state`. One adds sorted segments;
 it shares `count_pairs.drain`, which makes a dense row of sums into sorted entries. The other adds parts whose columns

@@ -11,12 +11,10 @@ from dataclasses import dataclass, replace
 
 import numba
 import numpy as np
-import numpy.typing as npt
+
+from streamtopic.counts.arrays import Int32, Int64, Positions
 
 __all__ = ["DocumentBatch", "Passage", "WordSets", "narrowed"]
-
-Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +53,7 @@ class DocumentBatch:
     @property
     def totals(self) -> Int64:
         """Tokens of the document that each row belongs to, all its passages together, (rows,)."""
-        # Not bincount, whose weights are floats.
+        # bincount would add floats, which lose whole tokens above 2^53.
         tokens = np.zeros(self.documents, np.int64)
         np.add.at(tokens, self.owners, self.lengths)
         return tokens[self.owners]
@@ -64,42 +62,48 @@ class DocumentBatch:
     def build(cls, documents: Sequence[Sequence[Passage]]) -> "DocumentBatch":
         """Lay the passages of `documents` one below the other."""
         passages = [passage for document in documents for passage in document]
+        lengths = [passage.length for passage in passages]
+        sizes = [len(passage.words) for passage in passages]
         indptr = np.zeros(len(passages) + 1, np.int64)
-        np.cumsum([len(passage.words) for passage in passages], out=indptr[1:])
-        owners = np.repeat(np.arange(len(documents), dtype=np.int32), [len(document) for document in documents])
+        np.cumsum(sizes, out=indptr[1:])
+        passages_each = np.array([len(document) for document in documents], np.int64)
+        owners = np.repeat(np.arange(len(documents), dtype=np.int32), passages_each)
         return cls(
             indptr=indptr,
             words=_joined([passage.words for passage in passages]),
             counts=_joined([passage.counts for passage in passages]),
-            lengths=np.array([passage.length for passage in passages], np.int64),
-            owners=owners.astype(np.int32),
+            lengths=np.array(lengths, np.int64),
+            owners=owners,
             documents=len(documents),
         )
 
     @classmethod
     def joined(cls, first: "DocumentBatch", second: "DocumentBatch") -> "DocumentBatch":
-        """Return the documents of both, those of `second` behind."""
+        """Return the documents of both: first those of `first`, then those of `second`."""
         return cls.stacked([first, second])
 
     @classmethod
     def stacked(cls, batches: Sequence["DocumentBatch"]) -> "DocumentBatch":
-        """Return the documents of several batches, one batch behind the other."""
-        before = np.cumsum([0, *(batch.documents for batch in batches)], dtype=np.int32)
+        """Return the documents of several batches, in the order of the batches."""
+        documents = [batch.documents for batch in batches]
+        before = np.cumsum([0, *documents], dtype=np.int32)
         owners = [batch.owners + start for batch, start in zip(batches, before[:-1], strict=True)]
+        lengths = [batch.lengths for batch in batches]
         sizes = [np.diff(batch.indptr) for batch in batches]
-        # An empty array in front gives sums of no batch their type.
+        # An integer array in front: concatenate refuses an empty list, and its sum would have no type.
         nothing = np.zeros(1, np.int64)
         return cls(
             indptr=np.cumsum(np.concatenate([nothing, *sizes])),
             words=_joined([batch.words for batch in batches]),
             counts=_joined([batch.counts for batch in batches]),
-            lengths=np.concatenate([nothing[:0], *(batch.lengths for batch in batches)]),
+            lengths=np.concatenate([nothing[:0], *lengths]),
             owners=_joined(owners),
             documents=int(before[-1]),
         )
 
-    def take(self, documents: npt.NDArray[np.intp]) -> "DocumentBatch":
-        """Return these documents, ascending positions, in their order."""
+    def take(self, documents: Positions) -> "DocumentBatch":
+        """Return the documents at these ascending positions, in their order."""
+        # Through a table of documents and not of rows: a document may have no row, and still has its number.
         place = np.full(self.documents, -1, np.int32)
         place[documents] = np.arange(len(documents))
         wanted = place[self.owners] >= 0
@@ -116,9 +120,10 @@ class DocumentBatch:
         )
 
     def span(self, start: int, stop: int) -> "DocumentBatch":
-        """Return documents start ... stop - 1, sharing this one's arrays."""
+        """Return documents start ... stop - 1. The result shares this batch's arrays."""
         first, last = np.searchsorted(self.owners, [start, stop])
-        low, high = self.indptr[first], self.indptr[last]
+        low = self.indptr[first]
+        high = self.indptr[last]
         return DocumentBatch(
             indptr=self.indptr[first : last + 1] - low,
             words=self.words[low:high],
@@ -130,7 +135,10 @@ class DocumentBatch:
 
 
 def _joined(parts: Sequence[Int32]) -> Int32:
-    return np.concatenate(parts).astype(np.int32, copy=False) if parts else np.zeros(0, np.int32)
+    """Lay arrays one behind the other; numpy cannot concatenate an empty list."""
+    if not parts:
+        return np.zeros(0, np.int32)
+    return np.concatenate(parts).astype(np.int32, copy=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,36 +149,41 @@ class WordSets:
     words: (positions,) in any order, repeated or not.
     """
 
-    indptr: npt.NDArray[np.int64]
-    words: npt.NDArray[np.int64]
+    indptr: Int64
+    words: Int64
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
 
     @classmethod
     def joined(cls, parts: Sequence["WordSets"]) -> "WordSets":
-        """Return the documents of several."""
-        lengths = [np.diff(part.indptr) for part in parts]
-        indptr = np.concatenate([[0], np.cumsum(np.concatenate(lengths))]) if parts else np.zeros(1)
-        words = np.concatenate([part.words for part in parts]) if parts else np.zeros(0)
+        """Return the documents of several parts, in the order of the parts."""
+        # Empty arrays in front, so that a join of no parts works as well.
+        nothing = np.zeros(1, np.int64)
+        sizes = [np.diff(part.indptr) for part in parts]
+        indptr = np.cumsum(np.concatenate([nothing, *sizes]))
+        words = np.concatenate([nothing[:0], *[part.words for part in parts]])
         return cls(indptr.astype(np.int64), words.astype(np.int64))
 
 
 def narrowed(batch: DocumentBatch, ids: Int32) -> DocumentBatch:
-    """Give word k the position `ids[k]`, in the same order; words with a negative one are left out of all passages.
+    """Rename the words of all passages and leave some words out.
 
-    Every passage stays, and its length counts all of its tokens as before.
+    ids: the new position of each word, in the same order; negative for a word that is left out.
+    Every passage stays. Its length counts all of its tokens as before, those of the words left out included.
     """
     indptr = np.zeros(len(batch.indptr), np.int64)
     _kept_sizes(batch.indptr, batch.words, ids, indptr)
     indptr = np.cumsum(indptr)
-    words, counts = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.int32)
+    words = np.empty(indptr[-1], np.int32)
+    counts = np.empty(indptr[-1], np.int32)
     _keep(batch.words, batch.counts, ids, words, counts)
     return replace(batch, indptr=indptr, words=words, counts=counts)
 
 
 @numba.njit(cache=True, nogil=True)
 def _kept_sizes(indptr: Int64, words: Int32, ids: Int32, sizes: Int64) -> None:
+    """Write how many words each row keeps, one place further on: `sizes` becomes row pointers by a cumulative sum."""
     for row in range(len(indptr) - 1):
         kept = 0
         for k in range(indptr[row], indptr[row + 1]):
@@ -180,9 +193,11 @@ def _kept_sizes(indptr: Int64, words: Int32, ids: Int32, sizes: Int64) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def _keep(words: Int32, counts: Int32, ids: Int32, out_words: Int32, out_counts: Int32) -> None:
+    """Write the entries of the words that stay, under their new positions."""
     slot = 0
     for k in range(len(words)):
         word = ids[words[k]]
         if word >= 0:
-            out_words[slot], out_counts[slot] = word, counts[k]
+            out_words[slot] = word
+            out_counts[slot] = counts[k]
             slot += 1

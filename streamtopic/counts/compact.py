@@ -1,21 +1,23 @@
 """Integer matrices in few bytes: whole rows of numbers, nearly all of which are below 2^32.
 
-An entry is a column, in two bytes where there are at most 65,536, and the value in four. A value that four bytes do
-not hold (2^32 - 1 and above, or negative) is marked there and stands in a table of wide values, itself sorted by row
-and column: six bytes an entry, and ten more for a wide one. Nothing is rounded (docs/decisions/0022).
+An entry is a column and a value. The column takes two bytes where there are at most 65,536 of them. The value takes
+four. A value that four bytes do not hold (2^32 - 1 and above, or negative) is wide: a mark stands in its place, and the
+value stands in a table of wide values, which is sorted by row and column. So an entry takes six bytes, and a wide one
+ten more. Nothing is rounded (docs/decisions/0022).
 
-    Compact      the rows; pack and unpack, merged (a + b), restricted to some words
+    Compact      the rows; pack and unpack; merged: a + b
     RowWriter    rows appended one after the other
     mirrored     both triangles from an upper one, which is given as parts of whole rows (UpperRows)
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numba
 import numpy as np
 import numpy.typing as npt
 
+from streamtopic.counts.arrays import Int32, Int64, UInt16
 from streamtopic.errors import CountsOverflow
 
 __all__ = [
@@ -33,14 +35,11 @@ __all__ = [
     "put",
     "put_wide",
     "read",
-    "restricted",
     "seek",
     "shrink",
     "unpack",
 ]
 
-Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
 Integer = int | np.int64
 MARK = 0xFFFFFFFF
 """Stands in `low` for a wide value."""
@@ -49,11 +48,10 @@ SHORT = 1 << 16
 """Columns that two bytes can name."""
 # Sums stay two bits below the end of int64, so that one more addition cannot wrap before it is checked.
 _ROOM = 1 << 62
-Positions = npt.NDArray[np.intp]
 
 
 class Compact(NamedTuple):
-    """Rows of integers, and beside them a table of the wide ones. A tuple, since compiled code takes it whole.
+    """Rows of integers, and beside them a table of the wide ones. It is a tuple, since compiled code takes that whole.
 
     indptr: (rows + 1,) where rows begin.
     columns: (entries,) ascending in each row; uint16 for at most 65,536 columns, else int32.
@@ -63,17 +61,22 @@ class Compact(NamedTuple):
     """
 
     indptr: Int64
-    columns: npt.NDArray[np.uint16]
+    columns: UInt16
     low: npt.NDArray[np.uint32]
     wide_indptr: Int64
-    wide_columns: npt.NDArray[np.uint16]
+    wide_columns: UInt16
     wide: Int64
 
 
 def allocate(n_columns: int, indptr: Int64, wide_indptr: Int64) -> Compact:
-    """Return room for rows of these lengths."""
+    """Return arrays, not yet written, for rows of these lengths.
+
+    n_columns: words, which decide on the type of columns.
+    indptr, wide_indptr: (rows + 1,) where rows and their wide values begin.
+    """
     kind = np.uint16 if n_columns <= SHORT else np.int32
-    entries, wide = int(indptr[-1]), int(wide_indptr[-1])
+    entries = int(indptr[-1])
+    wide = int(wide_indptr[-1])
     return Compact(
         indptr,
         np.empty(entries, kind),
@@ -85,19 +88,21 @@ def allocate(n_columns: int, indptr: Int64, wide_indptr: Int64) -> Compact:
 
 
 def pack(n_columns: int, indptr: Int64, columns: Int32, values: Int64) -> Compact:
-    """Return rows in few bytes; columns ascending in each."""
+    """Return rows in few bytes. Columns ascend in each row."""
     out = allocate(n_columns, indptr, _wide_indptr(indptr, values))
     _pack(columns, values, out)
     return out
 
 
 def merged(n_columns: int, a: Compact, b: Compact) -> Compact:
-    """Return a + b, zeros left out. Raises CountsOverflow where a sum leaves 62 bits."""
+    """Return a + b without zeros. Raises CountsOverflow where a sum leaves 62 bits."""
     entries = len(a.low) + len(b.low)
     rows = len(a.indptr)
-    # Room for the worst case: pages that are never written take no memory.
-    indptr, wide_indptr = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
-    indptr[-1], wide_indptr[-1] = entries, min(entries, len(a.wide) + len(b.wide) + len(b.low))
+    # Arrays for the worst case: pages that are never written take no memory.
+    indptr = np.zeros(rows, np.int64)
+    wide_indptr = np.zeros(rows, np.int64)
+    indptr[-1] = entries
+    wide_indptr[-1] = min(entries, len(a.wide) + len(b.wide) + len(b.low))
     out = allocate(n_columns, indptr, wide_indptr)
     if not _merge(a, b, n_columns, out):
         raise CountsOverflow("a pair count exceeds 64 bits: too many documents for one model, split the corpus")
@@ -106,8 +111,9 @@ def merged(n_columns: int, a: Compact, b: Compact) -> Compact:
 
 
 def shrink(m: Compact) -> None:
-    """Give back the room behind the last entry."""
-    entries, wide = int(m.indptr[-1]), int(m.wide_indptr[-1])
+    """Give back the memory behind the last entry."""
+    entries = int(m.indptr[-1])
+    wide = int(m.wide_indptr[-1])
     m.columns.resize(entries, refcheck=False)
     m.low.resize(entries, refcheck=False)
     m.wide_columns.resize(wide, refcheck=False)
@@ -122,7 +128,11 @@ def fits(value: Integer) -> bool:
 
 @numba.njit(cache=True, nogil=True)
 def read(m: Compact, k: int, w: int) -> tuple[Integer, int]:
-    """Return entry k of a row, and the place of the next wide one; w: of the next wide one at k."""
+    """Return entry k, and the place of the next wide value behind it.
+
+    w: the place of the first wide value that belongs to entry k or to one behind it.
+    """
+    # A loop over a row counts wide values along, so that no entry needs a search in their table.
     value = np.int64(m.low[k])
     if value == MARK:
         return m.wide[w], w + 1
@@ -131,10 +141,13 @@ def read(m: Compact, k: int, w: int) -> tuple[Integer, int]:
 
 @numba.njit(cache=True, nogil=True)
 def seek(m: Compact, row: int, column: int) -> tuple[int, int]:
-    """Return the place of a row's first entry at or behind a column, and of its first wide one."""
-    k = m.indptr[row] + np.searchsorted(m.columns[m.indptr[row] : m.indptr[row + 1]], column)
-    first, last = m.wide_indptr[row], m.wide_indptr[row + 1]
-    return k, first + np.searchsorted(m.wide_columns[first:last], column)
+    """Return the place of a row's first entry at or behind a column, and that of the first wide value from there on."""
+    first = m.indptr[row]
+    last = m.indptr[row + 1]
+    k = first + np.searchsorted(m.columns[first:last], column)
+    first_wide = m.wide_indptr[row]
+    last_wide = m.wide_indptr[row + 1]
+    return k, first_wide + np.searchsorted(m.wide_columns[first_wide:last_wide], column)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -147,6 +160,7 @@ def unpack(m: Compact, values: Int64) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def _wide_indptr(indptr: Int64, values: Int64) -> Int64:
+    """Return where the wide values of each row begin, (rows + 1,)."""
     wide = np.zeros(len(indptr), np.int64)
     for row in range(len(indptr) - 1):
         found = 0
@@ -158,6 +172,7 @@ def _wide_indptr(indptr: Int64, values: Int64) -> Int64:
 
 @numba.njit(cache=True, nogil=True)
 def _pack(columns: Int32, values: Int64, out: Compact) -> None:
+    """Write all entries, in order."""
     w = 0
     for k in range(len(values)):
         w = put(out, k, w, columns[k], values[k])
@@ -165,7 +180,7 @@ def _pack(columns: Int32, values: Int64, out: Compact) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def put_wide(out: Compact, w: int, column: int, value: Integer) -> int:
-    """Write a wide value to place w; return the place of the next."""
+    """Write a wide value to place w. Return the place of the next."""
     out.wide_columns[w] = column
     out.wide[w] = value
     return w + 1
@@ -173,7 +188,7 @@ def put_wide(out: Compact, w: int, column: int, value: Integer) -> int:
 
 @numba.njit(cache=True, nogil=True)
 def put(out: Compact, k: int, w: int, column: int, value: Integer) -> int:
-    """Write entry k, wide ones to place w; return the place of the next."""
+    """Write entry k, and its value to place w where it is wide. Return the place of the next wide value."""
     out.columns[k] = column
     if fits(value):
         out.low[k] = value
@@ -184,14 +199,19 @@ def put(out: Compact, k: int, w: int, column: int, value: Integer) -> int:
 
 @numba.njit(cache=True, nogil=True)
 def add_entries(m: Compact, other: Compact, sign: int, most: int) -> int:
-    """Add up to `most` entries of another matrix in place; return how many were added before one had no place.
+    """Add entries of another matrix in place. Stop at the first that has no place, and return how many were added.
 
     An entry has no place where the pair is not stored here yet, where the sum would be negative or near the end of 64
-    bits, or where it would become wide. sign: 1; -1 undoes, it takes the first `most` away again.
+    bits, or where it would become wide.
+
+    sign: 1 to add; -1 to undo, which takes the same entries away again.
+    most: how many entries of `other` are added at most.
     """
     done = 0
     for row in range(len(other.indptr) - 1):
-        at, last, u = m.indptr[row], m.indptr[row + 1], other.wide_indptr[row]
+        at = m.indptr[row]
+        last = m.indptr[row + 1]
+        u = other.wide_indptr[row]
         for k in range(other.indptr[row], other.indptr[row + 1]):
             if done == most:
                 return done
@@ -204,8 +224,10 @@ def add_entries(m: Compact, other: Compact, sign: int, most: int) -> int:
             if m.low[at] == MARK:
                 _, w = seek(m, row, column)
                 after = m.wide[w] + sign * change
+                # Undoing gives back a number that was there before, so only additions can leave the range.
                 if sign > 0 and not 0 <= after < _ROOM:
                     return done
+                # A small number may stay wide: moving it would shift the whole table.
                 m.wide[w] = after
             else:
                 after = np.int64(m.low[at]) + sign * change
@@ -218,7 +240,7 @@ def add_entries(m: Compact, other: Compact, sign: int, most: int) -> int:
 
 @numba.njit(cache=True, nogil=True)
 def _next(m: Compact, k: int, w: int, stop: int, end: int) -> tuple[Integer, Integer, int]:
-    """Return column, value and next wide place of entry k; the column `end` behind the row's last."""
+    """Return column and value of entry k, and the next wide place. Behind the row's last entry the column is `end`."""
     # A column behind all others ends a row, so that merging needs no case for it.
     if k == stop:
         return end, 0, w
@@ -228,11 +250,14 @@ def _next(m: Compact, k: int, w: int, stop: int, end: int) -> tuple[Integer, Int
 
 @numba.njit(cache=True, nogil=True)
 def _merge(a: Compact, b: Compact, end: int, out: Compact) -> bool:
-    """Write a + b without zeros; return whether every sum is within 62 bits."""
+    """Write a + b without zeros. Return whether every sum is within 62 bits."""
     k, w = 0, 0
     sound = True
     for row in range(len(a.indptr) - 1):
-        i, j, u, v = a.indptr[row], b.indptr[row], a.wide_indptr[row], b.wide_indptr[row]
+        i = a.indptr[row]
+        j = b.indptr[row]
+        u = a.wide_indptr[row]
+        v = b.wide_indptr[row]
         left, x, u = _next(a, i, u, a.indptr[row + 1], end)
         right, y, v = _next(b, j, v, b.indptr[row + 1], end)
         while left < end or right < end:
@@ -250,20 +275,21 @@ def _merge(a: Compact, b: Compact, end: int, out: Compact) -> bool:
                 sound &= bool(-_ROOM < value < _ROOM)
                 w = put(out, k, w, int(column), value)
                 k += 1
-        out.indptr[row + 1], out.wide_indptr[row + 1] = k, w
+        out.indptr[row + 1] = k
+        out.wide_indptr[row + 1] = w
     return sound
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UpperRows:
-    """Rows first, first + 1, ... of an upper triangle."""
+    """Rows of an upper triangle that follow each other: first, first + 1, ..."""
 
     first: int
     rows: Compact
 
     @property
     def stop(self) -> int:
-        """The row behind the last."""
+        """The number of the row behind the last."""
         return self.first + len(self.rows.indptr) - 1
 
 
@@ -278,18 +304,14 @@ class RowWriter:
         self._rows = allocate(n_columns, nothing, nothing)
 
     def append(self, sizes: Int64, columns: Int32, values: Int64) -> Self:
-        """Take rows of these sizes, columns ascending in each."""
-        part = pack(self._n, np.concatenate([[0], np.cumsum(sizes)]), columns, values)
+        """Append rows of these sizes. Columns ascend in each row."""
+        indptr = np.concatenate([[0], np.cumsum(sizes)])
+        part = pack(self._n, indptr, columns, values)
         rows = self._rows
-        for array, more in (
-            (rows.columns, part.columns),
-            (rows.low, part.low),
-            (rows.wide_columns, part.wide_columns),
-            (rows.wide, part.wide),
-        ):
-            held = len(array)
-            array.resize(held + len(more), refcheck=False)
-            array[held:] = more
+        _extend(rows.columns, part.columns)
+        _extend(rows.low, part.low)
+        _extend(rows.wide_columns, part.wide_columns)
+        _extend(rows.wide, part.wide)
         self._sizes.append(np.diff(part.indptr))
         self._wide_sizes.append(np.diff(part.wide_indptr))
         return self
@@ -297,40 +319,36 @@ class RowWriter:
     def result(self) -> Compact:
         """Return all rows."""
         begin = [np.zeros(1, np.int64)]
-        indptr, wide_indptr = (np.cumsum(np.concatenate(begin + sizes)) for sizes in (self._sizes, self._wide_sizes))
+        indptr = np.cumsum(np.concatenate(begin + self._sizes))
+        wide_indptr = np.cumsum(np.concatenate(begin + self._wide_sizes))
         return self._rows._replace(indptr=indptr, wide_indptr=wide_indptr)
 
 
-def restricted(m: Compact, keep: Positions, n_columns: int, chosen: npt.NDArray[np.bool_] | None = None) -> Compact:
-    """Return the rows and columns at these ascending positions of an upper triangle, zeros left out.
-
-    keep: (k,) positions of words. n_columns: words of `m`.
-    chosen: (k,) whether a word is chosen; entries without a chosen word are left out too. None: all are chosen.
-    """
-    wanted = np.ones(len(keep), bool) if chosen is None else chosen
-    ids = np.full(n_columns, -1, np.int64)
-    ids[keep] = np.arange(len(keep))
-    sizes, wide = np.zeros(len(keep) + 1, np.int64), np.zeros(len(keep) + 1, np.int64)
-    _restricted_sizes(m, keep, ids, wanted, sizes, wide)
-    out = allocate(len(keep), np.cumsum(sizes), np.cumsum(wide))
-    _restrict(m, keep, ids, wanted, out)
-    return out
+def _extend(array: npt.NDArray[Any], more: npt.NDArray[Any]) -> None:
+    """Append numbers in place."""
+    held = len(array)
+    array.resize(held + len(more), refcheck=False)
+    array[held:] = more
 
 
 def mirrored(n: int, parts: list[UpperRows]) -> Compact:
-    """Return both triangles of an upper one, zeros left out.
+    """Return both triangles of an upper one, without zeros.
 
-    parts: whole rows each, in order; they are taken off the list as they are used up.
+    n: words.
+    parts: whole rows each, in order. The list is empty afterwards: a part is taken off once it is used up.
     """
-    sizes, wide = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)
+    sizes = np.zeros(n + 1, np.int64)
+    wide = np.zeros(n + 1, np.int64)
     for part in parts:
         _mirrored_sizes(part.rows, part.first, sizes, wide)
     out = allocate(n, np.cumsum(sizes), np.cumsum(wide))
     # The last rows come first: they need nothing of the parts behind them, so each part is given back once its rows are
     # written, and the whole takes hardly more memory than its result.
     while parts:
-        start, stop = parts[-1].first, parts[-1].stop
-        fill, wide_fill = out.indptr[start:stop].copy(), out.wide_indptr[start:stop].copy()
+        start = parts[-1].first
+        stop = parts[-1].stop
+        fill = out.indptr[start:stop].copy()
+        wide_fill = out.wide_indptr[start:stop].copy()
         for part in parts:
             _mirror(part.rows, part.first, start, stop, fill, wide_fill, out)
         # The loop's own name would keep the last part alive.
@@ -340,36 +358,11 @@ def mirrored(n: int, parts: list[UpperRows]) -> Compact:
 
 
 @numba.njit(cache=True, nogil=True)
-def _restricted_sizes(
-    m: Compact, keep: Positions, ids: Int64, chosen: npt.NDArray[np.bool_], sizes: Int64, wide: Int64
-) -> None:
-    for i in range(len(keep)):
-        w = m.wide_indptr[keep[i]]
-        for k in range(m.indptr[keep[i]], m.indptr[keep[i] + 1]):
-            value, w = read(m, k, w)
-            column = ids[m.columns[k]]
-            if column >= 0 and value != 0 and (chosen[i] or chosen[column]):
-                sizes[i + 1] += 1
-                wide[i + 1] += not fits(value)
-
-
-@numba.njit(cache=True, nogil=True)
-def _restrict(m: Compact, keep: Positions, ids: Int64, chosen: npt.NDArray[np.bool_], out: Compact) -> None:
-    slot, wide = 0, 0
-    for i in range(len(keep)):
-        w = m.wide_indptr[keep[i]]
-        for k in range(m.indptr[keep[i]], m.indptr[keep[i] + 1]):
-            value, w = read(m, k, w)
-            column = ids[m.columns[k]]
-            if column >= 0 and value != 0 and (chosen[i] or chosen[column]):
-                wide = put(out, slot, wide, column, value)
-                slot += 1
-
-
-@numba.njit(cache=True, nogil=True)
 def _mirrored_sizes(m: Compact, first: int, sizes: Int64, wide: Int64) -> None:
+    """Add the entries, and the wide ones, that rows first ... of the upper triangle give each row of both, (n + 1,)."""
     for i in range(len(m.indptr) - 1):
-        row, w = first + i, m.wide_indptr[i]
+        row = first + i
+        w = m.wide_indptr[i]
         for k in range(m.indptr[i], m.indptr[i + 1]):
             value, w = read(m, k, w)
             if value != 0:
@@ -384,11 +377,11 @@ def _mirrored_sizes(m: Compact, first: int, sizes: Int64, wide: Int64) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def _mirror(m: Compact, first: int, start: int, stop: int, fill: Int64, wide: Int64, out: Compact) -> None:
-    """Write the part that rows first ... of the upper triangle have in rows start ... stop - 1 of both.
+    """Write the entries that rows first ... of the upper triangle give rows start ... stop - 1 of both triangles.
 
-    fill, wide: (stop - start,) the next place of each row. Called for all parts in order, so that entries left of the
-    diagonal arrive in column order, before those of the row itself.
+    fill, wide: (stop - start,) the next place of each row, and of its wide values.
     """
+    # Called for all parts in order: entries left of the diagonal arrive in column order, before the row's own.
     for i in range(len(m.indptr) - 1):
         row = first + i
         k, w = seek(m, i, start)
@@ -401,7 +394,8 @@ def _mirror(m: Compact, first: int, start: int, stop: int, fill: Int64, wide: In
                 fill[at] += 1
             k += 1
         if row >= start:
-            own, w = row - start, m.wide_indptr[i]
+            own = row - start
+            w = m.wide_indptr[i]
             for k in range(m.indptr[i], m.indptr[i + 1]):
                 value, w = read(m, k, w)
                 if value != 0:

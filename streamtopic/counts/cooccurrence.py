@@ -9,12 +9,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_array, csr_array
 
+from streamtopic.counts.arrays import Int32, Int64, Mask, Positions
 from streamtopic.errors import CountsOverflow, NegativeCounts
 
 __all__ = ["Cooccurrence"]
 
-Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
 # As a float, since the sum of two magnitudes is compared with it before anything is added.
 _ROOM = 2.0**62
 
@@ -32,7 +31,7 @@ class Cooccurrence:
     frequency: (n_words,) documents that hold a word.
     tokens: (n_words,) occurrences.
     heavy: (n_words,) documents in which the word is a tenth of the tokens or more.
-    documents: how many were counted.
+    documents: how many documents were counted.
     """
 
     n_words: int
@@ -46,20 +45,25 @@ class Cooccurrence:
 
     @classmethod
     def zero(cls, n_words: int) -> "Cooccurrence":
-        """Return the counts of no document."""
+        """Return the counts of zero documents."""
         frequency, tokens, heavy = np.zeros((3, n_words), np.int64)
         return cls._of(csr_array((n_words, n_words), dtype=np.int64), frequency, tokens, heavy, 0)
 
     @classmethod
     def sum(cls, parts: Sequence["Cooccurrence"], n_words: int) -> "Cooccurrence":
-        """Add up counts over the same words, pairwise, so that long sums stay cheap."""
+        """Add up counts over the same words. Raises CountsOverflow where a sum would leave 64 bits."""
         level = list(parts) or [cls.zero(n_words)]
+        # In pairs, as in a tournament: added one by one, the first parts would be copied once for each of the others.
         while len(level) > 1:
-            level = [level[i] + level[i + 1] if i + 1 < len(level) else level[i] for i in range(0, len(level), 2)]
+            sums = [a + b for a, b in zip(level[::2], level[1::2], strict=False)]
+            if len(level) % 2:
+                sums.append(level[-1])
+            level = sums
         return level[0]
 
     @classmethod
     def _of(cls, upper: csr_array, frequency: Int64, tokens: Int64, heavy: Int64, documents: int) -> "Cooccurrence":
+        """Take an upper triangle of scipy's. scipy chooses the types of indices by their size."""
         return cls(
             n_words=upper.shape[0],
             indptr=upper.indptr.astype(np.int64, copy=False),
@@ -73,13 +77,14 @@ class Cooccurrence:
 
     @property
     def pairs(self) -> int:
-        """Stored word pairs."""
+        """How many word pairs are stored."""
         return len(self.values)
 
     @property
     def upper(self) -> csr_array:
         """The upper triangle as a scipy array that shares this one's memory."""
-        return csr_array((self.values, self.columns, self.indptr), shape=(self.n_words, self.n_words))
+        shape = (self.n_words, self.n_words)
+        return csr_array((self.values, self.columns, self.indptr), shape=shape)
 
     def __add__(self, other: "Cooccurrence") -> "Cooccurrence":
         """Add the counts of other documents. Raises CountsOverflow where a sum would leave 64 bits."""
@@ -90,61 +95,72 @@ class Cooccurrence:
         return self._combine(other, -1)
 
     def _combine(self, other: "Cooccurrence", sign: int) -> "Cooccurrence":
-        _check_room(self, other)
+        _check_range(self, other)
         upper = self.upper
-        if other.pairs:
-            upper = upper + other.upper if sign > 0 else upper - other.upper
-        return self._of(
-            upper,
-            self.frequency + sign * other.frequency,
-            self.tokens + sign * other.tokens,
-            self.heavy + sign * other.heavy,
-            self.documents + sign * other.documents,
-        )
+        if other.pairs and sign > 0:
+            upper = upper + other.upper
+        elif other.pairs:
+            upper = upper - other.upper
+        frequency = self.frequency + sign * other.frequency
+        tokens = self.tokens + sign * other.tokens
+        heavy = self.heavy + sign * other.heavy
+        documents = self.documents + sign * other.documents
+        return self._of(upper, frequency, tokens, heavy, documents)
 
     def relabel(self, ids: npt.ArrayLike, n_words: int) -> "Cooccurrence":
-        """Give word k the id `ids[k]` among n_words; a negative id drops the word with its pairs.
+        """Give the words other ids, and drop some words with their pairs.
 
-        ids: (n_words of self,), distinct where not negative.
+        ids: (n_words of self,) the new id of each word, distinct; negative for a word that is dropped.
+        n_words: how many ids there are afterwards.
         """
         new = np.asarray(ids, np.int64)
+        named = new >= 0
         # Where the order stays, entries stay where they are: the usual case, and nothing has to be sorted.
-        if np.all(np.diff(new[new >= 0]) > 0):
-            some = self if (new >= 0).all() else self.restrict(np.flatnonzero(new >= 0))
-            return some.spread(new[new >= 0], n_words)
-        row = new[np.repeat(np.arange(self.n_words), np.diff(self.indptr))]
+        if np.all(np.diff(new[named]) > 0):
+            some = self if named.all() else self.restrict(np.flatnonzero(named))
+            return some.spread(new[named], n_words)
+        old_row = np.repeat(np.arange(self.n_words), np.diff(self.indptr))
+        row = new[old_row]
         column = new[self.columns]
         kept = (row >= 0) & (column >= 0)
-        row, column = row[kept], column[kept]
-        first, second = np.minimum(row, column), np.maximum(row, column)
-        upper = coo_array((self.values[kept], (first, second)), shape=(n_words, n_words)).tocsr()
+        row = row[kept]
+        column = column[kept]
+        # With another order a pair may come to lie below the diagonal, so its words change places.
+        first = np.minimum(row, column)
+        second = np.maximum(row, column)
+        entries = (self.values[kept], (first, second))
+        upper = coo_array(entries, shape=(n_words, n_words)).tocsr()
         upper.sort_indices()
-        named = new >= 0
-        frequency, tokens, heavy = (part[named] for part in (self.frequency, self.tokens, self.heavy))
-        return self._of(upper, *_moved(frequency, tokens, heavy, new[named], n_words), self.documents)
+        statistics = _moved(self.frequency[named], self.tokens[named], self.heavy[named], new[named], n_words)
+        return self._of(upper, *statistics, self.documents)
 
     def restrict(self, keep: npt.ArrayLike) -> "Cooccurrence":
-        """Keep the words at these ascending positions, in their order. All documents stay counted."""
+        """Return the counts of the words at these ascending positions, in their order. All documents stay counted."""
         kept = np.asarray(keep, np.intp)
         return self.touching(kept, np.ones(len(kept), bool))
 
-    def touching(self, keep: npt.ArrayLike, chosen: npt.NDArray[np.bool_]) -> "Cooccurrence":
-        """Return `restrict(keep)` without the pairs that have no chosen word.
+    def touching(self, keep: npt.ArrayLike, chosen: Mask) -> "Cooccurrence":
+        """Return the counts of some words without the pairs that have no chosen word.
 
-        chosen: (len(keep),) whether a word is chosen. Word statistics are those of `restrict`. Cost: the rows of chosen
-        words, and a look-up a row for each of them.
+        keep: (k,) ascending positions of words.
+        chosen: (k,) whether a word is chosen.
+        Word statistics are those of `restrict`. Cost: the rows of chosen words, and one search in every other row for
+        each chosen word.
         """
         kept = np.asarray(keep, np.intp)
         ids = np.full(self.n_words, -1, np.int32)
         ids[kept] = np.arange(len(kept))
         indptr = _touching_indptr(self.indptr, self.columns, kept, ids, chosen)
-        columns, values = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.int64)
+        columns = np.empty(indptr[-1], np.int32)
+        values = np.empty(indptr[-1], np.int64)
         _touching_rows(self.indptr, self.columns, self.values, kept, ids, chosen, indptr, columns, values)
-        frequency, tokens, heavy = self.frequency[kept], self.tokens[kept], self.heavy[kept]
+        frequency = self.frequency[kept]
+        tokens = self.tokens[kept]
+        heavy = self.heavy[kept]
         return Cooccurrence(len(kept), indptr, columns, values, frequency, tokens, heavy, self.documents)
 
     def spread(self, ids: Int64, n_words: int) -> "Cooccurrence":
-        """Give word k the id `ids[k]`, ascending: rows and columns keep their order, so nothing is sorted."""
+        """Give word k the id `ids[k]` among n_words. Ids ascend, so rows and columns keep their order."""
         lengths = np.zeros(n_words, np.int64)
         lengths[ids] = np.diff(self.indptr)
         moved = _moved(self.frequency, self.tokens, self.heavy, ids, n_words)
@@ -155,7 +171,8 @@ class Cooccurrence:
     def check_nonnegative(self) -> None:
         """Raise NegativeCounts unless these can be the counts of a set of documents."""
         arrays = (self.values, self.frequency, self.tokens, self.heavy)
-        if self.documents < 0 or any(int(array.min(initial=0)) < 0 for array in arrays):
+        least = min(int(array.min(initial=0)) for array in arrays)
+        if self.documents < 0 or least < 0:
             raise NegativeCounts("a count fell below zero: a document was deleted that was not counted, or twice")
 
     def digest(self, words: Sequence[str]) -> str:
@@ -163,39 +180,43 @@ class Cooccurrence:
 
         words: one name an id. Words without a document are left out, since no live document holds them.
         """
-        order = sorted((word, k) for k, word in enumerate(words) if self.frequency[k])
+        live = [k for k in range(len(words)) if self.frequency[k]]
+        order = sorted(live, key=words.__getitem__)
         ids = np.full(self.n_words, -1, np.int64)
-        ids[[k for _, k in order]] = np.arange(len(order))
+        ids[order] = np.arange(len(order))
         plain = self.relabel(ids, len(order))
-        # Digests are kept and compared between machines, so bytes are little-endian everywhere.
         state = hashlib.sha256(b"streamtopic counts 2\0")
-        for word, _ in order:
-            state.update(word.encode("utf-8", "surrogatepass") + b"\0")
+        for k in order:
+            state.update(words[k].encode("utf-8", "surrogatepass") + b"\0")
         state.update(np.int64(plain.documents).tobytes())
         for array in (plain.indptr, plain.columns, plain.values, plain.frequency, plain.tokens, plain.heavy):
-            state.update(np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False).tobytes())
+            # Digests are kept and compared between machines, so bytes are little-endian everywhere.
+            little = array.dtype.newbyteorder("<")
+            state.update(np.ascontiguousarray(array).astype(little, copy=False).tobytes())
         return state.hexdigest()
 
 
 def _moved(frequency: Int64, tokens: Int64, heavy: Int64, ids: Int64, n_words: int) -> tuple[Int64, Int64, Int64]:
-    """Return word statistics at their new ids, 0 at those that no word has."""
+    """Return word statistics at their new ids, 0 where an id has no word."""
     moved = np.zeros((3, n_words), np.int64)
     for new, old in zip(moved, (frequency, tokens, heavy), strict=True):
         new[ids] = old
     return moved[0], moved[1], moved[2]
 
 
-def _check_room(a: Cooccurrence, b: Cooccurrence) -> None:
-    highest = sum(float(np.abs(part.values).max()) if len(part.values) else 0.0 for part in (a, b))
+def _check_range(a: Cooccurrence, b: Cooccurrence) -> None:
+    """Raise CountsOverflow where a sum or difference might leave 64 bits: integers would wrap in silence."""
+    highest = 0.0
+    for part in (a, b):
+        if len(part.values):
+            highest += float(np.abs(part.values).max())
     if highest >= _ROOM:
         raise CountsOverflow("a pair count would exceed 64 bits: too many documents for one model, split the corpus")
 
 
 @numba.njit(cache=True, nogil=True)
-def _touching_indptr(
-    indptr: Int64, columns: Int32, kept: npt.NDArray[np.intp], ids: Int32, chosen: npt.NDArray[np.bool_]
-) -> Int64:
-    """Return row pointers of rows `kept`, whole where `chosen`, else with chosen columns only."""
+def _touching_indptr(indptr: Int64, columns: Int32, kept: Positions, ids: Int32, chosen: Mask) -> Int64:
+    """Return row pointers of the rows `kept`: a chosen row is whole, another one has chosen columns only."""
     out = np.zeros(len(kept) + 1, np.int64)
     wanted = kept[chosen]
     for i in range(len(kept)):
@@ -205,6 +226,7 @@ def _touching_indptr(
             for column in row:
                 found += ids[column] >= 0
         else:
+            # Few words are chosen and rows are long, so a search for each costs less than a pass over the row.
             for column in wanted:
                 k = np.searchsorted(row, column)
                 found += k < len(row) and row[k] == column
@@ -214,29 +236,26 @@ def _touching_indptr(
 
 @numba.njit(cache=True, nogil=True)
 def _touching_rows(
-    indptr: Int64,
-    columns: Int32,
-    values: Int64,
-    kept: npt.NDArray[np.intp],
-    ids: Int32,
-    chosen: npt.NDArray[np.bool_],
-    out: Int64,
-    out_columns: Int32,
-    out_values: Int64,
-) -> None:
-    """Write the entries that `_touching_indptr` counted, columns renamed by `ids`."""
+    indptr: Int64, columns: Int32, values: Int64, kept: Positions, ids: Int32, chosen: Mask,
+    out: Int64, out_columns: Int32, out_values: Int64,
+) -> None:  # fmt: skip
+    """Write the entries that `_touching_indptr` counted, with their columns renamed by `ids`."""
     wanted = kept[chosen]
     for i in range(len(kept)):
-        first, last = indptr[kept[i]], indptr[kept[i] + 1]
-        row, slot = columns[first:last], out[i]
+        first = indptr[kept[i]]
+        last = indptr[kept[i] + 1]
+        row = columns[first:last]
+        slot = out[i]
         if chosen[i]:
             for k in range(len(row)):
                 if ids[row[k]] >= 0:
-                    out_columns[slot], out_values[slot] = ids[row[k]], values[first + k]
+                    out_columns[slot] = ids[row[k]]
+                    out_values[slot] = values[first + k]
                     slot += 1
         else:
             for column in wanted:
                 k = np.searchsorted(row, column)
                 if k < len(row) and row[k] == column:
-                    out_columns[slot], out_values[slot] = ids[column], values[first + k]
+                    out_columns[slot] = ids[column]
+                    out_values[slot] = values[first + k]
                     slot += 1

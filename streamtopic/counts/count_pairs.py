@@ -1,8 +1,8 @@
-"""The counting kernel: a batch of documents to pair counts, H^T W H without its diagonal's self-pairs.
+"""The counting kernel: a batch of documents to pair counts, H^T W H less the pairs of a token with itself.
 
 Row by row (Gustavson): for every word, the tails of the documents that hold it are added into one dense accumulator.
-numba rather than scipy's product, because the upper triangle alone is half the work, the weights are applied on the
-fly, and the accumulator stays in the cache: about four times as fast, and no compiler is needed to install it.
+This is about four times as fast as scipy's product (docs/decisions/0003): the upper triangle alone is half the work,
+the weights are applied on the way, and the accumulator stays in the cache.
 """
 
 from collections.abc import Iterator
@@ -11,26 +11,25 @@ from itertools import pairwise
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
+from streamtopic.counts.arrays import Int32, Int64, UInt64
 from streamtopic.counts.batch import DocumentBatch
 from streamtopic.counts.cooccurrence import Cooccurrence
 from streamtopic.counts.weights import Weighting
 
 __all__ = ["HEAVY", "PairBlock", "count", "count_rows", "pieces", "statistics"]
 
-Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
 
 HEAVY = 10
-"""A word is heavy in a document where one token in so many, or more, is that word."""
+"""A word is heavy in a document where at least one token in ten is that word."""
 
-# Pairs of a buffer at most: 1.6 GB if all were written.
+# The most pairs of a buffer: 1.6 GB if all were written.
 _BUFFER = 1 << 27
 # Words of documents that second-level caches hold beside the row that is summed.
 _CACHED = 1 << 18
+# numba turns a sum of uint64 and a plain int into a float, so bits need a one of their own type.
 ONE = np.uint64(1)
-# A de Bruijn sequence: its product with a single bit has another top six bits for each of the 64 bits.
+# A de Bruijn sequence: its products with each of the 64 single bits differ in their top six bits.
 DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
 BIT = np.zeros(64, np.int64)
 for _k in range(64):
@@ -39,11 +38,11 @@ for _k in range(64):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairBlock:
-    """Pairs of some whole rows, valid until the next block but one: the two buffers behind them are used again.
+    """Pairs of some whole rows. They are valid until the next block but one, since two buffers are used in turns.
 
-    first: the first row.
+    first: the number of the first row.
     sizes: (rows,) pairs of each row.
-    columns, values: (pairs,) in the order of rows, columns ascending in each.
+    columns, values: (pairs,) in the order of rows. Columns ascend in each row.
     """
 
     first: int
@@ -56,37 +55,48 @@ def count(batch: DocumentBatch, n_words: int, weighting: Weighting, signs: Int64
     """Count the word pairs of a batch.
 
     A passage with word counts h and L tokens adds w_L h_i h_j to the pair (i, j), i < j, and w_L h_i (h_i - 1) to
-    (i, i), with w_L from `weighting`. Word statistics ride along (see `statistics`).
+    (i, i), with w_L from `weighting`. The result holds the word statistics too (see `statistics`).
 
     batch: documents over word ids 0 ... n_words - 1.
+    n_words: words.
+    weighting: the document mass that gives w_L.
     signs: (documents,) 1 to add a document, -1 to take it away; None adds all.
+
     Returns the upper triangle as int64 CSR. The caller keeps sums within 64 bits, as 2**18 documents of 64
     passages each do, whatever words they hold.
     Cost: one addition per pair of distinct words in a passage.
     Source: the paper, appendix "Complete Description", times f(L).
     """
-    signs = np.ones(batch.documents, np.int64) if signs is None else signs
+    if signs is None:
+        signs = np.ones(batch.documents, np.int64)
     wanted = pieces(batch, n_words)
-    if wanted > 1:
-        edges = np.linspace(0, batch.documents, wanted + 1).astype(np.int64).tolist()
-        parts = [_count(batch.span(a, b), n_words, weighting, signs[a:b]) for a, b in pairwise(edges)]
-        return Cooccurrence.sum(parts, n_words)
-    return _count(batch, n_words, weighting, signs)
+    if wanted == 1:
+        return _count(batch, n_words, weighting, signs)
+    edges = np.linspace(0, batch.documents, wanted + 1).astype(np.int64).tolist()
+    parts = [_count(batch.span(a, b), n_words, weighting, signs[a:b]) for a, b in pairwise(edges)]
+    return Cooccurrence.sum(parts, n_words)
 
 
 def pieces(batch: DocumentBatch, n_words: int) -> int:
-    """Return in how many pieces to count a batch, so that each stays cached: every row reads its documents again.
+    """Return in how many pieces to count a batch, 1 or more.
 
-    Not so many that adding the pieces up costs much beside counting them.
+    Every row reads its documents again, so a piece should stay in the cache. But adding up pieces should cost little
+    beside counting them.
     """
     sizes = np.diff(batch.indptr).astype(np.float64)
     work = float(sizes @ (sizes + 1.0)) / 2
+    if not work:
+        return 1
     entries = min(work, n_words * (n_words + 1.0) / 2)
-    worth = min(len(batch.words) / _CACHED, work / (4 * entries)) if work else 1.0
-    return max(1, min(int(worth), batch.documents))
+    cached_pieces = len(batch.words) / _CACHED
+    # Each piece makes four additions an entry at least, where adding it to the others makes one.
+    cheap_pieces = work / (4 * entries)
+    wanted = int(min(cached_pieces, cheap_pieces))
+    return max(1, min(wanted, batch.documents))
 
 
 def _count(batch: DocumentBatch, n_words: int, weighting: Weighting, signs: Int64) -> Cooccurrence:
+    """Count a batch in one piece."""
     weights = weighting.weights(batch.lengths, batch.totals) * signs[batch.owners]
     indptr, columns, values = _upper_product(batch.indptr, batch.words, batch.counts, weights, n_words)
     frequency, tokens, heavy = statistics(batch, n_words, signs)
@@ -105,10 +115,15 @@ def _count(batch: DocumentBatch, n_words: int, weighting: Weighting, signs: Int6
 def count_rows(
     batch: DocumentBatch, n_words: int, weighting: Weighting, signs: Int64, pairs: int
 ) -> Iterator[PairBlock]:
-    """Yield the counts of `count` in blocks of at most `pairs`, or of one row, with buffers that stay in the caches."""
+    """Yield the counts of `count` in blocks of rows, in order, so that they need not be in memory at once.
+
+    signs: (documents,) as in `count`.
+    pairs: the most pairs of a block; a single row may have more.
+    """
     weights = weighting.weights(batch.lengths, batch.totals) * signs[batch.owners]
     starts, positions, rows = _occurrences(batch.indptr, batch.words, n_words)
-    accumulator, touched = np.zeros(n_words, np.int64), np.zeros(n_words // 64 + 1, np.uint64)
+    accumulator = np.zeros(n_words, np.int64)
+    touched = np.zeros(n_words // 64 + 1, np.uint64)
     lengths = np.zeros(n_words + 1, np.int64)
     size = max(pairs, n_words)
     # Two buffers, so that one can be written out while the other is filled.
@@ -126,10 +141,10 @@ def count_rows(
 
 
 def statistics(batch: DocumentBatch, n_words: int, signs: Int64) -> tuple[Int64, Int64, Int64]:
-    """Return the documents that hold each word, its occurrences, and the documents in which it is heavy.
+    """Return for each word the documents that hold it, its occurrences, and the documents in which it is heavy.
 
-    (n_words,) each. A word is heavy in a document of L tokens that holds it h times where 10 h >= L; h and L are those
-    of all passages together, and a word of several passages counts once.
+    Each is (n_words,). A word is heavy in a document of L tokens that holds it h times where 10 h >= L. Both h and L
+    are those of all passages of the document together, and a word of several passages counts once.
     """
     found: tuple[Int64, Int64, Int64] = _statistics(
         batch.indptr, batch.words, batch.counts, batch.lengths, batch.owners, signs, n_words
@@ -141,6 +156,7 @@ def statistics(batch: DocumentBatch, n_words: int, signs: Int64) -> tuple[Int64,
 def _statistics(
     indptr: Int64, words: Int32, counts: Int32, lengths: Int64, owners: Int32, signs: Int64, n_words: int
 ) -> tuple[Int64, Int64, Int64]:
+    """Go through the documents; the rows of one document follow each other."""
     frequency = np.zeros(n_words, np.int64)
     tokens = np.zeros(n_words, np.int64)
     heavy = np.zeros(n_words, np.int64)
@@ -148,14 +164,16 @@ def _statistics(
     row = 0
     while row < len(owners):
         sign = signs[owners[row]]
-        stop, length = row, np.int64(0)
+        stop = row
+        length = np.int64(0)
         while stop < len(owners) and owners[stop] == owners[row]:
             length += lengths[stop]
             stop += 1
         if stop == row + 1:
             # The words of one passage are distinct: nothing has to be added up first.
             for position in range(indptr[row], indptr[stop]):
-                word, times = words[position], np.int64(counts[position])
+                word = words[position]
+                times = np.int64(counts[position])
                 frequency[word] += sign
                 tokens[word] += sign * times
                 if HEAVY * times >= length:
@@ -166,6 +184,7 @@ def _statistics(
             for position in range(indptr[row], indptr[stop]):
                 word = words[position]
                 times = held[word]
+                # A word of several passages is met several times; only the first meeting finds its sum.
                 if times > 0:
                     held[word] = 0
                     frequency[word] += sign
@@ -178,7 +197,7 @@ def _statistics(
 
 @numba.njit(cache=True, nogil=True)
 def _occurrences(indptr: Int64, words: Int32, n_words: int) -> tuple[Int64, Int64, Int64]:
-    """Return where each word stands: starts (n_words + 1,), and per occurrence its position and its row."""
+    """Return where each word stands: starts (n_words + 1,), and for each occurrence its position and its row."""
     starts = np.zeros(n_words + 1, np.int64)
     for word in words:
         starts[word + 1] += 1
@@ -199,17 +218,20 @@ def _occurrences(indptr: Int64, words: Int32, n_words: int) -> tuple[Int64, Int6
 def _upper_product(
     indptr: Int64, words: Int32, counts: Int32, weights: Int64, n_words: int
 ) -> tuple[Int64, Int32, Int64]:
-    """Fill a buffer with as many rows as fit; repeat to the last row.
+    """Return the upper triangle of H^T W H as row pointers, columns and values.
 
-    The buffer is as large as the pairs could be, up to a limit: pages that are never written cost nothing, and numpy
-    puts it on huge pages, which halves the time of large batches.
+    Cost: a buffer is filled with as many rows as fit; nearly always that is all of them, and nothing is copied.
     """
     starts, positions, rows = _occurrences(indptr, words, n_words)
-    largest = int(np.diff(indptr).astype(np.float64) @ (np.diff(indptr) + 1.0) / 2)
+    sizes = np.diff(indptr)
+    largest = int(sizes.astype(np.float64) @ (sizes + 1.0) / 2)
+    # As large as the pairs could be: pages that are never written cost nothing, and numpy puts a large array on huge
+    # pages, which halves the time of large batches.
     size = max(min(largest, _BUFFER), n_words)
-    buffer_columns, buffer_values = np.empty(size, np.int32), np.empty(size, np.int64)
+    buffer_columns = np.empty(size, np.int32)
+    buffer_values = np.empty(size, np.int64)
     accumulator = np.zeros(n_words, np.int64)
-    # One bit a column, in words of 64, finds the touched columns in order without sorting them.
+    # One bit a column finds the touched columns in order without sorting them.
     touched = np.zeros(n_words // 64 + 1, np.uint64)
     out_indptr = np.zeros(n_words + 1, np.int64)
     columns: list[Int32] = []
@@ -232,22 +254,22 @@ def _upper_product(
 
 
 @numba.njit(cache=True, nogil=True)
-def drain(
-    sums: Int64, touched: npt.NDArray[np.uint64], first: int, last: int, columns: Int32, values: Int64, used: int
-) -> int:
-    """Move the sums of columns first ... last to the end of a row's entries; return where that is then.
+def drain(sums: Int64, touched: UInt64, first: int, last: int, columns: Int32, values: Int64, used: int) -> int:
+    """Move the sums of columns first ... last behind the entries of a row. Return where the entries end then.
 
-    touched: a bit for each column that was added to. The sums that were moved are zero afterwards.
+    sums: (n,) int64, zero afterwards where they were moved.
+    touched: a bit for each column that was added to, zero afterwards.
+    columns, values: the entries, `used` of them so far.
     """
     for group in range(first >> 6, (last >> 6) + 1):
         bits = touched[group]
         touched[group] = 0
         while bits != 0:
-            # The lowest bit that is set, and its number: columns come out in order without a sort.
+            # The lowest bit that is set comes first, so columns come out in order.
             low = bits & (~bits + ONE)
             bits ^= low
             column = (group << 6) + BIT[(low * DE_BRUIJN) >> np.uint64(58)]
-            # A pair that came out as zero (the diagonal of a word used once) takes no place.
+            # A sum of zero is not stored: such is the diagonal of a word that each passage holds once.
             if sums[column] != 0:
                 columns[used] = column
                 values[used] = sums[column]
@@ -259,9 +281,9 @@ def drain(
 @numba.njit(cache=True, nogil=True)
 def _fill_rows(
     indptr: Int64, words: Int32, counts: Int32, weights: Int64, starts: Int64, positions: Int64, rows: Int64,
-    accumulator: Int64, touched: npt.NDArray[np.uint64], word: int, lengths: Int64, columns: Int32, values: Int64,
+    accumulator: Int64, touched: UInt64, word: int, lengths: Int64, columns: Int32, values: Int64,
 ) -> tuple[int, int]:  # fmt: skip
-    """Write rows from `word` on until the buffer might not hold the next; return the next word and the entries."""
+    """Write rows from `word` on until the buffer might not hold the next. Return the next word and how many entries."""
     used = 0
     while word < len(accumulator):
         work = 0

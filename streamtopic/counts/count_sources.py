@@ -1,27 +1,28 @@
-"""Count sources: what a learner reads. Words, their statistics, and the pair counts of the words that it keeps.
+"""Count sources: a learner reads words, their statistics, and the pair counts of the words that it keeps.
 
     CountSource     the protocol; `state.Reader` gives one whose counts are in Redis
     Counts          pair counts of all words, in memory
     CountsWithout   a source less some documents, which copies nothing
     KeptCounts      no pairs, but the passages of the documents: pairs are counted when they are asked for
 
-Most words of a corpus are too rare for any vocabulary, and nearly all pairs have such a word: of 18,846 newsgroup posts
-93 pairs in 100, which took 860 MB, where the passages that they come from take 15. So KeptCounts keeps no pair. A
-learner has the pairs of the working vocabulary counted. When a word enters it later, the documents that hold the word
-are still there to be counted. docs/decisions/0025 has the measurements.
+Most words of a corpus are too rare for any vocabulary, and nearly all pairs have such a word: 93 pairs in 100 of 18,846
+newsgroup posts. Those pairs took 860 MB; the passages that they come from take 15. So KeptCounts keeps no pairs: those
+of the working vocabulary are counted for each learner. When a word enters the vocabulary later, the documents that hold
+it are still there to be counted. docs/decisions/0025 has the measurements.
 """
 
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial, reduce
 from itertools import pairwise
 from typing import Protocol
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
+from streamtopic.counts.arrays import Int32, Int64, Mask, Positions, UInt64
 from streamtopic.counts.batch import DocumentBatch, narrowed
 from streamtopic.counts.compact import Compact, RowWriter, UpperRows, merged, mirrored
 from streamtopic.counts.cooccurrence import Cooccurrence
@@ -32,18 +33,14 @@ from streamtopic.errors import CountsOverflow, NegativeCounts
 
 __all__ = ["CountSource", "Counts", "CountsWithout", "KeptCounts"]
 
-Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
-UInt64 = npt.NDArray[np.uint64]
-Positions = npt.NDArray[np.intp]
 
 # Passages times the largest weight must stay below this, so that no sum of pairs can leave 64 bits.
 _ROOM = 1 << 62
 # Pairs that are counted before they are packed.
 _PAIRS = 1 << 18
-# Words of one block: a deletion rewrites the blocks that it takes documents out of.
+# Words of one block. A deletion rewrites the blocks that hold its documents, so they are not large.
 _BLOCK = 1 << 18
-# Pairs of one part of the triangle, about: each is given back as soon as it is mirrored.
+# Pairs of one part of the triangle, about. Each part is given back as soon as it is mirrored.
 _PANEL = 1 << 21
 # Fibonacci hashing: 2^64 over the golden ratio.
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
@@ -51,36 +48,39 @@ _SHIFT = np.uint64(29)
 
 
 class CountSource(Protocol):
-    """Counts of a set of documents, or the signed difference of two sets, with the words they are about."""
+    """Counts of a set of documents, or the signed difference of two sets, and the words that are counted."""
 
     @property
     def words(self) -> Sequence[str]:
         """The words, ascending by code point."""
 
     @property
-    def frequency(self) -> npt.NDArray[np.int64]:
+    def frequency(self) -> Int64:
         """Documents that hold each word, (n,)."""
 
     @property
-    def tokens(self) -> npt.NDArray[np.int64]:
+    def tokens(self) -> Int64:
         """Occurrences of each word, (n,)."""
 
     @property
-    def heavy(self) -> npt.NDArray[np.int64]:
+    def heavy(self) -> Int64:
         """Documents in which each word is a tenth of the tokens or more, (n,)."""
 
     @property
     def documents(self) -> int:
-        """Documents counted."""
+        """How many documents are counted."""
 
-    def restrict(self, keep: npt.NDArray[np.intp]) -> Cooccurrence:
+    def restrict(self, keep: Positions) -> Cooccurrence:
         """Return the pair counts of the words at these ascending positions, in their order."""
 
-    def touching(self, keep: npt.NDArray[np.intp], chosen: npt.NDArray[np.bool_]) -> Cooccurrence:
-        """Return the pair counts of `restrict` that have a chosen word; chosen: (len(keep),) whether a word is."""
+    def touching(self, keep: Positions, chosen: Mask) -> Cooccurrence:
+        """Return those pair counts of `restrict` whose pairs have a chosen word.
 
-    def symmetric(self, keep: npt.NDArray[np.intp]) -> SymmetricCounts:
-        """Return the pair counts of `restrict` as a working matrix, holding little beside it meanwhile."""
+        chosen: (len(keep),) whether a word is chosen.
+        """
+
+    def symmetric(self, keep: Positions) -> SymmetricCounts:
+        """Return the pair counts of `restrict` as a working matrix, with little memory beside the result."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,48 +95,48 @@ class Counts:
 
     @classmethod
     def named(cls, words: Sequence[str], cooccurrence: Cooccurrence) -> "Counts":
-        """Sort words of any order, their counts with them."""
+        """Sort words, and their counts with them. words: one an id of `cooccurrence`, in any order."""
         order = sorted(range(len(words)), key=words.__getitem__)
         ids = np.empty(len(words), np.int64)
         ids[order] = np.arange(len(words))
         return cls([words[k] for k in order], cooccurrence.relabel(ids, len(words)))
 
     @property
-    def frequency(self) -> npt.NDArray[np.int64]:
+    def frequency(self) -> Int64:
         """Documents that hold each word, (n,)."""
         return self.cooccurrence.frequency
 
     @property
-    def tokens(self) -> npt.NDArray[np.int64]:
+    def tokens(self) -> Int64:
         """Occurrences of each word, (n,)."""
         return self.cooccurrence.tokens
 
     @property
-    def heavy(self) -> npt.NDArray[np.int64]:
+    def heavy(self) -> Int64:
         """Documents in which each word is a tenth of the tokens or more, (n,)."""
         return self.cooccurrence.heavy
 
     @property
     def documents(self) -> int:
-        """Documents counted."""
+        """How many documents are counted."""
         return self.cooccurrence.documents
 
-    def restrict(self, keep: npt.NDArray[np.intp]) -> Cooccurrence:
+    def restrict(self, keep: Positions) -> Cooccurrence:
         """Return the pair counts of the words at these ascending positions."""
         return self.cooccurrence.restrict(keep)
 
-    def touching(self, keep: npt.NDArray[np.intp], chosen: npt.NDArray[np.bool_]) -> Cooccurrence:
+    def touching(self, keep: Positions, chosen: Mask) -> Cooccurrence:
         """See CountSource.touching."""
         return self.cooccurrence.touching(keep, chosen)
 
-    def symmetric(self, keep: npt.NDArray[np.intp]) -> SymmetricCounts:
-        """Return the same as a working matrix, written from the counts themselves."""
+    def symmetric(self, keep: Positions) -> SymmetricCounts:
+        """Return the counts of these words as a working matrix."""
         return SymmetricCounts.of(self.cooccurrence, keep)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountsWithout:
-    """Counts less those of some documents over the same words; the whole is not copied for it."""
+    """Counts of a source less those of some documents over the same words. The source is not copied."""
 
     source: CountSource
     part: Cooccurrence
@@ -147,47 +147,48 @@ class CountsWithout:
         return self.source.words
 
     @property
-    def frequency(self) -> npt.NDArray[np.int64]:
+    def frequency(self) -> Int64:
         """Documents that hold each word, (n,)."""
         return np.asarray(self.source.frequency - self.part.frequency)
 
     @property
-    def tokens(self) -> npt.NDArray[np.int64]:
+    def tokens(self) -> Int64:
         """Occurrences of each word, (n,)."""
         return np.asarray(self.source.tokens - self.part.tokens)
 
     @property
-    def heavy(self) -> npt.NDArray[np.int64]:
+    def heavy(self) -> Int64:
         """Documents in which each word is a tenth of the tokens or more, (n,)."""
         return np.asarray(self.source.heavy - self.part.heavy)
 
     @property
     def documents(self) -> int:
-        """Documents counted."""
+        """How many documents are counted."""
         return self.source.documents - self.part.documents
 
-    def restrict(self, keep: npt.NDArray[np.intp]) -> Cooccurrence:
+    def restrict(self, keep: Positions) -> Cooccurrence:
         """Return the pair counts of the words at these ascending positions."""
         return self.source.restrict(keep) - self.part.restrict(keep)
 
-    def touching(self, keep: npt.NDArray[np.intp], chosen: npt.NDArray[np.bool_]) -> Cooccurrence:
+    def touching(self, keep: Positions, chosen: Mask) -> Cooccurrence:
         """See CountSource.touching."""
         return self.source.touching(keep, chosen) - self.part.touching(keep, chosen)
 
-    def symmetric(self, keep: npt.NDArray[np.intp]) -> SymmetricCounts:
-        """Return the same as a working matrix. A pair that no document left holds has no entry in it."""
+    def symmetric(self, keep: Positions) -> SymmetricCounts:
+        """Return the counts of these words as a working matrix, without pairs that have come to zero."""
         return SymmetricCounts.of(self.restrict(keep))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeptCounts:
-    """A count source that keeps the passages of its documents; a value, so that a change makes another one.
+    """A count source that keeps the passages of its documents. It is a value: a change makes another one.
 
     words: (n,) ascending by code point.
     weighting: the weight of pairs.
     frequency, tokens, heavy: (n,) int64, as of Cooccurrence.
+    documents: how many documents are kept.
     blocks: the documents, in any order.
-    marks: for each block a number a document, equal for equal documents.
+    marks: for each block one number a document. Equal documents have equal numbers.
     Counts are sums of integers: they depend neither on the order of documents nor on how they came and went.
     """
 
@@ -207,20 +208,23 @@ class KeptCounts:
         return cls(words, weighting, nothing, nothing, nothing, 0, (), ()).plus(batch)
 
     def plus(self, batch: DocumentBatch) -> "KeptCounts":
-        """Return the counts with these documents, whose words are positions in `words`.
+        """Return the counts with these documents added. Their words are positions in `words`.
 
         Raises CountsOverflow where there are so many passages that a sum of their pairs might leave 64 bits.
         """
-        held = len(batch.lengths) + sum(len(block.lengths) for block in self.blocks)
-        if held * (self.weighting.cap << self.weighting.shift) > _ROOM:
-            raise CountsOverflow(f"{held} passages could exceed 64 bits: too many for one model, split the corpus")
-        blocks, marks = list(self.blocks), list(self.marks)
+        held = sum(len(block.lengths) for block in (*self.blocks, batch))
+        largest_weight = self.weighting.cap << self.weighting.shift
+        if held * largest_weight > _ROOM:
+            raise CountsOverflow(
+                f"sums over {held} passages could exceed 64 bits: too many documents for one model, split the corpus"
+            )
+        blocks = list(self.blocks)
+        marks = list(self.marks)
+        whole = batch
+        # Documents that come one by one share a block.
         if blocks and len(blocks[-1].words) + len(batch.words) <= _BLOCK:
-            # Documents that come one by one share a block.
             whole = DocumentBatch.stacked([blocks.pop(), batch])
             marks.pop()
-        else:
-            whole = batch
         for part in _cut(whole):
             blocks.append(part)
             marks.append(_marks(part))
@@ -229,14 +233,19 @@ class KeptCounts:
     def minus(self, batch: DocumentBatch) -> "KeptCounts":
         """Return the counts without these documents: the inverse of `plus`.
 
-        Raises NegativeCounts where they are not all there: of equal documents as many as are to go, passage by passage
-        with the same lengths, words and counts. Cost: one look at each document's mark, and the blocks that change.
+        A document is taken away once for each time that it stands in `batch`. Two documents are equal if their passages
+        have the same lengths, words and counts.
+        Cost: one look at each document's mark, and the blocks that change.
+        Raises NegativeCounts where not all of the documents are there.
         """
         wanted = Counter(_contents(batch, np.arange(batch.documents)))
         sought = np.unique(_marks(batch))
-        blocks, marks = list[DocumentBatch](), list[UInt64]()
+        blocks: list[DocumentBatch] = []
+        marks: list[UInt64] = []
         for block, own in zip(self.blocks, self.marks, strict=True):
-            gone = _found(block, np.flatnonzero(np.isin(own, sought)), wanted)
+            # A mark may be shared by chance, so candidates are compared in full.
+            candidates = np.flatnonzero(np.isin(own, sought))
+            gone = _found(block, candidates, wanted)
             if not len(gone):
                 blocks.append(block)
                 marks.append(own)
@@ -246,22 +255,32 @@ class KeptCounts:
                 marks.append(own[left])
         if missing := wanted.total():
             raise NegativeCounts(
-                f"{missing} of {batch.documents} documents are not there: never counted, changed, or deleted twice"
+                f"{missing} of {batch.documents} documents are not there: they were never counted, were changed since, "
+                "or are deleted twice"
             )
         return self._changed(batch, -1, blocks, marks)
 
     def over(self, words: Sequence[str], places: Int64) -> "KeptCounts":
-        """Return the same documents over more words, ascending; places: (n,) where the present ones stand in them."""
+        """Return the same documents over more words.
+
+        words: ascending by code point, the present words among them.
+        places: (n,) where the present words stand among them.
+        """
         blocks = tuple(_renamed(block, places) for block in self.blocks)
         frequency, tokens, heavy = np.zeros((3, len(words)), np.int64)
-        frequency[places], tokens[places], heavy[places] = self.frequency, self.tokens, self.heavy
+        frequency[places] = self.frequency
+        tokens[places] = self.tokens
+        heavy[places] = self.heavy
+        # A mark is a function of the positions of words, so it changes with them.
         marks = tuple(_marks(block) for block in blocks)
         return replace(self, words=words, frequency=frequency, tokens=tokens, heavy=heavy, blocks=blocks, marks=marks)
 
     def positions(self, words: Sequence[str]) -> Positions:
-        """Return where some of the words stand, ascending words given."""
-        found, low = np.empty(len(words), np.intp), 0
+        """Return where some of the words stand. The words are given ascending."""
+        found = np.empty(len(words), np.intp)
+        low = 0
         for k, word in enumerate(words):
+            # Both ascend, so the search begins where the last one ended.
             low = bisect_left(self.words, word, low)
             found[k] = low
         return found
@@ -270,15 +289,18 @@ class KeptCounts:
         """Return the pair counts of the words at these ascending positions. Cost: their pairs in all passages."""
         return count(self._passages(keep), len(keep), self.weighting)
 
-    def touching(self, keep: Positions, chosen: npt.NDArray[np.bool_]) -> Cooccurrence:
-        """Return the pair counts of `restrict` that have a chosen word; chosen: (len(keep),) whether a word is.
+    def touching(self, keep: Positions, chosen: Mask) -> Cooccurrence:
+        """Return those pair counts of `restrict` whose pairs have a chosen word.
 
+        chosen: (len(keep),) whether a word is chosen.
         Word statistics are those of `restrict`. Cost: the pairs of documents that hold a chosen word.
         """
         batch = self._passages(keep)
-        rows = np.repeat(batch.owners, np.diff(batch.indptr))
-        some = count(batch.take(np.unique(rows[chosen[batch.words]])), len(keep), self.weighting)
+        owners = np.repeat(batch.owners, np.diff(batch.indptr))
+        holders = np.unique(owners[chosen[batch.words]]).astype(np.intp)
+        some = count(batch.take(holders), len(keep), self.weighting)
         found = some.touching(np.arange(len(keep)), chosen)
+        # Only the documents with a chosen word were counted, so the statistics of all come from here.
         return replace(
             found,
             frequency=self.frequency[keep],
@@ -288,24 +310,26 @@ class KeptCounts:
         )
 
     def symmetric(self, keep: Positions) -> SymmetricCounts:
-        """Return the same as a working matrix. A pair that no document holds has no entry in it."""
-        batch, n = self._passages(keep), len(keep)
+        """Return the counts of these words as a working matrix. A pair that no document holds has no entry in it."""
+        batch = self._passages(keep)
+        n = len(keep)
         wanted = pieces(batch, n)
         if wanted == 1:
             # Rows are complete as they are counted, so each part can be packed and given back early.
-            return SymmetricCounts(n, mirrored(n, list(_panels(batch, n, self.weighting))))
+            panels = list(_panels(batch, n, self.weighting))
+            return SymmetricCounts(n, mirrored(n, panels))
         edges = np.linspace(0, batch.documents, wanted + 1).astype(np.int64).tolist()
-        upper: Compact | None = None
-        for first, stop in pairwise(edges):
-            part = _counted(batch.span(first, stop), n, self.weighting)
-            upper = part if upper is None else merged(n, upper, part)
-        assert upper is not None  # noqa: S101  there is one piece at least
+        # Each piece is packed as it is found: unpacked pieces made the peak of a fit nearly three times as high.
+        counted = (_counted(batch.span(first, stop), n, self.weighting) for first, stop in pairwise(edges))
+        upper = reduce(partial(merged, n), counted)
         return SymmetricCounts(n, mirrored(n, [UpperRows(0, upper)]))
 
     def _changed(
         self, batch: DocumentBatch, sign: int, blocks: Sequence[DocumentBatch], marks: Sequence[UInt64]
     ) -> "KeptCounts":
-        frequency, tokens, heavy = statistics(batch, len(self.words), np.full(batch.documents, sign, np.int64))
+        """Return the counts with documents that came (sign 1) or went (-1), given the blocks after the change."""
+        signs = np.full(batch.documents, sign, np.int64)
+        frequency, tokens, heavy = statistics(batch, len(self.words), signs)
         return replace(
             self,
             frequency=self.frequency + frequency,
@@ -324,32 +348,40 @@ class KeptCounts:
 
 
 def _panels(batch: DocumentBatch, n: int, weighting: Weighting) -> Iterator[UpperRows]:
-    """Count documents and yield the rows of their upper triangle, packed as they are found."""
-    writer, first, row, held = RowWriter(n), 0, 0, 0
-    for block in count_rows(batch, n, weighting, np.ones(batch.documents, np.int64), _PAIRS):
+    """Count documents and yield the rows of their upper triangle, some at a time, packed as they are found."""
+    signs = np.ones(batch.documents, np.int64)
+    writer = RowWriter(n)
+    first, row, held = 0, 0, 0
+    for block in count_rows(batch, n, weighting, signs, _PAIRS):
         writer.append(block.sizes, block.columns, block.values)
-        row, held = row + len(block.sizes), held + len(block.columns)
+        row += len(block.sizes)
+        held += len(block.columns)
         if held >= _PANEL:
             yield UpperRows(first, writer.result())
-            writer, first, held = RowWriter(n), row, 0
+            writer = RowWriter(n)
+            first = row
+            held = 0
     if row > first:
         yield UpperRows(first, writer.result())
 
 
 def _counted(batch: DocumentBatch, n: int, weighting: Weighting) -> Compact:
-    """Count documents, their pairs packed as they are found."""
+    """Count documents and return their upper triangle, packed as it is found."""
+    signs = np.ones(batch.documents, np.int64)
     writer = RowWriter(n)
-    for block in count_rows(batch, n, weighting, np.ones(batch.documents, np.int64), _PAIRS):
+    for block in count_rows(batch, n, weighting, signs, _PAIRS):
         writer.append(block.sizes, block.columns, block.values)
     return writer.result()
 
 
 def _cut(batch: DocumentBatch) -> Iterator[DocumentBatch]:
-    """Yield the documents of a batch, so many at a time that a block is not too large, as arrays of their own."""
-    starts = batch.indptr[np.searchsorted(batch.owners, np.arange(batch.documents + 1))]
+    """Yield the documents of a batch in blocks of limited size, as arrays of their own."""
+    first_rows = np.searchsorted(batch.owners, np.arange(batch.documents + 1))
+    starts = batch.indptr[first_rows]
     first = 0
     while first < batch.documents:
         stop = int(np.searchsorted(starts, starts[first] + _BLOCK, side="right")) - 1
+        # A document that is longer than a block is a block of its own.
         stop = min(max(stop, first + 1), batch.documents)
         part = batch.span(first, stop)
         # Views would keep the whole batch alive for as long as one block of it.
@@ -358,22 +390,28 @@ def _cut(batch: DocumentBatch) -> Iterator[DocumentBatch]:
 
 
 def _renamed(batch: DocumentBatch, places: Int64) -> DocumentBatch:
-    """Give word k the position `places[k]`; ascending ones keep words ascending in each passage."""
+    """Give word k the position `places[k]`. Positions ascend, so words stay ascending in each passage."""
     return replace(batch, words=places.astype(np.int32)[batch.words])
 
 
 def _contents(batch: DocumentBatch, documents: Positions) -> Iterator[tuple[bytes, ...]]:
-    """Yield the contents by which documents are equal: their passages' lengths and sizes, words and counts."""
+    """Yield the contents of documents as bytes, in order: equal documents have equal bytes."""
     sizes = np.diff(batch.indptr)
-    firsts, lasts = np.searchsorted(batch.owners, documents), np.searchsorted(batch.owners, documents + 1)
+    firsts = np.searchsorted(batch.owners, documents)
+    lasts = np.searchsorted(batch.owners, documents + 1)
     for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
         held = slice(batch.indptr[first], batch.indptr[last])
-        arrays = (batch.lengths[first:last], sizes[first:last], batch.words[held], batch.counts[held])
-        yield tuple(array.tobytes() for array in arrays)
+        yield (
+            batch.lengths[first:last].tobytes(),
+            # Words and counts alone do not say where a passage ends.
+            sizes[first:last].tobytes(),
+            batch.words[held].tobytes(),
+            batch.counts[held].tobytes(),
+        )
 
 
 def _found(block: DocumentBatch, candidates: Positions, wanted: Counter[tuple[bytes, ...]]) -> Positions:
-    """Return the candidates that are wanted, and take them off the wanted ones."""
+    """Return the candidates that are wanted, and take them off `wanted`."""
     gone = []
     for k, contents in zip(candidates.tolist(), _contents(block, candidates), strict=True):
         if wanted[contents]:
@@ -383,7 +421,7 @@ def _found(block: DocumentBatch, candidates: Positions, wanted: Counter[tuple[by
 
 
 def _marks(batch: DocumentBatch) -> UInt64:
-    """Return a number for each document, (documents,): equal for documents of equal contents, and rarely for others."""
+    """Return a number for each document, (documents,). Equal documents have equal numbers; others rarely do."""
     marks = np.zeros(batch.documents, np.uint64)
     _mark(batch.indptr, batch.words, batch.counts, batch.lengths, batch.owners, marks)
     return marks
@@ -391,6 +429,7 @@ def _marks(batch: DocumentBatch) -> UInt64:
 
 @numba.njit(cache=True, nogil=True)
 def _mark(indptr: Int64, words: Int32, counts: Int32, lengths: Int64, owners: Int32, marks: UInt64) -> None:
+    """Go on with the mark of a document for each of its passages, in order."""
     for row in range(len(owners)):
         mark = (marks[owners[row]] + np.uint64(lengths[row] + 1)) * _FACTOR
         for k in range(indptr[row], indptr[row + 1]):

@@ -1,21 +1,19 @@
-"""A small change of counts as the passages that came or went, and not as the pairs that they make.
+"""A small change of counts as the passages that came or went, not as the pairs that they make.
 
-Q changes by one outer product a passage. So the consequences of a change cost as much as its passages are long, where
-their pairs would cost the square of that.
+Q changes by one outer product for each passage. So the consequences of a change cost as much as its passages are long.
+By pairs they would cost the square of that.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from streamtopic.counts.arrays import Int64
 from streamtopic.counts.batch import DocumentBatch
 from streamtopic.counts.weights import Weighting
 
 __all__ = ["SignedPassages"]
-
-Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,11 +33,17 @@ class SignedPassages:
 
     @classmethod
     def of(cls, batch: DocumentBatch, weighting: Weighting, signs: Int64 | None = None) -> "SignedPassages":
-        """Take the passages of documents; signs: (documents,) 1 for one that came, -1 for one that went."""
+        """Take the passages of documents.
+
+        signs: (documents,) 1 for a document that came, -1 for one that went; None for all came.
+        """
         weights = weighting.weights(batch.lengths, batch.totals)
         if signs is not None:
             weights = weights * signs[batch.owners]
-        return cls(batch.indptr, batch.words.astype(np.int64), batch.counts.astype(np.int64), weights)
+        # Products of counts and weights need 64 bits.
+        words = batch.words.astype(np.int64)
+        counts = batch.counts.astype(np.int64)
+        return cls(batch.indptr, words, counts, weights)
 
     @classmethod
     def gone(cls, batch: DocumentBatch, weighting: Weighting) -> "SignedPassages":
@@ -49,13 +53,17 @@ class SignedPassages:
     @classmethod
     def joined(cls, parts: Sequence["SignedPassages"]) -> "SignedPassages":
         """Lay passages over the same words one below the other."""
-        sizes = np.concatenate([np.zeros(1, np.int64), *(np.diff(part.indptr) for part in parts)])
-        nothing = np.zeros(0, np.int64)
+        sizes = [np.diff(part.indptr) for part in parts]
+        words = [part.words for part in parts]
+        counts = [part.counts for part in parts]
+        weights = [part.weights for part in parts]
+        # An integer array in front, since concatenate refuses an empty list.
+        nothing = np.zeros(1, np.int64)
         return cls(
-            np.cumsum(sizes),
-            np.concatenate([nothing, *(part.words for part in parts)]),
-            np.concatenate([nothing, *(part.counts for part in parts)]),
-            np.concatenate([nothing, *(part.weights for part in parts)]),
+            indptr=np.cumsum(np.concatenate([nothing, *sizes])),
+            words=np.concatenate([nothing[:0], *words]),
+            counts=np.concatenate([nothing[:0], *counts]),
+            weights=np.concatenate([nothing[:0], *weights]),
         )
 
     @property
@@ -71,20 +79,23 @@ class SignedPassages:
     def row_sums(self, n: int) -> Int64:
         """Return the row sums of dQ over n words, (n,)."""
         owners = self.owners
-        # A word that stands h times among l tokens has w h (l - 1) pairs, those with itself included.
+        # add.at and not bincount, which would add floats: these sums must be exact.
         lengths = np.zeros(self.passages, np.int64)
         np.add.at(lengths, owners, self.counts)
+        # A word that stands h times among l tokens has w h (l - 1) pairs, those with itself included.
+        own = self.weights[owners] * self.counts * (lengths[owners] - 1)
         sums = np.zeros(n, np.int64)
-        np.add.at(sums, self.words, self.weights[owners] * self.counts * (lengths[owners] - 1))
+        np.add.at(sums, self.words, own)
         return sums
 
     def relabel(self, ids: Int64) -> "SignedPassages":
-        """Give word k the position `ids[k]`, in the same order; a negative one leaves the word out of all passages.
+        """Rename the words of all passages and leave some words out.
 
-        Passages that have no pair, or no word left, are left out.
+        ids: the new position of each word, in the same order; negative for a word that is left out.
         """
         words = ids[self.words]
         owners = self.owners
+        # A passage of one token has weight 0: it makes no pair, and nothing follows from it.
         kept = (words >= 0) & (self.weights[owners] != 0)
         sizes = np.bincount(owners[kept], minlength=self.passages)
         some = np.flatnonzero(sizes)

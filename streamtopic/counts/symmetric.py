@@ -5,8 +5,8 @@ from typing import Any
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
+from streamtopic.counts.arrays import Float, Int32, Int64, Positions, UInt16
 from streamtopic.counts.compact import (
     MARK,
     SHORT,
@@ -15,7 +15,6 @@ from streamtopic.counts.compact import (
     allocate,
     fits,
     merged,
-    pack,
     put_wide,
     read,
     unpack,
@@ -25,9 +24,6 @@ from streamtopic.errors import CountsOverflow
 
 __all__ = ["SymmetricCounts"]
 
-Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
-
 
 @dataclass(slots=True, eq=False)
 class SymmetricCounts:
@@ -35,26 +31,26 @@ class SymmetricCounts:
 
     n: words.
     rows: whole rows with ascending columns. Q is these values over their total.
-    `add_within` changes values in place, `drop_empty` the words; nothing else changes any.
+    Only `add_within` changes values in place, and only `drop_empty` changes the words.
     """
 
     n: int
     rows: Compact
 
     @classmethod
-    def of(cls, counts: Cooccurrence, keep: npt.NDArray[np.intp] | None = None) -> "SymmetricCounts":
-        """Mirror the upper triangle of the words at ascending positions `keep`, of all for None, without a copy."""
+    def of(cls, counts: Cooccurrence, keep: Positions | None = None) -> "SymmetricCounts":
+        """Mirror an upper triangle.
+
+        keep: ascending positions of the words that are wanted; None for all.
+        """
         kept = np.arange(counts.n_words) if keep is None else keep
+        # Words are renamed on the way: a triangle of the wanted words alone would be a copy as large as Q's half.
         ids = np.full(counts.n_words, -1, np.int32)
         ids[kept] = np.arange(len(kept))
-        out = allocate(len(kept), *_mirrored_sizes(counts.indptr, counts.columns, counts.values, kept, ids))
+        indptr, wide_indptr = _mirrored_sizes(counts.indptr, counts.columns, counts.values, kept, ids)
+        out = allocate(len(kept), indptr, wide_indptr)
         _mirror(counts.indptr, counts.columns, counts.values, kept, ids, out)
         return cls(len(kept), out)
-
-    @classmethod
-    def from_rows(cls, n: int, indptr: Int64, columns: Int32, values: Int64) -> "SymmetricCounts":
-        """Take rows of a symmetric matrix as they are, zeros included."""
-        return cls(n, pack(n, indptr, columns, values))
 
     @property
     def indptr(self) -> Int64:
@@ -62,13 +58,13 @@ class SymmetricCounts:
         return self.rows.indptr
 
     @property
-    def columns(self) -> npt.NDArray[np.uint16]:
+    def columns(self) -> UInt16:
         """The column of each entry, ascending in each row: uint16, or int32 for more than 65,536 words."""
         return self.rows.columns
 
     @property
     def entries(self) -> int:
-        """How many are stored."""
+        """How many entries are stored."""
         return len(self.rows.low)
 
     @property
@@ -90,47 +86,56 @@ class SymmetricCounts:
         return SymmetricCounts(self.n, rows._replace(low=rows.low.copy(), wide=rows.wide.copy()))
 
     def spread(self, ids: Int64, n: int) -> "SymmetricCounts":
-        """Give word k the position `ids[k]`, ascending, among n: nothing is sorted, the values are shared."""
+        """Give word k the position `ids[k]` among n. Positions ascend, so nothing is sorted and values are shared."""
         rows = self.rows
         kind: Any = np.uint16 if n <= SHORT else np.int32
         names = ids.astype(kind)
-        indptr, wide_indptr = (_spread_indptr(ptr, ids, n) for ptr in (rows.indptr, rows.wide_indptr))
-        columns, wide_columns = rows.columns.astype(kind), rows.wide_columns.astype(kind)
+        indptr = _spread_indptr(rows.indptr, ids, n)
+        wide_indptr = _spread_indptr(rows.wide_indptr, ids, n)
+        columns = rows.columns.astype(kind)
+        wide_columns = rows.wide_columns.astype(kind)
         _rename(columns, names)
         _rename(wide_columns, names)
         moved = rows._replace(indptr=indptr, columns=columns, wide_indptr=wide_indptr, wide_columns=wide_columns)
         return SymmetricCounts(n, moved)
 
-    def drop_empty(self, left: npt.NDArray[np.intp]) -> None:
-        """Keep the words at these ascending positions, in place; the others have no entry."""
+    def drop_empty(self, left: Positions) -> None:
+        """Keep the words at these ascending positions, in place. The other words must not have an entry."""
+        rows = self.rows
         ids = np.zeros(self.n, self.columns.dtype)
         ids[left] = np.arange(len(left))
-        indptr, wide_indptr = (np.append(ptr[left], ptr[-1]) for ptr in (self.rows.indptr, self.rows.wide_indptr))
-        for columns in (self.rows.columns, self.rows.wide_columns):
-            _rename(columns, ids)
-        self.n, self.rows = len(left), self.rows._replace(indptr=indptr, wide_indptr=wide_indptr)
+        # The rows that go are empty, so where they began does not matter to the others.
+        indptr = np.append(rows.indptr[left], rows.indptr[-1])
+        wide_indptr = np.append(rows.wide_indptr[left], rows.wide_indptr[-1])
+        _rename(rows.columns, ids)
+        _rename(rows.wide_columns, ids)
+        self.n = len(left)
+        self.rows = self.rows._replace(indptr=indptr, wide_indptr=wide_indptr)
 
     def add_within(self, counts: Cooccurrence) -> bool:
-        """Add signed counts in place; False, with nothing changed, where one has no place.
+        """Add signed counts in place. Return False, with nothing changed, where one of them has no place.
 
-        A pair has no place where it has no entry here yet, where its sum would be negative or would need a wider entry.
+        A count has no place where its pair has no entry here yet, or where the sum would be negative or would need a
+        wider entry.
         """
         delta = SymmetricCounts.of(counts).rows
         done = add_entries(self.rows, delta, 1, len(delta.low))
         if done < len(delta.low):
-            # Undone in the same order, so the matrix is the one of before to the bit.
+            # The same entries in the same order, so the matrix is the one of before to the bit.
             add_entries(self.rows, delta, -1, done)
             return False
         return True
 
     def plus(self, counts: Cooccurrence) -> "SymmetricCounts":
-        """Return the sum with signed counts, entries that are zero left out. Raises CountsOverflow."""
-        return SymmetricCounts(self.n, merged(self.n, self.rows, SymmetricCounts.of(counts).rows))
+        """Return the sum with signed counts, without zeros. Raises CountsOverflow where a sum leaves 62 bits."""
+        change = SymmetricCounts.of(counts)
+        return SymmetricCounts(self.n, merged(self.n, self.rows, change.rows))
 
     def upper(self) -> Cooccurrence:
-        """Return the upper triangle, entries that have become zero left out."""
+        """Return the upper triangle without zeros. Word statistics are not known here: they are 0."""
         indptr = _upper_indptr(self.rows)
-        columns, values = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.int64)
+        columns = np.empty(indptr[-1], np.int32)
+        values = np.empty(indptr[-1], np.int64)
         _upper(self.rows, columns, values)
         nothing = np.zeros(self.n, np.int64)
         return Cooccurrence(self.n, indptr, columns, values, nothing, nothing, nothing, 0)
@@ -144,8 +149,9 @@ class SymmetricCounts:
 
     def row_sums(self) -> Int64:
         """Return exact row sums, (n,). Raises CountsOverflow where one leaves 64 bits."""
-        # Integers wrap in silence; a sum of floats is off by little, and shows where they would.
-        rough, sums = np.zeros(self.n), np.zeros(self.n, np.int64)
+        # Integers wrap in silence. A sum of floats is off by little, and so shows where they would.
+        rough = np.zeros(self.n)
+        sums = np.zeros(self.n, np.int64)
         _row_sums(self.rows, rough)
         if self.n and float(np.abs(rough).max()) >= 2.0**62:
             raise CountsOverflow("a row of counts exceeds 64 bits: too many documents for one model, split the corpus")
@@ -154,17 +160,17 @@ class SymmetricCounts:
 
 
 def _spread_indptr(indptr: Int64, ids: Int64, n: int) -> Int64:
+    """Return row pointers of n rows, of which those at `ids` have the entries and the others are empty."""
     lengths = np.zeros(n + 1, np.int64)
     lengths[ids + 1] = np.diff(indptr)
     return np.cumsum(lengths)
 
 
 @numba.njit(cache=True, nogil=True)
-def _mirrored_sizes(
-    indptr: Int64, columns: Int32, values: Int64, kept: npt.NDArray[np.intp], ids: Int32
-) -> tuple[Int64, Int64]:
+def _mirrored_sizes(indptr: Int64, columns: Int32, values: Int64, kept: Positions, ids: Int32) -> tuple[Int64, Int64]:
     """Return where rows, and their wide entries, begin once both triangles are there."""
-    full, wide = np.zeros(len(kept) + 1, np.int64), np.zeros(len(kept) + 1, np.int64)
+    full = np.zeros(len(kept) + 1, np.int64)
+    wide = np.zeros(len(kept) + 1, np.int64)
     for row in range(len(kept)):
         for k in range(indptr[kept[row]], indptr[kept[row] + 1]):
             column = ids[columns[k]]
@@ -178,24 +184,30 @@ def _mirrored_sizes(
 
 
 @numba.njit(cache=True, nogil=True)
-def _mirror(indptr: Int64, columns: Int32, values: Int64, kept: npt.NDArray[np.intp], ids: Int32, out: Compact) -> None:
-    fill, wide = out.indptr[:-1].copy(), out.wide_indptr[:-1].copy()
+def _mirror(indptr: Int64, columns: Int32, values: Int64, kept: Positions, ids: Int32, out: Compact) -> None:
+    """Write every entry to its own row and to that of its column."""
+    fill = out.indptr[:-1].copy()
+    wide = out.wide_indptr[:-1].copy()
     # Rows are visited in order, so entries left of the diagonal arrive in column order before those of the row itself.
     for row in range(len(kept)):
         # Arrays named once, and the row's own place in a register: five times as fast as `put` for each entry.
-        out_columns, out_low, here = out.columns, out.low, fill[row]
+        out_columns = out.columns
+        out_low = out.low
+        here = fill[row]
         for k in range(indptr[kept[row]], indptr[kept[row] + 1]):
             column = ids[columns[k]]
             if column < 0:
                 continue
             narrow = fits(values[k])
             low = np.uint32(values[k]) if narrow else np.uint32(MARK)
-            out_columns[here], out_low[here] = column, low
+            out_columns[here] = column
+            out_low[here] = low
             here += 1
             if column != row:
                 there = fill[column]
                 fill[column] = there + 1
-                out_columns[there], out_low[there] = row, low
+                out_columns[there] = row
+                out_low[there] = low
             if not narrow:
                 wide[row] = put_wide(out, wide[row], column, values[k])
                 if column != row:
@@ -203,16 +215,18 @@ def _mirror(indptr: Int64, columns: Int32, values: Int64, kept: npt.NDArray[np.i
 
 
 @numba.njit(cache=True, nogil=True)
-def _rename(columns: npt.NDArray[np.uint16], ids: npt.NDArray[np.uint16]) -> None:
+def _rename(columns: UInt16, ids: UInt16) -> None:
     for k in range(len(columns)):
         columns[k] = ids[columns[k]]
 
 
 @numba.njit(cache=True, nogil=True)
 def _upper_indptr(q: Compact) -> Int64:
+    """Return where the rows of the upper triangle begin. An entry may have become zero in place."""
     upper = np.zeros(len(q.indptr), np.int64)
     for row in range(len(q.indptr) - 1):
-        kept, w = 0, q.wide_indptr[row]
+        kept = 0
+        w = q.wide_indptr[row]
         for k in range(q.indptr[row], q.indptr[row + 1]):
             value, w = read(q, k, w)
             kept += q.columns[k] >= row and value != 0
@@ -241,7 +255,7 @@ def _row(q: Compact, row: int, values: Int64) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def _row_sums(q: Compact, sums: npt.NDArray[np.float64] | Int64) -> None:
+def _row_sums(q: Compact, sums: Float | Int64) -> None:
     for row in range(len(sums)):
         w = q.wide_indptr[row]
         for k in range(q.indptr[row], q.indptr[row + 1]):

@@ -2,7 +2,7 @@
 
 AnchorTopics     a topic model as a scikit-learn estimator
 LearnerOptions   the choices of a learner
-learn            counts to a TopicFit, cold: the whole path
+learn            counts to a TopicFit, from a cold start
 TopicFit         a model before noise; Certificate: how far from exact it can be
 suggest_topics   how many topics: a Suggestion, a Candidate for each number, by a TrialPlan; suggest_for: of a matrix
 fold_in          topics of new documents (numpy alone)
@@ -36,39 +36,16 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "certificate": ("Certificate",),
-    "display": (
-        "diversity",
-        "npmi",
-        "top_words",
-        "topic_correlations",
-    ),
+    "display": ("diversity", "npmi", "top_words", "topic_correlations"),
     "estimator": ("AnchorTopics",),
     "fit": ("TopicFit",),
-    "heads": (
-        "TopicHead",
-        "fit_head",
-        "newton_step",
-        "unlearn_head",
-    ),
-    "how_many_topics": (
-        "Candidate",
-        "Suggestion",
-        "TrialPlan",
-        "suggest_for",
-        "suggest_topics",
-    ),
+    "heads": ("TopicHead", "fit_head", "newton_step", "unlearn_head"),
+    "how_many_topics": ("Candidate", "Suggestion", "TrialPlan", "suggest_for", "suggest_topics"),
     "inference": ("fold_in",),
     "learner": ("learn",),
     "learner_options": ("LearnerOptions",),
-    "tasks": (
-        "HeadTask",
-        "LabelledDocuments",
-        "TopicMatrix",
-    ),
-    "update": (
-        "NeedsRetrain",
-        "Updated",
-    ),
+    "tasks": ("HeadTask", "LabelledDocuments", "TopicMatrix"),
+    "update": ("NeedsRetrain", "Updated"),
 }
 
 __all__ = [

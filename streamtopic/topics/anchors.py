@@ -1,18 +1,18 @@
-"""Anchor words, the rows that the others are mixtures of: the default learner's choice, and its super-anchors.
+"""Anchor words: all other rows are mixtures of theirs. The default learner's choice, and its super-anchors.
 
-The search is greedy, as that of the published learner is (`paper_anchors`); both return an AnchorChoice.
+The search is greedy, as that of the published learner (`paper_anchors`). Both return an AnchorChoice.
 
     scaled       S = diag(p)^-1/2 Q diag(p)^-1/2 of the candidates, without its diagonal, as integers of 26 bits
     directions   its r leading directions, by a fixed number of block power steps from a start that the words give
     E            every candidate's row in those directions
     anchors      the row farthest from the origin, then r - 1 times the row farthest from the span of those chosen
-    sets         every candidate as a mixture of the anchors; it joins the topic that it lies in for .6 or more
+    sets         every candidate as a mixture of the anchors; it joins the topic that has .6 or more of it
 
-All of it is a function of the retained counts, with the same bits whatever happened before: from a cold start or after
-any number of updates, on any machine, by any number of threads. So no near tie can fall two ways or needs a rule.
-Large products are exact: both factors are integers of 26 bits with rows and columns no longer than 1, so by Cauchy and
+All of it is a function of the retained counts. It has the same bits from a cold start or after any number of updates,
+on any machine, by any number of threads. So a near tie cannot fall two ways, and needs no rule.
+Large products are exact. Both factors are integers of 26 bits with rows and columns no longer than 1. So by Cauchy and
 Schwarz every partial sum stays below 2^53, and every order of summation gives the same number. Everything else goes
-through `reproducible`. docs/proof.md, "Decisions", has the consequences, decision 0026 the reasons.
+through `reproducible`. docs/proof.md, "Decisions", has the consequences; docs/decisions/0026 has the reasons.
 """
 
 import hashlib
@@ -22,9 +22,9 @@ from itertools import pairwise
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from streamtopic.counts import SymmetricCounts
+from streamtopic.counts.arrays import Float, Int32, Int64, Mask, Positions
 from streamtopic.counts.compact import Compact, read
 from streamtopic.errors import CannotLearn
 from streamtopic.topics.reproducible import check_arithmetic, cholesky, leading_pairs, product
@@ -33,19 +33,18 @@ from streamtopic.topics.threads import each, workers
 
 __all__ = ["MEMBER", "AnchorChoice", "changed_anchors", "choose_anchors", "coordinates", "super_anchors"]
 
-Positions = npt.NDArray[np.intp]
-
-Float = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
 
 MEMBER = 0.6
-"""The share of a topic from which on a candidate joins its super-anchor."""
+"""A candidate joins a super-anchor if at least this share of it lies in the topic."""
 
 # Two factors of 26 bits make products of 52, and sums of these stay exact in a double of 53.
 _BITS = 26
 _GRID = 2.0**_BITS
+# Power steps: a fixed number, so that the same counts always go through the same operations.
 _STEPS = 6
+# Columns beside those that are wanted: they take up the directions just behind the last wanted one.
 _GUARDS = 16
+# Below these shares of the largest, a column, a direction or a row is taken as dependent on those before it.
 _LEAST_PIVOT = 2.0**-20
 _LEAST_VALUE = 2.0**-16
 _LEAST_DISTANCE = 2.0**-30
@@ -53,10 +52,10 @@ _LEAST_DISTANCE = 2.0**-30
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AnchorChoice:
-    """An outcome of either search.
+    """The outcome of either search.
 
     rows: (r,) the chosen rows, ascending.
-    margin: the least lead over a runner-up, relative to the largest squared distance.
+    margin: the least lead of a chosen row over the next best one, relative to the largest squared distance.
     """
 
     rows: Positions
@@ -64,11 +63,10 @@ class AnchorChoice:
 
 
 def changed_anchors(before: Iterable[str], after: Iterable[str]) -> str:
-    """Say which anchor words are new.
-
-    Words that are gone are not named: reasons are kept, and a forgotten document may have been the last to hold one.
-    """
-    gone, new = {*before} - {*after}, {*after} - {*before}
+    """Say how many anchor words are gone and which are new."""
+    # Words that are gone are not named: reasons are kept, and a forgotten document may have been the last to hold one.
+    gone = {*before} - {*after}
+    new = {*after} - {*before}
     return f"anchor words changed: {len(gone)} gave way to {', '.join(sorted(new)) or 'none'}"
 
 
@@ -81,11 +79,13 @@ def coordinates(q: SymmetricCounts, mass: Int64, candidates: Positions, words: S
     words: (c,) the words of the candidates.
     topics: r.
 
-    The inner product of two rows of E is that of rows of Qbar diag(p)^-1/2, cut to the leading directions. The diagonal
-    of Q counts only where the rest spans too few directions: a word that meets itself says nothing of topics.
-    Cost: the entries of the candidates' rows, and about 20 c^2 topics. Raises CannotLearn for too few directions.
+    The inner product of two rows of E is that of rows of Qbar diag(p)^-1/2, cut to the leading directions.
+    Cost: the entries of the candidates' rows, and about 20 c^2 topics.
+    Raises CannotLearn where the counts span too few directions, UnreliableArithmetic where this machine does not
+    compute as others do.
     """
     check_arithmetic()
+    # A word that meets itself tells nothing about topics, so the diagonal counts only where the rest spans too little.
     for diagonal in (False, True):
         S = _scaled(q, mass, candidates, diagonal=diagonal)
         values, moved, rotation = _directions(S, words, topics)
@@ -99,9 +99,9 @@ def coordinates(q: SymmetricCounts, mass: Int64, candidates: Positions, words: S
 
 
 def choose_anchors(E: Float) -> AnchorChoice:
-    """Choose one row for each column of E (c, r), greedily; positions in E, ascending. Ties go to the first word.
+    """Choose r rows of E (c, r), greedily. They are positions in E. Ties go to the first word.
 
-    Raises CannotLearn where the rows span fewer directions.
+    Raises CannotLearn where the rows span fewer than r directions.
     """
     rows, margin = _greedy(np.ascontiguousarray(E))
     if len(rows) < E.shape[1]:
@@ -110,14 +110,18 @@ def choose_anchors(E: Float) -> AnchorChoice:
 
 
 def super_anchors(E: Float, anchors: Positions) -> Int64:
-    """Return the topic that each candidate stands for, (c,), or -1: anchors, and rows that lie .6 or more in a topic.
+    """Return the topic that each candidate stands for, (c,), or -1 for none.
 
-    E: (c, r); anchors: (r,) ascending positions in it. Rows are mixtures of the anchors' rows, by least squares over
-    the simplex.
+    An anchor stands for its topic, and so does a row with a share of `MEMBER` or more in it. Shares are those of the
+    row as a mixture of the anchors' rows, by least squares over the simplex.
+
+    E: (c, r) rows of the candidates.
+    anchors: (r,) ascending positions in E.
     """
     chosen = np.ascontiguousarray(E[anchors].T)
     B = product(np.ascontiguousarray(E), chosen)
     group = holders(B[anchors], B, MEMBER)
+    # An anchor is its own topic by definition, also where rounding or another anchor would say otherwise.
     group[anchors] = np.arange(len(anchors))
     return group
 
@@ -132,29 +136,33 @@ def _scaled(q: SymmetricCounts, mass: Int64, candidates: Positions, *, diagonal:
     scale = np.zeros(q.n)
     scale[candidates] = 1.0 / np.sqrt(mass[candidates].astype(float))
     out = np.zeros((len(candidates), len(candidates)))
+    # Four spans a thread: rows differ in length, and so do the spans' times.
     edges = np.linspace(0, len(candidates), 4 * workers() + 1).astype(int).tolist()
-    each(_fill_scaled, [(q.rows, candidates, place, scale, diagonal, out, *span) for span in pairwise(edges)])
+    same = (q.rows, candidates, place, scale, diagonal, out)
+    each(_fill_scaled, [(*same, *span) for span in pairwise(edges)])
     return out
 
 
 def _directions(S: Float, words: Sequence[str], topics: int) -> tuple[Float, Float, Float]:
     """Return the largest Ritz values, descending, S Y of a basis Y (c, k), and the basis of their directions, (k, r).
 
-    There are fewer values than topics where fewer directions were found. The basis comes from power steps, with half as
-    many columns again and 16 as guards: they weaken the directions behind them smoothly and cut none off.
+    There are fewer values than topics where fewer directions were found.
     """
     c = len(S)
+    # Half as many columns again and 16 as guards: directions behind them are weakened smoothly, and none is cut off.
     width = min(c, topics + topics // 2 + _GUARDS)
-    # Signs of few words may depend on each other; where every direction is asked for, any basis will do.
+    # Signs of few words may depend on each other. Where every direction is asked for, any basis will do.
     Y = np.eye(c) if width == c else _start(words, width)
     for step in range(_STEPS):
         Z = S @ Y
         # Every second step: between two, columns lean to each other by the square of the spread of S at most.
         Y = _quantised(_normalised(Z)) if step % 2 == 0 else _orthonormal(Z)
     Z = S @ Y
-    _scale_down(Z)
+    # In place: Z is as large as the candidates times the directions. A factor that is a power of 2 does not round.
+    Z *= 1.0 / _GRID**2
     H = Y.T @ _quantised(Z)
-    values, rotation = leading_pairs(np.ascontiguousarray((H + H.T) * (0.5 / _GRID**2)), min(topics, width))
+    symmetric = np.ascontiguousarray((H + H.T) * (0.5 / _GRID**2))
+    values, rotation = leading_pairs(symmetric, min(topics, width))
     positive = int(np.count_nonzero(values > 0))
     return values[:positive], Z, rotation
 
@@ -162,8 +170,9 @@ def _directions(S: Float, words: Sequence[str], topics: int) -> tuple[Float, Flo
 def _start(words: Sequence[str], width: int) -> Float:
     """Return a matrix of 1 and -1, (c, width), row i a function of word i alone: other words may come and go."""
     size = -(-width // 8)
-    raw = b"".join(hashlib.shake_128(word.encode("utf-8", "surrogatepass")).digest(size) for word in words)
-    signs = np.unpackbits(np.frombuffer(raw, np.uint8).reshape(len(words), -1), axis=1)[:, :width]
+    digests = [hashlib.shake_128(word.encode("utf-8", "surrogatepass")).digest(size) for word in words]
+    raw = np.frombuffer(b"".join(digests), np.uint8).reshape(len(words), -1)
+    signs = np.unpackbits(raw, axis=1)[:, :width]
     return np.asarray(1.0 - 2.0 * signs, np.float64)
 
 
@@ -176,11 +185,12 @@ def _normalised(Z: Float) -> Float:
 def _orthonormal(Z: Float) -> Float:
     """Return an orthonormal basis of the columns of Z (c, k) in integers of 26 bits, 0 where a column adds nothing."""
     columns = _quantised(_normalised(Z))
-    gram = columns.T @ columns
-    kept = _independent(gram / _GRID**2)
+    gram = columns.T @ columns / _GRID**2
+    kept = np.flatnonzero(_pivots(np.ascontiguousarray(gram), _LEAST_PIVOT))
     basis = np.zeros_like(columns)
-    L, _ = cholesky(np.ascontiguousarray(gram[np.ix_(kept, kept)] / _GRID**2))
-    basis[:, kept] = _by_inverse(np.ascontiguousarray(columns[:, kept] / _GRID), L)
+    L, _ = cholesky(np.ascontiguousarray(gram[np.ix_(kept, kept)]))
+    independent = np.ascontiguousarray(columns[:, kept] / _GRID)
+    basis[:, kept] = _by_inverse(independent, L)
     return _quantised(basis)
 
 
@@ -189,13 +199,12 @@ def _quantised(Y: Float) -> Float:
     return np.rint(Y * _GRID)
 
 
-def _scale_down(Z: Float) -> None:
-    Z *= 1.0 / _GRID**2
-
-
 def _rows(moved: Float, rotation: Float, mass: Int64, candidates: Positions) -> Float:
+    """Return E = diag(p)^-1/2 S Y R (c, r), for S Y (c, k) as `moved` and R (k, r) as `rotation`."""
     E = product(np.ascontiguousarray(moved), np.ascontiguousarray(rotation))
-    p = mass[candidates].astype(float) / float(sum(mass.tolist()))
+    # Python's integers, since the sum of masses may leave 64 bits.
+    total = float(sum(mass.tolist()))
+    p = mass[candidates].astype(float) / total
     return np.asarray(E / np.sqrt(p)[:, None])
 
 
@@ -203,16 +212,18 @@ def _rows(moved: Float, rotation: Float, mass: Int64, candidates: Positions) -> 
 def _fill_scaled(
     q: Compact,
     rows: Positions,
-    place: npt.NDArray[np.int32],
+    place: Int32,
     scale: Float,
     diagonal: bool,  # noqa: FBT001  numba takes no keywords
     out: Float,
     start: int,
     stop: int,
 ) -> None:
-    """Fill rows start ... stop - 1; rows (c,), place (n,), scale (n,), out (c, c)."""
+    """Fill rows start ... stop - 1 of `out` (c, c). rows: (c,) positions in Q; place, scale: (n,) by position in Q."""
     for i in range(start, stop):
-        row, target, own = rows[i], out[i], scale[rows[i]]
+        row = rows[i]
+        target = out[i]
+        own = scale[rows[i]]
         w = q.wide_indptr[row]
         for k in range(q.indptr[row], q.indptr[row + 1]):
             value, w = read(q, k, w)
@@ -224,9 +235,11 @@ def _fill_scaled(
 
 @numba.njit(cache=True, nogil=True)
 def _column_lengths(Z: Float) -> Float:
-    """Return the lengths of columns, (k,), scaled on the way so that no square leaves the range of doubles."""
+    """Return the lengths of columns, (k,)."""
+    # Divided by the largest entry first, so that no square leaves the range of doubles.
     k = Z.shape[1]
-    largest, out = np.zeros(k), np.zeros(k)
+    largest = np.zeros(k)
+    out = np.zeros(k)
     for i in range(len(Z)):
         for j in range(k):
             largest[j] = max(largest[j], abs(Z[i, j]))
@@ -244,10 +257,11 @@ def _column_lengths(Z: Float) -> Float:
 
 
 @numba.njit(cache=True, nogil=True)
-def _pivots(gram: Float, least: float) -> npt.NDArray[np.bool_]:
-    """Return which columns are independent of those before them, (k,): `least` of their square is left beside these."""
+def _pivots(gram: Float, least: float) -> Mask:
+    """Return which columns are independent of those before them, (k,): more than `least` of their square is left."""
     k = len(gram)
-    kept, L = np.zeros(k, np.bool_), np.zeros((k, k))
+    kept = np.zeros(k, np.bool_)
+    L = np.zeros((k, k))
     for i in range(k):
         for j in range(i):
             if kept[j]:
@@ -266,15 +280,12 @@ def _pivots(gram: Float, least: float) -> npt.NDArray[np.bool_]:
     return kept
 
 
-def _independent(gram: Float) -> Positions:
-    return np.flatnonzero(_pivots(np.ascontiguousarray(gram), _LEAST_PIVOT))
-
-
 @numba.njit(cache=True, nogil=True)
 def _by_inverse(Z: Float, L: Float) -> Float:
-    """Return Z L^-T, (c, k): rows x with x L^T = z, each entry taken from all those behind it at once."""
+    """Return Z L^-T, (c, k): rows x with x L^T = z. Each entry is taken off all entries behind it at once."""
     out = Z.copy()
     k = len(L)
+    # A column of L as a row, so that the inner loop reads numbers that lie side by side.
     across = np.empty((k, k))
     for i in range(k):
         for j in range(k):
@@ -283,7 +294,8 @@ def _by_inverse(Z: Float, L: Float) -> Float:
         row = out[i]
         for j in range(k):
             row[j] /= L[j, j]
-            factor, other = row[j], across[j]
+            factor = row[j]
+            other = across[j]
             for t in range(j + 1, k):
                 row[t] -= factor * other[t]
     return out
@@ -291,11 +303,16 @@ def _by_inverse(Z: Float, L: Float) -> Float:
 
 @numba.njit(cache=True, nogil=True)
 def _greedy(E: Float) -> tuple[Positions, float]:
-    """Return chosen rows in the order of choice, fewer where nothing is left, and the least lead over the largest."""
+    """Return the chosen rows in the order of choice, and the least lead over the largest squared distance.
+
+    There are fewer rows than columns where no row is left outside the span.
+    """
     c, r = E.shape
-    residual, distances = E.copy(), np.zeros(c)
+    residual = E.copy()
+    distances = np.zeros(c)
     chosen = np.empty(r, np.intp)
-    margin, largest = np.inf, 0.0
+    margin = np.inf
+    largest = 0.0
     for t in range(r):
         best, second = -1, 0.0
         for i in range(c):

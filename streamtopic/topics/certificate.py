@@ -1,17 +1,17 @@
 """How far the computed A can be from the exact one: a theorem about rounding, with no assumption on the corpus.
 
-Exact are the counts, the weights D^2 and the sets of super-anchors; so is the model A* that they define. Everything
+The counts, the weights D^2 and the sets of super-anchors are exact, and so is the model A* that they define. Everything
 between those and the array A is covered here. docs/proof.md, "The certificate is a theorem", has the derivation:
 
-    row_bounds       ||c_i - c_i*||_2 for every word, and which topics provably have no part in a row
+    row_bounds       ||c_i - c_i*||_2 for every word, and the topics that provably have no part in a row
     certify          the same for A: errors of rows, weighted by masses, over the masses of topics
     topic_columns    A itself, with sums that lose two units whatever the number of words
 
-No rule here asks how C was found: any nonnegative row is covered, also where it is not the optimum.
+The bounds do not ask how C was found: they cover any nonnegative row, also one that is not the optimum.
 
 All bounds rest on IEEE 754 double precision, round to nearest. One operation gives the exact result times 1 + delta,
 |delta| <= u = 2^-53. After k operations on the way of a term its factor is 1 + theta, |theta| <= gamma(k) =
-k u / (1 - k u), whatever the order of a sum (Higham 2002, lemma 3.1); a fused multiply-add only leaves one of them out.
+k u / (1 - k u), whatever the order of a sum (Higham 2002, lemma 3.1). A fused multiply-add only leaves one of them out.
 """
 
 from dataclasses import dataclass
@@ -19,47 +19,54 @@ from typing import TypeVar
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
+from streamtopic.counts.arrays import Float
 from streamtopic.topics.threads import each
 
 __all__ = ["UNIT", "Certificate", "Known", "RowBounds", "certify", "gamma", "outward", "row_bounds", "topic_columns"]
 
-_T = TypeVar("_T", float, npt.NDArray[np.float64])
+_T = TypeVar("_T", float, Float)
 
 UNIT = 2.0**-53
-"""The largest relative error of one operation."""
+"""The largest relative error of one operation, u."""
 
-Float = npt.NDArray[np.float64]
+# Rows of one task, whose sums over words are kept apart: the bits of the sums do not depend on the number of threads.
 _CHUNK = 1024
 # Two points of the simplex are never farther apart; the double is above the exact root.
 _APART = float(np.sqrt(2.0))
 
 # Roundings of p: two integers become doubles, one division.
 _MASS_ROUNDINGS = 3
-# Roundings of an entry of A: p and its product with C, the sum of the same over words (three units), one division.
+# Roundings of an entry of A: p, its product with C, the sum of those products over words (three units), one division.
 _COLUMN_ROUNDINGS = 12
 # Roundings of a topic's mass.
 _SUM_ROUNDINGS = _MASS_ROUNDINGS + 4
 
 
 def gamma(roundings: _T) -> _T:
-    """Return an upper bound of k u / (1 - k u), for k operations or an array of such numbers; k below 2^40."""
-    # Three roundings of its own.
-    return roundings * UNIT / (1.0 - roundings * UNIT) * (1.0 + 8 * UNIT)
+    """Return an upper bound of k u / (1 - k u). roundings: k below 2^40, or an array of such numbers."""
+    share = roundings * UNIT
+    # This line rounds three times itself, which the last factor covers.
+    return share / (1.0 - share) * (1.0 + 8 * UNIT)
 
 
 def outward(computed: _T, roundings: _T | float) -> _T:
-    """Return an upper bound of a value that was computed without subtraction, each term by at most so many operations.
+    """Return an upper bound of the exact value of a number that was computed without subtraction.
 
-    Every factor was at least 1 - u, so the exact value is at most (1 - u)^-k times the computed one; k below 2^40.
+    computed: the number, or an array of them.
+    roundings: k below 2^40: the most operations on the way of a term.
     """
+    # Every factor was at least 1 - u, so the exact value is at most (1 - u)^-k times the computed one.
     return computed * (1.0 + 2.0 * (roundings + 2.0) * UNIT)
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """Bound on ||A - A*||_F, and the part of it that errors of the products Q D^2 N^T alone would make."""
+    """How far A can be from the exact one.
+
+    bound: of ||A - A*||_F.
+    from_products: the part of it that errors of the products Q D^2 N^T alone would make.
+    """
 
     bound: float
     from_products: float
@@ -67,11 +74,13 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Known:
-    """Bounds on the exact B* and G*, given the computed B (n, r) and G (r, r). All four are not negative.
+    """Bounds on the exact B* and G*, given the computed B (n, r) and G (r, r). No number of B, G, B*, G* is negative.
 
-    relative, absolute: (n,), scale: (r,): |B - B*|_ik <= relative_i |B_ik| + absolute_i scale_k.
+    relative: (n,) the error of a row of B that is proportional to its entries.
+    absolute: (n,) the other error of a row, in units of `scale`.
+    scale: (r,) the unit of each column: |B - B*|_ik <= relative_i |B_ik| + absolute_i scale_k.
     gram: |G - G*| <= gram G, entry by entry.
-    least: lower bound of the least eigenvalue of G*, 0 where no better one is known.
+    least: lower bound of the least eigenvalue of G*, 0 where no better bound is known.
     """
 
     relative: Float
@@ -87,8 +96,9 @@ class RowBounds:
 
     errors: (n,) bounds e_i of ||c_i - c_i*||_2.
     from_products: (n,) the part of them that errors of B alone would make.
-    first, second: (r,) sums of p_i e_i and of their squares over the words that may have a part in a topic; 0 where
-    only rows were asked for.
+    first: (r,) sums of p_i e_i over the words that may have a part in a topic.
+    second: (r,) sums of (p_i e_i)^2 over the same words.
+    Both sums are 0 where word masses were not given.
     """
 
     errors: Float
@@ -100,47 +110,73 @@ class RowBounds:
 def row_bounds(C: Float, B: Float, G: Float, known: Known, p: Float | None = None) -> RowBounds:
     """Bound every row's distance to its exact optimum.
 
-    C, B: (n, r); G: (r, r); p: (n,) word masses, needed for `certify` only. Cost: n r times the words of a support.
-    A row that is not a point of the simplex within a factor of two has the bound sqrt 2, one with an entry that is
-    negative or not a number has infinity.
+    C: (n, r) the rows.
+    B: (n, r) the linear part of each row's problem, as computed.
+    G: (r, r) the quadratic part of all rows' problems, as computed.
+    known: bounds on the errors of B and G.
+    p: (n,) word masses, needed for `certify` only.
+
+    A row that is not a point of the simplex within a factor of two has the bound sqrt 2. A row with an entry that is
+    negative or not a number has the bound infinity.
+    Cost: n r times the topics of a support.
     """
     n, r = C.shape
-    errors, own = np.empty(n), np.empty(n)
-    edges = range(0, n, _CHUNK)
-    first, second = np.zeros((len(edges), r)), np.zeros((len(edges), r))
+    errors = np.empty(n)
+    own = np.empty(n)
+    starts = range(0, n, _CHUNK)
+    first = np.zeros((len(starts), r))
+    second = np.zeros((len(starts), r))
     masses = np.zeros(n) if p is None else p
     same = C, B, np.ascontiguousarray(G), known.relative, known.absolute, known.scale, known.gram, known.least
     rest = _reach(G, known.gram), masses, errors, own
-    each(_row_bounds, [(*same, *rest, first[j], second[j], k, min(k + _CHUNK, n)) for j, k in enumerate(edges)])
-    return RowBounds(errors, own, outward(first.sum(axis=0), n + 8), outward(second.sum(axis=0), n + 16))
+    parts = []
+    for j, start in enumerate(starts):
+        parts.append((*same, *rest, first[j], second[j], start, min(start + _CHUNK, n)))
+    each(_row_bounds, parts)
+    return RowBounds(
+        errors=errors,
+        from_products=own,
+        first=outward(first.sum(axis=0), n + 8),
+        second=outward(second.sum(axis=0), n + 16),
+    )
 
 
 def _reach(G: Float, relative: float) -> Float:
-    """Bound, for each row of G*, how much it makes of a difference of two points of the simplex of length 1, (r,).
+    """Bound the product of each row of G* with a difference of length 1 between two points of the simplex, (r,).
 
-    Entries of such a difference sum to 0, so that the row's mean does not count.
+    relative: bound on the relative error of the entries of G.
     """
-    centred = np.linalg.norm(G - G.mean(axis=1, keepdims=True), axis=1)
-    return np.asarray(outward(centred + (relative + 8 * UNIT) * np.linalg.norm(G, axis=1), len(G) + 16))
+    # Entries of such a difference sum to 0, so the row's mean does not count.
+    means = G.mean(axis=1, keepdims=True)
+    centred = np.linalg.norm(G - means, axis=1)
+    lost = (relative + 8 * UNIT) * np.linalg.norm(G, axis=1)
+    return np.asarray(outward(centred + lost, len(G) + 16))
 
 
 def certify(rows: RowBounds, p: Float, A: Float, z: Float) -> Certificate:
     """Map row bounds on C to a bound on ||A - A*||_F.
 
-    rows: made with p; p: (n,) word masses; A: (n, r), z: (r,) as `topic_columns` returns them. At most sqrt(2 r), the
-    largest distance of two matrices with columns on the simplex; infinite where A holds numbers that are not finite.
+    rows: bounds of rows, made with p.
+    p: (n,) word masses.
+    A: (n, r) columns, as `topic_columns` returns them.
+    z: (r,) topic masses, as `topic_columns` returns them.
+
+    The bound is infinite where an entry of A or the bound of a row is not finite.
     """
     n, r = A.shape
     if not np.isfinite(A).all() or not np.isfinite(rows.errors).all():
         return Certificate(float("inf"), float("inf"))
+    # Two matrices with columns on the simplex are never farther apart than sqrt(2 r).
     worst = outward(float(np.sqrt(2.0 * r)), n + 8)
     lengths = outward(np.linalg.norm(A, axis=0), n + _COLUMN_ROUNDINGS)
     masses = z * (1.0 - 2 * _SUM_ROUNDINGS * UNIT)
-    column = float(np.linalg.norm(_columns_apart(rows, lengths, masses)))
+    column_by_column = float(np.linalg.norm(_columns_apart(rows, lengths, masses)))
+    all_at_once = _all_apart(rows.errors, p, lengths, masses)
     own_rounding = gamma(_COLUMN_ROUNDINGS) * float(np.linalg.norm(lengths))
-    whole = _all_apart(rows.errors, p, lengths, masses)
-    bound = outward(min(column, whole) + own_rounding, r + 16)
-    return Certificate(min(bound, worst), min(_all_apart(rows.from_products, p, lengths, masses), worst))
+    # Both are bounds. The first knows which words have a part in a topic, the second does not add up columns.
+    bound = outward(min(column_by_column, all_at_once) + own_rounding, r + 16)
+    from_products = _all_apart(rows.from_products, p, lengths, masses)
+    return Certificate(min(bound, worst), min(from_products, worst))
 
 
 def _columns_apart(rows: RowBounds, lengths: Float, masses: Float) -> Float:
@@ -149,15 +185,19 @@ def _columns_apart(rows: RowBounds, lengths: Float, masses: Float) -> Float:
     apart = np.sqrt(rows.second) + lengths * rows.first
     known = left > 0
     # A topic whose mass may be 0 can be anywhere on the simplex.
-    return np.where(known, np.minimum(apart / np.where(known, left, 1.0), _APART), _APART)
+    bounds = apart / np.where(known, left, 1.0)
+    return np.where(known, np.minimum(bounds, _APART), _APART)
 
 
 def _all_apart(errors: Float, p: Float, lengths: Float, masses: Float) -> float:
-    """Bound the distance of all columns together from bounds of rows."""
+    """Bound ||A - A*||_F from bounds of rows: infinite where a topic may have lost all its mass."""
     first = outward(float(p @ errors), len(p) + 8)
     second = outward(float(np.sqrt((p**2) @ (errors**2))), len(p) + 16)
     left = float(masses.min()) - first
-    return (second + float(lengths.max()) * first) / left * (1.0 + 16 * UNIT) if left > 0 else float("inf")
+    # Also where it is not a number.
+    if not left > 0:
+        return float("inf")
+    return (second + float(lengths.max()) * first) / left * (1.0 + 16 * UNIT)
 
 
 def topic_columns(C: Float, p: Float) -> tuple[Float, Float]:
@@ -166,7 +206,8 @@ def topic_columns(C: Float, p: Float) -> tuple[Float, Float]:
     Sums carry their rounding along (Ogita, Rump and Oishi 2005, Sum2), so that no entry of z or A is more than a few
     units off, and the bits do not depend on a library.
     """
-    A, z = np.empty(C.shape), np.zeros(C.shape[1])
+    A = np.empty(C.shape)
+    z = np.zeros(C.shape[1])
     _joint(C, p, A, z)
     A /= z
     return A, z
@@ -174,6 +215,7 @@ def topic_columns(C: Float, p: Float) -> tuple[Float, Float]:
 
 @numba.njit(cache=True, nogil=True)
 def _joint(C: Float, p: Float, out: Float, z: Float) -> None:
+    """Write diag(p) C to `out` (n, r), and its column sums to `z` (r,)."""
     lost = np.zeros(len(z))
     for i in range(len(p)):
         for k in range(len(z)):
@@ -181,6 +223,7 @@ def _joint(C: Float, p: Float, out: Float, z: Float) -> None:
             out[i, k] = value
             total = z[k] + value
             part = total - z[k]
+            # The exact rounding error of that addition (TwoSum). A compiler that reorders it would make it 0.
             lost[k] += (z[k] - (total - part)) + (value - part)
             z[k] = total
     for k in range(len(z)):
@@ -192,15 +235,27 @@ def _row_bounds(  # noqa: C901, PLR0912, PLR0915  one pass over a row; numba inl
     C: Float, B: Float, G: Float, relative: Float, absolute: Float, scale: Float, gram: float, least: float,
     reach: Float, p: Float, errors: Float, own: Float, first: Float, second: Float, start: int, stop: int,
 ) -> None:  # fmt: skip
-    """Set errors[i], own[i] for rows start ... stop - 1 and add to the sums of their chunk: docs/proof.md."""
+    """Set errors[i] and own[i] for rows start ... stop - 1, and add to the sums of their chunk.
+
+    docs/proof.md derives each step.
+    relative, absolute, scale, gram, least: as in Known.
+    reach: (r,) as `_reach` gives it.
+    errors, own: (n,) errors and from_products of RowBounds.
+    first, second: (r,) sums of this chunk.
+    """
     unit = 2.0**-53
     r = len(G)
-    product, gradient, doubt, doubt_B = np.empty(r), np.empty(r), np.empty(r), np.empty(r)
+    product = np.empty(r)
+    gradient = np.empty(r)
+    doubt = np.empty(r)
+    doubt_B = np.empty(r)
     possible = np.empty(r, np.bool_)
     # Above the rounding of these very lines: no term goes through more than r + 40 operations.
     up = 1.0 + 2.0 * (r + 40.0) * unit
     for i in range(start, stop):
-        size, total, worst = 0, 0.0, 1.4142135623730951
+        size = 0
+        total = 0.0
+        worst = 1.4142135623730951
         product[:] = 0.0
         for j in range(r):
             if C[i, j] > 0.0:
@@ -211,7 +266,7 @@ def _row_bounds(  # noqa: C901, PLR0912, PLR0915  one pass over a row; numba inl
             elif C[i, j] != 0.0:
                 worst = np.inf
         if worst == np.inf or not 0.5 <= total <= 2.0:
-            # Nothing is known of the row: zeros and short rows are within sqrt 2 of every point of the simplex.
+            # Only its signs are known: zeros and short rows are within sqrt 2 of every point of the simplex.
             errors[i] = worst if total < 0.5 else np.inf
             own[i] = 1.4142135623730951
             for k in range(r):
@@ -234,36 +289,48 @@ def _row_bounds(  # noqa: C901, PLR0912, PLR0915  one pass over a row; numba inl
         residual = 0.0
         for k in range(r):
             above = gradient[k] - level
+            # Off the support a gradient above the level is as it should be: only one below it counts.
             part = doubt[k] + abs(above) if C[i, k] > 0.0 else max(0.0, doubt[k] - above)
             residual += part * part
         error = 1.4142135623730951
         if least > 0.0:
             error = min(error, np.sqrt(residual) / least * up)
         # A topic whose gradient stays above that of another one, wherever the optimum is, has no part in it.
-        low, margin = 0, np.inf
+        low = 0
+        margin = np.inf
         for k in range(r):
             here = (doubt[k] + reach[k] * error) * up
             if gradient[k] + here < margin:
-                low, margin = k, gradient[k] + here
+                low = k
+                margin = gradient[k] + here
         margin = (doubt[low] + reach[low] * error) * up
-        count, a, b = 0, -1, -1
+        count = 0
+        a = -1
+        b = -1
         for k in range(r):
             here = (doubt[k] + reach[k] * error) * up
-            possible[k] = C[i, k] > 0.0 or not gradient[k] - gradient[low] > (here + margin) * up
+            lead = gradient[k] - gradient[low]
+            possible[k] = C[i, k] > 0.0 or not lead > (here + margin) * up
             if possible[k]:
                 count += 1
-                a, b = b, k
+                a = b
+                b = k
         residual_B = 0.0
         for k in range(r):
             if possible[k]:
                 residual_B += doubt_B[k] * doubt_B[k]
-        mine = min(1.4142135623730951, np.sqrt(residual_B) / least * up) if least > 0.0 else 1.4142135623730951
+        mine = 1.4142135623730951
+        if least > 0.0:
+            mine = min(mine, np.sqrt(residual_B) / least * up)
         if count == 1:
+            # The only possible topic is the row's own one: optimum and row are the same vertex.
             error, mine = 0.0, 0.0
         elif count == 2:
             # The optimum lies on one edge: curvature along it is known better than the least of all directions.
-            sizes = G[a, a] + G[b, b] + 2.0 * G[a, b]
-            curve = (G[a, a] + G[b, b] - 2.0 * G[a, b]) - (gram + 8 * unit) * up * sizes
+            squares = G[a, a] + G[b, b]
+            twice_mixed = 2.0 * G[a, b]
+            lost = (gram + 8 * unit) * up * (squares + twice_mixed)
+            curve = (squares - twice_mixed) - lost
             if curve > 0.0:
                 # As the step along the edge, (1, -1) t: its length is t sqrt 2.
                 slope = gradient[a] - gradient[b]

@@ -6,9 +6,9 @@
     npmi, diversity   how good shown words are
     topic_correlations, topic_shares   R of the model, and the shares of topics
 
-Everything here is computed after noise, from the A that is shown and the retained counts. So it adds nothing to what A
-reveals beyond the counts that a retraining would have had as well. Words use integers and IEEE operations alone: the
-same A and the same counts give the same words on every machine.
+Everything here is computed after noise, from the A that is shown and the retained counts. So it reveals nothing beyond
+that A and the counts, which a retraining would have had as well. Words use integers and IEEE operations alone: the same
+A and the same counts give the same words on every machine.
 """
 
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ from itertools import combinations
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
 from streamtopic.counts import SymmetricCounts, WordSets
+from streamtopic.counts.arrays import Float, Int64, Positions
 from streamtopic.topics.fingerprint import RetainedCounts
 from streamtopic.topics.fit import TopicFit
 
@@ -38,14 +38,11 @@ __all__ = [
     "topic_shares",
 ]
 
-Float = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
-Positions = npt.NDArray[np.intp]
 
 COHERENT = 10
-"""So many words of a topic are chosen together and shown first; quality is measured on them."""
+"""Words of a topic that are chosen together and shown first. Quality is measured on them."""
 
-# They are chosen from the first so many times as many.
+# The chosen words come from a pool of this many times as many words.
 _POOL = 2
 
 # Documents that count as much as the rarer word's own: NPMI of a word in few documents is mostly chance.
@@ -54,7 +51,7 @@ _SHRINK = 20
 # NPMI is rounded to this fixed point, so that its sums are exact in any order and true ties stay ties.
 _FIXED = 2.0**40
 
-# Terms of the logarithm's series: for arguments between sqrt(1/2) and sqrt(2) the rest is below 2^-60.
+# Terms of the logarithm's series: for arguments between sqrt(1/2) and sqrt(2) the other terms are below 2^-60.
 _SERIES = 12
 
 _LOG_2 = 0.6931471805599453
@@ -64,9 +61,10 @@ _LOG_2 = 0.6931471805599453
 class WordEvidence:
     """Evidence of the retained counts for n words.
 
-    frequency: (n,) documents that hold a word, of `documents` in all.
-    q: pair counts over these and perhaps other words, whose entries are zeros.
-    places: (n,) where the words are in q.
+    frequency: (n,) documents that hold a word.
+    documents: all documents.
+    q: pair counts over these words, and perhaps others whose entries are zeros.
+    places: (n,) where the words stand in q.
     mass: (n,) their row sums in q.
     """
 
@@ -78,49 +76,62 @@ class WordEvidence:
 
     @classmethod
     def over(cls, q: SymmetricCounts, places: Positions, frequency: Int64, documents: int) -> Self:
-        """Take pair counts as they are; the parts are those of the class."""
+        """Take pair counts as they are. The parameters are the fields of the class."""
         return cls(frequency, documents, q, places, q.row_sums()[places])
 
     @classmethod
     def of(cls, fit: RetainedCounts, frequency: Int64) -> Self:
-        """Take the counts of a model's published words. frequency: (n',), of `fit.words`. Cost: one pass over Q."""
+        """Take the counts of a model's published words. Cost: one pass over Q.
+
+        frequency: (n',) documents that hold each of `fit.words`.
+        """
         return cls.over(fit.q, fit.live, frequency, fit.documents)
 
     @property
     def weight(self) -> Float:
-        """The factor of each word's probability in the order of words, up to one that all share, (n,): see `ordered`.
+        """The factor of each word's probability in `ordered`, up to one factor that all words share, (n,).
 
-        0 for a word that meets no other. Where each word is in all documents, as in a corpus of one, no word is rarer
-        than another and the logarithm is left out.
+        It is 0 for a word that meets no other word.
         """
         rarity = _logarithm(max(self.documents, 1) / np.maximum(self.frequency, 1))
-        rarity = rarity if rarity.any() else np.ones_like(rarity)
-        return np.asarray(np.sqrt(self.frequency / np.maximum(self.mass, 1)) * rarity * (self.mass > 0))
+        # Each word is in all documents, as in a corpus of one: then no word is rarer than another.
+        if not rarity.any():
+            rarity = np.ones_like(rarity)
+        spread = np.sqrt(self.frequency / np.maximum(self.mass, 1))
+        return np.asarray(spread * rarity * (self.mass > 0))
 
     def fixed_npmi(self, words: Positions) -> Int64:
         """Return the shrunk NPMI of each pair of some words in fixed point, (k, k), 0 on the diagonal.
 
-        N_ij = log(Q_ij / (p_i p_j)) / -log(Q_ij) for Q and p whose entries sum to 1, -1 for a pair that never meets;
-        times d / (d + 20), d the lesser of both document frequencies.
+        N_ij = log(Q_ij / (p_i p_j)) / -log(Q_ij) for Q and p whose entries sum to 1, and -1 for a pair that never
+        meets. It is multiplied by d / (d + 20), d being the lesser of both document frequencies.
+        words: (k,) positions.
         """
         together = np.stack([self._row(word, words) for word in words.tolist()]).astype(float)
-        total, mass = max(float(sum(self.mass.tolist())), 1.0), self.mass[words].astype(float)
+        # Python's integers, since the sum of masses may leave 64 bits.
+        total = max(float(sum(self.mass.tolist())), 1.0)
+        mass = self.mass[words].astype(float)
+        frequency = self.frequency[words]
         meets = together > 0
         np.fill_diagonal(meets, val=False)
+        # Where a pair never meets, any number stands in whose logarithm is not 0.
         joint = np.where(meets, together / total, 0.5)
-        lift = np.where(meets, together * total / np.maximum(mass[:, None] * mass, 1.0), 0.5)
+        by_chance = np.maximum(mass[:, None] * mass, 1.0)
+        lift = np.where(meets, together * total / by_chance, 0.5)
         found = np.where(meets, -_logarithm(lift) / _logarithm(joint), -1.0)
-        rarer = np.minimum(self.frequency[words][:, None], self.frequency[words]).astype(float)
-        fixed: Int64 = np.rint(found * (rarer / (rarer + _SHRINK)) * _FIXED).astype(np.int64)
+        rarer = np.minimum(frequency[:, None], frequency).astype(float)
+        shrunk = found * (rarer / (rarer + _SHRINK))
+        fixed: Int64 = np.rint(shrunk * _FIXED).astype(np.int64)
         np.fill_diagonal(fixed, 0)
         return fixed
 
     def _row(self, word: int, others: Positions) -> Int64:
-        """Return the counts of one word with some others."""
+        """Return the pair counts of one word with some others, 0 where q holds no such pair, (k,)."""
         columns, values = self.q.row(int(self.places[word]))
         if not len(columns):
             return np.zeros(len(others), np.int64)
         wanted = self.places[others]
+        # A word behind the row's last column would be looked up outside the row.
         at = np.minimum(np.searchsorted(columns, wanted), len(columns) - 1)
         return np.asarray(np.where(columns[at] == wanted, values[at], 0))
 
@@ -128,33 +139,39 @@ class WordEvidence:
 def ordered(A: Float, evidence: WordEvidence) -> Positions:
     """Return the positions of each topic's words by token and document evidence, (r, n).
 
-    Order: A_it sqrt(df_i / (m p_i)) log(m / df_i), A (n, r) and p_i the word's share of Q. A_it is the evidence of
-    tokens; A_it df_i / (m p_i) is that of documents, which a word repeated in few of them does not have; the root is
-    their geometric mean. The logarithm takes out words that topics share. Ties go to the first word.
+    Words fall by A_it sqrt(df_i / (m p_i)) log(m / df_i), p_i being the word's share of Q. A_it is the evidence of
+    tokens. A_it df_i / (m p_i) is the evidence of documents: a word that is repeated in few documents lacks it. With
+    the root the first part is the geometric mean of both. The logarithm takes out words that topics share. Ties go to
+    the first word (docs/decisions/0027).
+
+    A: (n, r) columns on the simplex.
     """
     return _descending(A * evidence.weight[:, None])
 
 
 def coherent(words: Positions, evidence: WordEvidence, keep: int = COHERENT) -> Positions:
-    """Return the `keep` of these words that go together best, in the order given.
+    """Return those `keep` of some words that go together best, in the order given.
 
-    The word with the least sum of shrunk NPMI with the others is dropped, and again among those left; of words that
-    tie the last one goes.
+    Again and again the word is dropped whose shrunk NPMI with the others has the least sum. Of words that tie the last
+    one is dropped.
     """
     together = evidence.fixed_npmi(words)
     left = np.arange(len(words))
     while len(left) > keep:
         sums = together[np.ix_(left, left)].sum(axis=1)
-        left = np.delete(left, np.flatnonzero(sums == sums.min())[-1])
+        least = np.flatnonzero(sums == sums.min())
+        left = np.delete(left, least[-1])
     return words[left]
 
 
 def top_words(A: Float, evidence: WordEvidence, top: int = COHERENT, keep: int = COHERENT) -> Positions:
-    """Return the positions of each topic's words as they are shown, (r, top), or all n where `top` is more.
+    """Return the positions of each topic's words as they are shown, (r, top), or (r, n) where `top` is more than n.
 
-    First come those `keep` of the first 2 `keep` words that go together best (`coherent`), then all others, each in
+    First come those `keep` of the first 2 `keep` words that go together best (`coherent`), then all others, both in
     the order of `ordered`. So a shorter list is always the beginning of a longer one. A topic with evidence for fewer
-    words has fewer to choose from, and a topic with at most `keep` has no choice. A: (n, r).
+    words has fewer to choose from; with at most `keep` it has no choice.
+
+    A: (n, r) columns on the simplex.
     """
     scores = A * evidence.weight[:, None]
     order = _descending(scores)
@@ -163,13 +180,15 @@ def top_words(A: Float, evidence: WordEvidence, top: int = COHERENT, keep: int =
         if size > keep:
             pool = topic[:size].copy()
             chosen = coherent(pool, evidence, keep)
-            topic[:size] = np.concatenate([chosen, pool[~np.isin(pool, chosen)]])
+            others = pool[~np.isin(pool, chosen)]
+            topic[:size] = np.concatenate([chosen, others])
     return order[:, :top]
 
 
 def named(order: Positions, words: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """Return the words at some positions, by topic."""
-    return tuple(map(tuple, np.array(words, object)[order].tolist()))
+    """Return the words at some positions, by topic. order: (r, k) positions in `words`."""
+    by_topic = np.array(words, object)[order].tolist()
+    return tuple(tuple(topic) for topic in by_topic)
 
 
 def _descending(scores: Float) -> Positions:
@@ -178,83 +197,100 @@ def _descending(scores: Float) -> Positions:
 
 
 def _logarithm(x: Float) -> Float:
-    """Return the natural logarithm of positive numbers: the same bits everywhere, where a library's differ in the last.
+    """Return the natural logarithm of positive numbers, with the same bits on every machine.
 
     x = 2^e f with f from sqrt(1/2) to sqrt(2); log f = 2 artanh(s), s = (f - 1) / (f + 1), by its series. The logarithm
-    of 1 is 0 exactly; a relative error is a few units in the last place.
+    of 1 is 0 exactly. The relative error is a few units in the last place.
     """
+    # numpy's logarithm has other last bits on other processors, and ties between words would fall with them.
     fraction, exponent = np.frexp(x)
     low = fraction < np.sqrt(0.5)
-    fraction, exponent = np.where(low, 2 * fraction, fraction), exponent - low
+    fraction = np.where(low, 2 * fraction, fraction)
+    exponent = exponent - low
     s = (fraction - 1) / (fraction + 1)
-    square, series = s * s, np.zeros_like(s)
+    square = s * s
+    series = np.zeros_like(s)
     for k in range(_SERIES, 0, -1):
         series = (series + 1 / (2 * k + 1)) * square
     return np.asarray(exponent * _LOG_2 + 2 * (s + s * series))
 
 
 def npmi(top: Positions, documents: WordSets) -> float:
-    """Return the mean normalised pointwise mutual information of each topic's pairs of top words.
+    """Return the mean normalised pointwise mutual information over all pairs of top words of a topic, -1 to 1.
 
-    top: (r, k) word positions; documents: the words that each document of a sample holds. -1 for a pair that never
-    meets, +1 for one that is in every document.
+    A pair that never meets has -1, a pair that is in every document +1. Without a pair the mean is 0.
+
+    top: (r, k) word positions.
+    documents: the words that each document of a sample holds.
     """
     wanted = np.unique(top)
-    place = np.full(max(int(documents.words.max(initial=-1)), int(wanted.max(initial=-1))) + 1, -1, np.intp)
+    last = max(int(documents.words.max(initial=-1)), int(wanted.max(initial=-1)))
+    place = np.full(last + 1, -1, np.intp)
     place[wanted] = np.arange(len(wanted))
     columns = place[documents.words]
+    held = columns >= 0
     total = len(documents)
-    rows = np.repeat(np.arange(total), np.diff(documents.indptr))[columns >= 0]
-    shape = (total, len(wanted))
-    presence = sparse.csr_array((np.ones(len(rows), np.int64), (rows, columns[columns >= 0])), shape=shape)
-    presence.data[:] = 1  # a word of several passages is one word of its document
+    rows = np.repeat(np.arange(total), np.diff(documents.indptr))[held]
+    entries = (np.ones(len(rows), np.int64), (rows, columns[held]))
+    presence = sparse.csr_array(entries, shape=(total, len(wanted)))
+    # A word of several passages is one word of its document.
+    presence.data[:] = 1
     together = (presence.T @ presence).toarray()
     single = together.diagonal()
-    scores = [
-        _npmi(together[a, b], single[a], single[b], total)
-        for topic in np.searchsorted(wanted, top)
-        for a, b in combinations(topic, 2)
-    ]
+    scores = []
+    for topic in np.searchsorted(wanted, top):
+        for a, b in combinations(topic, 2):
+            scores.append(_npmi(together[a, b], single[a], single[b], total))
     return float(np.mean(scores)) if scores else 0.0
 
 
 def _npmi(both: float, one: float, other: float, total: int) -> float:
+    """Return the NPMI of a pair from the documents that hold both words, one, the other, and all documents."""
     if both == 0:
         return -1.0
+    # The formula would divide 0 by 0.
     if both == total:
         return 1.0
     joint = both / total
-    return float(np.log(joint * total * total / (one * other)) / -np.log(joint))
+    lift = joint * total * total / (one * other)
+    return float(np.log(lift) / -np.log(joint))
 
 
 def diversity(top: Positions) -> float:
-    """Return the share of distinct words among all top words."""
+    """Return the share of distinct words among all top words (r, k), 0 without words."""
     return len(np.unique(top)) / top.size if top.size else 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Correlations:
-    """R (r, r), positive semidefinite, and the topics' shares (r,), non-negative, sum 1."""
+    """How topics go together.
+
+    R: (r, r) positive semidefinite.
+    shares: (r,) of the topics, not negative, sum 1.
+    """
 
     R: Float
     shares: Float
 
 
 def topic_correlations(fit: TopicFit, A: Float) -> Correlations:
-    """Return R = PSD(A^+ Q A^+^T) and shares z, its row sums, for a noised A (n', r) over `fit.words`.
+    """Return R = PSD(A^+ Q A^+^T) and shares z, its row sums.
 
+    fit: the model, for its Q.
+    A: (n', r) over `fit.words`, noised.
     Cost: one pass over Q, nnz(Q) r. Source: the paper, section 3; Arora et al. 2013.
     """
     half = fit.restricted_product(A)
     inverse = np.linalg.pinv(A.T @ A, hermitian=True)
     R = inverse @ (A.T @ half) @ inverse
     values, vectors = np.linalg.eigh((R + R.T) / 2)
+    # Negative eigenvalues come from noise: the nearest positive semidefinite matrix leaves them out.
     R = (vectors * np.maximum(values, 0.0)) @ vectors.T
     return Correlations((R + R.T) / 2, topic_shares(R))
 
 
 def topic_shares(R: Float) -> Float:
-    """Return the shares z of topics, (r,): row sums of R (r, r), cut at 0, sum 1; equal ones where all are 0."""
+    """Return the shares z of topics, (r,): row sums of R (r, r), cut at 0 and scaled to sum 1. If all are 0: equal."""
     shares = np.maximum(R.sum(axis=1), 0.0)
     total = float(shares.sum())
     return np.asarray(shares / total) if total > 0 else np.full(len(shares), 1 / len(shares))

@@ -4,19 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from streamtopic.counts import MAX_LENGTH, CountedTexts, DocumentBatch, narrowed
+from streamtopic.counts.arrays import Float, Int32, Int64, Positions
 
 __all__ = ["FIXED_POINT", "TextColumns", "as_documents", "canonical"]
 
 FIXED_POINT = 1024
 """Parts of 1 in which fractional amounts are counted: about three decimals."""
 
-# Entries that are turned at a time.
+# Entries that are turned into counts at a time.
 _BLOCK = 1 << 17
-_Part = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int64]]
+_Part = tuple[Int32, Int32, Int64, Int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,12 +25,12 @@ class TextColumns:
 
     names: the word of each column; () where columns have only their numbers.
     words: (n,) ascending by code point.
-    order: (n,) the column of each of these; columns that came later stand behind the others.
+    order: (n,) the column of each of these words. Columns that came later stand behind the others.
     """
 
     names: Sequence[str]
     words: Sequence[str]
-    order: npt.NDArray[np.intp]
+    order: Positions
 
     @classmethod
     def of(cls, names: Sequence[str]) -> "TextColumns":
@@ -40,7 +40,8 @@ class TextColumns:
 
     @classmethod
     def numbered(cls, columns: int) -> "TextColumns":
-        """Name columns by numbers that are in the order of columns."""
+        """Name columns by their numbers."""
+        # With leading zeros, since words are ordered by code point.
         digits = len(str(columns))
         return cls((), [f"{k:0{digits}d}" for k in range(columns)], np.arange(columns))
 
@@ -50,7 +51,7 @@ class TextColumns:
         return len(self.names) > 0
 
     def shared(self, texts: CountedTexts) -> int:
-        """Return how many columns texts have in common with these, the first ones.
+        """Return how many columns texts share with these. Shared columns are the first ones of both.
 
         Raises ValueError where the texts come from another vectoriser.
         """
@@ -59,6 +60,7 @@ class TextColumns:
                 "the model was fitted on rows that do not know their texts: to use texts, fit it on rows of TextCounts"
             )
         shared = min(len(self.names), len(texts.words))
+        # The same object nearly always, so that most calls compare no words.
         if self.names is not texts.words and self.names[:shared] != texts.words[:shared]:
             raise ValueError(
                 "the columns are other words than those of the model: use the TextCounts that the model was fitted "
@@ -67,11 +69,13 @@ class TextColumns:
         return shared
 
     def grown(self, texts: CountedTexts) -> "TextColumns":
-        """Return columns that are those of the texts where they have more. Raises ValueError as `shared`."""
-        return self if self.shared(texts) == len(texts.words) else TextColumns.of(texts.words)
+        """Return these columns, or those of the texts where the texts have more. Raises ValueError as `shared`."""
+        if self.shared(texts) == len(texts.words):
+            return self
+        return TextColumns.of(texts.words)
 
-    def moved(self, before: "TextColumns") -> npt.NDArray[np.intp]:
-        """Return the position of each word of `before`, which these columns have grown from, in `words`."""
+    def moved(self, before: "TextColumns") -> Positions:
+        """Return the position in `words` of each word of `before`. These columns have grown from those."""
         places = np.empty(len(self.order), np.intp)
         places[self.order] = np.arange(len(self.order))
         return places[before.order]
@@ -79,17 +83,18 @@ class TextColumns:
     def placed(self, texts: CountedTexts) -> DocumentBatch:
         """Return texts as documents over `words`.
 
-        Raises ValueError where a text holds a word without a column, here or where it was counted: the same text would
-        be another document once the word has one.
+        Raises ValueError where a text holds a word without a column, here or where it was counted.
         """
+        # Once such a word has a column the same text would be another document, and could not be unlearned.
         unknown = texts.unknown > 0
         if self.shared(texts) < len(texts.words):
             batch = texts.batch
             rows = np.repeat(batch.owners, np.diff(batch.indptr))
             unknown[rows[batch.words >= len(self.names)]] = True
         if unknown.any():
+            count = np.count_nonzero(unknown)
             raise ValueError(
-                f"{np.count_nonzero(unknown)} texts hold words without a column in the model, so they are not in it: "
+                f"{count} texts hold words without a column in the model, so the model does not hold these texts: "
                 "to add them, call partial_fit of TextCounts with them first"
             )
         places = np.empty(len(self.order), np.int32)
@@ -98,7 +103,7 @@ class TextColumns:
 
 
 def canonical(X: csr_array) -> csr_array:
-    """Return rows with ascending distinct columns and no zeros, X itself where it has such rows; X stays as it is."""
+    """Return rows with ascending distinct columns and without zeros: X itself where it has such rows, else a copy."""
     if X.has_canonical_format and X.data.all():
         return X
     # A copy, since the arrays may be those of the caller's matrix.
@@ -112,21 +117,25 @@ def as_documents(X: csr_array) -> DocumentBatch:
     """Turn the rows of X (documents, words) into passages of integer counts, one a row.
 
     A row of integers that sums to at most 8,192 is taken as it is. A row with fractions is multiplied by 1,024 and
-    rounded; a row that would then exceed 8,192 is scaled down to it. Each row is turned by itself, so the same row
+    rounded. A row that would then exceed 8,192 is scaled down to it. Each row is turned by itself, so the same row
     always gives the same integers, and a document that was added can be taken away.
     """
     rows = X.shape[0]
-    parts, start = [], 0
+    parts = []
+    start = 0
     # Some rows at a time: numbers on the way take several times the memory of the result.
     while start < rows:
         stop = int(np.searchsorted(X.indptr, X.indptr[start] + _BLOCK, side="right")) - 1
+        # A row that is longer than a block is turned alone.
         stop = min(max(stop, start + 1), rows)
         held = slice(X.indptr[start], X.indptr[stop])
-        parts.append(_turned(X.indices[held], X.data[held], np.diff(X.indptr[start : stop + 1])))
+        sizes = np.diff(X.indptr[start : stop + 1])
+        parts.append(_turned(X.indices[held], X.data[held], sizes))
         start = stop
-    words, counts, sizes, lengths = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    words, counts, kept, lengths = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    indptr = np.concatenate([[0], np.cumsum(kept)])
     return DocumentBatch(
-        indptr=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        indptr=indptr.astype(np.int64),
         words=words.astype(np.int32, copy=False),
         counts=counts.astype(np.int32, copy=False),
         lengths=lengths,
@@ -135,8 +144,8 @@ def as_documents(X: csr_array) -> DocumentBatch:
     )
 
 
-def _turned(indices: npt.NDArray[np.int32], data: npt.NDArray[np.float64], sizes: npt.NDArray[np.int32]) -> _Part:
-    """Return words, counts, entries of each row and lengths of some rows."""
+def _turned(indices: Int32, data: Float, sizes: Int32) -> _Part:
+    """Return words and counts of all entries that stay, and for each row how many those are and its length."""
     count = len(sizes)
     rows = np.repeat(np.arange(count), sizes)
     values = np.asarray(data, np.float64)
@@ -158,7 +167,7 @@ def _turned(indices: npt.NDArray[np.int32], data: npt.NDArray[np.float64], sizes
 
 
 def _ordered(batch: DocumentBatch) -> DocumentBatch:
-    """Return passages whose words ascend; these are distinct but in any order."""
+    """Return the passages with ascending words. Words given are distinct in each passage, in any order."""
     shape = (len(batch.lengths), int(batch.words.max(initial=0)) + 1)
     rows = csr_array((batch.counts, batch.words, batch.indptr), shape=shape)
     if rows.has_sorted_indices:

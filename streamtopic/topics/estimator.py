@@ -5,12 +5,12 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamtopic.counts import Counts, DocumentBatch, KeptCounts, SignedPassages, TextMatrix, count, narrowed
+from streamtopic.counts.arrays import Float, Positions
 from streamtopic.errors import CannotLearn, NegativeCounts, UsageError
 from streamtopic.topics.display import WordEvidence, top_words
 from streamtopic.topics.document_rows import TextColumns, as_documents, canonical
@@ -22,29 +22,31 @@ from streamtopic.topics.update import NeedsRetrain, update
 
 __all__ = ["AnchorTopics"]
 
-Float = npt.NDArray[np.float64]
-Positions = npt.NDArray[np.intp]
-
 
 class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Topic model by anchor words that can exactly forget documents.
 
     Documents are rows of word counts, X (documents, words), sparse or dense. `fit(X)` learns; `partial_fit(X_more)`
     adds documents; `unlearn(X_some)` takes documents away again. The model depends on the multiset of its documents
-    only: `fit(X).unlearn(X_some)` has the words, anchors and sets of words of `fit(X_rest)`, decided to the bit on
-    every path and machine, and its probabilities within the sum of both `certificate_`: docs/proof.md proves it.
+    only. `fit(X).unlearn(X_some)` has the words, anchors and sets of words of `fit(X_rest)`, decided to the bit on
+    every path and machine. Its probabilities are within the sum of both `certificate_`: docs/proof.md proves it.
 
-    Values that are not integers are taken as fixed point with 1/1024 (about three decimals) and a row that sums to
-    more than 8,192, after that, is scaled down to it; each row by itself, so unlearning stays exact. A document is as
+    Values that are not integers are taken as fixed point with 1/1024 (about three decimals). A row that then sums to
+    more than 8,192 is scaled down to it. Each row is turned by itself, so unlearning stays exact. A document is as
     long as its row says: words that a vectoriser left out do not count. From `TextCounts`, in a pipeline or not, it is
     as long as its text, and longer texts are passages: the model is then the one that a service learns of these texts.
 
     A model holds its documents as word counts, without order, names or texts, since words that are too rare today may
-    be frequent enough later; so does its pickle. Neither holds a document that was unlearned.
+    be frequent enough later. Its pickle holds them too. Neither holds a document that was unlearned.
 
-    Parameters: see LearnerOptions. n_topics: r. learner: "default" or "paper". min_df, min_share, max_df,
-    anchor_min_df, max_words: the working vocabulary; use min_df=1, min_share=0, max_df=1.0 to keep what a vectoriser
-    already chose. alpha, tolerance: prior of `transform`, and bound on the relative error of each proportion.
+    Parameters
+    ----------
+    n_topics : r.
+    learner : "default" or "paper"; see LearnerOptions.
+    min_df, min_share, max_df, anchor_min_df, max_words : the working vocabulary; see LearnerOptions. With min_df=1,
+        min_share=0, max_df=1.0 all words stay that a vectoriser has chosen.
+    alpha : prior of `transform`.
+    tolerance : bound on the relative error of each proportion of `transform`.
 
     Attributes
     ----------
@@ -54,7 +56,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         `TextCounts.partial_fit` has put behind the others.
     certificate_ : proven bound on the Frobenius distance of `components_` to the exact model of these counts.
     n_documents_ : documents in the model.
-    retrain_reason_ : why the last change needed a cold start from counts, or None if it did not.
+    retrain_reason_ : why the last change needed a cold start from counts; None if it did not.
     n_features_in_, feature_names_in_ : as in scikit-learn; names also where `TextCounts` gave them.
 
     Source: Arora et al. 2013; Wei et al. 2025, with an exact solve in place of the projected Newton step.
@@ -84,7 +86,10 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.tolerance = tolerance
 
     def fit(self, X: Any, y: object = None) -> Self:
-        """Learn from documents X (documents, words), forgetting any seen before. Raises ValueError where it cannot."""
+        """Learn from documents X (documents, words) and forget those of an earlier fit.
+
+        Raises ValueError where these documents make no model.
+        """
         del y
         batch = self._first_documents(X)
         # The arrays of an earlier fit go first: there may be memory for one model, but not for two.
@@ -98,15 +103,16 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return self
 
     def partial_fit(self, X: Any, y: object = None) -> Self:
-        """Add documents: the same model as one `fit` on all of them.
+        """Add documents. The model is the same as after one `fit` on all of them.
 
-        X of a `TextCounts` may have more columns than before, behind those that it had. Raises ValueError, leaving the
-        model as it was, where no model can be made or X has other columns.
+        X of a `TextCounts` may have more columns than before, behind those that it had.
+        Raises ValueError where these documents make no model or X has other columns. The model then stays as it was.
         """
         del y
         if not hasattr(self, "counts_"):
             return self.fit(X)
-        counts, columns = self.counts_, self._columns
+        counts = self.counts_
+        columns = self._columns
         if isinstance(X, TextMatrix):
             columns = columns.grown(X.texts)
             batch = columns.placed(X.texts)
@@ -120,8 +126,9 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def unlearn(self, X: Any) -> Self:
         """Take away documents that were fitted before: the exact inverse of having fitted them.
 
-        Raises ValueError, leaving the model as it was, where not all rows of X are documents of the model, each as
-        often as it is to go, or where the documents left cannot make n_topics topics.
+        A document is taken away once for each row of X that equals it.
+        Raises ValueError where not all rows of X are documents of the model, or where the documents left cannot make
+        n_topics topics. The model then stays as it was.
         """
         check_is_fitted(self, "counts_")
         batch = self._columns.placed(X.texts) if isinstance(X, TextMatrix) else self._documents(X)
@@ -133,12 +140,14 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             return self._change(counts, self._columns, batch, -1)
 
     def transform(self, X: Any) -> Float:
-        """Return topic proportions of documents, (documents, n_topics), rows summing to 1."""
+        """Return topic proportions of documents, (documents, n_topics). Rows sum to 1."""
         check_is_fitted(self, "components_")
         A = self.components_.T
         if isinstance(X, TextMatrix):
+            # The vectoriser may have grown since the fit: the model knows nothing of its later words.
             shared = self._columns.shared(X.texts)
-            rows, A = csr_array(X)[:, :shared], A[:shared]
+            rows = csr_array(X)[:, :shared]
+            A = A[:shared]
         else:
             rows = self._rows(X, reset=False)
         return fold_in(
@@ -151,7 +160,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         )
 
     def word_places(self) -> tuple[Positions, Positions]:
-        """Return where the words of the model stand, in the order of words: columns, and positions in `counts_`."""
+        """Return where the model's words stand, in the order of words: their columns, and their places in `counts_`."""
         check_is_fitted(self, "components_")
         order = self._columns.order
         positions = np.flatnonzero(self.components_[:, order].any(axis=0))
@@ -160,8 +169,10 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def topics(self, feature_names: Sequence[str] | None = None, top: int = 10) -> list[list[str]]:
         """Return the top words of each topic as they are shown: see `streamtopic.topics.top_words`.
 
-        The words and their order are those that a service publishes of this model. feature_names: the words of the
-        columns, where the model was not fitted on a frame that names them.
+        The words and their order are those that a service publishes of this model.
+
+        feature_names: the words of the columns, where the model was not fitted on a frame that names them.
+        top: how many words of each topic.
         """
         check_is_fitted(self, "components_")
         names = feature_names
@@ -169,16 +180,21 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             names = getattr(self, "feature_names_in_", [f"x{k}" for k in range(self.n_features_in_)])
         columns, positions = self.word_places()
         A = self.components_.T[columns]
-        frequency, fit = self.counts_.frequency[positions], getattr(self, "fit_", None)
+        frequency = self.counts_.frequency[positions]
+        fit = getattr(self, "fit_", None)
         if fit is None:
-            # A change that was refused has used up the fit; the counts say the same of these words.
+            # A change that was refused has used up the fit. The counts say the same of these words.
             q = self.counts_.symmetric(positions)
             evidence = WordEvidence.over(q, np.arange(len(columns)), frequency, self.counts_.documents)
         else:
             evidence = WordEvidence.of(fit, frequency)
         labels = np.array([str(names[k]) for k in columns.tolist()], object)
-        order = top_words(A, evidence, top)
-        return [labels[topic[share[topic] > 0]].tolist() for topic, share in zip(order, A.T, strict=True)]
+        shown = []
+        for order, share in zip(top_words(A, evidence, top), A.T, strict=True):
+            # A topic may have fewer words than are asked for.
+            possible = order[share[order] > 0]
+            shown.append(labels[possible].tolist())
+        return shown
 
     @property
     def _n_features_out(self) -> int:
@@ -196,6 +212,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         )
 
     def _rows(self, X: Any, *, reset: bool) -> csr_array:
+        """Check a matrix as scikit-learn does; reset: whether it says from here on how many columns there are."""
         X = validate_data(
             self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32, np.int64, np.int32],
             ensure_non_negative=True, ensure_min_features=2 if reset else 1, ensure_min_samples=2 if reset else 1,
@@ -203,11 +220,11 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return canonical(csr_array(X))
 
     def _first_documents(self, X: Any) -> DocumentBatch:
-        """Return the documents of a fit, whose columns are the model's from here on."""
+        """Return the documents of a fit. Their columns are the model's from here on."""
         if isinstance(X, TextMatrix):
             self._columns = TextColumns.of(X.texts.words)
             batch = self._columns.placed(X.texts)
-            # As validate_data notes them of a frame.
+            # validate_data sets the same two attributes for a frame.
             self.n_features_in_ = len(X.texts.words)
             self.feature_names_in_ = np.array(X.texts.words, dtype=object)
             return batch
@@ -217,6 +234,8 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             return as_documents(rows)
 
     def _documents(self, X: Any) -> DocumentBatch:
+        """Return the documents of a matrix that does not know its texts, over the model's columns."""
+        # A text is as long as all its tokens. A row of such a matrix may be shorter: it would be another document.
         if self._columns.named:
             raise ValueError(
                 "the model was fitted on texts that TextCounts had counted, and this matrix does not know its texts: "
@@ -227,9 +246,14 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             return as_documents(rows)
 
     def _change(self, counts: KeptCounts, columns: TextColumns, batch: DocumentBatch, sign: int) -> Self:
-        """Take over counts to which documents were added, or from which they were taken; batch: these documents."""
+        """Take over changed counts, with the model that follows from them.
+
+        batch: the documents that were added (sign 1) or taken away (-1).
+        """
+        # Counts and columns are set once there is a model, so that a refused change leaves those of the last one.
         fit = self._updated(counts, batch, sign) or learn(counts, self._options())
-        self.counts_, self._columns = counts, columns
+        self.counts_ = counts
+        self._columns = columns
         if columns.named:
             self.n_features_in_ = len(columns.names)
             self.feature_names_in_ = np.array(columns.names, dtype=object)
@@ -237,39 +261,46 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return self
 
     def _updated(self, counts: KeptCounts, batch: DocumentBatch, sign: int) -> TopicFit | None:
-        """Return the model carried over to changed counts, None where it has to be learned again."""
+        """Return the model carried over to changed counts; None where it has to be learned again."""
         self.retrain_reason_ = None
         # An update changes its arrays in place, so no later call may meet a model that it left half-way.
         fit: TopicFit | None = self.__dict__.pop("fit_", None)
         if fit is None or fit.options != self._options():
             self.retrain_reason_ = "no model of these settings to start from"
             return None
-        # Pairs of other words change nothing that the model has; those of words that enter are counted whole.
+        # Pairs of other words change nothing that the model has. Those of words that enter are counted anew.
         ids = np.full(len(counts.words), -1, np.int32)
         ids[self._inside(counts, fit)] = np.arange(len(fit.names))
-        known, signs = narrowed(batch, ids), np.full(batch.documents, sign, np.int64)
+        known = narrowed(batch, ids)
+        signs = np.full(batch.documents, sign, np.int64)
         delta = Counts(fit.names, count(known, len(fit.names), counts.weighting, signs))
-        outcome = update(fit, counts, delta, SignedPassages.of(known, counts.weighting, signs))
+        passages = SignedPassages.of(known, counts.weighting, signs)
+        outcome = update(fit, counts, delta, passages)
         if isinstance(outcome, NeedsRetrain):
             self.retrain_reason_ = outcome.reason
             return None
         return outcome.fit
 
     def _inside(self, counts: KeptCounts, fit: TopicFit) -> Positions:
-        """Return where the fit's internal words stand among those of the counts; looked up once for the same words."""
+        """Return where the fit's internal words stand among those of the counts."""
+        # Looked up once for the same words.
         found: tuple[Sequence[str], Sequence[str], Positions] | None = self.__dict__.get("_looked_up")
         if found is None or found[0] is not fit.names or found[1] is not counts.words:
-            found = self._looked_up = (fit.names, counts.words, counts.positions(fit.names))
+            found = (fit.names, counts.words, counts.positions(fit.names))
+            self._looked_up = found
         return found[2]
 
     def _publish(self, fit: TopicFit) -> None:
-        places = self._columns.order[self._inside(self.counts_, fit)[fit.live]]
+        """Set the attributes that scikit-learn's users read."""
+        live = self._inside(self.counts_, fit)[fit.live]
+        places = self._columns.order[live]
         self.fit_ = fit
         self.n_documents_ = self.counts_.documents
         self.components_ = np.zeros((fit.options.n_topics, self.n_features_in_))
         self.components_[:, places] = fit.A.T
         self.topic_shares_ = fit.topic_masses
-        self.anchors_ = self._columns.order[self.counts_.positions(fit.anchors)]
+        anchors = self.counts_.positions(fit.anchors)
+        self.anchors_ = self._columns.order[anchors]
         self.certificate_ = fit.certificate.bound
 
     def __sklearn_tags__(self) -> Any:
@@ -281,6 +312,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
 @contextmanager
 def _as_value_error() -> Iterator[None]:
+    """Raise this package's errors as scikit-learn's users expect them."""
     try:
         yield
     except (CannotLearn, UsageError) as error:

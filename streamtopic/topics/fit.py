@@ -1,4 +1,4 @@
-"""A learned model before noise, with everything that a later update needs."""
+"""A learned model before noise, with all numbers that a later update needs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.counts import SymmetricCounts
+from streamtopic.counts.arrays import Float, Int64, Positions
 from streamtopic.topics.anchors import AnchorChoice
 from streamtopic.topics.certificate import Certificate, topic_columns
 from streamtopic.topics.learner_options import LearnerOptions
@@ -19,30 +20,30 @@ __all__ = ["TopicFit", "Words"]
 
 _T = TypeVar("_T", bound=np.generic)
 
-Float = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
-
 
 class Words(tuple[str, ...]):  # noqa: SLOT001  it keeps its table of places
-    """Words that know their places: looked up once for all updates over the same words."""
+    """Words that know their places."""
 
+    # One table for all updates over the same words.
     @cached_property
     def place(self) -> dict[str, int]:
         """Position of each word."""
         return {word: k for k, word in enumerate(self)}
 
     def places(self, words: Sequence[str]) -> Int64:
-        """Return the position of each of some words here, -1 for a word that is not here."""
+        """Return the position of each of some words, -1 for a word that is not among these, (len(words),)."""
         place = self.place
         return np.array([place.get(word, -1) for word in words], np.int64)
 
 
 @dataclass(eq=False)
 class TopicFit:
-    """A topic model before noise, over n internal words of which those with mass are published.
+    """A topic model before noise, over n internal words. Those with mass are published.
 
+    options: the choices of the learner.
     names: (n,) the internal words, ascending.
-    q: counts over them, changed in place by updates.
+    documents: how many documents were counted.
+    q: counts over the internal words. Updates change them in place.
     mass: (n,) row sums, 0 for a word that an update has dropped.
     squares: (n,) D^2.
     candidates: positions of words that may be anchors.
@@ -57,20 +58,22 @@ class TopicFit:
     q: SymmetricCounts
     mass: Int64
     squares: Float
-    candidates: npt.NDArray[np.intp]
+    candidates: Positions
     choice: AnchorChoice
     group: Int64
     mixtures: Mixtures
 
     @cached_property
-    def live(self) -> npt.NDArray[np.intp]:
+    def live(self) -> Positions:
         """Positions of the published words."""
         return np.flatnonzero(self.mass)
 
     @cached_property
     def words(self) -> tuple[str, ...]:
         """The published words, ascending by code point, (n',)."""
-        return self.names if self.mass.all() else tuple(self.names[k] for k in self.live)
+        if self.mass.all():
+            return self.names
+        return tuple(self.names[k] for k in self.live)
 
     @property
     def anchors(self) -> tuple[str, ...]:
@@ -90,7 +93,7 @@ class TopicFit:
 
     @cached_property
     def topic_masses(self) -> Float:
-        """Z = C^T p, (r,)."""
+        """Masses of topics, z = C^T p, (r,)."""
         return np.asarray(self.C.T @ self.p)
 
     @cached_property
@@ -105,33 +108,39 @@ class TopicFit:
 
     @cached_property
     def _columns(self) -> tuple[Float, Float]:
+        """A and z of the published words: A and the certificate need the same sums."""
         return topic_columns(self.C[self.live], self.p[self.live])
 
     def restricted_product(self, thin: Float) -> Float:
-        """Return Q V for the published words, entries of Q summing to 1: V (n', r) to (n', r)."""
+        """Return Q V for the published words, (n', r), for V (n', r). The entries of Q sum to 1."""
         wide = np.zeros((self.q.n, thin.shape[1]))
         wide[self.live] = thin
-        return np.asarray(times(self.q, wide, live=self.live)[self.live] / float(sum(self.mass.tolist())))
+        product = times(self.q, wide, live=self.live)[self.live]
+        return np.asarray(product / float(sum(self.mass.tolist())))
 
     def held(self, words: Sequence[str]) -> Int64:
-        """Return the internal position of each word, -1 for a word that is not here or has no mass."""
+        """Return the internal position of each word, -1 for a word that is not among them or has no mass."""
         found = self.names.places(words)
         # The pairs of a dropped word are all gone from Q, so its changes do not concern the fit.
-        return np.where((found >= 0) & (self.mass[found] > 0), found, -1)
+        live = (found >= 0) & (self.mass[found] > 0)
+        return np.where(live, found, -1)
 
     def over(self, names: Words, q: SymmetricCounts) -> "TopicFit":
-        """Return the same model over other internal words, ascending; new ones are in nothing but `q` yet.
+        """Return the same model over other internal words. A word that is new has counts in `q` and is 0 elsewhere.
 
-        q: the counts that it shall hold, over `names`. Arrays derived from counts stay those of the old ones.
+        names: the internal words, ascending.
+        q: the counts to hold, over `names`. Arrays that were derived from counts stay those of the old counts.
         """
         ids = names.places(self.names)
         stays = np.flatnonzero(ids >= 0)
-        n, at = len(names), ids[stays]
-
+        n = len(names)
+        at = ids[stays]
         part = self.mixtures
+        anchor_counts = _spread(part.anchor_counts.T, at, stays, n, 0).T
         mixtures = replace(
             part,
-            anchor_counts=_spread(part.anchor_counts.T, at, stays, n, 0).T.copy(),
+            # Compiled loops read its rows, so they lie together again.
+            anchor_counts=anchor_counts.copy(),
             thin=_spread(part.thin, at, stays, n, 0),
             product=_spread(part.product, at, stays, n, 0),
             relative=_spread(part.relative, at, stays, n, 0),
@@ -151,9 +160,8 @@ class TopicFit:
         )
 
 
-def _spread(
-    array: npt.NDArray[_T], at: npt.NDArray[np.int64], stays: npt.NDArray[np.intp], n: int, fill: float
-) -> npt.NDArray[_T]:
+def _spread(array: npt.NDArray[_T], at: Int64, stays: Positions, n: int, fill: float) -> npt.NDArray[_T]:
+    """Return n rows: those of `array` at `stays` come to stand at `at`, and all others are `fill`."""
     wide = np.full((n, *array.shape[1:]), fill, array.dtype)
     wide[at] = array[stays]
     return wide

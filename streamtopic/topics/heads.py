@@ -1,31 +1,31 @@
-"""Heads of a downstream task: one logistic classifier a class on phi = A^T x, fitted and unlearned.
+"""Heads of a downstream task: one logistic classifier for each class on phi = A^T x, fitted and unlearned.
 
     fit_head      A_head: w = argmin of mean f(x^T A w, y) + lambda/2 ||w||^2 on the task's topics, from zero
     unlearn_head  U_head: Newton steps from w^S on the new A and the labelled documents that are left
     newton_step   the paper's single step
     task_weights  B = A w (n, C), which is released where A is withheld
 
-Where A is published, fit the head on the A that was published: for the base documents that is post-processing of A
-(the paper's theorem 2, "naive"), and since a fit starts from zero it is a function of that A and the labelled documents
-that are left, the same bits for a retraining. Where A is withheld, B is released with noise: privacy.head_noise.
+Where A is published, the head is fitted on the published A. For the base documents that is post-processing of A (the
+paper's theorem 2, "naive"). Since a fit starts from zero it is a function of that A and the labelled documents that are
+left: a retraining has the same bits. Where A is withheld, B is released with noise: privacy.head_noise.
 
-Source: the paper, sections 2 (tau-head tuning) and 5 (Algorithm 2). Differences: Newton is repeated until the
-residual certifies the distance to the optimum, in place of one step with a worst-case bound; and B = A w is released in
-place of (A^S)^+ A w, which leaks (`streamtopic.paper.literal_head`).
+Source: the paper, sections 2 (tau-head tuning) and 5 (Algorithm 2). There are two differences. Newton is repeated until
+the residual certifies the distance to the optimum, in place of one step with a worst-case bound. And B = A w is
+released in place of (A^S)^+ A w, which leaks (`streamtopic.paper.literal_head`).
 
-Each class is a ridge-regularised logistic regression, f = mean log(1 + exp(-s phi w)) + lambda/2 ||w||^2, s = 1 or -1
-as the document is of the class or not. The loss is lambda-strongly convex, so ||w - w*|| <= ||grad f|| / lambda: the
-certificate needs no constant of the data.
+Each class is a ridge-regularised logistic regression, f = mean log(1 + exp(-s phi w)) + lambda/2 ||w||^2, with s = 1
+for a document of the class and -1 for another one. The loss is lambda-strongly convex, so ||w - w*|| <=
+||grad f|| / lambda: the certificate does not need constants of the data.
 """
 
 import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.special import expit
 
+from streamtopic.counts.arrays import Float, Mask
 from streamtopic.errors import CannotLearn
 from streamtopic.topics.tasks import HeadTask, LabelledDocuments, TopicMatrix
 
@@ -43,12 +43,10 @@ __all__ = [
     "unlearn_head",
 ]
 
-Float = npt.NDArray[np.float64]
-Bool = npt.NDArray[np.bool_]
 
 _UNIT = 2.0**-53
 _MOST_STEPS = 200
-# A step halved so often moves less than rounding does.
+# The shortest step that is tried: a shorter one moves less than rounding does.
 _LEAST_STEP = 2.0**-40
 # Documents whose gradients are summed by themselves.
 _BLOCK = 1024
@@ -89,10 +87,10 @@ class TopicHead:
 
 
 def fit_head(model: TopicMatrix, data: LabelledDocuments, task: HeadTask) -> TopicHead:
-    """Fit a head from zero: a function of A, the labelled documents in their order, and the task alone.
+    """Fit a head from zero. It is a function of A, the labelled documents in their order, and the task alone.
 
     Raises CannotLearn where fewer than two classes are left, an anchor word of the task is gone, no document holds a
-    word of the model, or rounding keeps the head from the task's tolerance.
+    word of the model, or rounding keeps the head from the task's tolerance. Source: the paper, section 2.
     """
     return _solved(model, data, task, None)
 
@@ -100,8 +98,9 @@ def fit_head(model: TopicMatrix, data: LabelledDocuments, task: HeadTask) -> Top
 def unlearn_head(head: TopicHead, model: TopicMatrix, data: LabelledDocuments, task: HeadTask) -> TopicHead:
     """Carry a head w^S over to the model and the labelled documents without the forget set.
 
-    A class without a document is dropped with its weights. The result lies within its `distance` of the head that
-    `fit_head` would find, so the two differ by the sum of their distances at most. Raises as `fit_head`.
+    A class without a document is dropped with its weights. Both this head and the one that `fit_head` would find lie
+    within their `distance` of the optimum, so they differ by the sum of both at most.
+    Raises as `fit_head`. Source: the paper, section 5, Algorithm 2.
     """
     return _solved(model, data, task, head)
 
@@ -112,36 +111,39 @@ def newton_step(head: TopicHead, model: TopicMatrix, data: LabelledDocuments, ta
     start = _start(head, model, data, task)
     steps = []
     for c, member in enumerate(data.membership.T):
-        factor = cho_factor(hessian(phi, task.ridge, start[:, c]))
-        steps.append(start[:, c] - cho_solve(factor, gradient(phi, member, task.ridge, start[:, c])))
+        w = start[:, c]
+        factor = cho_factor(hessian(phi, task.ridge, w))
+        g = gradient(phi, member, task.ridge, w)
+        steps.append(w - cho_solve(factor, g))
     return np.array(steps).T
 
 
 def _solved(model: TopicMatrix, data: LabelledDocuments, task: HeadTask, head: TopicHead | None) -> TopicHead:
+    """Minimise the loss of each class, from the weights of a head, or from zero for None."""
     columns = model.columns(task)
     phi = np.ascontiguousarray(data.frequencies(model.words) @ columns)
     start = _start(head, model, data, task)
-    goal = task.ridge * task.distance / math.sqrt(len(data.classes))
-    solved = [minimise(phi, member, task.ridge, start[:, c], goal) for c, member in enumerate(data.membership.T)]
+    whole_goal = task.ridge * task.distance
+    goal = whole_goal / math.sqrt(len(data.classes))
+    solved = []
+    for c, member in enumerate(data.membership.T):
+        solved.append(minimise(phi, member, task.ridge, start[:, c], goal))
     reached = math.sqrt(sum(part.gradient**2 for part in solved))
-    # Each class keeps its share of the goal; the root of their squares may round above it.
-    if not reached <= task.ridge * task.distance * (1 + 1e-12):
+    # Each class keeps its share of the goal. The root of the sum of their squares may round above the whole goal.
+    if not reached <= whole_goal * (1 + 1e-12):
         raise CannotLearn(
             "head tolerance",
-            f"the head is known to {reached / task.ridge:.1e} only, not {task.distance:.1e}: raise ridge or tolerance",
+            f"rounding keeps the head at a distance of {reached / task.ridge:.1e}, above the {task.distance:.1e} that "
+            "the task allows: raise ridge or tolerance",
         )
-    return TopicHead(
-        topics=tuple(model.anchors[k] for k in model.positions(task)),
-        classes=data.classes,
-        w=np.array([part.w for part in solved]).T,
-        ridge=task.ridge,
-        gradient=reached,
-        steps=max(part.steps for part in solved),
-    )
+    topics = tuple(model.anchors[k] for k in model.positions(task))
+    w = np.array([part.w for part in solved]).T
+    steps = max(part.steps for part in solved)
+    return TopicHead(topics, data.classes, w, task.ridge, reached, steps)
 
 
 def _start(head: TopicHead | None, model: TopicMatrix, data: LabelledDocuments, task: HeadTask) -> Float:
-    """Return the weights to start from, (k, C): those of the same topics and classes, else 0."""
+    """Return the weights to start from, (k, C): those of the same topic and class in a head, else 0."""
     topics = [model.anchors[k] for k in model.positions(task)]
     start = np.zeros((len(topics), len(data.classes)))
     if head is None:
@@ -157,77 +159,108 @@ def _start(head: TopicHead | None, model: TopicMatrix, data: LabelledDocuments, 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solved:
-    """w (k,), the bound on ||grad|| with its rounding, and how many Newton steps it took."""
+    """One class of a head.
+
+    w: (k,) weights.
+    gradient: bound on ||grad||, its rounding included.
+    steps: Newton steps that it took.
+    """
 
     w: Float
     gradient: float
     steps: int
 
 
-def loss(phi: Float, member: Bool, ridge: float, w: Float) -> float:
-    """Return f(w). phi (m, k), member (m,), w (k,)."""
+def loss(phi: Float, member: Mask, ridge: float, w: Float) -> float:
+    """Return f(w).
+
+    phi: (m, k) features of the documents.
+    member: (m,) whether a document is of the class.
+    ridge: lambda.
+    w: (k,) weights.
+    """
     margin = np.where(member, 1.0, -1.0) * (phi @ w)
+    # log(1 + exp(-margin)), without an exponential that could overflow.
     costs = np.maximum(-margin, 0.0) + np.log1p(np.exp(-np.abs(margin)))
     return float(costs.mean() + ridge / 2 * (w @ w))
 
 
-def gradient(phi: Float, member: Bool, ridge: float, w: Float) -> Float:
-    """Return grad f(w), (k,): mean (sigma(phi w) - y) phi + lambda w."""
+def gradient(phi: Float, member: Mask, ridge: float, w: Float) -> Float:
+    """Return grad f(w), (k,): mean (sigma(phi w) - y) phi + lambda w. Parameters as in `loss`."""
     residual = expit(phi @ w) - member
     # Summed in blocks, so that rounding grows with the size and the number of blocks and not with their product.
     total = np.zeros(phi.shape[1])
     for start in range(0, len(phi), _BLOCK):
-        total += residual[start : start + _BLOCK] @ phi[start : start + _BLOCK]
+        block = slice(start, start + _BLOCK)
+        total += residual[block] @ phi[block]
     return np.asarray(total / len(phi) + ridge * w)
 
 
 def hessian(phi: Float, ridge: float, w: Float) -> Float:
-    """Return the second derivative of f at w, (k, k): mean sigma (1 - sigma) phi phi^T + lambda I. No labels in it."""
+    """Return the second derivative of f at w, (k, k): mean sigma (1 - sigma) phi phi^T + lambda I, without labels."""
     share = expit(phi @ w)
-    curvature = phi.T @ (phi * (share * (1 - share))[:, None]) / len(phi)
+    weights = share * (1 - share)
+    curvature = phi.T @ (phi * weights[:, None]) / len(phi)
     return np.asarray(curvature + ridge * np.eye(phi.shape[1]))
 
 
 def rounding(phi: Float, ridge: float, w: Float) -> float:
-    """Bound the rounding of a computed gradient, phi itself taken as exact: at most u times terms times sizes."""
+    """Bound the rounding of a computed gradient. phi itself is taken as exact."""
     m, k = phi.shape
     mean = float(np.linalg.norm(np.abs(phi).mean(axis=0)))
-    return rounding_bound(m, k, mean, float(np.square(phi).sum()) / m, ridge, float(np.linalg.norm(w)))
+    square = float(np.square(phi).sum()) / m
+    return rounding_bound(m, k, mean, square, ridge, float(np.linalg.norm(w)))
 
 
 def rounding_bound(m: int, k: int, mean: float, square: float, ridge: float, weights: float) -> float:
-    """Bound the same from sizes: mean >= ||mean |phi|||, square >= mean ||phi||^2, weights >= ||w||."""
+    """Bound the same from sizes alone: u times terms times sizes.
+
+    m: documents.
+    k: topics of the task.
+    mean: at least || mean |phi| ||.
+    square: at least mean ||phi||^2.
+    ridge: lambda.
+    weights: at least ||w||.
+    """
+    # A sum over a block, a sum over blocks, and 8 for everything around them.
     terms = min(m, _BLOCK) + -(-m // _BLOCK) + 8
     return _UNIT * (terms * mean + (k + 8) * weights * square / 4 + 4 * ridge * weights)
 
 
-def minimise(phi: Float, member: Bool, ridge: float, start: Float, goal: float) -> Solved:
+def minimise(phi: Float, member: Mask, ridge: float, start: Float, goal: float) -> Solved:
     """Take Newton steps from `start` until the gradient's norm, with its rounding, is at most `goal`.
 
-    A step is halved until it lowers the gradient's norm enough. That norm has no stationary point but the optimum, so
-    this arrives from anywhere; the loss itself is too flat near the optimum to compare. Where rounding ends the
-    descent above `goal`, the norm that was reached is returned.
+    Where rounding ends the descent above `goal`, the norm that was reached is returned.
+
+    start: (k,) weights. goal: of ||grad||. Other parameters as in `loss`.
     """
-    w, steps = start.copy(), 0
+    w = start.copy()
+    steps = 0
     g = gradient(phi, member, ridge, w)
-    while steps < _MOST_STEPS and float(np.linalg.norm(g)) + rounding(phi, ridge, w) > goal:
+    reached = float(np.linalg.norm(g)) + rounding(phi, ridge, w)
+    while steps < _MOST_STEPS and reached > goal:
         try:
-            direction = cho_solve(cho_factor(hessian(phi, ridge, w)), g)
+            factor = cho_factor(hessian(phi, ridge, w))
         except LinAlgError:
             # A ridge that is lost in the rounding of phi^T phi leaves directions without curvature.
             break
-        moved = _descended(phi, member, ridge, w, g, direction)
+        moved = _descended(phi, member, ridge, w, g, cho_solve(factor, g))
         if moved is None:
             break
         w, g = moved
+        reached = float(np.linalg.norm(g)) + rounding(phi, ridge, w)
         steps += 1
-    return Solved(w, float(np.linalg.norm(g)) + rounding(phi, ridge, w), steps)
+    return Solved(w, reached, steps)
 
 
 def _descended(
-    phi: Float, member: Bool, ridge: float, w: Float, g: Float, direction: Float
+    phi: Float, member: Mask, ridge: float, w: Float, g: Float, direction: Float
 ) -> tuple[Float, Float] | None:
-    norm, step = float(np.linalg.norm(g)), 1.0
+    """Return the weights after a step and their gradient, or None where rounding leaves no step to take."""
+    # A step is halved until it lowers the gradient's norm enough. That norm is stationary at the optimum only, so this
+    # arrives from anywhere. The loss itself is too flat near the optimum to compare.
+    norm = float(np.linalg.norm(g))
+    step = 1.0
     while step >= _LEAST_STEP:
         trial = w - step * direction
         there = gradient(phi, member, ridge, trial)

@@ -1,4 +1,4 @@
-"""How many topics? Several numbers tried on the same counts, and one recommended with its reason.
+"""How many topics? Several numbers are tried on the same counts, and one is recommended with its reason.
 
 For each number of topics
 
@@ -6,15 +6,14 @@ For each number of topics
     diversity    share of distinct words among them
     kept         mean share of a topic's ten top words that its counterpart still has after 1 % of the documents, drawn
                  at random, were forgotten; counterparts are the assignment that keeps most
-    steady       share of such forget sets that leave the anchor words as they are; the update of the others has other
-                 anchors
+    steady       share of such forget sets that leave the anchor words as they are
 
-The score is coherence times diversity, each topic's words together and the topics apart (Dieng, Ruiz and Blei 2020,
-"Topic Modeling in Embedding Spaces", section 5). Few topics often score best, so the greatest number within a tenth of
-the best score is taken, of those that keep four fifths of their words.
+The score is coherence times diversity: words of a topic belong together, and topics are apart (Dieng, Ruiz and Blei
+2020, "Topic Modeling in Embedding Spaces", section 5). Few topics often score best. So of the numbers that keep four
+fifths of their words, the greatest within a tenth of the best score is taken.
 
 Every model here is the one that `learn` gives, to rounding. The part that does not depend on the number of topics is
-prepared once for the whole and once for each forget set.
+prepared once for all documents, and once for each forget set.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,11 +21,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
 
 from streamtopic.counts import Counts, CountSource, CountsWithout, DocumentBatch, WordSets, count
+from streamtopic.counts.arrays import Positions
 from streamtopic.errors import CannotLearn, UsageError
 from streamtopic.topics.display import WordEvidence, diversity, named, npmi, top_words
 from streamtopic.topics.document_rows import as_documents
@@ -37,37 +36,37 @@ from streamtopic.topics.working_vocabulary import choose_words, thresholds
 
 __all__ = ["TOPICS", "Candidate", "Suggestion", "TrialPlan", "recommend", "suggest_for", "suggest_topics"]
 
-Int64 = npt.NDArray[np.int64]
-Positions = npt.NDArray[np.intp]
 
 TOPICS = (5, 10, 15, 20, 30, 50)
-"""Numbers of topics that are tried unless others are asked for."""
+"""The numbers of topics that are tried by default."""
 
 _TOP = 10
-# Documents on which coherence is measured: more would not move its second digit.
+# Documents on which coherence is measured. More would not move its second digit.
 _SAMPLE = 20_000
 
 NEAR = 0.1
-"""A score within this share of the best is as good: measures of topics are not sharper than that."""
+"""A score within this share of the best counts as equally good: measures of topics are not sharper than that."""
 
 LASTING = 0.8
-"""Least share of top words that must outlast a forget set."""
-
+"""The least share of top words that must outlast a forget set."""
 
 _LIMITS = ("topics", "max_df", "anchor_min_df")
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A number of topics under two thresholds (see LearnerOptions), and how its model turned out.
+    """A number of topics under two thresholds, and the measurements of its model.
 
-    words: of the vocabulary.
+    topics: how many.
+    max_df, anchor_min_df: thresholds; see LearnerOptions.
+    words: words of the vocabulary.
     coherence: mean NPMI, from -1 to 1.
-    diversity, kept, steady: shares, see the module; the last two None where nothing was forgotten.
-    least_share: of the smallest topic.
+    diversity: share of distinct words among the top words.
+    kept, steady: shares; see the module. None where nothing was forgotten.
+    least_share: share of the smallest topic.
     certificate: bound on the distance to the exact optimum.
     top_words: ten of each topic.
-    reason: why there is no model; then everything else is empty.
+    reason: why there is no model. All measurements are empty then.
     """
 
     topics: int
@@ -85,24 +84,33 @@ class Candidate:
 
     @property
     def score(self) -> float:
-        """Coherence times diversity; coherence alone where it is negative, which being all alike would improve."""
-        return self.coherence * self.diversity if self.coherence > 0 else self.coherence
+        """Coherence times diversity, or coherence alone where it is negative."""
+        # A negative coherence times a small diversity would be a better score.
+        if self.coherence <= 0:
+            return self.coherence
+        return self.coherence * self.diversity
 
     @property
     def lasting(self) -> bool:
-        """Whether enough of its words outlast a forget set; also where that was not tried."""
+        """Whether enough of its words outlast a forget set. True where no forget set was tried."""
         return self.kept is None or self.kept >= LASTING
 
     def as_json(self) -> dict[str, Any]:
         """Return the measurements for JSON, without the words."""
-        fields = {name: value for name, value in asdict(self).items() if name != "top_words"}
-        return {**fields, "score": self.score} if not self.reason else {k: fields[k] for k in (*_LIMITS, "reason")}
+        fields = asdict(self)
+        if self.reason:
+            return {name: fields[name] for name in (*_LIMITS, "reason")}
+        del fields["top_words"]
+        return {**fields, "score": self.score}
 
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """All candidates by number of topics, the recommended one, or None, and the reason in words.
+    """The recommended number of topics, and the others that were tried.
 
+    candidates: all of them, by number of topics.
+    recommended: one of them, or None where there is no model.
+    reason: of the recommendation, in words.
     variants: the recommended number under other thresholds, where they were tried.
     """
 
@@ -114,12 +122,17 @@ class Suggestion:
     def as_json(self) -> Mapping[str, Any]:
         """Return everything as `suggest --json` prints it."""
         best = self.recommended
+        number = None
+        topics: list[list[str]] = []
+        if best is not None:
+            number = best.topics
+            topics = [list(words) for words in best.top_words]
         return {
-            "recommended": None if best is None else best.topics,
+            "recommended": number,
             "reason": self.reason,
             "candidates": [candidate.as_json() for candidate in self.candidates],
             "variants": [variant.as_json() for variant in self.variants],
-            "topics": [] if best is None else [list(words) for words in best.top_words],
+            "topics": topics,
         }
 
 
@@ -127,8 +140,8 @@ class Suggestion:
 class TrialPlan:
     """How numbers of topics are tried.
 
-    trials: forget sets, 0 to forget nothing.
-    share: of the documents in each forget set.
+    trials: how many forget sets; 0 to forget nothing.
+    share: the share of the documents that is in each forget set.
     variants: whether half and twice of max_df and anchor_min_df are tried too, at the recommended number of topics.
     """
 
@@ -140,7 +153,7 @@ class TrialPlan:
         if self.trials < 0:
             raise UsageError(f"trials is {self.trials}: use 0 or more forget sets")
         if not 0 < self.share <= 0.5:
-            raise UsageError(f"share is {self.share}: use a share of the documents above 0, at most 0.5")
+            raise UsageError(f"share is {self.share}: use a share of the documents above 0 and at most 0.5")
 
 
 def suggest_topics(
@@ -153,27 +166,37 @@ def suggest_topics(
     plan: TrialPlan | None = None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Suggestion:
-    """Try numbers of topics and recommend one.
+    """Try numbers of topics and recommend one. The result is a function of the arguments and the generator's state.
 
-    source: counts made with `options.weighting`. documents: those that were counted, or some of them, their words
-    positions in `source.words`; forget sets are drawn from them. topics: the numbers to try, in any order; `options`
-    says all else. progress: told models made and models in all. A function of its arguments and the generator's state.
-    Cost: for the whole and each forget set one pass over the counts, and a cold start for each number of topics.
-    Raises UsageError for numbers or documents that cannot be, CannotLearn where these counts make no model at all.
+    source: counts made with `options.weighting`.
+    documents: the counted documents, or some of them; their words are positions in `source.words`. Forget sets are
+        drawn from them.
+    options: of the learner; their number of topics does not count.
+    generator: draws the forget sets.
+    topics: the numbers to try, in any order.
+    plan: how they are tried; None for the default.
+    progress: is called with the models that are done and all models.
+
+    Cost: for all documents and for each forget set a pass over the counts, and a cold start for each number of topics.
+    Raises UsageError for numbers of topics or documents that are not possible, CannotLearn where these counts make no
+    model at all.
     """
     plan = plan or TrialPlan()
     wanted = sorted(set(topics))
     if not wanted or wanted[0] < 1:
-        raise UsageError("the numbers of topics to try are whole numbers of at least 1, one or more: such as 5,10,20")
+        raise UsageError("numbers of topics to try are whole numbers from 1 on: give one or more, such as 5,10,20")
     if documents.documents > source.documents or int(documents.words.max(initial=-1)) >= len(source.words):
-        raise UsageError("the documents are not those that were counted: there are too many, or unknown words")
+        raise UsageError(
+            "the documents are not those that were counted, since there are more of them or other words in them: "
+            "give documents that the counts were made of"
+        )
     search = _Search(source, documents, options, plan, generator, progress)
-    candidates = tuple(search.candidates([replace(options, n_topics=r) for r in wanted]))
+    candidates = search.candidates([replace(options, n_topics=r) for r in wanted])
     found = recommend(candidates)
     if not plan.variants or found.recommended is None:
         return found
-    variants = tuple(search.variants(replace(options, n_topics=found.recommended.topics)))
-    return replace(found, variants=variants)
+    best = replace(options, n_topics=found.recommended.topics)
+    return replace(found, variants=tuple(search.variants(best)))
 
 
 def suggest_for(
@@ -185,24 +208,33 @@ def suggest_for(
     plan: TrialPlan | None = None,
     seed: int = 0,
 ) -> Suggestion:
-    """Suggest for rows of word counts, as AnchorTopics is fitted on: X (documents, words), sparse or dense.
+    """Suggest a number of topics for rows of word counts, such as AnchorTopics is fitted on.
 
-    feature_names: the words of its columns, distinct; by default their numbers. Raises UsageError as `suggest_topics`.
+    X: (documents, words) sparse or dense.
+    feature_names: the words of its columns, all different; by default their numbers.
+    options, topics, plan: as in `suggest_topics`.
+    seed: of the random forget sets.
+    Raises UsageError as `suggest_topics`, and for names that do not fit the columns.
     """
     rows = csr_array(X)
-    names = [f"x{k}" for k in range(rows.shape[1])] if feature_names is None else [str(name) for name in feature_names]
-    if len(set(names)) < len(names) or len(names) != rows.shape[1]:
-        raise UsageError(f"{len(names)} names for {rows.shape[1]} columns: give one for each, all different")
+    columns = rows.shape[1]
+    names = [f"x{k}" for k in range(columns)]
+    if feature_names is not None:
+        names = [str(name) for name in feature_names]
+    if len(set(names)) < len(names) or len(names) != columns:
+        raise UsageError(f"{len(names)} names for {columns} columns: give one for each, all different")
     if rows.nnz and rows.data.min() < 0:
         raise UsageError("a word's count is negative: give counts of words")
     # Counts are over words in order, so columns come into that order.
-    order = np.array(sorted(range(len(names)), key=names.__getitem__), np.intp)
+    order = np.array(sorted(range(columns), key=names.__getitem__), np.intp)
     rows = csr_array(rows[:, order])
     rows.sum_duplicates()
     options = options or LearnerOptions()
     documents = as_documents(rows)
-    counted = Counts([names[k] for k in order.tolist()], count(documents, len(names), options.weighting))
-    return suggest_topics(counted, documents, options, np.random.default_rng(seed), topics=topics, plan=plan)
+    words = [names[k] for k in order.tolist()]
+    counted = Counts(words, count(documents, columns, options.weighting))
+    generator = np.random.default_rng(seed)
+    return suggest_topics(counted, documents, options, generator, topics=topics, plan=plan)
 
 
 class _Search:
@@ -217,22 +249,33 @@ class _Search:
         generator: np.random.Generator,
         progress: Callable[[int, int], None],
     ) -> None:
-        size = min(max(1, round(plan.share * source.documents)), documents.documents // 2)
-        trials = plan.trials if size else 0
-        self.gone = [np.sort(generator.permutation(documents.documents)[:size]) for _ in range(trials)]
-        self.source, self.documents, self.options = source, documents, options
-        self.held = _held(documents.take(np.arange(min(documents.documents, _SAMPLE))))
-        self.progress, self.done, self.total = progress, 0, 0
+        self.source = source
+        self.documents = documents
+        self.options = options
+        self.progress = progress
+        self.done = 0
+        self.total = 0
+        here = documents.documents
+        # At most half of the documents at hand, which may be fewer than were counted.
+        size = min(max(1, round(plan.share * source.documents)), here // 2)
+        self.gone = []
+        if size:
+            for _ in range(plan.trials):
+                drawn = generator.permutation(here)[:size]
+                self.gone.append(np.sort(drawn))
+        self.held = _held(documents.span(0, min(here, _SAMPLE)))
 
     def candidates(self, wanted: Sequence[LearnerOptions]) -> list[Candidate]:
-        """Return the candidate of each; their vocabularies are the same."""
+        """Return the candidate of each. They differ in the number of topics only, so their vocabulary is the same."""
         self.total += len(wanted) * (1 + len(self.gone))
-        narrow = _narrowed(self.source, wanted[0], len(self.gone[0]) if self.gone else 0)
+        forgotten = len(self.gone[0]) if self.gone else 0
+        narrow = _narrowed(self.source, wanted[0], forgotten)
+        narrow_words = _positions(self.source, narrow.words)
         whole = self._learned(narrow, wanted)
         trials = []
         for gone in self.gone:
             part = count(self.documents.take(gone), len(self.source.words), self.options.weighting)
-            left = CountsWithout(narrow, part.restrict(_positions(self.source, narrow.words)))
+            left = CountsWithout(narrow, part.restrict(narrow_words))
             trials.append(self._learned(left, wanted))
         found = []
         for k, options in enumerate(wanted):
@@ -242,17 +285,22 @@ class _Search:
 
     def variants(self, options: LearnerOptions) -> list[Candidate]:
         """Return the candidates of half and twice of each threshold, forgetting nothing."""
-        changed = [
-            replace(options, **{name: min(1.0, getattr(options, name) * factor)})
-            for name in ("max_df", "anchor_min_df")
-            for factor in (0.5, 2.0)
-        ]
+        max_dfs = [min(1.0, options.max_df * factor) for factor in (0.5, 2.0)]
+        anchor_min_dfs = [min(1.0, options.anchor_min_df * factor) for factor in (0.5, 2.0)]
+        changed = [replace(options, max_df=limit) for limit in max_dfs]
+        changed += [replace(options, anchor_min_df=limit) for limit in anchor_min_dfs]
         self.total += len(changed)
-        return [self._candidate(one, self._learned(_narrowed(self.source, one, 0), [one])[0], []) for one in changed]
+        found = []
+        for one in changed:
+            # Other thresholds make another vocabulary, so nothing is shared here.
+            learned = self._learned(_narrowed(self.source, one, 0), [one])
+            found.append(self._candidate(one, learned[0], []))
+        return found
 
     def _learned(self, source: CountSource, wanted: Sequence[LearnerOptions]) -> list["_Learned"]:
-        """Learn each; one prepared for the fewest topics serves all."""
+        """Learn with each of some options, which ascend by their numbers of topics."""
         try:
+            # Counts that suffice for the fewest topics are prepared, and serve the other numbers too.
             prepared = prepare(source, wanted[0])
         except CannotLearn as error:
             self._advance(len(wanted))
@@ -260,36 +308,45 @@ class _Search:
         return [self._one(prepared, source, options) for options in wanted]
 
     def _one(self, prepared: Prepared, source: CountSource, options: LearnerOptions) -> "_Learned":
+        """Learn once."""
         self._advance(1)
         try:
             fit = learn_prepared(prepared, options)
         except CannotLearn as error:
             return _Learned(reason=str(error))
         at = _positions(source, fit.words)
-        order = top_words(fit.A, WordEvidence.of(fit, source.frequency[at]), _TOP)
+        evidence = WordEvidence.of(fit, source.frequency[at])
+        order = top_words(fit.A, evidence, _TOP)
         return _Learned(fit, named(order, fit.words))
 
     def _advance(self, models: int) -> None:
+        """Report that some models are done."""
         self.done += models
         self.progress(self.done, self.total)
 
     def _candidate(self, options: LearnerOptions, whole: "_Learned", trials: Sequence["_Learned"]) -> Candidate:
-        if whole.fit is None:
+        """Measure a model, given also the models of the same options after each forget set."""
+        fit = whole.fit
+        if fit is None:
             return Candidate(options.n_topics, options.max_df, options.anchor_min_df, reason=whole.reason)
-        kept = [_kept(whole.top, trial.top) for trial in trials]
         place = {word: k for k, word in enumerate(self.source.words)}
         top = np.array([_at(place, topic) for topic in whole.top], np.intp)
+        kept = None
+        steady = None
+        if trials:
+            kept = float(np.mean([_kept(whole.top, trial.top) for trial in trials]))
+            steady = float(np.mean([trial.anchors == whole.anchors for trial in trials]))
         return Candidate(
             options.n_topics,
             options.max_df,
             options.anchor_min_df,
-            words=len(whole.fit.words),
+            words=len(fit.words),
             coherence=npmi(top, self.held),
             diversity=diversity(top),
-            kept=float(np.mean(kept)) if kept else None,
-            steady=float(np.mean([trial.anchors == whole.anchors for trial in trials])) if trials else None,
-            least_share=float(whole.fit.topic_masses.min()),
-            certificate=whole.fit.certificate.bound,
+            kept=kept,
+            steady=steady,
+            least_share=float(fit.topic_masses.min()),
+            certificate=fit.certificate.bound,
             top_words=whole.top,
         )
 
@@ -304,64 +361,79 @@ class _Learned:
 
     @property
     def anchors(self) -> tuple[str, ...]:
+        """The anchor words, () without a model."""
         return () if self.fit is None else self.fit.anchors
 
 
 def _narrowed(source: CountSource, options: LearnerOptions, gone: int) -> Counts:
-    """Leave out words that cannot come into the vocabulary when `gone` documents go: most words of a corpus."""
+    """Return the counts of the words that can be in the vocabulary, also when `gone` documents go."""
+    # Most words of a corpus cannot, and nearly all pairs have such a word.
     left = thresholds(source.documents - gone, options)
     most = max(left.most, thresholds(source.documents, options).most)
-    keep = np.flatnonzero((source.frequency >= max(left.least, 1)) & (source.frequency - gone <= most))
+    enough = source.frequency >= max(left.least, 1)
+    not_too_many = source.frequency - gone <= most
+    keep = np.flatnonzero(enough & not_too_many)
     chosen, _ = choose_words(source, options)
     keep = np.union1d(keep, chosen)
-    return Counts([source.words[k] for k in keep.tolist()], source.restrict(keep))
+    words = [source.words[k] for k in keep.tolist()]
+    return Counts(words, source.restrict(keep))
 
 
 def _at(place: Mapping[str, int], words: Sequence[str]) -> list[int]:
+    """Look up words that are all there."""
     return [place[word] for word in words]
 
 
 def _positions(source: CountSource, words: Sequence[str]) -> Positions:
+    """Return where some words of a source stand."""
     place = {word: k for k, word in enumerate(source.words)}
     return np.array(_at(place, words), np.intp)
 
 
 def _held(documents: DocumentBatch) -> WordSets:
+    """Return the words that each document holds."""
     sizes = np.bincount(documents.owners, np.diff(documents.indptr), documents.documents).astype(np.int64)
-    return WordSets(np.concatenate([[0], np.cumsum(sizes)]), documents.words.astype(np.int64))
+    indptr = np.concatenate([[0], np.cumsum(sizes)])
+    return WordSets(indptr, documents.words.astype(np.int64))
 
 
 def _kept(before: Sequence[Sequence[str]], after: Sequence[Sequence[str]]) -> float:
-    """Return the mean share of top words that stay, 0 where no model is left."""
+    """Return the mean share of each topic's top words that its counterpart still has, 0 without a model after."""
     if not after:
         return 0.0
     shared = np.zeros((len(before), len(after)), np.int64)
     for i, one in enumerate(before):
         shared[i] = [len({*one} & {*other}) for other in after]
     rows, columns = linear_sum_assignment(shared, maximize=True)
-    return float(np.mean([shared[i, j] / len(before[i]) for i, j in zip(rows, columns, strict=True)]))
+    shares = [shared[i, j] / len(before[i]) for i, j in zip(rows, columns, strict=True)]
+    return float(np.mean(shares))
 
 
 def recommend(candidates: Sequence[Candidate]) -> Suggestion:
     """Take the greatest number of topics whose score is within a tenth of the best, among lasting candidates.
 
-    Where no candidate lasts, the one that keeps most words.
+    Where no candidate lasts, take the one that keeps most words.
     """
+    everything = tuple(candidates)
     made = [candidate for candidate in candidates if not candidate.reason]
     if not made:
         why = candidates[0].reason if candidates else "no number of topics was tried"
-        return Suggestion(tuple(candidates), None, f"no model can be made: {why}")
+        return Suggestion(everything, None, f"no model can be made: {why}")
     lasting = [candidate for candidate in made if candidate.lasting]
     if not lasting:
         most = max(made, key=lambda candidate: (candidate.kept or 0.0, candidate.score))
-        return Suggestion(tuple(candidates), most, _fleeting(most))
+        return Suggestion(everything, most, _fleeting(most))
     best = max(lasting, key=lambda candidate: candidate.score)
-    near = [candidate for candidate in lasting if candidate.score >= (1 - NEAR) * best.score]
-    chosen = max(near, key=lambda candidate: candidate.topics) if best.score > 0 else best
-    return Suggestion(tuple(candidates), chosen, _reason(chosen, best, made))
+    chosen = best
+    # Nine tenths of a negative score would be a better score than the best.
+    if best.score > 0:
+        near = [candidate for candidate in lasting if candidate.score >= (1 - NEAR) * best.score]
+        chosen = max(near, key=lambda candidate: candidate.topics)
+    return Suggestion(everything, chosen, _reason(chosen, best, made))
 
 
 def _reason(chosen: Candidate, best: Candidate, made: Sequence[Candidate]) -> str:
+    """Say why a number of topics is recommended."""
     if chosen is best:
         said = [f"{_topics(chosen)}: the best score, {chosen.score:.2f} (coherence times diversity)"]
     else:
@@ -377,18 +449,20 @@ def _reason(chosen: Candidate, best: Candidate, made: Sequence[Candidate]) -> st
 
 
 def _fleeting(most: Candidate) -> str:
+    """Say that too few words outlast the forget sets at any number of topics."""
     return (
-        f"{_topics(most)} keep the most top words, {most.kept or 0.0:.0%}, after a forget set; none of the numbers "
-        "tried keeps four fifths: add documents or ask fewer topics"
+        f"{_topics(most)} keep the most top words, {most.kept or 0.0:.0%}, after a forget set; no number of topics "
+        "that was tried keeps four fifths: add documents or ask fewer topics"
     )
 
 
 def _retrains(steady: float) -> str:
+    """Say what deletions of that size do to the anchors."""
     if steady == 1:
         return "no forget set tried changes the anchors, so an update serves them all"
     if steady == 0:
         return "each forget set tried changes an anchor, so expect a retrain for a deletion of that size"
-    return f"{steady:.0%} of the forget sets leave the anchors in place, the others change some"
+    return f"{steady:.0%} of the forget sets leave the anchors in place, the others change some of them"
 
 
 def _topics(candidate: Candidate) -> str:

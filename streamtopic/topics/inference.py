@@ -1,12 +1,13 @@
-"""Topics of new documents, from a model alone. numpy only: subscribers load this.
+"""Topics of new documents, from a model alone.
 
-theta maximises f = sum_w x_w log (A theta)_w + alpha sum_k log theta_k over the simplex: concave, one optimum. There
-the multiplier of sum(theta) = 1 is lambda = L + r alpha, so the constraint needs no care: grad f - lambda vanishes.
+theta maximises f = sum_w x_w log (A theta)_w + alpha sum_k log theta_k over the simplex. f is concave, so it has one
+optimum. There the multiplier of sum(theta) = 1 is lambda = L + r alpha, so the constraint needs no care: grad f -
+lambda vanishes.
 
-A few steps of EM, then Newton's method with conjugate gradients for its steps, on many documents at once: two products
-with A a step, 30 to 40 in all. A step that does not raise f is taken back for one of EM, which always does. Documents
-that are left after many steps (more topics than words, a tiny alpha) are finished by damped Newton steps, which always
-arrive.
+A few steps of EM come first, then Newton's method with conjugate gradients for its steps. Both work on many documents
+at once and take two products with A a step, 30 to 40 in all. A step that does not raise f is taken back for a step of
+EM, which always does. Some documents are left after many steps (more topics than words, a tiny alpha). Damped Newton
+steps finish these, and always arrive.
 
 How far is it to the optimum? With s = min(1, alpha, least count) f / s is self-concordant, and its Hessian is at least
 (alpha / s) diag(theta)^-2, so with N = ||theta (grad f - lambda)||_2 / sqrt(s alpha) < 1
@@ -25,41 +26,60 @@ import numpy.typing as npt
 
 __all__ = ["fold_in"]
 
+# Named here, since subscribers load this module with numpy alone: importing the counts' types would load a compiler.
 Float = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.intp]
 
-# Numbers of A that a block of documents gathers: 2 MB, which second-level caches hold.
+# Numbers of A that a block of documents gathers: 4 MB, so that they stay in the cache over all steps.
 _ENTRIES = 1 << 19
-_WARM, _STEPS, _INNER, _DAMPED = 24, 40, 25, 1000
+# The most steps: of EM at the beginning, of Newton's method, of conjugate gradients in each, of damped Newton.
+_WARM = 24
+_STEPS = 40
+_INNER = 25
+_DAMPED = 1000
+# Conjugate gradients stop at this share of the residual: an inexact Newton step.
 _FORCING = 0.03
-# A proportion grows by at most this factor, less one, in a step.
+# One step makes a proportion at most three times as large.
 _GROWTH = 2.0
+# A step may lower f by this share of it: rounding does so near the optimum.
 _ROUNDING = 1e-13
 
 
 def fold_in(
     A: npt.ArrayLike,
-    indptr: npt.NDArray[np.int64],
+    indptr: Int64,
     words: npt.NDArray[np.integer],
     counts: npt.ArrayLike,
     *,
     alpha: float = 0.1,
     tolerance: float = 1e-3,
 ) -> Float:
-    """Return topic proportions, (documents, r), rows summing to 1.
+    """Return topic proportions, (documents, r). Rows sum to 1, and a row does not depend on the other documents.
 
-    A: (n, r) columns on the simplex. Documents as CSR rows: indptr (documents + 1,), words (nnz,) positions in A,
-    counts (nnz,). tolerance: bound on the relative error of each proportion, sqrt(sum of its squares) even. A document
-    without a word that the model knows gets equal proportions: the prior's mode. A row does not depend on the others.
+    A: (n, r) columns on the simplex.
+    indptr: (documents + 1,) where documents begin.
+    words: (nnz,) positions in A.
+    counts: (nnz,) how often each word stands in its document.
+    alpha: of the prior.
+    tolerance: bound on the relative error of each proportion, even on the root of the sum of their squares.
+
+    A document without a word that the model knows gets equal proportions: the prior's mode.
     """
     table = np.asarray(A, np.float64)
-    documents, r = len(indptr) - 1, table.shape[1]
+    documents = len(indptr) - 1
+    r = table.shape[1]
     amounts = np.asarray(counts, np.float64)
-    known = (table.max(axis=1) > 0)[words] & (amounts > 0)
-    words, amounts = words[known], amounts[known]
-    starts = np.searchsorted(np.repeat(np.arange(documents), np.diff(indptr))[known], np.arange(documents + 1))
+    in_the_model = table.max(axis=1) > 0
+    known = in_the_model[words] & (amounts > 0)
+    words = words[known]
+    amounts = amounts[known]
+    owners = np.repeat(np.arange(documents), np.diff(indptr))[known]
+    starts = np.searchsorted(owners, np.arange(documents + 1))
     sizes = np.diff(starts)
     theta = np.full((documents, r), 1.0 / r)
+    # By size, so that the documents of a block need little padding.
     order = np.argsort(sizes, kind="stable")
     at = int(np.searchsorted(sizes[order], 1))
     while at < documents:
@@ -67,14 +87,17 @@ def fold_in(
         chosen = order[at:stop]
         column = np.arange(sizes[chosen[-1]])
         held = column < sizes[chosen, None]
-        place = np.where(held, starts[chosen, None] + column, starts[chosen, None])
-        theta[chosen] = _solved(table[words[place]], np.where(held, amounts[place], 0.0), alpha, tolerance)
+        first = starts[chosen, None]
+        # Padding repeats a document's first word, with a count of 0.
+        place = np.where(held, first + column, first)
+        x = np.where(held, amounts[place], 0.0)
+        theta[chosen] = _solved(table[words[place]], x, alpha, tolerance)
         at = stop
     return theta
 
 
-def _block_end(sizes: npt.NDArray[np.intp], at: int, r: int) -> int:
-    """Return where a block ends that starts at `at`: documents of about the same size, few enough for the cache."""
+def _block_end(sizes: Positions, at: int, r: int) -> int:
+    """Return where a block ends that starts at `at`. Its documents are of about one size, and fit into the cache."""
     alike = sizes[at : int(np.searchsorted(sizes, 1.15 * sizes[at] + 2, side="right"))]
     fitting = np.arange(1, len(alike) + 1) * alike * r <= _ENTRIES
     return at + max(1, int(np.count_nonzero(fitting)))
@@ -82,9 +105,9 @@ def _block_end(sizes: npt.NDArray[np.intp], at: int, r: int) -> int:
 
 @dataclass(slots=True, eq=False)
 class _Block:
-    """Documents that are not done.
+    """Documents of a block that are not done.
 
-    ids: (b,) their positions.
+    ids: (b,) their positions in the block.
     F: (b, d, r) rows of A.
     x: (b, d) counts.
     lam: (b, 1) the multiplier lambda.
@@ -92,8 +115,8 @@ class _Block:
     theta: (b, r) proportions.
     q: (b, d) F theta.
     safe: (b, r) an EM step from the last theta.
-    best: (b,) the last f.
-    trust: (b,) share of a step that is taken.
+    best: (b,) f at the last theta.
+    trust: (b,) the share of a step that is taken.
     """
 
     ids: Positions
@@ -109,24 +132,41 @@ class _Block:
 
     @classmethod
     def started(cls, F: Float, x: Float, alpha: float, tolerance: float) -> Self:
+        """Begin with equal proportions and take some steps of EM."""
         b, _, r = F.shape
         lam = (x.sum(axis=1) + r * alpha)[:, None]
-        s = np.minimum(min(1.0, alpha), np.where(x > 0, x, np.inf).min(axis=1))
+        least_counts = np.where(x > 0, x, np.inf).min(axis=1)
+        s = np.minimum(min(1.0, alpha), least_counts)
         ratio = tolerance * np.sqrt(alpha / s)
         theta = np.full((b, r), 1.0 / r)
         for _ in range(_WARM):
             theta *= _back(F, x / _ahead(F, theta))
             theta += alpha
             theta /= lam
+        # The module's bound, solved for the residual at the tolerance.
         goal = np.sqrt(s * alpha) * ratio / (1 + ratio)
-        return cls(np.arange(b), F, x, lam, goal, theta, _ahead(F, theta), theta, np.full(b, -np.inf), np.ones(b))
+        return cls(
+            ids=np.arange(b),
+            F=F,
+            x=x,
+            lam=lam,
+            goal=goal,
+            theta=theta,
+            q=_ahead(F, theta),
+            safe=theta,
+            best=np.full(b, -np.inf),
+            trust=np.ones(b),
+        )
 
-    def only(self, chosen: npt.NDArray[np.bool_]) -> Self:
-        return replace(self, **{field.name: getattr(self, field.name)[chosen] for field in fields(self)})
+    def only(self, chosen: Mask) -> Self:
+        """Return the block of some of the documents."""
+        kept = {field.name: getattr(self, field.name)[chosen] for field in fields(self)}
+        return replace(self, **kept)
 
     def take_back(self, alpha: float) -> None:
-        """Replace steps that did not raise f."""
+        """Replace steps that did not raise f by steps of EM, and trust the next steps of their documents less."""
         value = self._value(slice(None), alpha)
+        # Also where the value is not a number.
         worse = ~(value >= self.best - _ROUNDING * np.abs(self.best))
         self.trust = np.minimum(1.0, 2 * self.trust)
         if worse.any():
@@ -136,9 +176,11 @@ class _Block:
             value[worse] = self._value(worse, alpha)
         self.best = value
 
-    def _value(self, of: slice | npt.NDArray[np.bool_], alpha: float) -> Float:
+    def _value(self, of: slice | Mask, alpha: float) -> Float:
+        """Return f of some of the documents."""
         likelihood = np.einsum("ij,ij->i", self.x[of], np.log(self.q[of]))
-        return np.asarray(likelihood + alpha * np.log(self.theta[of]).sum(axis=1))
+        prior = np.log(self.theta[of]).sum(axis=1)
+        return np.asarray(likelihood + alpha * prior)
 
 
 def _solved(F: Float, x: Float, alpha: float, tolerance: float) -> Float:
@@ -152,18 +194,22 @@ def _solved(F: Float, x: Float, alpha: float, tolerance: float) -> Float:
         residual = block.theta * (pull - block.lam) + alpha
         size = np.einsum("ij,ij->i", residual, residual)
         moving = size > block.goal**2
+        # Documents that are done leave when they are three in ten: a smaller block costs a copy of all arrays.
         if np.count_nonzero(moving) <= 0.7 * len(moving):
             out[block.ids[~moving]] = block.theta[~moving]
             if not moving.any():
                 return out
-            block, weight, pull, residual, size = (
-                block.only(moving),
-                *(part[moving] for part in (weight, pull, residual, size)),
-            )
+            block = block.only(moving)
+            weight = weight[moving]
+            pull = pull[moving]
+            residual = residual[moving]
+            size = size[moving]
             moving = moving[moving]
         block.safe = (block.theta * pull + alpha) / block.lam
         step = _direction(block, weight / block.q, residual, size, alpha)
-        block.theta = _moved(block.theta, step * (block.trust * moving)[:, None])
+        # A document that is done stands still until it leaves the block.
+        share = (block.trust * moving)[:, None]
+        block.theta = _moved(block.theta, step * share)
         block.q = _ahead(block.F, block.theta)
     block.take_back(alpha)
     for k, document in enumerate(block.ids):
@@ -174,10 +220,16 @@ def _solved(F: Float, x: Float, alpha: float, tolerance: float) -> Float:
 def _direction(block: _Block, curvature: Float, residual: Float, size: Float, alpha: float) -> Float:
     """Return u (b, r), the relative Newton step: (alpha I + Theta F^T diag(curvature) F Theta) u = residual, nearly.
 
-    residual: theta (grad f - lambda), (b, r); size (b,) its squared norm. Documents that are near enough stand still.
+    curvature: (b, d) x / q^2.
+    residual: (b, r) theta (grad f - lambda).
+    size: (b,) the squared norm of the residual.
+    A document whose residual has become small enough gets no further part of a step.
     """
-    F, theta = block.F, block.theta
-    u, along, residual = np.zeros_like(theta), residual.copy(), residual.copy()
+    F = block.F
+    theta = block.theta
+    u = np.zeros_like(theta)
+    along = residual.copy()
+    residual = residual.copy()
     enough = np.maximum(_FORCING**2 * size, (0.3 * block.goal) ** 2)
     for _ in range(_INNER):
         # In place: these arrays are small, and new ones would cost as much as the products.
@@ -201,12 +253,10 @@ def _direction(block: _Block, curvature: Float, residual: Float, size: Float, al
 
 
 def _moved(theta: Float, u: Float) -> Float:
-    """Return theta after relative steps u, positive, rows summing to 1.
-
-    Downwards by theta / (1 - u): where only the prior holds a proportion up, that is Newton's step on 1 / theta, which
-    arrives at once.
-    """
+    """Return theta after relative steps u (b, r). It is positive and its rows sum to 1."""
     up = 1 + np.clip(u, 0.0, _GROWTH)
+    # Downwards by theta / (1 - u): where only the prior holds a proportion up, that is Newton's step on 1 / theta,
+    # which arrives at once.
     down = 1 - np.clip(u, -1e6, 0.0)
     moved = theta * up / down
     return np.asarray(moved / moved.sum(axis=1, keepdims=True))
@@ -223,17 +273,21 @@ def _damped(F: Float, x: Float, theta: Float, goal: float, alpha: float) -> Floa
         if residual @ residual <= (0.1 * goal) ** 2:
             break
         rows = (np.sqrt(x) / q)[:, None] * F * theta
-        u = np.linalg.solve(rows.T @ rows + alpha * np.eye(len(theta)), residual)
+        hessian = rows.T @ rows + alpha * np.eye(len(theta))
+        u = np.linalg.solve(hessian, residual)
         decrement = math.sqrt(max(float(u @ residual), 0.0) / s)
-        theta = theta * (1 + (u / (1 + decrement) if decrement > 0.25 else u))
+        # A full step converges quadratically from here on; a damped one gets here from anywhere.
+        if decrement > 0.25:
+            u = u / (1 + decrement)
+        theta = theta * (1 + u)
     return np.asarray(theta / theta.sum())
 
 
 def _ahead(F: Float, theta: Float) -> Float:
-    """F theta: (b, d, r) and (b, r) to (b, d)."""
+    """Return F theta, (b, d), for F (b, d, r) and theta (b, r)."""
     return np.asarray(np.matmul(F, theta[:, :, None])[:, :, 0])
 
 
 def _back(F: Float, weight: Float) -> Float:
-    """F^T weight: (b, d, r) and (b, d) to (b, r)."""
+    """Return F^T weight, (b, r), for F (b, d, r) and weight (b, d)."""
     return np.asarray(np.matmul(weight[:, None, :], F)[:, 0, :])

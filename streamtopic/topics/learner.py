@@ -1,4 +1,4 @@
-"""Counts to topics, from a cold start: the whole path on one screen.
+"""Counts to topics, from a cold start: the whole path in one file.
 
     words      choose_words            which words, from document frequencies
     anchors    choose_sets             r words that stand for one topic each, and the words that stand beside them
@@ -6,18 +6,18 @@
     C          least squares           every word as a mixture of those rows
     A          columns p_i C_ik / z_k, with a certificate of ||A - A*||_F
 
-Everything down to X is decided by arithmetic that has the same bits on every path and machine; C and A are rounded, and
-the certificate bounds that (docs/proof.md). Source: Arora et al. 2013, Algorithms 1 to 3 (learner "paper"); the
-differences of learner "default" are in docs/decisions.
+Everything down to X is decided by arithmetic that has the same bits on every path and machine. C and A are rounded, and
+the certificate bounds their rounding (docs/proof.md). Source: Arora et al. 2013, Algorithms 1 to 3 (learner "paper").
+docs/decisions has the differences of learner "default".
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from streamtopic.counts import CountSource, SymmetricCounts
+from streamtopic.counts.arrays import Float, Int64, Mask, Positions
 from streamtopic.errors import CannotLearn
 from streamtopic.topics.anchors import AnchorChoice, choose_anchors, coordinates, super_anchors
 from streamtopic.topics.fit import TopicFit, Words
@@ -38,35 +38,35 @@ __all__ = [
     "working_counts",
 ]
 
-Float = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
-    """The part of learning that does not depend on the number of topics: fits made of it share its arrays.
+    """The part of learning that does not depend on the number of topics. Fits that are made of it share its arrays.
 
     q: counts over the working vocabulary.
     mass: (n,) row sums.
     squares: (n,) D^2.
     words: (n,) the working vocabulary.
     candidates: positions of words that may be anchors.
-    documents: how many were counted.
+    documents: how many documents were counted.
     """
 
     q: SymmetricCounts
     mass: Int64
     squares: Float
     words: tuple[str, ...]
-    candidates: npt.NDArray[np.intp]
+    candidates: Positions
     documents: int
 
 
 def learn(source: CountSource, options: LearnerOptions) -> TopicFit:
     """Learn a topic model from counts.
 
-    source: counts made with `options.weighting`. Returns a fit over the working vocabulary, before noise.
-    Raises CannotLearn, with a reason, where too few words or independent directions are left.
+    source: counts made with `options.weighting`.
+    options: the choices of the learner.
+    Returns a fit over the working vocabulary, before noise.
+    Raises CannotLearn, with a reason, where too few words or independent directions are left, CountsOverflow where a
+    sum of counts leaves 64 bits, UnreliableArithmetic where this machine does not compute as others do.
     """
     return learn_prepared(prepare(source, options), options)
 
@@ -78,16 +78,21 @@ def prepare(source: CountSource, options: LearnerOptions) -> Prepared:
     """
     q, mass, words, frequency, may_anchor = working_counts(source, options)
     candidates = candidate_positions(frequency, may_anchor, options)
-    return Prepared(q, mass, column_squares(mass, options), words, candidates, source.documents)
+    squares = column_squares(mass, options)
+    return Prepared(q, mass, squares, words, candidates, source.documents)
 
 
 def learn_prepared(prepared: Prepared, options: LearnerOptions) -> TopicFit:
-    """Learn from prepared counts. options: those that they were prepared for, but for `n_topics`.
+    """Learn from prepared counts.
 
+    options: the same that the counts were prepared for; only `n_topics` may differ.
     An update changes a fit's arrays in place, so do not update one of several fits of one Prepared.
     """
-    q, mass = prepared.q, prepared.mass
+    q = prepared.q
+    mass = prepared.mass
     choice, group = choose_sets(q, mass, prepared.candidates, prepared.words, options)
+    anchor_counts = grouped_rows(q, group, options.n_topics)
+    mixtures = Mixtures.cold(q, mass, prepared.squares, anchor_counts, None)
     return TopicFit(
         options=options,
         names=Words(prepared.words),
@@ -98,28 +103,32 @@ def learn_prepared(prepared: Prepared, options: LearnerOptions) -> TopicFit:
         candidates=prepared.candidates,
         choice=choice,
         group=group,
-        mixtures=Mixtures.cold(q, mass, prepared.squares, grouped_rows(q, group, options.n_topics), None),
+        mixtures=mixtures,
     )
 
 
 def choose_sets(
     q: SymmetricCounts,
     mass: Int64,
-    candidates: npt.NDArray[np.intp],
+    candidates: Positions,
     words: Sequence[str],
     options: LearnerOptions,
 ) -> tuple[AnchorChoice, Int64]:
     """Choose the anchors, positions in Q, and the topic that each word stands for, (n,), -1 for most.
 
-    q: Q, in which words without mass may be left of earlier counts; mass: (n,) row sums; words: (n,) its words. A
-    function of the words that have mass and their counts alone, to the bit. Raises CannotLearn where candidates or
-    directions are too few.
+    q: Q, in which words without mass may be left of earlier counts.
+    mass: (n,) row sums.
+    candidates: (c,) ascending positions of words that may be anchors.
+    words: (n,) the words of Q.
+    options: the choices of the learner.
+    The choice is a function of the words that have mass and of their counts alone, to the bit.
+    Raises CannotLearn where candidates or directions are too few.
     """
     r = options.n_topics
     if len(candidates) < r:
         raise CannotLearn(
             "candidates",
-            f"{len(candidates)} words may be anchors, {r} topics need as many: "
+            f"{len(candidates)} words may be anchors, and {r} topics need {r} of them: "
             "add documents, ask fewer topics or lower anchor_min_df",
         )
     if options.learner == "paper":
@@ -133,7 +142,7 @@ def choose_sets(
 
 
 def only_anchors(choice: AnchorChoice, n: int) -> Int64:
-    """Return the sets in which every anchor stands alone, (n,)."""
+    """Return the sets in which every anchor stands alone, (n,): the paper's learner has no super-anchors."""
     group = np.full(n, -1, np.int64)
     group[choice.rows] = np.arange(len(choice.rows))
     return group
@@ -141,33 +150,40 @@ def only_anchors(choice: AnchorChoice, n: int) -> Int64:
 
 def working_counts(
     source: CountSource, options: LearnerOptions
-) -> tuple[SymmetricCounts, Int64, tuple[str, ...], Int64, npt.NDArray[np.bool_]]:
-    """Return Q over the working vocabulary: counts, row sums (n,), words, document frequencies, which may be anchors.
+) -> tuple[SymmetricCounts, Int64, tuple[str, ...], Int64, Mask]:
+    """Return Q over the working vocabulary, its row sums, its words, their document frequencies, and possible anchors.
 
-    A function of the counts alone, so of the documents that are left. Raises CannotLearn where no word is.
+    The last is (n,), whether each word may be an anchor. All are functions of the counts alone, so of the documents
+    that are left. Raises CannotLearn where no word is left.
     """
     if source.documents <= 0:
-        raise CannotLearn("documents", "there is no document to learn from: add some")
+        raise CannotLearn("documents", "no documents are left to learn from: add some")
     keep, may_anchor = choose_words(source, options)
     if not len(keep):
         raise CannotLearn("words", "no word occurs in enough documents: add documents or lower min_df")
     q = source.symmetric(keep)
     mass = q.row_sums()
     if not mass.all():
-        # A word that never meets another kept word has no row; leaving it out changes no other row.
+        # A word that never meets another kept word has no row. Leaving it out changes no other row.
         left = np.flatnonzero(mass)
         q.drop_empty(left)
-        keep, may_anchor, mass = keep[left], may_anchor[left], mass[left]
+        keep = keep[left]
+        may_anchor = may_anchor[left]
+        mass = mass[left]
         if not len(keep):
             raise CannotLearn("pairs", "no two words occur together: documents need at least two known words")
-    return q, mass, tuple(source.words[k] for k in keep), source.frequency[keep], may_anchor
+    words = tuple(source.words[k] for k in keep)
+    return q, mass, words, source.frequency[keep], may_anchor
 
 
-def candidate_positions(
-    frequency: Int64, may_anchor: npt.NDArray[np.bool_], options: LearnerOptions
-) -> npt.NDArray[np.intp]:
-    """Return ascending positions of the words that may be anchors; the default learner takes the most frequent."""
+def candidate_positions(frequency: Int64, may_anchor: Mask, options: LearnerOptions) -> Positions:
+    """Return ascending positions of the words that may be anchors.
+
+    frequency: (n,) documents that hold each word.
+    may_anchor: (n,) whether a word is frequent enough.
+    """
     candidates = np.flatnonzero(may_anchor)
+    # The default learner's search costs the square of the candidates, so it takes the most frequent words only.
     if options.learner == "default" and len(candidates) > options.max_candidates:
         # Stable, so that of equally frequent words the first ones are taken on every machine.
         order = np.argsort(-frequency[candidates], kind="stable")[: options.max_candidates]

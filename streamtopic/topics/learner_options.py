@@ -9,7 +9,7 @@ from streamtopic.errors import UsageError
 __all__ = ["LEAST_TOLERANCE", "LearnerOptions"]
 
 LEAST_TOLERANCE = 1e-9
-"""Below this the certificate would have to beat the rounding of its own inputs."""
+"""A lower tolerance would ask the certificate to be sharper than the rounding of its own inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +19,14 @@ class LearnerOptions:
     n_topics: r.
     learner: "default", or "paper" for the published learner of Arora et al. 2013 (mass 1, no column weights, farthest
         rows with a swap pass, no super-anchors).
-    min_df: documents from which on a word is kept; 2 % of the documents are always enough.
-    min_share: share of documents from which on a word is kept; both limits hold.
-    max_df: share of documents above which a word is dropped, never fewer than 20 documents.
-    anchor_min_df: share of documents that an anchor word must occur in, at least 2 documents.
-    max_words: ceiling of the working vocabulary.
-    max_candidates: most words that may become anchors (default learner).
+    min_df: the fewest documents that must hold a kept word; 2 % of the documents are always enough.
+    min_share: the least share of the documents that must hold a kept word. Both limits hold.
+    max_df: the largest share of the documents that may hold a kept word; 20 documents always may.
+    anchor_min_df: the least share of the documents that must hold an anchor word; at least 2 documents.
+    max_words: the most words of the working vocabulary.
+    max_candidates: the most words that may become anchors (default learner).
     tolerance: bound on ||A - A*||_F that the certificate must reach.
+    Raises UsageError for a value that is not possible.
     """
 
     n_topics: int = 20
@@ -43,7 +44,7 @@ class LearnerOptions:
         _require(self.learner in ("default", "paper"), "learner", self.learner, 'use "default" or "paper"')
         _require(self.min_df >= 1, "min_df", self.min_df, "use at least 1 document")
         _require(0 <= self.min_share <= 1, "min_share", self.min_share, "use a share from 0 to 1")
-        _require(0 < self.max_df <= 1, "max_df", self.max_df, "use a share above 0, at most 1")
+        _require(0 < self.max_df <= 1, "max_df", self.max_df, "use a share above 0 and at most 1")
         _require(0 <= self.anchor_min_df <= 1, "anchor_min_df", self.anchor_min_df, "use a share from 0 to 1")
         _require(self.max_words >= 1, "max_words", self.max_words, "use at least 1 word")
         _require(self.max_candidates >= self.n_topics, "max_candidates", self.max_candidates, "use at least n_topics")
@@ -56,5 +57,6 @@ class LearnerOptions:
 
 
 def _require(holds: bool, name: str, value: object, remedy: str) -> None:  # noqa: FBT001  the sentence reads in this order
+    """Raise UsageError unless a condition holds."""
     if not holds:
         raise UsageError(f"{name} is {value}: {remedy}")

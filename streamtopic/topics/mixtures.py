@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from streamtopic.counts import SymmetricCounts
+from streamtopic.counts.arrays import Float, Int64, Positions
 from streamtopic.errors import CannotLearn, CountsOverflow
 from streamtopic.topics.certificate import UNIT, Certificate, Known, RowBounds, certify, gamma, outward, row_bounds
 from streamtopic.topics.products import product_roundings, times
@@ -16,15 +16,13 @@ from streamtopic.topics.threads import each, workers
 
 __all__ = ["Mixtures", "carried_errors", "gram", "gram_roundings", "largest_errors", "least_eigenvalue"]
 
-Float = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
 # Words whose terms are summed by themselves, so that rounding grows with 128 + n / 128 and not with n.
 _BLOCK = 128
 # A matrix nearer to singular than 2^-60 of its diagonal cannot be told from a singular one in doubles.
 _HALVINGS = 60
-# Within a two-thousandth of the best bound; each step more costs a factorisation.
+# This comes within a two-thousandth of the best bound. One step more costs a factorisation.
 _BISECTIONS = 11
-# Roundings between a product W and B: two integers become doubles, two divisions.
+# Roundings between a product W and B: two integers become doubles, and there are two divisions.
 _B_ROUNDINGS = 4
 
 
@@ -33,13 +31,13 @@ class Mixtures:
     """C = argmin over the simplex of ||(Qbar_i - c^T X) diag(D)||, and the products from which it is changed cheaply.
 
     anchor_counts: N (r, n) integers, X = N / anchor_mass.
-    anchor_mass: (r,) integers.
+    anchor_mass: (r,) integers, the row sums of N.
     thin: V = D^2 N^T (n, r).
     product: W = Q V (n, r), so B = W / (row mass * anchor mass).
-    relative, error: (n,), the exact product of the exact V is within relative_i |W_ik| + error_i of W_ik.
+    relative, error: (n,) bounds: the exact product of the exact V is within relative_i |W_ik| + error_i of W_ik.
     G: X D^2 X^T (r, r).
     C: (n, r), zero for words without mass.
-    sigma_min: lower bound of the least singular value of X diag(D), 0 where no better one can be proven.
+    sigma_min: lower bound of the least singular value of X diag(D), 0 where no better bound can be proven.
     """
 
     anchor_counts: Int64
@@ -56,18 +54,37 @@ class Mixtures:
     def cold(
         cls, q: SymmetricCounts, mass: Int64, squares: Float, anchor_counts: Int64, start: Float | None
     ) -> "Mixtures":
-        """Solve from counts. mass: (n,) row sums; squares: (n,) D^2; anchor_counts: (r, n)."""
+        """Solve from counts.
+
+        q: Q.
+        mass: (n,) row sums of Q.
+        squares: (n,) D^2.
+        anchor_counts: (r, n) sums of the rows that stand for each topic.
+        start: (n, r) rows whose supports are tried first; None for none.
+        Raises CannotLearn where an anchor has no mass or the anchors' rows depend on each other, CountsOverflow where
+        sums leave 62 bits.
+        """
         thin = np.ascontiguousarray((anchor_counts * squares).T)
         product = times(q, thin)
         relative = gamma(product_roundings(np.diff(q.indptr), q.n))
         G, sigma = gram(anchor_counts, thin)
-        anchor_mass = anchor_counts.sum(axis=1)
-        made = cls(anchor_counts, anchor_mass, thin, product, relative, np.zeros(q.n), G, product, sigma)
+        made = cls(
+            anchor_counts=anchor_counts,
+            anchor_mass=anchor_counts.sum(axis=1),
+            thin=thin,
+            product=product,
+            relative=relative,
+            error=np.zeros(q.n),
+            G=G,
+            # Replaced by the solution in the next line.
+            C=product,
+            sigma_min=sigma,
+        )
         made.solve(mass, start)
         return made
 
     def copied(self) -> "Mixtures":
-        """Return the round with copies of the arrays that an update changes in place."""
+        """Return the mixtures with copies of the arrays that an update changes in place."""
         return replace(self, anchor_counts=self.anchor_counts.copy(), thin=self.thin.copy())
 
     def solve(self, mass: Int64, start: Float | None) -> None:
@@ -77,81 +94,111 @@ class Mixtures:
             self.C = solve_rows(self.G, self.B(mass), start)
             return
         rows = np.flatnonzero(live)
+        some = None
+        if start is not None:
+            some = np.ascontiguousarray(start[rows])
         C = np.zeros_like(self.product)
-        C[rows] = solve_rows(self.G, self.B(mass, rows), None if start is None else np.ascontiguousarray(start[rows]))
+        C[rows] = solve_rows(self.G, self.B(mass, rows), some)
         self.C = C
 
-    def B(self, mass: Int64, rows: npt.NDArray[np.intp] | None = None) -> Float:
+    def B(self, mass: Int64, rows: Positions | None = None) -> Float:
         """Return B = Qbar D^2 X^T, (n, r), or only some rows of it."""
-        product = self.product if rows is None else self.product[rows]
-        own = np.maximum(mass if rows is None else mass[rows], 1)[:, None]
+        product = self.product
+        if rows is not None:
+            product = product[rows]
+            mass = mass[rows]
+        # A word without mass has a row of zeros, which is divided by 1.
+        own = np.maximum(mass, 1)[:, None]
         return np.asarray(product / own / self.anchor_mass)
 
     def product_errors(self) -> Float:
         """Bound the absolute error of every row of W, (n,)."""
         return largest_errors(self.relative, self.error, self.product)
 
-    def errors(self, mass: Int64, rows: npt.NDArray[np.intp] | None = None) -> tuple[Float, Float]:
-        """Bound each row's distance to its optimum, (n,), and the part of it due to the products; or some rows'."""
-        bounds = self._bounds(mass, np.arange(len(mass)) if rows is None else rows, None)
-        live = (mass if rows is None else mass[rows]) > 0
+    def errors(self, mass: Int64) -> tuple[Float, Float]:
+        """Bound each row's distance to its optimum, (n,), and the part of it due to the products, (n,)."""
+        bounds = self._bounds(mass, np.arange(len(mass)), None)
+        # A word without mass has no row, so no error either.
+        live = mass > 0
         return np.where(live, bounds.errors, 0.0), np.where(live, bounds.from_products, 0.0)
 
     def certificate(self, mass: Int64, p: Float, A: Float, z: Float) -> Certificate:
         """Bound the distance of A to the exact one.
 
-        mass: (n,); p: (n',) masses of the live words; A (n', r) and z (r,) as `topic_columns` makes them of p and C.
+        mass: (n,) row sums of Q.
+        p: (n',) masses of the live words.
+        A: (n', r) columns, as `topic_columns` makes them of p and C.
+        z: (r,) topic masses, from the same call.
         """
-        return certify(self._bounds(mass, np.flatnonzero(mass), p), p, A, z)
+        bounds = self._bounds(mass, np.flatnonzero(mass), p)
+        return certify(bounds, p, A, z)
 
-    def _bounds(self, mass: Int64, rows: npt.NDArray[np.intp], p: Float | None) -> RowBounds:
-        whole = len(rows) == len(mass)
-        C, B = (self.C, self.B(mass)) if whole else (self.C[rows], self.B(mass, rows))
+    def _bounds(self, mass: Int64, rows: Positions, p: Float | None) -> RowBounds:
+        """Bound some rows of C, by bounds of the errors of B and G."""
+        n = len(mass)
+        C = self.C
+        chosen = None
+        # All rows are bound as they are, without a copy.
+        if len(rows) < n:
+            C = C[rows]
+            chosen = rows
         own = np.maximum(mass[rows], 1).astype(float)
-        n, least = len(mass), self.sigma_min**2 * (1.0 - 4 * UNIT)
         known = Known(
             # The computed |B| is within its roundings of W over the masses, so one stands in for the other.
             relative=outward(self.relative[rows] + gamma(_B_ROUNDINGS), 2 * _B_ROUNDINGS + 2),
             absolute=outward(self.error[rows] / own, 4),
             scale=outward(1.0 / self.anchor_mass.astype(float), 4),
             gram=gamma(gram_roundings(n)),
-            least=least,
+            # Below the square of the bound, whatever its own roundings.
+            least=self.sigma_min**2 * (1.0 - 4 * UNIT),
         )
-        return row_bounds(C, B, self.G, known, p)
+        return row_bounds(C, self.B(mass, chosen), self.G, known, p)
 
 
 def largest_errors(relative: Float, error: Float, product: Float) -> Float:
-    """Bound the absolute error of any entry of each row of W (n, r), (n,)."""
-    return outward(relative * product.max(axis=1, initial=0.0) + error, 8)
+    """Bound the absolute error of any entry of each row of W, (n,).
+
+    relative, error: (n,) as in Mixtures. product: W (n, r).
+    """
+    largest = product.max(axis=1, initial=0.0)
+    return outward(relative * largest + error, 8)
 
 
 def carried_errors(relative: Float, error: Float, roundings: Float, sizes: Float) -> tuple[Float, Float]:
     """Return `relative` and `error`, (n,) each, of W' = W + S, S = dQ V + Q' (V' - V) as `product_shift` sums it.
 
-    relative, error: those of W; roundings: (n,) of `shift_roundings`; sizes: (n,) sums of the sizes of a row's terms.
-    W passes its relative error on to W' and, of the size of the change, to `error`. Adding S rounds once, at the size
-    of W'. V' and V are rounded twice each before they are compared, which Q' makes into at most 2 gamma(2) W' and three
-    times as much of the sizes.
+    relative, error: (n,) those of W.
+    roundings: (n,) as `shift_roundings` gives them.
+    sizes: (n,) for each row the sum of the sizes of its terms.
     """
+    # W passes its relative error on to W' and, of the size of the change, to `error`. Adding S rounds once, at the size
+    # of W'. V' and V are rounded twice each before they are compared, which Q' makes into at most 2 gamma(2) W' and
+    # three times as much of the sizes.
     passed = outward(relative + 6 * UNIT, 4)
-    return passed, outward(error + (relative + gamma(roundings + 6.0)) * sizes, roundings + 16.0)
+    added = (relative + gamma(roundings + 6.0)) * sizes
+    return passed, outward(error + added, roundings + 16.0)
 
 
 def gram(anchor_counts: Int64, thin: Float) -> tuple[Float, float]:
     """Return G = X D^2 X^T (r, r), symmetric to the bit, and a lower bound of the least singular value of X diag(D).
 
-    anchor_counts: N (r, n); thin: V = D^2 N^T (n, r). Sums go in the order of the words that N has entries for, so the
-    bits are a function of these alone: neither a library nor words that are dead have a part in them. Every entry is
-    within `gamma(gram_roundings(n))` times itself of the exact one. Raises CannotLearn where an anchor has no mass, or
-    where rows depend on each other as far as the sums can tell; both are decided on those same bits.
+    anchor_counts: N (r, n).
+    thin: V = D^2 N^T (n, r).
+    Every entry of G is within `gamma(gram_roundings(n))` times itself of the exact one.
+    Raises CannotLearn where an anchor has no mass, or where rows depend on each other as far as the sums can tell,
+    CountsOverflow where a sum of N leaves 62 bits.
     """
     mass = _masses(anchor_counts)
     if not mass.all():
         raise CannotLearn("anchor mass", "an anchor word has no co-occurrence left: retrain from counts")
-    r, used = len(mass), np.flatnonzero(anchor_counts.any(axis=0))
+    r = len(mass)
+    # Sums go in the order of the words that N has entries for, so the bits are a function of these alone: neither a
+    # library nor words that are dead have a part in them.
+    used = np.flatnonzero(anchor_counts.any(axis=0))
     lower = np.zeros((r, r))
-    # A row of the triangle costs as much as it is long.
-    edges = [*(r * np.sqrt(np.arange(workers()) / workers())).astype(int).tolist(), r]
+    # A row of the triangle costs as much as it is long, so equal areas take equal times.
+    starts = r * np.sqrt(np.arange(workers()) / workers())
+    edges = [*starts.astype(int).tolist(), r]
     each(_lower_gram, [(anchor_counts, thin, used, lower, *span) for span in pairwise(edges)])
     lower = lower / mass[:, None] / mass
     G = np.tril(lower) + np.tril(lower, -1).T
@@ -165,7 +212,8 @@ def _masses(anchor_counts: Int64) -> Int64:
     """Return exact row sums, (r,). Raises CountsOverflow where one leaves 62 bits."""
     mass = anchor_counts.sum(axis=1)
     # Entries are at most a word's mass, below 2^62, so a sum that wraps shows in its rounded value.
-    if (anchor_counts @ np.ones(anchor_counts.shape[1])).max(initial=0.0) >= 2.0**62:
+    rounded = anchor_counts @ np.ones(anchor_counts.shape[1])
+    if rounded.max(initial=0.0) >= 2.0**62:
         raise CountsOverflow("an anchor's counts exceed 64 bits: too many documents for one model, split the corpus")
     return np.asarray(mass)
 
@@ -182,12 +230,13 @@ def gram_roundings(n: int) -> float:
 def least_eigenvalue(G: Float, relative: float) -> float:
     """Return a lower bound of the least eigenvalue of every symmetric G* with |G* - G| <= relative G; 0 without one.
 
-    G: (r, r) symmetric, not negative. If a Cholesky factorisation of G - s I runs to its end in floating point, then
-    the least eigenvalue of G is at least s less gamma(r + 1) / (1 - gamma(r + 1)) times the trace (Higham 2002, theorem
-    10.3; Rump 2006), for any s. The largest such s is searched for on a fixed grid by a fixed sequence of
-    operations.
+    G: (r, r) symmetric, entries not negative.
+    Source: Higham 2002, theorem 10.3; Rump 2006. If a Cholesky factorisation of G - s I runs to its end in floating
+    point, then the least eigenvalue of G is at least s less gamma(r + 1) / (1 - gamma(r + 1)) times the trace, for any
+    s. The largest such s is searched for on a fixed grid by a fixed sequence of operations.
     """
-    r, diagonal = len(G), G.diagonal()
+    r = len(G)
+    diagonal = G.diagonal()
     factor = gamma(r + 1.0)
     lost = factor / (1.0 - factor) * float(diagonal.sum()) + UNIT * float(diagonal.max())
     # G is not negative, so |G* - G| has at most `relative` times its norm, which its row sums bound.
@@ -199,7 +248,8 @@ def least_eigenvalue(G: Float, relative: float) -> float:
             return 0.0
         if _factors(G, low, 0.0):
             break
-        high, low = low, low / 2
+        high = low
+        low = low / 2
     else:
         return 0.0
     for _ in range(_BISECTIONS):
@@ -212,26 +262,35 @@ def least_eigenvalue(G: Float, relative: float) -> float:
 
 
 @numba.njit(cache=True, nogil=True)
-def _lower_gram(N: Int64, V: Float, used: npt.NDArray[np.intp], out: Float, start: int, stop: int) -> None:
-    """Add rows start ... stop - 1 of the lower triangle of N V, the terms of 128 words being summed by themselves.
-
-    Four terms are added at a time, one after the other; those that fill up the last four are zeros and change nothing.
-    """
-    run, values, held = np.zeros(len(N)), np.zeros(_BLOCK + 4), np.zeros(_BLOCK + 4, np.int64)
+def _lower_gram(N: Int64, V: Float, used: Positions, out: Float, start: int, stop: int) -> None:
+    """Add rows start ... stop - 1 of the lower triangle of N V. The terms of 128 words are summed by themselves."""
+    # Four terms are added at a time, one after the other: the sum is read and written once for four. Zeros that fill up
+    # the last four change nothing.
+    run = np.zeros(len(N))
+    values = np.zeros(_BLOCK + 4)
+    held = np.zeros(_BLOCK + 4, np.int64)
     for first in range(0, len(used), _BLOCK):
         last = min(first + _BLOCK, len(used))
         for k in range(start, stop):
             count = 0
             for j in range(first, last):
                 if N[k, used[j]] != 0:
-                    values[count], held[count] = float(N[k, used[j]]), used[j]
+                    values[count] = float(N[k, used[j]])
+                    held[count] = used[j]
                     count += 1
             for j in range(count, count + 3):
-                values[j], held[j] = 0.0, used[0]
+                values[j] = 0.0
+                held[j] = used[0]
             run[: k + 1] = 0.0
             for j in range(0, count, 4):
-                w, x, y, z = values[j], values[j + 1], values[j + 2], values[j + 3]
-                a, b, c, d = V[held[j]], V[held[j + 1]], V[held[j + 2]], V[held[j + 3]]
+                w = values[j]
+                x = values[j + 1]
+                y = values[j + 2]
+                z = values[j + 3]
+                a = V[held[j]]
+                b = V[held[j + 1]]
+                c = V[held[j + 2]]
+                d = V[held[j + 3]]
                 for t in range(k + 1):
                     run[t] = (((run[t] + w * a[t]) + x * b[t]) + y * c[t]) + z * d[t]
             total = out[k]

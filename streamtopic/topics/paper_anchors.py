@@ -1,7 +1,7 @@
 """The anchor search of the published learner: farthest rows of Qbar, then the swap pass (RecoverAnchors).
 
-Every operation is an IEEE double operation in a fixed order, over words that have entries, in word order: the same
-counts give the same anchors on any machine, by any number of threads, cold or after updates of any kind. No tie can
+Every operation is an IEEE double operation in a fixed order, over words that have entries, in word order. So the same
+counts give the same anchors on any machine, by any number of threads, cold or after updates of any kind. A tie cannot
 fall two ways: of rows that are equally far out by these very operations the first wins.
 Source: Arora et al. 2013, algorithm 4 without its random projection; docs/proof-paper-anchors.md.
 
@@ -11,16 +11,16 @@ factor belongs to each candidate i:
     y_iu   = (b_iu - sum over v < u of y_iv L_uv) / L_uu,    L_u = (y_v of row s_u for v < u; sqrt of its distance^2)
     distance^2 to the span of the first t = |q_i|^2 - sum over u < t of y_iu^2
 
-Distances only shrink, in floating point too, so a distance that is out of date is an upper bound, and a row is brought
-up to date only while it could still win. The numbers of a row do not depend on when that happens, so the rows chosen
-are those of a search that computes everything; the first of equally distant ones wins.
+Distances only shrink, in floating point too. So a distance that is out of date is an upper bound, and a row is brought
+up to date only while it could still win. The numbers of a row do not depend on when that happens. So the chosen rows
+are those of a search that computes everything.
 """
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from streamtopic.counts import SymmetricCounts
+from streamtopic.counts.arrays import Float, Int64, Positions
 from streamtopic.counts.compact import Compact, read
 from streamtopic.errors import CannotLearn
 from streamtopic.topics.anchors import AnchorChoice
@@ -30,9 +30,6 @@ from streamtopic.topics.threads import each
 
 __all__ = ["LazyGreedy", "distance_floor", "eliminate", "farthest_rows", "row_dot", "row_norms"]
 
-Float = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
-Positions = npt.NDArray[np.intp]
 _UNIT = 2.0**-53
 _CHUNK = 256
 
@@ -43,37 +40,36 @@ def row_norms(q: SymmetricCounts, rows: Positions, scale: Float) -> Float:
     return norms
 
 
-def row_dot(q: SymmetricCounts, row: int, directions: Float, scale: float) -> Float:
-    """Return the inner products of one scaled row with columns of `directions` (n, d), (d,), summed in column order."""
-    products: Float = _row_dot(q.rows, row, directions, scale)
-    return products
-
-
 def distance_floor(live: int, r: int) -> float:
-    """Return the least squared distance that counts as one, in units of the largest squared norm.
+    """Return the largest squared distance that counts as 0, in units of the largest squared norm.
 
-    live: words that have entries; r: rows to choose. Rounding can make a distance of 0 as large as this. It is a
-    function of the counts, so that a search that stops here stops everywhere.
+    live: words that have entries.
+    r: rows to choose.
     """
+    # Rounding can make a distance of 0 as large as this. It is a function of the counts, so that a search that stops
+    # here stops everywhere.
     return 2.0 * (live + r + 8) * _UNIT
 
 
 class LazyGreedy:
-    """The search, one row a step.
+    """The greedy search, one row a step.
 
-    norms: (c,) squared norms of the candidates' scaled rows; anchors: (n, r) the scaled rows chosen, as columns;
-    chosen: their positions among the candidates; margin: the least lead so far in units of the largest squared norm.
+    norms: (c,) squared norms of the candidates' scaled rows.
+    anchors: (n, r) the chosen scaled rows, as columns.
+    chosen: their positions among the candidates.
+    margin: the least lead so far, in units of the largest squared norm.
     """
 
     def __init__(self, q: SymmetricCounts, candidates: Positions, mass: Int64, r: int) -> None:
-        self.q, self.candidates = q, candidates
+        self.q = q
+        self.candidates = candidates
         self.scale = 1.0 / np.maximum(mass[candidates], 1).astype(float)
         self.norms = row_norms(q, candidates, self.scale)
         self.largest = float(self.norms.max())
         self.floor = distance_floor(int(np.count_nonzero(mass)), r) * self.largest
         self.chosen: list[int] = []
         self.margin = float("inf")
-        # One column a chosen row. Fixed strides keep the products of a row in the cache.
+        # One column for each chosen row. Fixed strides keep the products of a row in the cache.
         self.anchors = np.zeros((q.n, r))
         self._distances = self.norms.copy()
         self._fresh = np.zeros(len(candidates), np.int64)
@@ -82,13 +78,16 @@ class LazyGreedy:
 
     def step(self) -> None:
         """Choose the next row. Raises CannotLearn where no row leaves the span of those chosen."""
-        t, row = len(self.chosen), self._front()
+        t = len(self.chosen)
+        row = self._front()
         distance = float(self._distances[row])
         if not distance > self.floor:
             raise CannotLearn("rank", f"the rows span only {t} directions: add documents or ask fewer topics")
         self._distances[row] = -1.0
         if len(self.norms) > t + 1:
-            self.margin = min(self.margin, (distance - float(self._distances[self._front()])) / self.largest)
+            # Before this row joins the anchors, so that both distances are to the same span.
+            second = float(self._distances[self._front()])
+            self.margin = min(self.margin, (distance - second) / self.largest)
         self._upper[:t, t] = self._parts[row, :t]
         self._upper[t, t] = np.sqrt(distance)
         self.set_anchor(t, row)
@@ -101,26 +100,21 @@ class LazyGreedy:
 
     def _front(self) -> int:
         """Return the first of the farthest rows, brought up to date."""
-        return int(
-            _front(
-                self.q.rows,
-                self.candidates,
-                self.scale,
-                self._distances,
-                self._fresh,
-                self._parts,
-                self._upper,
-                self.anchors,
-                len(self.chosen),
-            )
-        )
+        found = _front(
+            self.q.rows, self.candidates, self.scale,
+            self._distances, self._fresh, self._parts, self._upper, self.anchors, len(self.chosen),
+        )  # fmt: skip
+        return int(found)
 
 
 @numba.njit(cache=True, nogil=True)
 def _row_norms(q: Compact, rows: Positions, scale: Float) -> Float:
+    """Return squared norms of scaled rows, (len(rows),)."""
     norms = np.zeros(len(rows))
     for i in range(len(rows)):
-        w, total, factor = q.wide_indptr[rows[i]], 0.0, scale[i]
+        w = q.wide_indptr[rows[i]]
+        total = 0.0
+        factor = scale[i]
         for k in range(q.indptr[rows[i]], q.indptr[rows[i] + 1]):
             exact, w = read(q, k, w)
             value = float(exact) * factor
@@ -130,7 +124,8 @@ def _row_norms(q: Compact, rows: Positions, scale: Float) -> Float:
 
 
 @numba.njit(cache=True, nogil=True)
-def _row_dot(q: Compact, row: int, directions: Float, scale: float) -> Float:
+def row_dot(q: Compact, row: int, directions: Float, scale: float) -> Float:
+    """Return the inner products of one scaled row with columns of `directions` (n, d), (d,), summed in column order."""
     products = np.zeros(directions.shape[1])
     w = q.wide_indptr[row]
     for k in range(q.indptr[row], q.indptr[row + 1]):
@@ -144,6 +139,7 @@ def _row_dot(q: Compact, row: int, directions: Float, scale: float) -> Float:
 
 @numba.njit(cache=True, nogil=True)
 def _write_row(q: Compact, row: int, scale: float, out: Float) -> None:
+    """Write the entries of a scaled row to `out` (n,)."""
     w = q.wide_indptr[row]
     for k in range(q.indptr[row], q.indptr[row + 1]):
         exact, w = read(q, k, w)
@@ -152,20 +148,17 @@ def _write_row(q: Compact, row: int, scale: float, out: Float) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def _front(
-    q: Compact,
-    candidates: Positions,
-    scale: Float,
-    distances: Float,
-    fresh: Int64,
-    parts: Float,
-    upper: Float,
-    anchors: Float,
-    found: int,
-) -> int:
-    """Bring the row in front up to date until it stays there.
+    q: Compact, candidates: Positions, scale: Float,
+    distances: Float, fresh: Int64, parts: Float, upper: Float, anchors: Float, found: int,
+) -> int:  # fmt: skip
+    """Bring the farthest row up to date until one stays the farthest. Return it.
 
-    distances: (c,) squared, -1 for chosen rows; fresh: (c,) to how many chosen rows each belongs; parts: (c, r) the y
-    above; upper: (r, r) L^T; anchors: (n, r); found: rows chosen.
+    distances: (c,) squared distances, -1 for chosen rows.
+    fresh: (c,) how many chosen rows each distance takes into account.
+    parts: (c, r) y of the module's docstring.
+    upper: (r, r) L^T.
+    anchors: (n, r) the chosen rows.
+    found: how many rows are chosen.
     """
     while True:
         row = 0
@@ -175,8 +168,9 @@ def _front(
         first = fresh[row]
         if distances[row] < 0.0 or first == found:
             return row
-        left = _row_dot(q, candidates[row], anchors[:, first:found], scale[row])
-        own, distance = parts[row], distances[row]
+        left = row_dot(q, candidates[row], anchors[:, first:found], scale[row])
+        own = parts[row]
+        distance = distances[row]
         for v in range(first):
             for u in range(first, found):
                 left[u - first] -= own[v] * upper[v, u]
@@ -192,16 +186,19 @@ def _front(
 def farthest_rows(q: SymmetricCounts, candidates: Positions, mass: Int64, r: int) -> AnchorChoice:
     """Choose r rows of Qbar among the candidates: greedy, then the swap pass of the paper (RecoverAnchors).
 
-    candidates: ascending positions in Q; mass: (n,) row sums, 0 for a word that is internal but has left. Returns
-    positions in Q. The paper's random projection is left out: a lazy search visits few rows, so the exact distances
-    cost less than the projection would. Raises CannotLearn where candidates or directions are too few,
-    UnreliableArithmetic where this machine does not compute as others do.
+    candidates: ascending positions in Q.
+    mass: (n,) row sums, 0 for an internal word that has left.
+    r: topics.
+    Returns positions in Q.
+    Raises CannotLearn where candidates or directions are too few, UnreliableArithmetic where this machine does not
+    compute as others do.
     """
     check_arithmetic()
     if len(candidates) < r:
         raise CannotLearn(
-            "candidates", f"{len(candidates)} words may be anchors, {r} topics need {r}: ask fewer topics"
+            "candidates", f"{len(candidates)} words may be anchors, and {r} topics need {r} of them: ask fewer topics"
         )
+    # Without the paper's random projection: a lazy search visits few rows, so exact distances cost less.
     search = LazyGreedy(q, candidates, mass, r)
     for _ in range(r):
         search.step()
@@ -212,20 +209,22 @@ def farthest_rows(q: SymmetricCounts, candidates: Positions, mass: Int64, r: int
 
 
 class _SwapPass:
-    """Let each anchor in turn be replaced by the row farthest from the span of the others.
+    """The swap pass: each anchor in turn is replaced by the row farthest from the span of the others.
 
     With G = L L^T the Gram matrix of the anchors' rows, L y_i = b_i and m_k column k of L^-1:
 
         distance^2 of row i to the span of all anchors but k = |q_i|^2 - |y_i|^2 + (m_k . y_i)^2 / |m_k|^2
 
-    chosen: (r,) positions among the candidates; margin: the least lead of search and swaps so far.
+    chosen: (r,) positions among the candidates.
+    margin: the least lead of search and swaps so far.
     """
 
     def __init__(self, search: LazyGreedy, live: Positions) -> None:
-        self.search, self.live = search, live
+        self.search = search
+        self.live = live
         self.chosen = np.array(search.chosen, np.intp)
         self.margin = search.margin
-        # Row u: inner products of all candidates with anchor u, and their rest after the anchors before it.
+        # A row for each anchor u: b_iu and y_iu of all candidates i side by side, so that each is summed in order.
         self.inner = np.empty((len(self.chosen), len(search.norms)))
         self.parts = np.empty_like(self.inner)
         self.rest = np.empty_like(search.norms)
@@ -236,7 +235,7 @@ class _SwapPass:
         """Decide on anchor k."""
         distances = np.empty_like(self.rest)
         _leave_one_out(self.parts, self.rest, self.directions, k, distances)
-        # The other anchors stay: none of them can take its place.
+        # The other anchors stay, so they cannot take its place.
         distances[np.delete(self.chosen, k)] = -1.0
         row, lead = _farthest(distances)
         self.margin = min(self.margin, lead / self.search.largest)
@@ -253,19 +252,22 @@ class _SwapPass:
         _scale_across(product, self.search.scale, self.inner[some])
 
     def _factor(self, first: int) -> None:
-        """Factor the anchors' Gram matrix and eliminate; the anchors before `first` are those of the last time."""
-        r, c = len(self.chosen), len(self.rest)
-        L, pivots = cholesky(np.ascontiguousarray(self.inner[:, self.chosen].T))
+        """Factor the anchors' Gram matrix and eliminate. The anchors before `first` are those of the last time."""
+        r = len(self.chosen)
+        c = len(self.rest)
+        gram = self.inner[:, self.chosen].T
+        L, pivots = cholesky(np.ascontiguousarray(gram))
         if pivots < r:
             raise CannotLearn("rank", f"the rows span only {pivots} directions: add documents or ask fewer topics")
         self.directions = solve_lower(L, np.eye(r))
         arrays = self.inner, L, first, self.search.norms, self.parts, self.rest
-        each(eliminate, [(*arrays, start, min(start + _CHUNK, c)) for start in range(0, c, _CHUNK)])
+        spans = [(start, min(start + _CHUNK, c)) for start in range(0, c, _CHUNK)]
+        each(eliminate, [(*arrays, *span) for span in spans])
 
 
 @numba.njit(cache=True, nogil=True)
 def _scale_across(product: Float, scale: Float, out: Float) -> None:
-    """Write rows of a product (c, r), each times its scale (c,), into columns of `out` (r, c)."""
+    """Write rows of a product (c, r), each times its scale (c,), to columns of `out` (r, c)."""
     for i in range(len(scale)):
         for u in range(len(out)):
             out[u, i] = product[i, u] * scale[i]
@@ -277,13 +279,18 @@ def eliminate(
 ) -> None:
     """Solve L y = b for candidates start ... stop - 1, rows of y from `first` on, and take |y|^2 off their norms.
 
-    inner, parts: (r, c), b and y as columns; rest: (c,). Candidates lie side by side, so each is summed in order.
+    inner: (r, c) b as columns.
+    parts: (r, c) y as columns.
+    norms: (c,) squared norms.
+    rest: (c,) becomes the squared distances to the span of all anchors.
     """
+    # The inner loops run over candidates, which lie side by side: each candidate's sum keeps its order.
     for u in range(first, len(L)):
         own = parts[u, start:stop]
         own[:] = inner[u, start:stop]
         for v in range(u):
-            factor, other = L[u, v], parts[v, start:stop]
+            factor = L[u, v]
+            other = parts[v, start:stop]
             for i in range(len(own)):
                 own[i] -= factor * other[i]
         for i in range(len(own)):
@@ -298,11 +305,12 @@ def eliminate(
 
 @numba.njit(cache=True, nogil=True)
 def _leave_one_out(parts: Float, rest: Float, directions: Float, k: int, out: Float) -> None:
-    """Write the squared distances to the span of all anchors but k, (c,). directions: (r, r), L^-1."""
+    """Write the squared distances to the span of all anchors but k to `out` (c,). directions: (r, r) L^-1."""
     out[:] = 0.0
     square = 0.0
     for u in range(k, len(parts)):
-        factor, own = directions[u, k], parts[u]
+        factor = directions[u, k]
+        own = parts[u]
         square += factor * factor
         for i in range(len(out)):
             out[i] += factor * own[i]
@@ -312,7 +320,7 @@ def _leave_one_out(parts: Float, rest: Float, directions: Float, k: int, out: Fl
 
 @numba.njit(cache=True, nogil=True)
 def _farthest(distances: Float) -> tuple[int, float]:
-    """Return the first of the farthest rows and its lead over the next; a single row's lead is its distance."""
+    """Return the first of the farthest rows and its lead over the next. A single row's lead is its distance."""
     row = 0
     for i in range(1, len(distances)):
         if distances[i] > distances[row]:

@@ -1,6 +1,6 @@
-"""Products of the integer matrix Q with thin float matrices: everything a learner asks of it.
+"""Products of the integer matrix Q with thin float matrices, and sums of its rows.
 
-Each entry is summed in column order by one thread, so the same rows give the same bits for any number of threads, and
+Each entry is summed in column order by one thread. So the same rows give the same bits for any number of threads, and
 entries that have become zero change nothing.
 """
 
@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from streamtopic.counts import SymmetricCounts
+from streamtopic.counts.arrays import Float, Int64, Positions
 from streamtopic.counts.compact import Compact, read
 from streamtopic.topics.threads import each, workers
 
@@ -24,40 +24,45 @@ __all__ = [
     "times",
 ]
 
-Int64 = npt.NDArray[np.int64]
-Float = npt.NDArray[np.float64]
-Positions = npt.NDArray[np.intp]
 BLOCK = 256
-"""Columns whose part of a product is summed by itself."""
+"""Columns whose terms of a product are summed by themselves."""
 
 # Rows that share a pass over the blocks of V: their own sums stay in the cache meanwhile.
 _PANEL = 1024
 
 
 def times(q: SymmetricCounts, thin: Float, rows: Positions | None = None, live: Positions | None = None) -> Float:
-    """Return Q V, or only some rows of it, in the units of the counts, for V (n, r). Cost: their entries times r.
+    """Return Q V in the units of the counts. Cost: the entries of the rows times r.
 
-    live: ascending positions of the words that have entries, where others are left of forgotten ones: the same bits
-    as without those.
+    thin: V (n, r).
+    rows: positions of the wanted rows of the product; None for all.
+    live: ascending positions of the words that have entries; None for all words.
     """
-    starts = np.arange(0, q.n, BLOCK) if live is None else live[::BLOCK]
+    words = np.arange(q.n) if live is None else live
+    # Blocks of live words: a forgotten word that is still in the arrays must not move where a block begins.
+    starts = words[::BLOCK]
     ends = np.append(starts[1:], q.n).astype(np.int64)
     chosen = np.arange(q.n) if rows is None else rows
     out = np.empty((len(chosen), thin.shape[1]))
-    entries = np.concatenate([[0], np.cumsum(q.indptr[chosen + 1] - q.indptr[chosen])])
-    # Four spans a thread: rows differ in length, and so do the spans' times.
-    edges = np.searchsorted(entries, np.linspace(0, entries[-1], 4 * workers() + 1)[:-1], side="left").tolist()
-    each(_times, [(q.rows, chosen, thin, ends, out, *span) for span in pairwise([*edges, len(chosen)])])
+    lengths = q.indptr[chosen + 1] - q.indptr[chosen]
+    entries = np.concatenate([[0], np.cumsum(lengths)])
+    # Four spans a thread with as many entries each: rows differ in length, and so do the times of spans.
+    goals = np.linspace(0, entries[-1], 4 * workers() + 1)
+    edges = np.searchsorted(entries, goals[:-1], side="left").tolist()
+    same = q.rows, chosen, thin, ends, out
+    each(_times, [(*same, *span) for span in pairwise([*edges, len(chosen)])])
     return out
 
 
 def product_roundings(terms: Int64, n: int) -> Float:
     """Bound the roundings on the way of a term of `times`, for each row of Q, (rows,).
 
-    terms: (rows,) entries of the rows; n: words that they are among. Four are before the sum: N and Q become doubles,
-    N times D^2, Q times V. No term is negative and zeros change nothing, so with k of these the exact W* = Q D^2 N^T
-    has |W - W*| <= gamma(k) W, entry by entry, for the W that was computed.
+    terms: (rows,) entries of each row.
+    n: words, of which a row may have entries for all.
+    With k of these roundings the exact W* = Q D^2 N^T has |W - W*| <= gamma(k) W, entry by entry, for the W that was
+    computed: terms are not negative, and zeros change nothing.
     """
+    # Four come before the sum: N and Q become doubles, N times D^2, Q times V.
     blocks = -(-n // BLOCK)
     return np.asarray(4.0 + np.minimum(terms, BLOCK) + np.minimum(terms, blocks))
 
@@ -65,10 +70,13 @@ def product_roundings(terms: Int64, n: int) -> Float:
 def shift_roundings(terms: Int64, changed: Int64, passages: int = 0, longest: int = 0) -> Float:
     """Bound the roundings on the way of a term of `product_shift`, for each row, (n,).
 
-    terms, changed: (n,) entries of the rows of Q' and of dQ; passages, longest: those of the change that are taken as
-    outer products and the words of the longest. A term may go through the sum over a passage, over passages and over a
-    row, one after the other, however much of dQ cancels.
+    terms: (n,) entries of each row of Q'.
+    changed: (n,) entries of each row of dQ.
+    passages: how many passages of the change are taken as outer products.
+    longest: words of the longest of them.
     """
+    # A term may go through the sums over a passage, over passages and over a row, one after the other, however much of
+    # dQ cancels.
     return np.asarray(terms + changed + float(2 * passages + longest + 16))
 
 
@@ -80,13 +88,13 @@ def dense_rows(q: SymmetricCounts, rows: Positions) -> Int64:
 
 
 def column_sums(q: SymmetricCounts, rows: Positions) -> Int64:
-    """Return the sums of some rows, (n,)."""
+    """Return the sum of some rows, (n,) integers."""
     group = np.full(q.n, -1, np.int64)
     group[rows] = 0
     return np.asarray(grouped_rows(q, group, 1)[0])
 
 
-def grouped_rows(q: SymmetricCounts, group: npt.NDArray[np.int64], groups: int) -> Int64:
+def grouped_rows(q: SymmetricCounts, group: Int64, groups: int) -> Int64:
     """Return the sums of the rows of each group, (groups, n) integers; a row of group -1 is left out."""
     out = np.zeros((groups, q.n), np.int64)
     _grouped_rows(q.rows, group, out)
@@ -95,23 +103,27 @@ def grouped_rows(q: SymmetricCounts, group: npt.NDArray[np.int64], groups: int) 
 
 @numba.njit(cache=True, nogil=True)
 def _times(q: Compact, rows: Positions, thin: Float, ends: Int64, out: Float, start: int, stop: int) -> None:
-    """Go through panels of rows, and in them through blocks of columns, whose part of V stays in the cache.
+    """Write rows start ... stop - 1 of the product to `out`. ends: where the columns of each block end.
 
-    ends: where the columns of a block end. The terms of a block are summed by themselves and added once: rounding grows
-    with 256 + n / 256, not with n. Where blocks begin does not depend on which pairs are stored, so a forgotten one
-    that still is, as 0, leaves no trace in the last bits.
+    The terms of a block are summed by themselves and added once, so rounding grows with 256 + n / 256, not with n.
     """
+    # Panels of rows, and in them blocks of columns: the part of V for a block stays in the cache. Where a block begins
+    # does not depend on the pairs that are stored, so a forgotten pair that is stored as 0 leaves no trace.
     r = thin.shape[1]
     run = np.zeros(r)
-    place, wide = np.empty(_PANEL, np.int64), np.empty(_PANEL, np.int64)
+    place = np.empty(_PANEL, np.int64)
+    wide = np.empty(_PANEL, np.int64)
     for first in range(start, stop, _PANEL):
         last = min(first + _PANEL, stop)
         for i in range(first, last):
-            place[i - first], wide[i - first] = q.indptr[rows[i]], q.wide_indptr[rows[i]]
+            place[i - first] = q.indptr[rows[i]]
+            wide[i - first] = q.wide_indptr[rows[i]]
             out[i] = 0.0
         for edge in ends:
             for i in range(first, last):
-                k, w, end = place[i - first], wide[i - first], q.indptr[rows[i] + 1]
+                k = place[i - first]
+                w = wide[i - first]
+                end = q.indptr[rows[i] + 1]
                 if k == end or q.columns[k] >= edge:
                     continue
                 run[:] = 0.0
@@ -125,11 +137,13 @@ def _times(q: Compact, rows: Positions, thin: Float, ends: Int64, out: Float, st
                 total = out[i]
                 for t in range(r):
                     total[t] += run[t]
-                place[i - first], wide[i - first] = k, w
+                place[i - first] = k
+                wide[i - first] = w
 
 
 @numba.njit(cache=True, nogil=True)
 def _dense_rows(q: Compact, rows: Positions, out: Int64) -> None:
+    """Write rows of Q to `out` (len(rows), n)."""
     for i in range(len(rows)):
         w = q.wide_indptr[rows[i]]
         for k in range(q.indptr[rows[i]], q.indptr[rows[i] + 1]):
@@ -138,6 +152,7 @@ def _dense_rows(q: Compact, rows: Positions, out: Int64) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def _grouped_rows(q: Compact, group: Int64, out: Int64) -> None:
+    """Add each row of Q to the row of its group in `out` (groups, n)."""
     for row in range(len(group)):
         if group[row] >= 0:
             total = out[group[row]]

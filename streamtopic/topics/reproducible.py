@@ -1,9 +1,10 @@
 """Dense linear algebra in a fixed order: the same input gives the same bits on any machine, by any number of threads.
 
-A decision that two computations must make alike is made by these. Every operation is an IEEE double addition,
-subtraction, product, quotient or square root, rounded to nearest, one after the other as written here: no library for
-linear algebra, no fused product and sum, no sum taken apart. Inner loops run over columns that do not depend on each
-other, so a compiler may put several side by side; that changes no bit. `check_arithmetic` makes sure.
+A decision that two computations must make alike is made by these functions. Every operation is an IEEE double addition,
+subtraction, product, quotient or square root, rounded to nearest. Operations follow each other as written here, without
+a library for linear algebra, without fused products and sums, and without sums that are taken apart. Inner loops run
+over columns that do not depend on each other. A compiler may put several side by side, which changes no bit.
+`check_arithmetic` makes sure.
 
     check_arithmetic   the machine and the compiler keep to this, or an error
     product            A B
@@ -16,8 +17,8 @@ from typing import Any
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
+from streamtopic.counts.arrays import Float
 from streamtopic.errors import UnreliableArithmetic
 
 __all__ = [
@@ -29,7 +30,6 @@ __all__ = [
     "solve_lower",
 ]
 
-Float = npt.NDArray[np.float64]
 
 _STEPS = 1000
 _ANSWERS = (
@@ -45,9 +45,9 @@ _ANSWERS = (
 def check_arithmetic() -> None:
     """Compute numbers whose answers are known, some thousand operations, and compare every bit. Cost: microseconds.
 
-    It is not remembered: a library that is loaded later may switch the processor to flush small numbers to zero.
     Raises UnreliableArithmetic where an answer differs.
     """
+    # Each time anew: a library that is loaded later may switch the processor to flush small numbers to zero.
     found = tuple(float(value).hex() for value in known_answers(_STEPS))
     if found != _ANSWERS:
         differ = sum(one != other for one, other in zip(found, _ANSWERS, strict=True))
@@ -61,9 +61,12 @@ def check_arithmetic() -> None:
 def known_answers(steps: int) -> Float:
     """Return six numbers that show by their bits how this machine computes, (6,).
 
-    0: a chaotic sequence by products, differences, quotients and square roots: one other rounding changes every bit;
-    1: a long sum of products in order; 2: sums side by side, then in order; 3: a * b - c, 0 unless fused; 4: a product
-    below the normal range; 5: an integer that lies halfway between two doubles.
+    0: a chaotic sequence by products, differences, quotients and square roots: one other rounding changes every bit.
+    1: a long sum of products in order.
+    2: sums side by side, then in order.
+    3: a * b - c, which is 0 unless fused.
+    4: a product below the normal range.
+    5: an integer that lies halfway between two doubles.
     """
     answers: Float = _known_answers(steps, 3.9375, 0.1, 1.0 + 2.0**-30, 1.0 + 2.0**-29, 2.0**-520, 2**53 + 3)
     return answers
@@ -73,7 +76,8 @@ def known_answers(steps: int) -> Float:
 def _known_answers(
     steps: int, rate: float, start: float, near_one: float, square: float, tiny: float, odd: int
 ) -> Float:
-    """Go through them. Everything comes in as an argument, so that nothing is computed while compiling."""
+    """Compute the six numbers."""
+    # Every number comes in as an argument: the compiler would compute with constants itself.
     values = np.empty(steps)
     x = start
     for k in range(steps):
@@ -101,12 +105,13 @@ def _known_answers(
 
 @numba.njit(cache=True, nogil=True)
 def product(A: Float, B: Float) -> Float:
-    """Return A B, (a, b), for A (a, k) and B (k, b) in C order; each entry is summed in the order of k."""
+    """Return A B, (a, b), for A (a, k) and B (k, b) in C order. Each entry is summed in the order of k."""
     out = np.zeros((A.shape[0], B.shape[1]))
     for i in range(A.shape[0]):
         row = out[i]
         for k in range(A.shape[1]):
-            factor, other = A[i, k], B[k]
+            factor = A[i, k]
+            other = B[k]
             for j in range(len(row)):
                 row[j] += factor * other[j]
     return out
@@ -114,9 +119,10 @@ def product(A: Float, B: Float) -> Float:
 
 @numba.njit(cache=True, nogil=True)
 def cholesky(G: Float) -> Any:
-    """Return L, lower, with L L^T = G (r, r), and how many pivots were positive: r, or G is not positive definite.
+    """Return the lower triangle L with L L^T = G (r, r), and how many pivots are positive.
 
-    Only the lower triangle of G counts. Rows of L from the first pivot that is not positive are 0.
+    There are r of them if G is positive definite. Rows of L are 0 from the first other pivot on. Only the lower
+    triangle of G counts.
     """
     r = len(G)
     L = np.zeros((r, r))
@@ -140,12 +146,13 @@ def cholesky(G: Float) -> Any:
 
 @numba.njit(cache=True, nogil=True)
 def solve_lower(L: Float, B: Float) -> Float:
-    """Return X with L X = B, (r, c), for L (r, r) lower with a diagonal without zeros and B (r, c)."""
+    """Return X with L X = B, (r, c), for B (r, c) and a lower triangle L (r, r) whose diagonal holds no zero."""
     X = B.copy()
     for i in range(len(L)):
         row = X[i]
         for k in range(i):
-            factor, other = L[i, k], X[k]
+            factor = L[i, k]
+            other = X[k]
             for j in range(len(row)):
                 row[j] -= factor * other[j]
         for j in range(len(row)):
@@ -154,34 +161,38 @@ def solve_lower(L: Float, B: Float) -> Float:
 
 
 def leading_pairs(H: Float, wanted: int) -> tuple[Float, Float]:
-    """Return the `wanted` largest eigenvalues, descending, of H (k, k), symmetric, and their vectors as columns.
+    """Return the `wanted` largest eigenvalues of a symmetric H (k, k), descending, and their vectors as columns.
 
-    By Householder's reduction to a tridiagonal matrix and implicit QL steps on that. Equal values keep the order in
-    which they are found; a value that does not settle in 60 steps is taken as it is.
+    Householder's reduction makes H tridiagonal, and implicit QL steps make that diagonal. Equal values keep the order
+    in which they are found. A value that does not settle in 60 steps is taken as it is.
     """
     reduced = np.array(H, np.float64)
-    # Vectors are rows on the way, so that a rotation goes along two of them.
+    # Vectors are rows on the way: a rotation reads and writes two of them, whose numbers then lie side by side.
     vectors = np.eye(len(H))
-    values = _tridiagonal_values(*_tridiagonal(reduced, vectors), vectors)
+    diagonal, beside = _tridiagonal(reduced, vectors)
+    values = _tridiagonal_values(diagonal, beside, vectors)
     order = np.argsort(-values, kind="stable")[:wanted]
     return values[order], np.ascontiguousarray(vectors[order].T)
 
 
 @numba.njit(cache=True, nogil=True)
 def _tridiagonal(H: Float, vectors: Float) -> tuple[Float, Float]:
-    """Reduce H to T = V H V^T in place, V in `vectors`; return the diagonal of T and its neighbour, (k,) each."""
+    """Reduce H to T = V H V^T in place, V in `vectors`. Return the diagonal of T and its neighbour, (k,) each."""
     k = len(H)
     beside = np.zeros(k)
-    v, moved = np.zeros(k), np.zeros(k)
+    v = np.zeros(k)
+    moved = np.zeros(k)
     for first in range(1, k - 1):
         # A reflection of the words from `first` on takes column first - 1 to a multiple of their first unit vector.
-        column, length = first - 1, 0.0
+        column = first - 1
+        length = 0.0
         for i in range(first, k):
             v[i] = H[i, column]
             length += v[i] * v[i]
         length = np.sqrt(length)
         if length == 0.0:
             continue
+        # The sign for which the next difference adds two sizes, and loses no digits.
         target = -length if v[first] > 0.0 else length
         v[first] -= target
         size = 0.0
@@ -204,11 +215,12 @@ def _tridiagonal(H: Float, vectors: Float) -> tuple[Float, Float]:
 
 @numba.njit(cache=True, nogil=True)
 def _reflect_both_sides(H: Float, v: Float, moved: Float, factor: float, first: int) -> None:
-    """Apply the reflection to rows and columns from `first` on: H - v w^T - w v^T, w built up in `moved`."""
+    """Apply the reflection to rows and columns from `first` on: H - v w^T - w v^T. `moved` (k,) becomes w."""
     k = len(H)
     moved[first:] = 0.0
     for i in range(first, k):
-        part, row = v[i], H[i]
+        part = v[i]
+        row = H[i]
         for j in range(first, k):
             moved[j] += part * row[j]
     inner = 0.0
@@ -230,11 +242,13 @@ def _reflect(vectors: Float, v: Float, factor: float, first: int) -> None:
     k = vectors.shape[1]
     sums = np.zeros(k)
     for i in range(first, len(vectors)):
-        part, row = v[i], vectors[i]
+        part = v[i]
+        row = vectors[i]
         for j in range(k):
             sums[j] += part * row[j]
     for i in range(first, len(vectors)):
-        part, row = factor * v[i], vectors[i]
+        part = factor * v[i]
+        row = vectors[i]
         for j in range(k):
             row[j] -= part * sums[j]
 
@@ -245,7 +259,7 @@ def _tridiagonal_values(diagonal: Float, beside: Float, vectors: Float) -> Float
     k = len(diagonal)
     for at in range(k):
         for _ in range(60):
-            # The block that begins here ends where the next number beside the diagonal is nothing next to it.
+            # The block that begins here ends where the next number beside the diagonal is lost in rounding.
             end = at
             while end < k - 1:
                 size = abs(diagonal[end]) + abs(diagonal[end + 1])
@@ -254,29 +268,35 @@ def _tridiagonal_values(diagonal: Float, beside: Float, vectors: Float) -> Float
                 end += 1
             if end == at:
                 break
-            # Wilkinson's shift: the eigenvalue of the leading two by two block that is nearer to its first number.
+            # Wilkinson's shift: of the leading two by two block the eigenvalue that is nearer to its first number.
             half = (diagonal[at + 1] - diagonal[at]) / (2.0 * beside[at])
             root = np.sqrt(half * half + 1.0)
             bottom = half + root if half >= 0.0 else half - root
             bulge = diagonal[end] - diagonal[at] + beside[at] / bottom
-            sine, cosine, passed = 1.0, 1.0, 0.0
+            sine = 1.0
+            cosine = 1.0
+            passed = 0.0
             whole = True
             for i in range(end - 1, at - 1, -1):
-                f, b = sine * beside[i], cosine * beside[i]
+                f = sine * beside[i]
+                b = cosine * beside[i]
                 root = np.sqrt(f * f + bulge * bulge)
                 beside[i + 1] = root
+                # An underflow: the part that was passed on is taken back, and the step begins anew.
                 if root == 0.0:
                     diagonal[i + 1] -= passed
                     beside[end] = 0.0
                     whole = False
                     break
-                sine, cosine = f / root, bulge / root
+                sine = f / root
+                cosine = bulge / root
                 bulge = diagonal[i + 1] - passed
                 twist = (diagonal[i] - bulge) * sine + 2.0 * cosine * b
                 passed = sine * twist
                 diagonal[i + 1] = bulge + passed
                 bulge = cosine * twist - b
-                upper, lower = vectors[i + 1], vectors[i]
+                upper = vectors[i + 1]
+                lower = vectors[i]
                 for j in range(k):
                     kept = upper[j]
                     upper[j] = sine * lower[j] + cosine * kept

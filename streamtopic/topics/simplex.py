@@ -1,39 +1,40 @@
 """Least squares over the simplex, solved exactly by active sets.
 
-min over c in the simplex of 1/2 c^T G c - b^T c, one problem a row of B, all with the same G (r, r). A support is
-grown and shrunk until the conditions of optimality hold; then the answer is solved once more on the final support in
+min over c in the simplex of 1/2 c^T G c - b^T c, one problem for each row of B, all with the same G (r, r). A support
+is grown and shrunk until the conditions of optimality hold. Then the answer is solved once more on the final support in
 index order, so that it depends on (G, b, support) only and not on the path there.
 
-Every row that is returned is a point of the simplex: nonnegative, its sum 1 up to the rounding of a division. Where G
-is so near to singular that pivots vanish, it is the best point that was reached; the certificate says how far off it
-is. Rows are solved one by one in a fixed sequence of operations, without a library, so their bits are the same on every
-machine and for any number of threads.
+Every row that is returned is a point of the simplex: not negative, its sum 1 up to the rounding of a division. Where G
+is so near to singular that pivots vanish, it is the best point that was reached, and the certificate says how far off
+it is. Rows are solved one by one in a fixed sequence of operations, without a library. So their bits are the same on
+every machine and for any number of threads.
 """
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
+from streamtopic.counts.arrays import Float, Int64, Mask
 from streamtopic.topics.reproducible import cholesky, solve_lower
 from streamtopic.topics.threads import each
 
 __all__ = ["holders", "project_rows", "solve_rows"]
 
-Float = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
 _CHUNK = 1024
-# A pivot below this share of its diagonal entry is rounding, and its anchor depends on those before it.
+# A pivot below this share of its diagonal entry is rounding: its anchor depends on those before it.
 _VANISHED = 2.0**-46
-# Sixteen units of the two numbers that a gradient is the difference of: entering for less would be left to rounding.
+# A gradient is a difference of two numbers. Sixteen units of their sizes: rounding alone could make a smaller gain.
 _SLACK = 2.0**-49
 
 
 def solve_rows(G: Float, B: Float, start: Float | None = None) -> Float:
-    """Return C (n, r), each row the minimiser for that row of B (n, r).
+    """Return C (n, r), each row the minimiser for that row of B.
 
-    G: (r, r) positive definite. start: (n, r) nonnegative rows whose support is tried first; None, or a row of zeros,
-    starts at the best vertex, so that the answer is a function of G and that row of B. A row that does not settle
-    within its iteration limit is returned as it is then; the certificate says how far off it is.
+    G: (r, r) positive definite.
+    B: (n, r).
+    start: (n, r) rows, not negative, whose support is tried first. None, or a row of zeros, starts at the best vertex:
+        the answer is then a function of G and the row of B.
+    A row that does not settle within its iteration limit is returned as it is then. The certificate says how far off it
+    is.
     """
     C = np.zeros_like(B) if start is None else start.copy()
     _solve_all(G, B, C, 0.0, np.zeros(len(G)))
@@ -41,41 +42,53 @@ def solve_rows(G: Float, B: Float, start: Float | None = None) -> Float:
 
 
 def holders(G: Float, B: Float, least: float) -> Int64:
-    """Return where each row's minimiser holds `least` or more, (n,), or -1; least: more than a half.
+    """Return the topic of which each row's minimiser holds `least` or more, (n,), or -1.
 
-    G (r, r) and B (n, r) as in `solve_rows`, from the best vertex. A row is left as soon as that is clear: at a point c
-    of the simplex with a duality gap g the minimiser c* has |c - c*|_G^2 <= g, so |c_k - c*_k| <= sqrt(g (G^-1)_kk).
-    Most rows take half as long. The answer is a function of G and the row, to the bit, also where rounding errs.
+    G, B: as in `solve_rows`. Every row starts from the best vertex.
+    least: a share above a half, so that no row holds it of two topics.
+    The answer is a function of G and the row, to the bit, also where rounding errs.
     """
     L, rank = cholesky(np.ascontiguousarray(G))
     r = len(G)
-    reach = np.full(r, np.inf) if rank < r else np.sqrt(_column_squares(solve_lower(L, np.eye(r))))
+    # A row is left as soon as its answer is clear, so most rows take half as long. At a point c of the simplex with a
+    # duality gap g the minimiser c* has |c - c*|_G^2 <= g, so |c_k - c*_k| <= sqrt(g (G^-1)_kk).
+    reach = np.full(r, np.inf)
+    if rank == r:
+        reach = np.sqrt(_column_squares(solve_lower(L, np.eye(r))))
     C = np.zeros_like(B)
     _solve_all(G, B, C, least, reach)
     best = np.argmax(C, axis=1)
-    return np.where(C[np.arange(len(C)), best] >= least, best, -1).astype(np.int64)
+    largest = C[np.arange(len(C)), best]
+    return np.where(largest >= least, best, -1).astype(np.int64)
 
 
 def _solve_all(G: Float, B: Float, C: Float, least: float, reach: Float) -> None:
+    """Solve all rows in place, by all threads."""
     G = np.ascontiguousarray(G)
-    edges = range(0, len(B), _CHUNK)
-    each(_solve_rows, [(G, B[k : k + _CHUNK], C[k : k + _CHUNK], least, reach) for k in edges])
+    parts = []
+    for start in range(0, len(B), _CHUNK):
+        chunk = slice(start, start + _CHUNK)
+        parts.append((G, B[chunk], C[chunk], least, reach))
+    each(_solve_rows, parts)
 
 
 def project_rows(V: Float) -> Float:
     """Project each row of V (n, r) on the simplex in Euclidean distance, by sorting."""
+    n, r = V.shape
     ordered = -np.sort(-V, axis=1)
-    excess = (np.cumsum(ordered, axis=1) - 1.0) / np.arange(1, V.shape[1] + 1)
-    last = V.shape[1] - 1 - np.argmax((ordered > excess)[:, ::-1], axis=1)
-    return np.asarray(np.maximum(V - excess[np.arange(len(V)), last][:, None], 0.0))
+    # For each number of largest entries: how far they all have to fall, if they alone stay above 0.
+    excess = (np.cumsum(ordered, axis=1) - 1.0) / np.arange(1, r + 1)
+    above = ordered > excess
+    last = r - 1 - np.argmax(above[:, ::-1], axis=1)
+    fall = excess[np.arange(n), last]
+    return np.asarray(np.maximum(V - fall[:, None], 0.0))
 
 
 @numba.njit(cache=True, nogil=True)
-def _factor(G: Float, support: npt.NDArray[np.int64], L: Float, done: int, size: int) -> int:
-    """Extend the Cholesky factor of G on `support` from `done` to `size` rows; return the first whose pivot vanishes.
+def _factor(G: Float, support: Int64, L: Float, done: int, size: int) -> int:
+    """Extend the Cholesky factor of G on `support` from `done` to `size` rows.
 
-    That is `size` where all stay. A pivot below this share of G's diagonal is rounding: that anchor's row depends on
-    those before it.
+    Return the first row whose pivot vanishes, or `size` where none does.
     """
     for i in range(done, size):
         for j in range(i + 1):
@@ -92,17 +105,19 @@ def _factor(G: Float, support: npt.NDArray[np.int64], L: Float, done: int, size:
 
 
 @numba.njit(cache=True, nogil=True)
-def _on_support(L: Float, b: Float, support: npt.NDArray[np.int64], size: int, y: Float, v: Float) -> None:
-    """Solve the equality-constrained problem on the support: y minimises, sum(y) = 1."""
+def _on_support(L: Float, b: Float, support: Int64, size: int, y: Float, v: Float) -> None:
+    """Write the minimiser over the support with sum 1 to y (size,). Its entries may be negative. v: memory, (size,)."""
     for i in range(size):
-        first, second = b[support[i]], 1.0
+        first = b[support[i]]
+        second = 1.0
         for k in range(i):
             first -= L[i, k] * y[k]
             second -= L[i, k] * v[k]
         y[i] = first / L[i, i]
         v[i] = second / L[i, i]
     for i in range(size - 1, -1, -1):
-        first, second = y[i], v[i]
+        first = y[i]
+        second = v[i]
         for k in range(i + 1, size):
             first -= L[k, i] * y[k]
             second -= L[k, i] * v[k]
@@ -119,8 +134,8 @@ def _on_support(L: Float, b: Float, support: npt.NDArray[np.int64], size: int, y
 
 
 @numba.njit(cache=True, nogil=True)
-def _begin(G: Float, b: Float, c: Float, support: npt.NDArray[np.int64]) -> int:
-    """Make c a point of the simplex, the best vertex where it says nothing; return the size of its support."""
+def _begin(G: Float, b: Float, c: Float, support: Int64) -> int:
+    """Make c a point of the simplex: the best vertex where c has no support. Return the size of its support."""
     size, total = 0, 0.0
     for k in range(len(b)):
         if c[k] > 0.0:
@@ -144,8 +159,8 @@ def _begin(G: Float, b: Float, c: Float, support: npt.NDArray[np.int64]) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def _drop(c: Float, support: npt.NDArray[np.int64], size: int, at: int) -> int:
-    """Take an index out of the support, its share going to the others in proportion; return how many are left."""
+def _drop(c: Float, support: Int64, size: int, at: int) -> int:
+    """Take an index out of the support. Its share goes to the others in proportion. Return how many are left."""
     lost = c[support[at]]
     c[support[at]] = 0.0
     for i in range(at, size - 1):
@@ -157,7 +172,8 @@ def _drop(c: Float, support: npt.NDArray[np.int64], size: int, at: int) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def _normalise(c: Float, support: npt.NDArray[np.int64], size: int) -> None:
+def _normalise(c: Float, support: Int64, size: int) -> None:
+    """Scale the shares of the support to sum 1."""
     total = 0.0
     for i in range(size):
         total += c[support[i]]
@@ -165,22 +181,26 @@ def _normalise(c: Float, support: npt.NDArray[np.int64], size: int) -> None:
         for i in range(size):
             c[support[i]] /= total
         return
-    # Nothing is left that had a share: one that has all is as good a start as any.
+    # All that had a share is gone: any other start is as good.
     c[support[0]] = 1.0
 
 
 @numba.njit(cache=True, nogil=True)
 def _solve_row(  # noqa: C901, PLR0912, PLR0915  one loop of the active-set method; numba inlines no closures
-    G: Float, b: Float, c: Float, support: npt.NDArray[np.int64], L: Float, y: Float, v: Float, g: Float,
-    barred: npt.NDArray[np.bool_], least: float, reach: Float,
+    G: Float, b: Float, c: Float, support: Int64, L: Float, y: Float, v: Float, g: Float,
+    barred: Mask, least: float, reach: Float,
 ) -> None:  # fmt: skip
-    """Solve one row; with least > 0 only until it is clear which share, if any, is `least` or more."""
+    """Solve one row. With least > 0 stop as soon as it is clear which share is `least` or more, if one is.
+
+    b, c: (r,) of the row.
+    support, L, y, v, g, barred: memory that all rows of a chunk share.
+    """
     r = len(b)
     size = _begin(G, b, c, support)
     barred[:] = False
     done = 0
     in_order = True
-    # Rounding might make supports repeat. A row that has not settled by then is what its certificate says.
+    # Rounding might make supports repeat. A row that has not settled by then is as good as its certificate says.
     for _ in range(20 * r + 20):
         found = _factor(G, support, L, done, size)
         if found < size:
@@ -200,7 +220,8 @@ def _solve_row(  # noqa: C901, PLR0912, PLR0915  one loop of the active-set meth
                 value = c[support[i]]
                 ratio = value / (value - y[i]) if value > y[i] else 0.0
                 if ratio < step or blocking < 0:
-                    step, blocking = ratio, i
+                    step = ratio
+                    blocking = i
         if blocking >= 0:
             if step > 0.0:
                 for i in range(size):
@@ -209,7 +230,7 @@ def _solve_row(  # noqa: C901, PLR0912, PLR0915  one loop of the active-set meth
             else:
                 # It has just entered and would leave at once: without progress it may not enter again.
                 barred[support[blocking]] = True
-            # The step ends on the face; rounding may have gone a little beyond it.
+            # The step ends on the face of the simplex. Rounding may have gone a little beyond it.
             for i in range(size):
                 c[support[i]] = max(c[support[i]], 0.0)
             size = _drop(c, support, size, blocking)
@@ -240,12 +261,10 @@ def _solve_row(  # noqa: C901, PLR0912, PLR0915  one loop of the active-set meth
 
 
 @numba.njit(cache=True, nogil=True)
-def _entering(
-    G: Float, b: Float, c: Float, support: npt.NDArray[np.int64], size: int, g: Float, barred: npt.NDArray[np.bool_]
-) -> tuple[int, float]:
-    """Return the index whose gradient lies furthest below the support's, beyond rounding, or -1; and how far below.
+def _entering(G: Float, b: Float, c: Float, support: Int64, size: int, g: Float, barred: Mask) -> tuple[int, float]:
+    """Return the index whose gradient lies furthest below the support's, or -1 where none does beyond rounding.
 
-    That is the duality gap, since c minimises over the support.
+    Return also how far below: that is the duality gap, since c minimises over the support.
     """
     for k in range(len(b)):
         g[k] = 0.0
@@ -261,12 +280,15 @@ def _entering(
         magnitude = max(magnitude, g[k] + abs(b[k]))
     level /= size
     entering, lowest = -1, 0.0
+    # Members of the support cannot enter again.
     for i in range(size):
         g[support[i]] = np.inf
     for k in range(len(b)):
         if g[k] == np.inf or barred[k]:
             continue
-        below = (level - (g[k] - b[k])) - _SLACK * (g[k] + abs(b[k]) + magnitude)
+        lead = level - (g[k] - b[k])
+        noise = _SLACK * (g[k] + abs(b[k]) + magnitude)
+        below = lead - noise
         if below > lowest:
             lowest = below
             entering = k
@@ -275,7 +297,10 @@ def _entering(
 
 @numba.njit(cache=True, nogil=True)
 def _is_clear(c: Float, reach: Float, root: float, least: float) -> bool:
-    """Return whether no share within reach[k] * root of c can be on the other side of `least`."""
+    """Return whether the answer is known: a share stays at `least` or more, or none can reach it.
+
+    reach[k] * root bounds how far share k is from the minimiser's.
+    """
     open_shares = 0
     for k in range(len(c)):
         if c[k] - reach[k] * root >= least:
@@ -296,8 +321,8 @@ def _column_squares(X: Float) -> Float:
 
 
 @numba.njit(cache=True, nogil=True)
-def _settle(G: Float, b: Float, c: Float, support: npt.NDArray[np.int64], L: Float, y: Float, v: Float) -> None:
-    """Solve once more on the support in index order, dropping shares that rounding has made negative."""
+def _settle(G: Float, b: Float, c: Float, support: Int64, L: Float, y: Float, v: Float) -> None:
+    """Solve once more on the support in index order. Shares that rounding has made negative are dropped."""
     while True:
         size = 0
         for k in range(len(b)):
@@ -326,10 +351,13 @@ def _settle(G: Float, b: Float, c: Float, support: npt.NDArray[np.int64], L: Flo
 
 @numba.njit(cache=True, nogil=True)
 def _solve_rows(G: Float, B: Float, C: Float, least: float, reach: Float) -> None:
+    """Solve rows one by one, in memory that all of them share."""
     r = G.shape[0]
     support = np.empty(r + 1, np.int64)
     L = np.empty((r + 1, r + 1))
-    y, v, g = np.empty(r + 1), np.empty(r + 1), np.empty(r)
+    y = np.empty(r + 1)
+    v = np.empty(r + 1)
+    g = np.empty(r)
     barred = np.empty(r, np.bool_)
     for row in range(len(B)):
         _solve_row(G, B[row], C[row], support, L, y, v, g, barred, least, reach)

@@ -1,8 +1,8 @@
-"""A downstream task: which topics, which labelled documents, how the head is fitted.
+"""A downstream task: its topics, its labelled documents, and how the head is fitted.
 
 Source: the paper, section "Downstream Adaptation" (topic classification task, tau-head tuning). Topics are declared by
-their anchor word, since their positions change at a retrain; labels ride on documents, so a document that is deleted
-is deleted from the task as well.
+their anchor word, since their positions change at a retrain. A label is a part of its document, so a document that is
+deleted is deleted from the task as well.
 """
 
 import math
@@ -14,14 +14,13 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from streamtopic.counts import DocumentBatch
+from streamtopic.counts.arrays import Float, Mask, Positions
 from streamtopic.errors import CannotLearn, UsageError
 
 __all__ = ["HeadTask", "LabelledDocuments", "TopicMatrix"]
 
-Float = npt.NDArray[np.float64]
-Positions = npt.NDArray[np.intp]
 
-# A class costs a fit of its own and a column of B; anybody who may add documents may add classes.
+# A class costs a fit of its own and a column of B, and whoever may add documents may add classes.
 MOST_CLASSES = 500
 
 
@@ -32,9 +31,10 @@ class HeadTask:
     topics: anchor words of the topics that the task depends on; empty for all.
     ridge: lambda, the strong convexity of the loss.
     tolerance: ||grad|| / lambda that a head must reach, an upper bound on its distance to the optimum.
-    tau: the loss above the optimum that is allowed, in place of `tolerance` where it allows more.
+    tau: the loss above the optimum that is allowed; it counts in place of `tolerance` where it allows more.
 
-    Features A^T x are about 1e-3, so a ridge much above their squares hides them; weights are about 1e4.
+    Features A^T x are about 1e-3, so a ridge much above their squares hides them. Weights are about 1e4.
+    Raises UsageError for numbers that are not possible.
     """
 
     topics: tuple[str, ...] = ()
@@ -47,14 +47,15 @@ class HeadTask:
             if not (value > 0 and math.isfinite(value)):
                 raise UsageError(f"{name} is {value}: use a number above 0")
         if not (self.tau >= 0 and math.isfinite(self.tau)):
-            raise UsageError(f"tau is {self.tau}: use 0 for exact heads, or the loss that may be left")
+            raise UsageError(f"tau is {self.tau}: use 0 for exact heads, or a number above 0 for the loss to allow")
         if len(set(self.topics)) < len(self.topics):
             raise UsageError(f"a topic is declared twice among {', '.join(self.topics)}: name each anchor word once")
 
     @property
     def distance(self) -> float:
-        """Bound on ||w - w*||_F of a head that stops when it may: sqrt(2 tau / lambda), or the tolerance."""
-        return max(self.tolerance, math.sqrt(2 * self.tau / self.ridge))
+        """Bound on ||w - w*||_F at which a head may stop: sqrt(2 tau / lambda), or the tolerance."""
+        by_loss = math.sqrt(2 * self.tau / self.ridge)
+        return max(self.tolerance, by_loss)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,8 +66,9 @@ class TopicMatrix:
     words: (n,) the words of its rows.
     anchors: (r,) one anchor word a topic.
 
-    A is exact (`TopicFit.A`) where A is withheld; as released where it is published, and then a head fitted on it is
-    post-processing (the paper's naive setting, theorem 2).
+    Where A is withheld, this is the exact one (`TopicFit.A`). Where A is published, it is the one that was released: a
+    head fitted on it is post-processing (the paper's naive setting, theorem 2).
+    Raises UsageError where the shapes do not fit or A holds numbers that are not finite.
     """
 
     A: Float
@@ -75,7 +77,10 @@ class TopicMatrix:
 
     def __post_init__(self) -> None:
         if self.A.shape != (len(self.words), len(self.anchors)):
-            raise UsageError(f"A is {self.A.shape} for {len(self.words)} words and {len(self.anchors)} anchors")
+            raise UsageError(
+                f"A is {self.A.shape} for {len(self.words)} words and {len(self.anchors)} anchors: "
+                "give one row for each word and one column for each anchor"
+            )
         if not np.isfinite(self.A).all():
             raise UsageError("A holds numbers that are not finite: fit the model again")
 
@@ -87,23 +92,30 @@ class TopicMatrix:
         place = {anchor: k for k, anchor in enumerate(self.anchors)}
         lost = [topic for topic in task.topics if topic not in place]
         if lost:
+            there = ", ".join(self.anchors[:10])
+            if len(self.anchors) > 10:
+                there += " ..."
             raise CannotLearn(
                 "task topics",
-                f"the task depends on topics that are gone, with anchor words {', '.join(lost)}: declare others among "
-                f"{', '.join(self.anchors[:10])}{' ...' if len(self.anchors) > 10 else ''}",
+                f"the task depends on topics that are gone, with anchor words {', '.join(lost)}: "
+                f"declare others among {there}",
             )
-        return np.array([place[topic] for topic in task.topics or self.anchors], np.intp)
+        declared = task.topics or self.anchors
+        return np.array([place[topic] for topic in declared], np.intp)
 
     def columns(self, task: HeadTask) -> Float:
-        """Return the task's columns of A, (n, k)."""
+        """Return the task's columns of A, (n, k). Raises CannotLearn as `positions`."""
         return np.ascontiguousarray(self.A[:, self.positions(task)], np.float64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelledDocuments:
-    """Documents with a class each: counts (documents, len(words)) over `words`, labels (documents,).
+    """Documents with a class each.
 
-    A model keeps some of these words only, others after a deletion; `frequencies` looks at those it keeps.
+    words: (n,) the words that are counted.
+    counts: (documents, n) of each word in each document.
+    labels: (documents,) the class of each document.
+    A model keeps some of these words only, and other ones after a deletion. `frequencies` looks at those that it keeps.
     """
 
     words: tuple[str, ...]
@@ -112,12 +124,13 @@ class LabelledDocuments:
 
     @classmethod
     def of(cls, batch: DocumentBatch, words: Sequence[str], labels: Sequence[str]) -> "LabelledDocuments":
-        """Passages of one document are added up. Raises UsageError unless there is one label a document."""
+        """Take documents over some words. Raises UsageError unless there is one label for each document."""
         if len(labels) != batch.documents:
-            raise UsageError(f"{len(labels)} labels for {batch.documents} documents: give one each")
+            raise UsageError(f"{len(labels)} labels for {batch.documents} documents: give one label for each document")
         owners = np.repeat(batch.owners, np.diff(batch.indptr))
         entries = (batch.counts.astype(np.float64), (owners, batch.words))
         counts = csr_array(entries, shape=(batch.documents, len(words)))
+        # A task looks at whole documents: their passages are added up.
         counts.sum_duplicates()
         return cls(tuple(words), counts, tuple(labels))
 
@@ -126,26 +139,28 @@ class LabelledDocuments:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The classes that a document still has, ascending, (C,): a class without one leaves no trace."""
+        """The classes of the documents, ascending, (C,). A class whose last document is gone leaves no trace."""
         return tuple(sorted(set(self.labels)))
 
     @property
-    def membership(self) -> npt.NDArray[np.bool_]:
-        """Which documents are of which class, (documents, C)."""
+    def membership(self) -> Mask:
+        """Whether a document is of a class, (documents, C)."""
         place = {name: c for c, name in enumerate(self.classes)}
-        of = np.array([place[label] for label in self.labels], np.intp)
-        return np.asarray(of[:, None] == np.arange(len(place)))
+        classes = np.array([place[label] for label in self.labels], np.intp)
+        return np.asarray(classes[:, None] == np.arange(len(place)))
 
     def take(self, documents: Positions) -> "LabelledDocuments":
-        """Return these documents, in the order given."""
-        return LabelledDocuments(self.words, self.counts[documents], tuple(self.labels[k] for k in documents))
+        """Return the documents at these positions, in the order given."""
+        labels = tuple(self.labels[k] for k in documents)
+        return LabelledDocuments(self.words, self.counts[documents], labels)
 
     def without(self, forgotten: npt.ArrayLike) -> "LabelledDocuments":
         """Return all documents but those at these positions."""
-        return self.take(np.setdiff1d(np.arange(len(self)), np.asarray(forgotten, np.intp)))
+        gone = np.asarray(forgotten, np.intp)
+        return self.take(np.setdiff1d(np.arange(len(self)), gone))
 
     def over(self, words: Sequence[str]) -> "LabelledDocuments":
-        """Return the same documents over other words: counts of those that are among its own, 0 for the rest."""
+        """Return the same documents over other words. A word that was not counted has 0."""
         if self.words == tuple(words):
             return self
         place = {word: k for k, word in enumerate(words)}
@@ -153,23 +168,27 @@ class LabelledDocuments:
         kept = np.flatnonzero(ids >= 0)
         some = self.counts[:, kept].tocoo()
         rows, columns = some.coords
-        counts = csr_array((some.data, (rows, ids[kept][columns])), shape=(len(self), len(words)))
+        new_columns = ids[kept][columns]
+        counts = csr_array((some.data, (rows, new_columns)), shape=(len(self), len(words)))
+        # In a fixed order, since sums over a row go in the order of its entries.
         counts.sort_indices()
         return LabelledDocuments(tuple(words), counts, self.labels)
 
     def frequencies(self, words: Sequence[str]) -> csr_array:
-        """Return x (documents, len(words)): shares of these words in a document, rows summing to 1, or 0 with none.
+        """Return x (documents, len(words)): the shares of some words in each document.
 
+        Rows sum to 1, or to 0 for a document without one of the words.
         Raises CannotLearn unless there are 2 to 500 classes and some document holds one of the words.
         """
-        if len(self.classes) > MOST_CLASSES:
+        classes = self.classes
+        if len(classes) > MOST_CLASSES:
             raise CannotLearn(
                 "classes",
-                f"there are {len(self.classes)} classes, more than {MOST_CLASSES}: is the label one of a kind for each "
-                "document? take a coarser one",
+                f"there are {len(classes)} classes, more than {MOST_CLASSES}: if each document has a label of its own, "
+                "take a coarser label",
             )
-        if len(self.classes) < 2:
-            left = f"only {self.classes[0]!r} is" if self.labels else "no labelled document is"
+        if len(classes) < 2:
+            left = f"only {classes[0]!r} is" if classes else "no labelled document is"
             raise CannotLearn("classes", f"{left} left, and a head tells classes apart: label documents of two classes")
         counts = self.over(words).counts.tocoo()
         rows, columns = counts.coords

@@ -1,4 +1,4 @@
-"""Threads of a pass over Q: as many as there are cores. No decision ever depends on their number."""
+"""Threads of a pass over Q: as many as there are cores. A result never depends on their number."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -6,7 +6,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 __all__ = ["CORES", "each", "workers"]
 
-CORES = max(1, min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1))
+
+def _usable() -> int:
+    """Return how many cores this process may use."""
+    # A container may allow fewer cores than the machine has; not every system can say so.
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+CORES = max(1, min(8, _usable()))
 """Cores that this process may use, eight at most."""
 
 
@@ -16,12 +25,18 @@ def workers() -> int:
 
 
 def each(work: Callable[..., object], parts: Iterable[Sequence[object]]) -> None:
-    """Call `work`, which releases the interpreter, with each of some lists of arguments, by all workers."""
-    tasks, count = list(parts), workers()
+    """Call a function with each of some lists of arguments, by all workers. The function releases the interpreter.
+
+    An exception of one call is raised once the others are done.
+    """
+    tasks = list(parts)
+    count = workers()
     if min(count, len(tasks)) <= 1:
         for part in tasks:
             work(*part)
         return
     with ThreadPoolExecutor(count) as pool:
-        for task in [pool.submit(work, *part) for part in tasks]:
+        running = [pool.submit(work, *part) for part in tasks]
+        # Asked for each result, since a pool keeps exceptions to itself.
+        for task in running:
             task.result()

@@ -1,9 +1,9 @@
-"""Anchors of an update: those of the published learner proven to stay from inner products at hand, without a search.
+"""Anchors of an update: a proof, without a search, that the published learner's anchors stay.
 
 The default learner chooses anew at every update, which is cheap. The published learner's search reads many rows of Q.
 But an update carries B = Qbar Qbar_P^T and G = Qbar_P Qbar_P^T along. From them and the candidates' norms every
 distance that the search looks at can be computed again. They carry rounding, and so does the search that a cold start
-would make (streamtopic.topics.paper_anchors); the anchors are confirmed only where every lead exceeds both.
+would make (streamtopic.topics.paper_anchors). The anchors are confirmed only where every lead exceeds both.
 
 Bound (docs/proof-paper-anchors.md). Let K be the Gram matrix of some anchors and one more row, x the coefficients of
 the row's projection on the anchors, lambda the least eigenvalue of the anchors' part. Where no entry of K' differs from
@@ -11,7 +11,7 @@ K by more than e, and 4 e r <= lambda, the row's squared distances in K and in K
 A computed Cholesky factor is exact for a matrix that differs from the given one by a few roundings. So K is the matrix
 that the factor here stands for, K' the one that the search's factor stands for, and e is the sum of
 
-    the error of B                  as its owner bounds it
+    the error of B                  as `Mixtures.product_errors` bounds it
     (terms + 16) u N                rounding of norms and of G here
     (2 terms + 16) u N              rounding of norms and of inner products in the search
     4 (r + 4) u N, twice            both factors
@@ -23,8 +23,8 @@ from dataclasses import dataclass
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
+from streamtopic.counts.arrays import Float, Positions
 from streamtopic.errors import CannotLearn
 from streamtopic.topics.anchors import AnchorChoice
 from streamtopic.topics.fit import TopicFit
@@ -36,21 +36,22 @@ from streamtopic.topics.update_rows import Change
 
 __all__ = ["confirmed_anchors", "replay_rows"]
 
-Float = npt.NDArray[np.float64]
-Positions = npt.NDArray[np.intp]
 _UNIT = 2.0**-53
 _CHUNK = 256
-# Covers terms of second order and the rounding of the bounds themselves: `_sound` keeps each below a hundredth.
+# Covers terms of second order and the rounding of the bounds themselves: `_Bounds.of` keeps each below a hundredth.
 _OUTWARD = 1.1
 
 
 def confirmed_anchors(fit: TopicFit, change: Change, candidates: Positions, mixtures: Mixtures) -> AnchorChoice | None:
     """Confirm the published learner's anchors after a change, or return None where carried products prove nothing.
 
-    fit: the model before; change: of its counts; candidates: ascending positions of words that may be anchors now;
-    mixtures: carried over to the changed counts, with the anchors of before.
+    fit: the model before.
+    change: the change of its counts.
+    candidates: ascending positions of words that may be anchors now.
+    mixtures: those carried over to the changed counts, with the anchors of before.
     """
     rows = fit.choice.rows
+    # An anchor that may not be one any more has surely changed.
     if not np.isin(rows, candidates).all() or not mixtures.anchor_mass.all():
         return None
     scale = 1.0 / np.maximum(change.mass[candidates], 1).astype(float)
@@ -59,17 +60,24 @@ def confirmed_anchors(fit: TopicFit, change: Change, candidates: Positions, mixt
     except CannotLearn:
         # Dependent anchors are no fault here: the search may find others.
         return None
+    norms = row_norms(fit.q, candidates, scale)
+    B = mixtures.B(change.mass, candidates)
+    lengths = np.diff(fit.q.indptr)[candidates]
+    # B = W / (row mass * anchor mass), so the least anchor mass bounds the error in every column.
     least = float(mixtures.anchor_mass.min())
+    error = mixtures.product_errors()[candidates] * scale / least
     choice = replay_rows(
-        row_norms(fit.q, candidates, scale),
-        mixtures.B(change.mass, candidates),
+        norms,
+        B,
         G,
         np.searchsorted(candidates, rows),
-        terms=int(np.diff(fit.q.indptr)[candidates].max()),
-        error=mixtures.product_errors()[candidates] * scale / least,
+        terms=int(lengths.max()),
+        error=error,
         live=int(np.count_nonzero(change.mass)),
     )
-    return None if choice is None else AnchorChoice(candidates[choice.rows], choice.margin)
+    if choice is None:
+        return None
+    return AnchorChoice(candidates[choice.rows], choice.margin)
 
 
 def replay_rows(
@@ -77,40 +85,56 @@ def replay_rows(
 ) -> AnchorChoice | None:
     """Prove that `farthest_rows` would choose the same candidates again, or return None: then only a search can tell.
 
-    norms: (c,) squared norms of the candidates' rows of Qbar; B: (c, r) their inner products with the anchors' rows;
-    G: (r, r) those of the anchors' rows; chosen: (r,) the anchors among the candidates; terms: the most entries of a
-    candidate's row, so that norms and entries of G were summed, in any order, from so many products; error: (c,) bound
-    on the absolute error of the entries in each row of B; live: words that have entries. None also where the greedy
-    search would leave the anchors, since a swap had brought one in. Cost: c r^2.
+    norms: (c,) squared norms of the candidates' rows of Qbar.
+    B: (c, r) their inner products with the anchors' rows.
+    G: (r, r) inner products of the anchors' rows.
+    chosen: (r,) the anchors among the candidates.
+    terms: the most entries of a candidate's row: norms and entries of G are sums of so many products, in any order.
+    error: (c,) bound on the absolute error of the entries in each row of B.
+    live: words that have entries.
+    Cost: c r^2.
     """
     check_arithmetic()
-    r, largest = len(chosen), float(norms.max())
+    r = len(chosen)
+    largest = float(norms.max())
     if not np.isfinite(error).all():
         return None
+    # The proof fails where the greedy search would leave the anchors, since a swap had brought one of them in.
     order = _greedy_order(G)
     L, pivots = cholesky(np.ascontiguousarray(G[order][:, order]))
     if pivots < r:
         return None
     entry = _OUTWARD * (error + _UNIT * (3 * terms + 8 * r + 64) * largest)
     bounds = _Bounds.of(L, chosen[order], entry, largest)
-    if bounds is None or not (bounds.pivots - bounds.pivot_errors > _OUTWARD * distance_floor(live, r) * largest).all():
+    if bounds is None:
         return None
-    slack, lead = _least_leads(bounds, norms, np.ascontiguousarray(B.T[order]))
-    return AnchorChoice(np.sort(chosen), lead / largest) if slack > 0 else None
+    # The search stops at a distance that counts as 0, so all must be surely above it.
+    floor = _OUTWARD * distance_floor(live, r) * largest
+    if not (bounds.pivots - bounds.pivot_errors > floor).all():
+        return None
+    inner = np.ascontiguousarray(B.T[order])
+    slack, lead = _least_leads(bounds, norms, inner)
+    if not slack > 0:
+        return None
+    return AnchorChoice(np.sort(chosen), lead / largest)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Bounds:
-    """The anchors' own distances, and bounds on the errors of all. Anchors are in the order of the greedy search.
+    """The anchors' own distances, and bounds on all errors. Anchors are in the order of the greedy search.
 
-    L, M: (r, r) the factor of G, and L^-1.
+    L: (r, r) the factor of G.
+    M: (r, r) L^-1.
     rows: (r,) the anchors among the candidates.
     entry: (c,) e of the module's docstring.
-    pivots, alone: (r,) squared distances of anchors to those before them, and to all others.
-    pivot_errors, alone_errors: (r,) their errors, of the search and this replay together.
+    pivots: (r,) squared distance of each anchor to the span of those before it.
+    pivot_errors: (r,) bounds on their errors, of the search and this replay together.
+    alone: (r,) squared distance of each anchor to the span of all others.
+    alone_errors: (r,) bounds on their errors, likewise.
     weights: (r,) bounds of |row of L^-1|_1, so that |x|_1 <= |y| . weights.
     reach: (r,) how much |x|_1 can grow when an anchor is left out, for each unit of distance along it.
-    direction, forward: bounds on the error of a coordinate along a column of M, and of its square.
+    direction: bound on the error of a coordinate along a column of M.
+    forward: bound on the error of its square.
     largest: the largest squared norm.
     """
 
@@ -130,21 +154,29 @@ class _Bounds:
 
     @classmethod
     def of(cls, L: Float, rows: Positions, entry: Float, largest: float) -> "_Bounds | None":
-        """Return them, or None where the anchors are too near to dependence for the bounds to hold."""
+        """Return the bounds, or None where the anchors are too near to dependence for them to hold.
+
+        L, rows, entry, largest: fields of the class.
+        """
         r = len(L)
         M = solve_lower(L, np.eye(r))
-        size, spread = np.abs(M), float(np.sqrt((M * M).sum()))
+        size = np.abs(M)
+        squares = M * M
+        spread = float(np.sqrt(squares.sum()))
         # L M = I + R for the computed M, |R| <= gamma |L| |M|, and relative error `tilt` of a column of M.
         product = _UNIT * (r + 2) * (np.abs(L) @ size)
         tilt = 2 * _UNIT * (r + 2) * float(np.sqrt(r * largest)) * spread
-        norm = max(float(product.sum(axis=1).max()), float(np.sqrt((product * product).sum())))
+        row_norm = float(product.sum(axis=1).max())
+        frobenius = float(np.sqrt((product * product).sum()))
+        norm = max(row_norm, frobenius)
         # The least eigenvalue of L L^T is at least 1 / |L^-1|^2.
         moved = float(entry.max()) * r * spread**2
         if not (norm <= 0.01 and tilt <= 0.01 and 4 * _OUTWARD * moved <= 1):
             return None
         weights = _OUTWARD * size.sum(axis=1)
-        lengths = np.sqrt((M * M).sum(axis=0))
-        reach = _OUTWARD * ((size.T @ weights) / lengths + 2 * tilt * float(np.sqrt(weights @ weights)))
+        lengths = np.sqrt(squares.sum(axis=0))
+        along = (size.T @ weights) / lengths
+        reach = _OUTWARD * (along + 2 * tilt * float(np.sqrt(weights @ weights)))
         forward = 12 * _OUTWARD * (tilt + _UNIT * (r + 4)) * largest
         # The coefficients of an anchor on those before it are its row of M, divided by the diagonal.
         before = _OUTWARD * (size.sum(axis=1) / size.diagonal())
@@ -157,7 +189,7 @@ class _Bounds:
             pivots=L.diagonal() ** 2,
             pivot_errors=2 * own * before**2,
             alone=1 / lengths**2,
-            # On all others: its column of G^-1, divided by the diagonal.
+            # The coefficients on all others are its column of G^-1, divided by the diagonal.
             alone_errors=2 * own * (reach / lengths) ** 2 + forward,
             weights=weights,
             reach=reach,
@@ -168,33 +200,42 @@ class _Bounds:
 
 
 def _least_leads(bounds: _Bounds, norms: Float, inner: Float) -> tuple[float, float]:
-    """Return by how much every lead exceeds its bound at least, and the least lead. inner: (r, c), B^T.
+    """Return the least amount by which a lead exceeds its bound, and the least lead.
 
     The first is minus infinity where an error is too large for its bound to hold.
+
+    norms: (c,) squared norms of the candidates' rows.
+    inner: (r, c) B^T, in the order of the anchors.
     """
     r, c = inner.shape
     turn = np.full(c, r)
     turn[bounds.rows] = np.arange(r)
-    parts, rest, sizes = np.empty_like(inner), np.empty(c), np.ones(c)
+    parts = np.empty_like(inner)
+    rest = np.empty(c)
+    sizes = np.ones(c)
     spans = [(start, min(start + _CHUNK, c)) for start in range(0, c, _CHUNK)]
     each(eliminate, [(inner, bounds.L, 0, norms, parts, rest, *span) for span in spans])
-    found = np.full((2 * len(spans), 2), np.inf)
     most = 0.01 * bounds.largest
     greedy = parts, norms, turn, bounds.entry, most, bounds.pivots, bounds.pivot_errors, bounds.weights, sizes
-    each(_greedy_leads, [(*greedy, found[k], *span) for k, span in enumerate(spans)])
+    greedy_found = np.full((len(spans), 2), np.inf)
+    each(_greedy_leads, [(*greedy, own, *span) for own, span in zip(greedy_found, spans, strict=True)])
     directions = bounds.M / np.sqrt((bounds.M * bounds.M).sum(axis=0))
     swaps = parts, rest, turn, bounds.entry, most, bounds.alone, bounds.alone_errors, sizes
     errors = directions, bounds.reach, bounds.direction, bounds.forward
-    each(_swap_leads, [(*swaps, *errors, found[-1 - k], *span) for k, span in enumerate(spans)])
-    slack, lead = found.min(axis=0)
+    swap_found = np.full((len(spans), 2), np.inf)
+    each(_swap_leads, [(*swaps, *errors, own, *span) for own, span in zip(swap_found, spans, strict=True)])
+    slack, lead = np.concatenate([greedy_found, swap_found]).min(axis=0)
+    # As in the search, a lead is at most the distance of the anchor itself.
     return float(slack), float(min(lead, bounds.alone.min()))
 
 
 @numba.njit(cache=True, nogil=True)
 def _greedy_order(G: Float) -> Positions:
-    """Return the order in which a greedy search among the anchors alone finds them, (r,), the first of equal ones."""
+    """Return the order in which a greedy search among the anchors alone finds them, (r,). Ties go to the first."""
     r = len(G)
-    order, distances, parts = np.arange(r), np.diag(G).copy(), np.zeros((r, r))
+    order = np.arange(r)
+    distances = np.diag(G).copy()
+    parts = np.zeros((r, r))
     for t in range(r):
         at = t
         for k in range(t + 1, r):
@@ -218,63 +259,50 @@ def _greedy_order(G: Float) -> Positions:
 
 @numba.njit(cache=True, nogil=True)
 def _greedy_leads(
-    parts: Float,
-    norms: Float,
-    turn: Positions,
-    entry: Float,
-    most: float,
-    pivots: Float,
-    pivot_errors: Float,
-    weights: Float,
-    sizes: Float,
-    found: Float,
-    start: int,
-    stop: int,
-) -> None:
-    """Compare candidates start ... stop - 1 with the anchor chosen at each step; see `_Bounds` for the arrays.
+    parts: Float, norms: Float, turn: Positions, entry: Float, most: float, pivots: Float, pivot_errors: Float,
+    weights: Float, sizes: Float, found: Float, start: int, stop: int,
+) -> None:  # fmt: skip
+    """Compare candidates start ... stop - 1 with the anchor that is chosen at each step.
 
-    parts: (r, c), y; turn: (c,) the step at which a candidate is chosen, r for never; sizes: (c,) becomes 1 + |x|_1;
+    parts: (r, c) y.
+    norms: (c,) squared norms.
+    turn: (c,) the step at which a candidate is chosen, r for never.
+    most: the largest error for which the bounds hold.
+    sizes: (c,) 1, becomes 1 + |x|_1.
     found: (2,) becomes the least lead less its bound, and the least lead.
+    Other arrays are those of `_Bounds`.
     """
     left = norms[start:stop].copy()
     slack, least = found
     for t in range(len(pivots)):
         own = parts[t]
         for i in range(start, stop):
+            here = i - start
+            # A row that is chosen before or at this step does not compete.
             if turn[i] > t:
                 error = 2.0 * entry[i] * sizes[i] * sizes[i]
-                lead = pivots[t] - left[i - start]
+                lead = pivots[t] - left[here]
                 least = min(least, lead)
                 slack = min(slack, lead - error - pivot_errors[t])
-                if not (error <= most and pivot_errors[t] <= most and left[i - start] >= -5.0 * most):
+                if not (error <= most and pivot_errors[t] <= most and left[here] >= -5.0 * most):
                     slack = -np.inf
-            left[i - start] -= own[i] * own[i]
+            left[here] -= own[i] * own[i]
             sizes[i] += abs(own[i]) * weights[t]
-    found[0], found[1] = slack, least
+    found[0] = slack
+    found[1] = least
 
 
 @numba.njit(cache=True, nogil=True)
 def _swap_leads(
-    parts: Float,
-    rest: Float,
-    turn: Positions,
-    entry: Float,
-    most: float,
-    alone: Float,
-    alone_errors: Float,
-    sizes: Float,
-    directions: Float,
-    reach: Float,
-    direction: float,
-    forward: float,
-    found: Float,
-    start: int,
-    stop: int,
-) -> None:
-    """Compare candidates start ... stop - 1 with each anchor, as distances to the span of the others.
+    parts: Float, rest: Float, turn: Positions, entry: Float, most: float, alone: Float, alone_errors: Float,
+    sizes: Float, directions: Float, reach: Float, direction: float, forward: float,
+    found: Float, start: int, stop: int,
+) -> None:  # fmt: skip
+    """Compare candidates start ... stop - 1 with each anchor by their distances to the span of the other anchors.
 
-    rest: (c,) squared distances to the span of all; directions: (r, r), columns of L^-1, each of length 1. The others
-    are those of `_greedy_leads`.
+    rest: (c,) squared distances to the span of all anchors.
+    directions: (r, r) columns of L^-1, each of length 1.
+    Other arrays are those of `_greedy_leads`.
     """
     r = len(alone)
     slack, least = found
@@ -282,16 +310,20 @@ def _swap_leads(
     for k in range(r):
         along[:] = 0.0
         for u in range(k, r):
-            factor, own = directions[u, k], parts[u]
+            factor = directions[u, k]
+            own = parts[u]
             for i in range(start, stop):
                 along[i - start] += factor * own[i]
         for i in range(start, stop):
+            # The other anchors stay, so they cannot take this one's place.
             if turn[i] == r:
-                size = sizes[i] + (abs(along[i - start]) + direction) * reach[k]
+                here = along[i - start]
+                size = sizes[i] + (abs(here) + direction) * reach[k]
                 error = 2.0 * entry[i] * size * size + forward
-                lead = alone[k] - rest[i] - along[i - start] * along[i - start]
+                lead = alone[k] - rest[i] - here * here
                 least = min(least, lead)
                 slack = min(slack, lead - error - alone_errors[k])
                 if not (error <= most and alone_errors[k] <= most and rest[i] >= -5.0 * most):
                     slack = -np.inf
-    found[0], found[1] = slack, least
+    found[0] = slack
+    found[1] = least

@@ -1,15 +1,15 @@
 """Rows of an update: mixtures carried over to changed counts, W' = W + dQ V + Q' (V' - V), at the cost of the change.
 
-Only continuous numbers are carried, each with a bound on its error. Which words stand for a topic is decided elsewhere,
-from counts. A topic whose words are others than before gets its column of W from counts.
+Only continuous numbers are carried over, each with a bound on its error. The words that stand for a topic are decided
+elsewhere, from counts. A topic with other words than before gets its column of W from counts.
 """
 
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from streamtopic.counts import SymmetricCounts
+from streamtopic.counts.arrays import Float, Int64
 from streamtopic.topics.certificate import gamma
 from streamtopic.topics.mixtures import Mixtures, carried_errors, gram
 from streamtopic.topics.products import grouped_rows, product_roundings, shift_roundings, times
@@ -17,17 +17,15 @@ from streamtopic.topics.update_products import OuterChange, ThinShift, dearer_th
 
 __all__ = ["Change", "carried", "regrouped"]
 
-Float = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Change:
-    """A change of Q over the internal words, and the quantities around it.
+    """A change of Q over the internal words, and the quantities that follow from it.
 
     delta: dQ, signed.
-    mass: (n,) row sums now.
-    squares, squares_before: (n,) D^2 now and before.
+    mass: (n,) row sums after the change.
+    squares: (n,) D^2 after the change.
+    squares_before: (n,) D^2 before it.
     outer: dQ, or most of it, as outer products, where its passages are known and few enough to save work.
     """
 
@@ -39,59 +37,86 @@ class Change:
 
 
 def carried(before: Mixtures, q: SymmetricCounts, change: Change, group: Int64) -> Mixtures:
-    """Return the mixtures on the changed Q, the words of each topic being those of before; it takes over the arrays.
+    """Return the mixtures on the changed Q, with the words of each topic as before. It takes over the arrays.
 
-    group: (n,) the topic that each word stood for, or -1. C is still the last solution, G the last matrix.
+    before: the mixtures before the change.
+    q: Q after the change.
+    group: (n,) the topic that each word stood for, or -1.
+    C stays the last solution, and G the last matrix.
     """
-    counts, thin, outer = before.anchor_counts, before.thin, change.outer
-    entries = grouped_rows(change.delta, group, len(counts))
+    counts = before.anchor_counts
+    thin = before.thin
+    outer = change.outer
+    topics = len(counts)
+    entries = grouped_rows(change.delta, group, topics)
     counts += entries
-    sums = np.zeros((0, len(counts)), np.int64) if outer is None else outer.sums(group, len(counts))
-    explained = np.zeros_like(entries) if outer is None else outer.explained(sums)
+    sums = np.zeros((0, topics), np.int64)
+    explained = np.zeros_like(entries)
+    longest = 0
+    if outer is not None:
+        sums = outer.sums(group, topics)
+        explained = outer.explained(sums)
+        longest = outer.longest
     # In integers, so the rest beside the outer products is exact: self-pairs, and words that came or went.
-    columns = np.flatnonzero((entries != explained).any(axis=0) | (change.squares != change.squares_before))
+    unexplained = (entries != explained).any(axis=0)
+    columns = np.flatnonzero(unexplained | (change.squares != change.squares_before))
     rest = counts[:, columns] - explained[:, columns]
     moved = np.ascontiguousarray((rest * change.squares[columns]).T) - thin[columns]
     step = ThinShift(columns, moved, outer, sums)
-    shifted = None if dearer_than_whole(q, change.delta, step) else product_shift(q, change.delta, thin, step)
+    # Before V changes in place: the shift is a product with the V of before.
+    shifted = None
+    if not dearer_than_whole(q, change.delta, step):
+        shifted = product_shift(q, change.delta, thin, step)
     touched = columns if outer is None else np.union1d(columns, outer.words)
     thin[touched] = (counts[:, touched] * change.squares[touched]).T
-    # The search for a row begins at its last solution; a word without mass has no row.
+    # The search for a row begins at its last solution. A word without mass has no row.
     start = np.where((change.mass > 0)[:, None], before.C, 0.0)
     anchor_mass = counts.sum(axis=1)
+    entries_each = np.diff(q.indptr)
     if shifted is None:
-        relative = gamma(product_roundings(np.diff(q.indptr), q.n))
+        relative = gamma(product_roundings(entries_each, q.n))
         product = times(q, thin)
-        return replace(
-            before, anchor_mass=anchor_mass, product=product, relative=relative, error=np.zeros(q.n), C=start
-        )
+        error = np.zeros(q.n)
+        return replace(before, anchor_mass=anchor_mass, product=product, relative=relative, error=error, C=start)
     product, sizes = shifted
-    longest = 0 if outer is None else outer.longest
-    roundings = shift_roundings(np.diff(q.indptr), np.diff(change.delta.indptr), len(sums), longest)
+    roundings = shift_roundings(entries_each, np.diff(change.delta.indptr), len(sums), longest)
     relative, error = carried_errors(before.relative, before.error, roundings, sizes)
     product += before.product
     # A word without mass has no entry in Q: its products are 0 exactly, and no error of earlier ones may stay.
     dead = change.mass == 0
-    product[dead], relative[dead], error[dead] = 0.0, 0.0, 0.0
+    product[dead] = 0.0
+    relative[dead] = 0.0
+    error[dead] = 0.0
     return replace(before, anchor_mass=anchor_mass, product=product, relative=relative, error=error, C=start)
 
 
 def regrouped(before: Mixtures, q: SymmetricCounts, change: Change, then: Int64, now: Int64) -> Mixtures:
-    """Return the mixtures with the sets of now: columns of topics that are the same words go on, others are made.
+    """Return the mixtures with other sets: a topic with the same words keeps its columns, others are computed.
 
-    before: on the changed Q, with the sets of before; then, now: (n,) the topic that each word stood and stands for, or
-    -1. Cost: a pass over Q for the columns that are made.
+    before: the mixtures on the changed Q, with the sets of before.
+    then: (n,) the topic that each word stood for, or -1.
+    now: (n,) the topic that each word stands for, or -1.
+    Cost: a pass over Q for the columns that are computed.
     """
-    origin = _same_sets(np.where(change.mass > 0, then, -1), now, len(before.anchor_counts))
+    live_then = np.where(change.mass > 0, then, -1)
+    origin = _same_sets(live_then, now, len(before.anchor_counts))
     fresh = np.flatnonzero(origin < 0)
     # With most topics new, a product of all of them costs no more, and carries no error.
     if 2 * len(fresh) > len(origin):
-        return Mixtures.cold(q, change.mass, change.squares, grouped_rows(q, now, len(origin)), None)
+        anchor_counts = grouped_rows(q, now, len(origin))
+        return Mixtures.cold(q, change.mass, change.squares, anchor_counts, None)
     kept = np.maximum(origin, 0)
-    counts, thin, product, C = before.anchor_counts, before.thin, before.product, before.C
-    relative, error = before.relative, before.error
+    counts = before.anchor_counts
+    thin = before.thin
+    product = before.product
+    C = before.C
+    relative = before.relative
+    error = before.error
     if len(fresh) or not np.array_equal(kept, np.arange(len(kept))):
-        counts, thin, product, C = counts[kept], thin[:, kept], product[:, kept], C[:, kept]
+        counts = counts[kept]
+        thin = thin[:, kept]
+        product = product[:, kept]
+        C = C[:, kept]
     if len(fresh):
         topic = np.full(len(now), -1, np.int64)
         inside = np.flatnonzero(now >= 0)
@@ -101,7 +126,9 @@ def regrouped(before: Mixtures, q: SymmetricCounts, change: Change, then: Int64,
         counts[fresh] = grouped_rows(q, topic, len(fresh))
         thin[:, fresh] = (counts[fresh] * change.squares).T
         product[:, fresh] = times(q, np.ascontiguousarray(thin[:, fresh]))
-        relative = np.maximum(relative, gamma(product_roundings(np.diff(q.indptr), q.n)))
+        # One bound for all columns of a row, so the larger of both.
+        fresh_errors = gamma(product_roundings(np.diff(q.indptr), q.n))
+        relative = np.maximum(relative, fresh_errors)
         # A column that starts anew has no support to try first.
         C[:, fresh] = 0.0
     G, sigma = gram(counts, thin)
@@ -111,12 +138,13 @@ def regrouped(before: Mixtures, q: SymmetricCounts, change: Change, then: Int64,
 
 
 def _same_sets(then: Int64, now: Int64, topics: int) -> Int64:
-    """Return the topic of before that has the same words as each topic of now, (topics,), or -1."""
+    """Return for each topic of now the topic of before with the same words, (topics,), or -1."""
     sizes = np.bincount(then[then >= 0], minlength=topics)
     origin = np.full(topics, -1, np.int64)
     for topic in range(topics):
         words = np.flatnonzero(now == topic)
         old = int(then[words[0]])
+        # All words of now are words of then, and there are as many: the sets are the same.
         if old >= 0 and sizes[old] == len(words) and (then[words] == old).all():
             origin[topic] = old
     return origin

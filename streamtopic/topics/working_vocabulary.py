@@ -1,10 +1,10 @@
-"""The working vocabulary: which words a model is about, and how much the column of each one weighs.
+"""The working vocabulary: the words of a model, and the weight of each word's column.
 
-Both are pure functions of a few integers a word, rounded to powers of sqrt 2 so that they rarely move:
+Both are pure functions of a few integers for each word, rounded to powers of sqrt 2 so that they rarely move:
 
     frequency   documents that hold the word: not too few, not too many
     tokens      its occurrences, and
-    heavy       documents that are a tenth that word or more: both tell words that repeat themselves
+    heavy       documents of which it is a tenth of the tokens or more: both tell words that repeat themselves
     mass        its row sum: the column weight D^2 is its power -1/2
 
 The choice of words needs no pair counts, so an update knows its words before it reads a pair (docs/decisions/0028).
@@ -14,35 +14,38 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from streamtopic.counts import CountSource
+from streamtopic.counts.arrays import Float, Int64, Mask, Positions
 from streamtopic.topics.learner_options import LearnerOptions
 
 __all__ = ["Thresholds", "choose_words", "column_squares", "reachable_words", "thresholds"]
 
-# A share of a small corpus is less than the documents of one subject: so many may always hold a word.
+# In a small corpus a share is less than the documents of one subject: this many may always hold a word.
 _LEAST_MAX_DF = 20
 _LEAST_ANCHOR_DF = 2
+# A word in this share of the documents is frequent enough, however few documents that is.
 _MOST_MIN_DF_SHARE = 0.02
-# From so many words on, words that repeat themselves are left out (docs/decisions/0028).
+# With this many words or more, words that repeat themselves are left out (docs/decisions/0028).
 _FEWEST_WORDS = 1_000
-# See `_repeated` for these three.
+# `_repeated` says how these three count.
 _HEAVY = 10
 _SPREAD = 5
 _REPEATS = 5
 
-Float = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
 # 2^0, 2^(1/4), 2^(1/2), 2^(3/4): these doubles are the weights, by definition.
 _ROOTS = np.array([1.0, 1.189207115002721, 1.4142135623730951, 1.681792830507429])
-
+# So near to the middle between two steps, a library's logarithm could decide either way.
 _CLOSE = 2.0**-30
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Document frequencies, both ends included, of kept words, and the least one of an anchor word."""
+    """Bounds of document frequencies, themselves included.
+
+    least, most: of a kept word.
+    anchor: the least one of an anchor word.
+    """
 
     least: float
     most: float
@@ -50,14 +53,16 @@ class Thresholds:
 
 
 def thresholds(documents: int, options: LearnerOptions) -> Thresholds:
-    """Turn shares of `documents` into counts, rounded to powers of sqrt 2 so that they rarely move.
-
-    A threshold that followed m exactly would change the vocabulary at almost every deletion.
-    """
+    """Turn the shares of the options into numbers of documents, out of `documents`."""
+    # Rounded to powers of sqrt 2: a threshold that followed m exactly would change the vocabulary at almost every
+    # deletion.
     never_more = max(1.0, _coarse(_MOST_MIN_DF_SHARE * documents))
-    by_count, by_share = min(options.min_df, never_more), _coarse(options.min_share * documents)
+    by_count = min(options.min_df, never_more)
+    by_share = _coarse(options.min_share * documents)
+    most = max(_LEAST_MAX_DF, _coarse(options.max_df * documents))
     # A share of 1 means every word: rounding must not make it less.
-    most = documents if options.max_df == 1 else max(_LEAST_MAX_DF, _coarse(options.max_df * documents))
+    if options.max_df == 1:
+        most = documents
     return Thresholds(
         least=max(by_count, by_share),
         most=most,
@@ -65,11 +70,12 @@ def thresholds(documents: int, options: LearnerOptions) -> Thresholds:
     )
 
 
-def choose_words(source: CountSource, options: LearnerOptions) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
-    """Return the ascending positions of the kept words, and which of those may be anchors.
+def choose_words(source: CountSource, options: LearnerOptions) -> tuple[Positions, Mask]:
+    """Return the ascending positions of the kept words, (k,), and whether each of them may be an anchor, (k,).
 
-    source: its numbers a word and its number of documents count, no pairs. Where more than `max_words` pass, the least
-    frequency rises by factors of sqrt 2 until they do not. Then words that repeat themselves are left out.
+    source: the counts; its pairs are not read.
+    Where more than `max_words` words pass, the least frequency rises by factors of sqrt 2 until that many or fewer do.
+    Then words that repeat themselves are left out.
     """
     limits = thresholds(source.documents, options)
     least = limits.least
@@ -83,46 +89,57 @@ def choose_words(source: CountSource, options: LearnerOptions) -> tuple[npt.NDAr
     return keep, source.frequency[keep] >= limits.anchor
 
 
-def _repeated(source: CountSource, words: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
-    """Return which words mostly meet themselves: encoded blobs, rulers, tables of one symbol.
+def _repeated(source: CountSource, words: Positions) -> Mask:
+    """Return whether words mostly meet themselves, (k,): encoded blobs, rulers, tables of one symbol.
 
-    Such a word stands in its documents five times or more on average, and is a tenth of the tokens of a fifth of them,
-    ten at least. Where h of the k documents that hold a word are such ones already, it takes max(10 - h, (k - 5 h) / 4)
-    documents of somebody's own to have it left out, and one is enough at the edge.
+    Such a word stands in its documents five times or more on average. It is a tenth of the tokens of a fifth of them,
+    and of ten of them at least.
     """
-    frequency, tokens, heavy = (column[words] for column in (source.frequency, source.tokens, source.heavy))
-    return np.asarray((heavy >= _HEAVY) & (_SPREAD * heavy >= frequency) & (tokens >= _REPEATS * frequency))
+    # So nobody leaves out a word of others with one document: if it is heavy in h of the k documents that hold it, that
+    # takes max(10 - h, (k - 5 h) / 4) documents of one's own. Only at the edge one is enough.
+    frequency = source.frequency[words]
+    heavy = source.heavy[words]
+    often_heavy = (heavy >= _HEAVY) & (_SPREAD * heavy >= frequency)
+    repeated = source.tokens[words] >= _REPEATS * frequency
+    return np.asarray(often_heavy & repeated)
 
 
-def reachable_words(
-    frequency: npt.NDArray[np.int64], documents: int, options: LearnerOptions, deletions: int
-) -> npt.NDArray[np.intp]:
-    """Return the ascending positions of all words that may be kept after up to so many deletions, whichever they are.
+def reachable_words(frequency: Int64, documents: int, options: LearnerOptions, deletions: int) -> Positions:
+    """Return the ascending positions of all words that may be kept after deletions, whichever documents go.
 
-    Thresholds do not rise with deletions, and a word's frequency falls by one a deletion at most.
+    frequency: (n,) documents that hold each word.
+    documents: all documents.
+    deletions: the most that go.
     """
+    # Thresholds do not rise with deletions, and a deletion lowers a word's frequency by one at most.
     least = thresholds(max(documents - deletions, 1), options).least
     most = thresholds(documents, options).most
     return np.flatnonzero((frequency >= max(least, 1)) & (frequency <= most + deletions))
 
 
 def _coarse(value: float) -> float:
-    return 0.0 if value <= 0 else float(2.0 ** (round(2 * math.log2(value)) / 2))
+    """Round a number to a power of sqrt 2."""
+    if value <= 0:
+        return 0.0
+    steps = round(2 * math.log2(value))
+    return float(2.0 ** (steps / 2))
 
 
 def column_squares(mass: Int64, options: LearnerOptions) -> Float:
-    """Return D^2, (n,): 1, or p^-1/2 with p rounded to powers of sqrt 2.
+    """Return D^2, (n,): 1 for the paper's learner, else p^-1/2 with p rounded to powers of sqrt 2.
 
-    mass: (n,) row sums, not all 0; a word without mass gets the weight of the least mass. Rounding is decided in
-    integers where it is close, so no library's logarithm has a part in it.
+    mass: (n,) row sums, not all 0. A word without mass gets the weight of the least mass.
     """
     if options.learner == "paper":
         return np.ones(len(mass))
+    # Python's integers, since the sum of masses may leave 64 bits.
     total = sum(mass.tolist())
     own = np.maximum(mass, 1)
     rough = 2 * np.log2(own / float(total))
     steps = np.round(rough).astype(np.int64)
-    for i in np.flatnonzero(np.abs(np.abs(rough - np.floor(rough)) - 0.5) < _CLOSE):
+    from_middle = np.abs(np.abs(rough - np.floor(rough)) - 0.5)
+    # Close cases are decided in integers, so that the last bits of a library's logarithm decide nothing.
+    for i in np.flatnonzero(from_middle < _CLOSE):
         steps[i] = _nearest_step(int(own[i]), total)
     return np.asarray(np.ldexp(_ROOTS[-steps % 4], -steps // 4))
 
@@ -130,7 +147,8 @@ def column_squares(mass: Int64, options: LearnerOptions) -> Float:
 def _nearest_step(mass: int, total: int) -> int:
     """Return k with 2^((k - 1/2) / 2) < mass / total <= 2^((k + 1/2) / 2), in integers."""
     # The fourth power of the ratio lies between 2^(2 k - 1) and 2^(2 k + 1).
-    power, whole = mass**4, total**4
+    power = mass**4
+    whole = total**4
     k = (power.bit_length() - whole.bit_length()) // 2 - 2
     while _above(power, whole, 2 * k + 1):
         k += 1

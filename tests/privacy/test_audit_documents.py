@@ -14,6 +14,7 @@ from streamtopic.audit.chosen_documents import (
     hardest,
 )
 from streamtopic.counts import Cooccurrence, Counts, DocumentBatch, Passage, count
+from streamtopic.counts.compact import pack
 from streamtopic.lab.bench.chains import described
 from streamtopic.lab.bench.synthetic import counted, planted
 from streamtopic.topics.display import topic_correlations
@@ -168,8 +169,8 @@ def test_a_stored_zero_is_no_term_of_a_sum():
         columns += sorted(pairs)
         values += [pairs[column] for column in sorted(pairs)]
         indptr.append(len(columns))
-    padded = type(fit.q).from_rows(
-        fit.q.n, np.array(indptr, np.int64), np.array(columns, np.int32), np.array(values, np.int64)
+    padded = type(fit.q)(
+        fit.q.n, pack(fit.q.n, np.array(indptr, np.int64), np.array(columns, np.int32), np.array(values, np.int64))
     )
     assert padded.entries > fit.q.entries
     assert times(padded, thin).tobytes() == expected.tobytes()

@@ -6,6 +6,7 @@ import numpy as np
 from scipy.sparse import coo_array
 
 from streamtopic.counts import Counts, DocumentBatch, Passage, SymmetricCounts, Weighting, count
+from streamtopic.counts.compact import pack
 from streamtopic.errors import CannotLearn
 from streamtopic.topics.anchors import AnchorChoice
 from streamtopic.topics.fit import TopicFit, Words
@@ -40,7 +41,7 @@ def _counts(Q):
     """Return a dense symmetric integer matrix without empty rows as counts."""
     rows, columns = np.nonzero(Q)
     indptr = np.searchsorted(rows, np.arange(len(Q) + 1)).astype(np.int64)
-    return SymmetricCounts.from_rows(len(Q), indptr, columns.astype(np.int32), Q[rows, columns])
+    return SymmetricCounts(len(Q), pack(len(Q), indptr, columns.astype(np.int32), Q[rows, columns]))
 
 
 def _fit(rng, Q, groups, start=None):
@@ -224,7 +225,9 @@ def two_words(rng, n=None):
     kept = np.flatnonzero(np.diff(both.indptr))
     both = both[kept][:, kept].tocsr()
     both.sort_indices()
-    q = SymmetricCounts.from_rows(len(kept), both.indptr.astype(np.int64), both.indices.astype(np.int32), both.data)
+    q = SymmetricCounts(
+        len(kept), pack(len(kept), both.indptr.astype(np.int64), both.indices.astype(np.int32), both.data)
+    )
     words = np.add(rng.integers(0, len(kept) // 2, (2, len(kept) // 8)), [[0], [len(kept) // 2]])
     words[:, 0] = 0, len(kept) // 2
     return _of(rng, q, np.array([sum(_dense(q, k) for k in np.unique(group)) for group in words]))

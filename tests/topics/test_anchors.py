@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamtopic.counts import SymmetricCounts
+from streamtopic.counts.compact import pack
 from streamtopic.errors import CannotLearn, UnreliableArithmetic
 from streamtopic.topics import reproducible, update_anchors
 from streamtopic.topics.mixtures import Mixtures
@@ -25,7 +26,7 @@ def matrix(dense):
     held = dense != 0
     indptr = np.concatenate([[0], np.cumsum(held.sum(axis=1))]).astype(np.int64)
     columns = np.nonzero(held)[1].astype(np.int32)
-    return SymmetricCounts.from_rows(len(dense), indptr, columns, dense[held].astype(np.int64))
+    return SymmetricCounts(len(dense), pack(len(dense), indptr, columns, dense[held].astype(np.int64)))
 
 
 def drawn(seed, n, d=12, largest=6):
@@ -138,7 +139,7 @@ def test_words_that_have_left_change_no_bit(seed, r, dead):
     marked = np.where(gone, 7, wide)
     indptr = np.concatenate([[0], np.cumsum((marked != 0).sum(axis=1))]).astype(np.int64)
     columns = np.nonzero(marked)[1].astype(np.int32)
-    with_dead = SymmetricCounts.from_rows(n + dead, indptr, columns, wide[marked != 0].astype(np.int64))
+    with_dead = SymmetricCounts(n + dead, pack(n + dead, indptr, columns, wide[marked != 0].astype(np.int64)))
     try:
         plain = farthest_rows(matrix(Q), np.arange(n), Q.sum(axis=1), r)
     except CannotLearn as error:

@@ -10,6 +10,7 @@ from scipy.sparse import csr_array
 
 from streamtopic import AnchorTopics
 from streamtopic.counts import Cooccurrence, Counts, SymmetricCounts, WordSets
+from streamtopic.counts.compact import pack
 from streamtopic.topics.display import (
     WordEvidence,
     _logarithm,
@@ -27,7 +28,7 @@ from streamtopic.topics.update import update
 def evidence(Q, frequency, documents):
     """Evidence of a symmetric matrix of counts."""
     rows = csr_array(np.asarray(Q, np.int64))
-    q = SymmetricCounts.from_rows(len(frequency), rows.indptr.astype(np.int64), rows.indices, rows.data)
+    q = SymmetricCounts(len(frequency), pack(len(frequency), rows.indptr.astype(np.int64), rows.indices, rows.data))
     return WordEvidence.over(q, np.arange(len(frequency)), np.asarray(frequency, np.int64), documents)
 
 

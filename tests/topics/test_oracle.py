@@ -14,6 +14,7 @@ from exact_problems import KINDS, problem, two_words
 from flint import arb, fmpq, fmpq_mat
 
 from streamtopic.counts import SymmetricCounts
+from streamtopic.counts.compact import pack
 from streamtopic.errors import CannotLearn
 from streamtopic.topics import mixtures
 from streamtopic.topics.certificate import gamma, outward
@@ -187,7 +188,7 @@ def test_multiplying_and_adding_are_two_roundings():
     """No kernel fuses them: a fused sum would round up here, two operations round down."""
     # 2^54 + 2^28 + 1 loses its 1; with 1.5 it would be past the middle of the next double.
     a = 2**27 + 1
-    q = SymmetricCounts.from_rows(2, np.array([0, 2, 3]), np.array([0, 1, 0], np.int32), np.array([1, a, a]))
+    q = SymmetricCounts(2, pack(2, np.array([0, 2, 3]), np.array([0, 1, 0], np.int32), np.array([1, a, a])))
     thin = np.array([[1.5], [float(a)]])
     assert times(q, thin)[0, 0] == 2.0**54 + 2.0**28
     # A pivot that is 0 after rounding the square, and would be above 0 if the square went in exactly.

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from streamtopic.counts import SymmetricCounts
+from streamtopic.counts.compact import pack
 from streamtopic.topics.certificate import gamma
 from streamtopic.topics.products import BLOCK, product_roundings, times
 from streamtopic.topics.update_products import ThinShift, dearer_than_whole, product_shift
@@ -21,7 +22,7 @@ def symmetric(seed, density, high):
     whole = upper + np.triu(upper, 1).T
     rows, columns = np.nonzero(whole)
     indptr = np.searchsorted(rows, np.arange(N + 1)).astype(np.int64)
-    return whole, SymmetricCounts.from_rows(N, indptr, columns.astype(np.int32), whole[rows, columns])
+    return whole, SymmetricCounts(N, pack(N, indptr, columns.astype(np.int32), whole[rows, columns]))
 
 
 @pytest.fixture(scope="module")
@@ -70,10 +71,10 @@ def test_a_shift_is_the_difference_of_products(thin):
     after = whole + change
     rows, columns = np.nonzero(after)
     indptr = np.searchsorted(rows, np.arange(N + 1)).astype(np.int64)
-    now = SymmetricCounts.from_rows(N, indptr, columns.astype(np.int32), after[rows, columns])
+    now = SymmetricCounts(N, pack(N, indptr, columns.astype(np.int32), after[rows, columns]))
     rows, columns = np.nonzero(change)
     indptr = np.searchsorted(rows, np.arange(N + 1)).astype(np.int64)
-    delta = SymmetricCounts.from_rows(N, indptr, columns.astype(np.int32), change[rows, columns])
+    delta = SymmetricCounts(N, pack(N, indptr, columns.astype(np.int32), change[rows, columns]))
     moved = np.zeros((2, R))
     moved[0, 1], moved[1, 4] = 0.5, 2.0
     step = ThinShift(np.array([7, 300]), moved)

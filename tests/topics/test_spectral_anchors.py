@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamtopic.counts import SymmetricCounts
+from streamtopic.counts.compact import pack
 from streamtopic.errors import CannotLearn
 from streamtopic.topics import anchors as spectral_anchors
 from streamtopic.topics.anchors import MEMBER, _scaled, _start, choose_anchors, coordinates, super_anchors
@@ -24,8 +25,8 @@ def matrix(dense):
     """Return a symmetric integer matrix as counts."""
     rows, columns = np.nonzero(dense)
     indptr = np.searchsorted(rows, np.arange(len(dense) + 1)).astype(np.int64)
-    return SymmetricCounts.from_rows(
-        len(dense), indptr, columns.astype(np.int32), dense[rows, columns].astype(np.int64)
+    return SymmetricCounts(
+        len(dense), pack(len(dense), indptr, columns.astype(np.int32), dense[rows, columns].astype(np.int64))
     )
 
 

@@ -1,7 +1,7 @@
 """Counts, documents and releases in Redis: a log-structured store.
 
 Each flush of documents writes one immutable segment of signed counts, and a manifest lists the segments that count.
-Deletions are segments with negative counts. Size-tiered merges keep the segments few; readers add them up.
+A deletion is a count below zero in a segment. Size-tiered merges keep the segments few; readers add them up.
 One script commits documents, words, segments, deletions and the next offset together.
 
 Writing a partition
@@ -9,7 +9,7 @@ Writing a partition
     flush               how much one flush holds, what it counts, and the arguments of its commit
     word_ids            numbers of words
     document_records    a document as bytes: what is subtracted should it ever be deleted
-    segments, packing   a segment as bytes
+    segments            a segment as bytes
     deletions           deletions that wait for their receipts, or to be sent to another partition
     compaction          which segments are merged, and when; merge_segments: how several become one
 Reading
@@ -20,12 +20,12 @@ Reading
 What a model has once
     model_state         settings, lease, base model, releases, outbox, ledger
     receipt_state       the end of the chain of receipts, and the keys that tie them to requests
-    residue_ledger      which traces of deleted documents are left where
+    residue_ledger      where traces of deleted documents are left
     removal             taking counts out, so that they are made again from the log
 Below all
     connection          the one place where Redis is spoken to
     redis_keys          the name of everything in Redis
-    scripts             guarded writes: the Lua scripts in `lua/` and the outcomes that they answer
+    scripts             guarded writes: the Lua scripts in `lua/` and their outcomes
 """
 
 from streamtopic.lexicon import Lexicon

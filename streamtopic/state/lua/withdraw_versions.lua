@@ -3,6 +3,7 @@
 -- ARGV: token, holder, number of records, versions.
 -- Answers {'applied'}, {'already'} or {'stale', reason}.
 
+-- The first version stands for all, since they are added by one command.
 local records = tonumber(ARGV[3])
 if redis.call('SISMEMBER', KEYS[2], ARGV[4]) == 1 then return {'already'} end
 if not leads(KEYS[1], KEYS[4]) then return {'stale', 'another scheduler leads, or the lease ended'} end

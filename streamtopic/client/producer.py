@@ -61,6 +61,7 @@ class DocumentProducer(Closing):
         partitioner: str = MURMUR2,
         new_salt: Callable[[], str] = lambda: secrets.token_hex(16),
     ) -> None:
+        # Refused now, not at the first record.
         if partitioner not in PARTITIONERS:
             raise UsageError(f"there is no partitioner {partitioner!r}: choose one of {', '.join(PARTITIONERS)}")
         self._topic = TopicNames(model).documents
@@ -97,13 +98,15 @@ class DocumentProducer(Closing):
 
         Raises InvalidEvent at a bad one, after those before it were sent.
         """
-        sent, messages = 0, list[Message]()
+        sent = 0
+        messages = list[Message]()
         try:
             for document, text in documents:
                 messages.append(encode_add(document, text=text))
                 if len(messages) >= batch:
                     sent += self._send(messages)
         finally:
+            # Also after a bad document: the caller learns which one it was, and those before it are sent.
             sent += self._send(messages)
         return sent
 

@@ -98,8 +98,11 @@ class ModelSubscriber:
         self._progress = None if progress is None else Path(progress)
         self._include_withdrawn = include_withdrawn
         self._match_topics = match_topics
-        self._idle_seconds, self._poll_seconds = idle_seconds, poll_seconds
-        self._clock, self._sleep, self._now = clock, sleep, now
+        self._idle_seconds = idle_seconds
+        self._poll_seconds = poll_seconds
+        self._clock = clock
+        self._sleep = sleep
+        self._now = now
         self._max_age = max_age
         self._waiting: dict[int, Release] = {}
         self._withdrawn: set[int] = set()

@@ -173,7 +173,11 @@ def swap(state: PartitionWriter, merged: Merged, grace: float = GRACE_SECONDS, e
 
 
 def _fold_to(meta: Meta, base_epoch: int | None) -> int:
-    return meta.folded if base_epoch is None else max(meta.folded, min(base_epoch, meta.epoch))
+    """Return the epoch up to which all are folded, for a base model of this epoch; it never goes back."""
+    if base_epoch is None:
+        return meta.folded
+    # A partition that was set back may not have begun that epoch.
+    return max(meta.folded, min(base_epoch, meta.epoch))
 
 
 def _pairs(group: Group) -> int:
@@ -208,7 +212,9 @@ def _merge(state: PartitionWriter, group: Group, stopped: Callable[[], bool]) ->
             pairs += number
             size += len(string)
     # The head last: only the rows have shown how many chunks there are.
-    frequency, tokens, heavy = head.frequency[kept], head.tokens[kept], head.heavy[kept]
+    frequency = head.frequency[kept]
+    tokens = head.tokens[kept]
+    heavy = head.heavy[kept]
     part = SegmentHead(head.ids[kept], frequency, tokens, heavy, head.added, head.removed)
     string = encode_head(part, packed=packed)
     upload(state.connection, state.keys, name, [string])
@@ -223,13 +229,13 @@ def _sources(
     heads: Sequence[SegmentHead],
     places: Sequence[npt.NDArray[np.int64]],
 ) -> list[Source]:
-    def source(entry: ManifestEntry, n_words: int, place: npt.NDArray[np.int64]) -> Source:
-        def read(chunk: int) -> PairChunk:
-            return decode_chunk(_string(state, entry, chunk + 1), n_words)
+    def read(entry: ManifestEntry, n_words: int, chunk: int) -> PairChunk:
+        return decode_chunk(_string(state, entry, chunk + 1), n_words)
 
-        return Source(place, entry.keys - 1, read)
-
-    return [source(e, len(h.ids), p) for e, h, p in zip(group, heads, places, strict=True)]
+    sources = []
+    for entry, head, place in zip(group, heads, places, strict=True):
+        sources.append(Source(place, entry.keys - 1, partial(read, entry, len(head.ids))))
+    return sources
 
 
 def _kept(
@@ -268,7 +274,8 @@ def _strings(block: PairBlock, *, packed: bool) -> Iterator[tuple[bytes, int]]:
     for start in range(0, len(block.values), CHUNK_PAIRS):
         stop = min(start + CHUNK_PAIRS, len(block.values))
         sizes = np.diff(np.clip(edges, start, stop)).astype(np.int64)
-        columns, values = block.columns[start:stop], block.values[start:stop]
+        columns = block.columns[start:stop]
+        values = block.values[start:stop]
         yield encode_chunk(block.first, sizes, columns, values, packed=packed), stop - start
 
 
@@ -312,9 +319,11 @@ def _swap(
         "short": int(SHORT_GRACE_SECONDS * 1000),
     }
     if to > state.meta.folded:
+        later = state.meta.cuts[to - state.meta.folded :]
         plan["folded"] = to
-        plan["cuts"] = ",".join(map(str, state.meta.cuts[to - state.meta.folded :]))
-    result = outcome(state.connection.script(scripts.SWAP_SEGMENTS, keys, [msgpack.packb(plan), *names, *fields]))
+        plan["cuts"] = ",".join(map(str, later))
+    arguments = [msgpack.packb(plan), *names, *fields]
+    result = outcome(state.connection.script(scripts.SWAP_SEGMENTS, keys, arguments))
     if isinstance(result, Stale):
         return result
     # Also behind AlreadyApplied: only a repetition after a lost answer says so.
@@ -417,7 +426,8 @@ class Compactor:
 
     def _begin_clearing(self) -> None:
         """Plan to merge everything once traces of deleted documents have been in segments for too long."""
-        state, now = self._state, time.monotonic()
+        state = self._state
+        now = time.monotonic()
         if self._clearing is not None and self._clearing.loads != state.loads:
             # After the state was read again, an order may be that of another segment.
             self._clearing = None
@@ -450,7 +460,9 @@ class Compactor:
 
     def _start(self, group: Group) -> Future[Merged | Stale]:
         found = Future[Merged | Stale]()
-        state, stopped, spent = self._state, self._stopped, self._spent
+        state = self._state
+        stopped = self._stopped
+        spent = self._spent
         work = partial(_timed, spent, lambda: merge(state, group, stopped.is_set))
         # A daemon: a process that ends must not wait for a merge of minutes, whose strings expire by themselves.
         thread = Thread(target=_settle, args=(found, work), daemon=True)

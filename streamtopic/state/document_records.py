@@ -46,7 +46,7 @@ class StoredDocument:
 
     def values(self) -> list[tuple[int, bytes, bytes]]:
         """Return each passage as (L, words, counts), with bytes for the arrays: equal for equal passages."""
-        return [(p.length, p.words.tobytes(), p.counts.tobytes()) for p in self.passages]
+        return [(passage.length, passage.words.tobytes(), passage.counts.tobytes()) for passage in self.passages]
 
 
 def encode_records(batch: DocumentBatch, offsets: Sequence[int], labels: Sequence[Mapping[str, str]]) -> list[bytes]:
@@ -63,7 +63,8 @@ def encode_records(batch: DocumentBatch, offsets: Sequence[int], labels: Sequenc
     places = np.array(offsets, np.int64)
     buffer, ends = _encode(firsts, batch.indptr, batch.words, batch.counts, batch.lengths, places, names, label_ends)
     whole = buffer.tobytes()
-    return [whole[start:end] for start, end in pairwise([0, *ends.tolist()])]
+    edges = [0, *ends.tolist()]
+    return [whole[start:end] for start, end in pairwise(edges)]
 
 
 def _packed(labels: Mapping[str, str]) -> bytes:
@@ -81,14 +82,16 @@ def _decode_record(record: bytes) -> StoredDocument:
     if not record or record[0] != RECORD_VERSION:
         raise unreadable()
     first, second, at = _get_two(data)
-    offset, size = int(first), int(second)
+    offset = int(first)
+    size = int(second)
     if at < 0 or not 0 <= size <= len(record) - at:
         raise unreadable()
     labels = _labels(record[at : at + size])
     passages, words, pieces, counts = _decode(data, at + size)
     if passages < 0:
         raise unreadable()
-    found, start = list[Passage](), 0
+    found = list[Passage]()
+    start = 0
     for length, distinct in pieces.tolist():
         stop = start + distinct
         found.append(Passage(length, words[start:stop], counts[start:stop]))
@@ -125,7 +128,8 @@ def _encode(
 ) -> tuple[Bytes, Int64]:  # fmt: skip
     documents = len(firsts) - 1
     # The most that varints of these numbers can take: growing the array inside the loop would cost more.
-    out = np.empty(10 * len(words) + 16 * len(lengths) + 32 * documents + len(names) + 16, np.uint8)
+    size = 10 * len(words) + 16 * len(lengths) + 32 * documents + len(names) + 16
+    out = np.empty(size, np.uint8)
     ends = np.empty(documents, np.int64)
     at = 0
     label = np.int64(0)
@@ -143,6 +147,7 @@ def _encode(
             at = put_varint(out, at, np.uint64(indptr[row + 1] - indptr[row]))
             previous = -1
             for k in range(indptr[row], indptr[row + 1]):
+                # Most words of a document occur once: these take no byte for their count.
                 repeated = counts[k] > 1
                 at = put_varint(out, at, np.uint64(2 * (words[k] - previous - 1) + repeated))
                 if repeated:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
 
 import msgpack
@@ -94,6 +95,7 @@ def read_documents(
     batch = _batch(chosen, snapshot.views, words)
     ids = tuple(record.id for record in chosen)
     of_each = tuple(record.labels for record in chosen)
+    # The snapshot does not tell how many documents a part of the hashes holds.
     whole = found == snapshot.documents if buckets == BUCKETS else _unchanged(connection, snapshot)
     return StoredDocuments(batch, ids, of_each, whole)
 
@@ -107,9 +109,9 @@ def _buckets(snapshot: Snapshot, limit: int) -> int:
 
 def _unchanged(connection: Connection, snapshot: Snapshot) -> bool:
     """Whether no document of the snapshot's epochs was deleted or replaced since, by the partitions' counters."""
-    # A part of the documents cannot be compared with the number of all.
     for view in snapshot.views:
-        old, new = view.meta, read_position(connection, view.keys)[0]
+        old = view.meta
+        new = read_position(connection, view.keys)[0]
         through = old.epoch if snapshot.through is None else snapshot.through
         if new.folded > through:
             # Later epochs were folded into these, and their counters cannot be told apart any more.
@@ -166,7 +168,9 @@ def _unpacked(packed: bytes) -> Mapping[str, str]:
         labels = msgpack.unpackb(packed)
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise unreadable() from error
-    if not isinstance(labels, dict) or not all(isinstance(text, str) for pair in labels.items() for text in pair):
+    if not isinstance(labels, dict):
+        raise unreadable()
+    if not all(isinstance(text, str) for text in chain.from_iterable(labels.items())):
         raise unreadable()
     return MappingProxyType(labels)
 
@@ -182,7 +186,8 @@ def _positions(view: PartitionView, place: Mapping[str, int], size: int) -> Int6
 def _batch(records: Sequence[_Record], views: Sequence[PartitionView], words: Sequence[str]) -> DocumentBatch:
     place = {word: k for k, word in enumerate(words)}
     # The tables of all partitions in one array, since each partition has word ids of its own.
-    tables, starts = [np.zeros(0, np.int64)], [0]
+    tables = [np.zeros(0, np.int64)]
+    starts = [0]
     for view in views:
         tables.append(_positions(view, place, view.meta.next_word))
         starts.append(starts[-1] + view.meta.next_word)
@@ -270,7 +275,8 @@ def _words(
     """
     found = np.empty(size, np.int64)
     held = 0
-    word, rest = np.int64(-1), np.int64(length)
+    word = np.int64(-1)
+    rest = np.int64(length)
     for _ in range(size):
         gap, at = get_varint(body, at)
         extra = np.uint64(0)
@@ -286,10 +292,12 @@ def _words(
         if position[word] >= 0:
             found[held] = (position[word] << 32) | (1 + np.int64(extra))
             held += 1
+    # Word and count in one number, so that one plain sort moves both.
     found = np.sort(found[:held])
     for k in range(held):
         words[k] = found[k] >> 32
         counts[k] = found[k] & np.int64(0xFFFFFFFF)
+        # Two ids of one word cannot both be live.
         if k and words[k] == words[k - 1]:
             return -1, 0
     return at, held

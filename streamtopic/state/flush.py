@@ -24,7 +24,7 @@ from streamtopic.state.meta import ManifestEntry, Meta
 from streamtopic.state.redis_keys import PartitionKeys
 from streamtopic.state.scripts import UPLOAD_SECONDS
 from streamtopic.state.segments import MOST_PASSAGES, SegmentHead, encode_chunk, encode_head, encode_passages
-from streamtopic.state.word_ids import Rows, RowSpan, Vocabulary, number_rows
+from streamtopic.state.word_ids import Rows, RowSpan, Vocabulary, number_rows, word_bytes, word_text
 
 __all__ = [
     "MAX_FLUSH_DOCUMENTS",
@@ -122,7 +122,8 @@ class Batch:
 
         writes: as the method `writes` returns them.
         """
-        bytes_each, writes_each = float(self.sizes.mean()), float(writes.mean())
+        bytes_each = float(self.sizes.mean())
+        writes_each = float(writes.mean())
         by_size = max_bytes / max(bytes_each, 1.0)
         by_writes = max_writes / writes_each
         return max(1, int(_LIKELY * min(by_size, by_writes)))
@@ -246,7 +247,9 @@ def plan(
         it calls the function, perhaps in another thread while the next chunk is counted.
     """
     added, born = _number(changes.added, vocabulary)
-    records = encode_records(added, [a.offset for a in changes.added], [a.labels for a in changes.added])
+    offsets = [document.offset for document in changes.added]
+    labels = [document.labels for document in changes.added]
+    records = encode_records(added, offsets, labels)
     arrived = {a.document: record for a, record in zip(changes.added, records, strict=True)}
     left = {r.document for r in changes.removed} - arrived.keys()
     segments = []
@@ -299,14 +302,15 @@ def _number(added: Sequence[AddedDocument], vocabulary: Vocabulary) -> tuple[Doc
     batch = DocumentBatch(indptr, words, counts, rows.lengths[chosen], owners, len(added))
     born = {}
     for number, entry in enumerate(entries.tolist(), first):
-        word = vocabulary.lexicon.word(entry).decode("utf-8", "surrogatepass")
-        born[word] = number
+        born[word_text(vocabulary.lexicon.word(entry))] = number
     return batch, born
 
 
 def _spans(added: Sequence[AddedDocument]) -> tuple[list[Rows], list[tuple[int, int]]]:
     """Return the tables of rows, and for each document its first and last row in all tables together."""
-    tables, places, spans = list[Rows](), dict[int, int](), list[tuple[int, int]]()
+    tables = list[Rows]()
+    places = dict[int, int]()
+    spans = list[tuple[int, int]]()
     used = 0
     # The documents of a batch share a table: each must be joined once only, hence the search by identity.
     for document in added:
@@ -316,7 +320,8 @@ def _spans(added: Sequence[AddedDocument]) -> tuple[list[Rows], list[tuple[int, 
             tables.append(rows)
             place = places[id(rows)] = used
             used += len(rows.lengths)
-        spans.append((place + document.passages.first, place + document.passages.stop))
+        passages = document.passages
+        spans.append((place + passages.first, place + passages.stop))
     return tables, spans
 
 
@@ -345,13 +350,14 @@ def _headed(batch: DocumentBatch, signs: Int64) -> tuple[SegmentHead, DocumentBa
     place = np.cumsum(used, dtype=np.int32) - np.int32(1)
     local = DocumentBatch(batch.indptr, place[batch.words], batch.counts, batch.lengths, batch.owners, batch.documents)
     added = int((signs > 0).sum())
-    head = SegmentHead(ids, *statistics(local, len(ids), signs), added=added, removed=batch.documents - added)
-    return head, local
+    frequency, tokens, heavy = statistics(local, len(ids), signs)
+    return SegmentHead(ids, frequency, tokens, heavy, added, batch.documents - added), local
 
 
 def _chunks(name: str, blocks: Iterator[PairBlock], send: Send) -> tuple[list[bytes], int]:
     """Return the row chunks of a segment, and the number of their pairs."""
-    pairs, chunks = 0, list[Future[bytes]]()
+    pairs = 0
+    chunks = list[Future[bytes]]()
     for block in blocks:
         if len(block.values):
             pairs += len(block.values)
@@ -369,6 +375,7 @@ def _chunk(block: PairBlock) -> bytes:
 
 def _passages(local: DocumentBatch, weighting: Weighting, signs: Int64) -> Iterator[bytes]:
     """Yield the passages as one string, for a segment of few documents and passages; else nothing."""
+    # A larger flush is a bulk load, which no update follows (docs/decisions/0013).
     if max(local.documents, len(local.lengths)) <= MOST_PASSAGES:
         passages = SignedPassages.of(local, weighting, signs)
         positions = np.arange(int(local.words.max(initial=-1)) + 1)
@@ -376,7 +383,9 @@ def _passages(local: DocumentBatch, weighting: Weighting, signs: Int64) -> Itera
 
 
 def _frequency_change(heads: Sequence[SegmentHead]) -> tuple[Int64, Int64]:
-    ids = np.unique(np.concatenate([np.empty(0, np.int64), *(head.ids for head in heads)]))
+    # The empty array is for a flush without documents: `concatenate` refuses an empty list.
+    all_ids = np.concatenate([np.empty(0, np.int64), *(head.ids for head in heads)])
+    ids = np.unique(all_ids)
     frequency = np.zeros(len(ids), np.int64)
     for head in heads:
         frequency[np.searchsorted(ids, head.ids)] += head.frequency
@@ -417,8 +426,8 @@ def commit_arguments(flush: Flush, of: PartitionKeys, fence: int) -> tuple[list[
         step("HDEL", of.documents(bucket), documents)
     for bucket, documents in by_bucket(flush.records, of).items():
         put(of.documents(bucket), ((document, flush.records[document]) for document in documents))
-    step("HDEL", of.words, map(_word_bytes, flush.dead))
-    put(of.words, ((_word_bytes(word), number) for word, number in flush.born.items()))
+    step("HDEL", of.words, map(word_bytes, flush.dead))
+    put(of.words, ((word_bytes(word), number) for word, number in flush.born.items()))
     put(of.manifest, ((entry.name, entry.pack()) for entry, _ in flush.segments))
     put(of.forwards, ((forward.offset, forward.pack()) for forward in flush.forwards))
     entries = []
@@ -452,10 +461,6 @@ def by_bucket(documents: Iterable[bytes], of: PartitionKeys) -> dict[int, list[b
     for document in dict.fromkeys(documents):
         buckets.setdefault(of.bucket(document), []).append(document)
     return buckets
-
-
-def _word_bytes(word: str) -> bytes:
-    return word.encode("utf-8", "surrogatepass")
 
 
 def upload(connection: Connection, keys: PartitionKeys, name: str, strings: Sequence[bytes], *, first: int = 0) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from streamtopic.errors import StateError
 from streamtopic.state.connection import Connection
-from streamtopic.state.meta import read_position
+from streamtopic.state.meta import head_strings, read_position
 from streamtopic.state.redis_keys import BUCKETS, PartitionKeys
 from streamtopic.state.segments import decode_head
 
@@ -92,14 +92,16 @@ def growth(connection: Connection, keys: PartitionKeys) -> Growth:
     """
     for _ in range(_ATTEMPTS):
         meta, manifest = read_position(connection, keys)
-        heads = connection.batch(("GET", keys.segment(entry.name, 0)) for entry in manifest)
-        if any(head is None for head in heads):
+        names = [entry.name for entry in manifest]
+        heads = [head for head in head_strings(connection, keys, names) if head is not None]
+        if len(heads) < len(names):
             # A merge has replaced a segment since the manifest was read, and its grace period is over.
             continue
         frequency = np.zeros(meta.next_word, np.int64)
         for data in heads:
             head = decode_head(data)
             frequency[head.ids] += head.frequency
-        words, hapaxes = np.count_nonzero(frequency), np.count_nonzero(frequency == 1)
+        words = np.count_nonzero(frequency)
+        hapaxes = np.count_nonzero(frequency == 1)
         return Growth(int(words), int(hapaxes))
     raise StateError(f"{keys.tag} changes faster than it can be read: try again")

@@ -46,8 +46,10 @@ class Source:
         self._chunks = chunks
         self._read = read
         self._used = 0
-        self.rows, self.sizes = np.empty(0, np.int32), np.empty(0, np.int64)
-        self.columns, self.values = np.empty(0, np.int32), np.empty(0, np.int64)
+        self.rows = np.empty(0, np.int32)
+        self.sizes = np.empty(0, np.int64)
+        self.columns = np.empty(0, np.int32)
+        self.values = np.empty(0, np.int64)
 
     @property
     def exhausted(self) -> bool:
@@ -70,8 +72,10 @@ class Source:
 
     def drop(self, rows: int, pairs: int) -> None:
         """Drop the first rows, which were used, with their pairs."""
-        self.rows, self.sizes = self.rows[rows:], self.sizes[rows:]
-        self.columns, self.values = self.columns[pairs:], self.values[pairs:]
+        self.rows = self.rows[rows:]
+        self.sizes = self.sizes[rows:]
+        self.columns = self.columns[pairs:]
+        self.values = self.values[pairs:]
 
 
 def _joined(left: npt.NDArray[T], right: npt.NDArray[T]) -> npt.NDArray[T]:
@@ -87,7 +91,8 @@ def fused_head(heads: Sequence[SegmentHead]) -> tuple[SegmentHead, list[Int64]]:
         frequency[place] += head.frequency
         tokens[place] += head.tokens
         heavy[place] += head.heavy
-    added, removed = sum(head.added for head in heads), sum(head.removed for head in heads)
+    added = sum(head.added for head in heads)
+    removed = sum(head.removed for head in heads)
     return SegmentHead(ids, frequency, tokens, heavy, added, removed), places
 
 
@@ -161,7 +166,8 @@ def _add_rows(
     sums: (n_words,) zeros; zeros again afterwards.
     touched: (n_words / 64 + 1,) one bit for each word, zeros; zeros again afterwards.
     """
-    row_at, pair_at = np.zeros(len(stops), np.int64), np.zeros(len(stops), np.int64)
+    row_at = np.zeros(len(stops), np.int64)
+    pair_at = np.zeros(len(stops), np.int64)
     out_sizes = np.zeros(before - first, np.int64)
     out_columns = np.empty(pairs, np.int32)
     out_values = np.empty(pairs, np.int64)

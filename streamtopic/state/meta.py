@@ -1,7 +1,7 @@
 """The position of a partition: offset, epochs, versions and counters in one Redis hash, and its list of segments."""
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from streamtopic.errors import StateCorrupt, StateMismatch, StateMissing
@@ -9,7 +9,18 @@ from streamtopic.state.connection import Connection
 from streamtopic.state.redis_keys import ModelKeys, PartitionKeys
 from streamtopic.state.scripts import BEGIN_EPOCH, Outcome, outcome
 
-__all__ = ["MURMUR2", "SCHEMA", "ManifestEntry", "Meta", "changed_limits", "cut", "fixed", "mismatch", "read_position"]
+__all__ = [
+    "MURMUR2",
+    "SCHEMA",
+    "ManifestEntry",
+    "Meta",
+    "changed_limits",
+    "cut",
+    "fixed",
+    "head_strings",
+    "mismatch",
+    "read_position",
+]
 
 SCHEMA = 3
 """Version of the layout under a partition's tag, and of the meaning of its numbers, such as the weights of pairs."""
@@ -77,30 +88,35 @@ class Meta:
         # Before any field is read: those of another layout may be missing, which is not damage.
         if text.get("schema") != str(SCHEMA):
             raise StateMismatch(_other_layout("the state in Redis", str(text.get("schema"))))
+
+        def number(name: str, otherwise: str | None = None) -> int:
+            return int(text[name] if otherwise is None else text.get(name, otherwise))
+
         try:
+            live, counted = _counters(text, "live:"), _counters(text, "counted:")
             return cls(
-                partitions=int(text["partitions"]),
-                cap=int(text["cap"]),
-                next_offset=int(text["next"]),
-                version=int(text["version"]),
+                partitions=number("partitions"),
+                cap=number("cap"),
+                next_offset=number("next"),
+                version=number("version"),
                 commit=text["commit"],
-                fence=int(text["fence"]),
-                time_ms=int(text["time"]),
-                moved_ms=int(text["moved"]),
-                folded=int(text["folded"]),
+                fence=number("fence"),
+                time_ms=number("time"),
+                moved_ms=number("moved"),
+                folded=number("folded"),
                 cuts=tuple(int(cut) for cut in text["cuts"].split(",") if cut),
-                next_word=int(text["next_word"]),
-                words=int(text.get("words", 0)),
-                live={int(epoch): number for epoch, number in _counters(text, "live:").items()},
-                counted={int(epoch): number for epoch, number in _counters(text, "counted:").items()},
+                next_word=number("next_word"),
+                live={int(epoch): documents for epoch, documents in live.items()},
+                counted={int(epoch): documents for epoch, documents in counted.items()},
                 totals=_counters(text, "total:"),
-                # A state of before these fields counts as one whose last flush deleted something.
-                removed=int(text.get("removed", text["next"])),
-                removed_ms=int(text.get("removed_at", 0)),
-                removals=int(text.get("removals", 0)),
-                erased=int(text.get("erased", 0)),
-                erased_ms=int(text.get("erased_at", 0)),
-                through=int(text.get("through", 0)),
+                # The rest came later. A state without these fields counts as one whose last flush deleted something.
+                words=number("words", "0"),
+                removed=number("removed", text["next"]),
+                removed_ms=number("removed_at", "0"),
+                removals=number("removals", "0"),
+                erased=number("erased", "0"),
+                erased_ms=number("erased_at", "0"),
+                through=number("through", "0"),
             )
         except (KeyError, ValueError) as error:
             raise StateCorrupt(f"partition state cannot be read ({error}): run `streamtopic rebuild`") from None
@@ -179,7 +195,14 @@ def read_position(connection: Connection, keys: PartitionKeys) -> tuple[Meta, tu
             f"there is no state under {keys.tag}: start `streamtopic ingest`, or check model and address"
         )
     manifest = [ManifestEntry.parse(name, value) for name, value in entries.items()]
-    return Meta.parse(fields), tuple(sorted(manifest, key=lambda entry: (entry.order, entry.name)))
+    # By name as well: the segments of one flush, one for each epoch, have the same order.
+    manifest.sort(key=lambda entry: (entry.order, entry.name))
+    return Meta.parse(fields), tuple(manifest)
+
+
+def head_strings(connection: Connection, keys: PartitionKeys, names: Iterable[str]) -> list[bytes | None]:
+    """Return the heads of segments as bytes; None for a segment that was merged and has expired."""
+    return connection.batch(("GET", keys.segment(name, 0)) for name in names)
 
 
 def cut(connection: Connection, model: str, partition: int, *, epoch: int, leader: int) -> Outcome:
@@ -245,8 +268,12 @@ def changed_limits(found: str, wanted: str) -> str:
         return "limits that it does not name"
     before = dict(limit.partition("=")[::2] for limit in found.split(","))
     now = dict(limit.partition("=")[::2] for limit in wanted.split(","))
-    names = [name for name in (now | before) if now.get(name) != before.get(name)]
-    return ", ".join(f"{name} {before.get(name, 'none')} and not {now.get(name, 'none')}" for name in names)
+    changed = []
+    for name in now | before:
+        old, new = before.get(name, "none"), now.get(name, "none")
+        if old != new:
+            changed.append(f"{name} {old} and not {new}")
+    return ", ".join(changed)
 
 
 def _other_layout(state: str, schema: str) -> str:
@@ -258,4 +285,8 @@ def _other_layout(state: str, schema: str) -> str:
 
 
 def _counters(text: Mapping[str, str], prefix: str) -> dict[str, int]:
-    return {key.removeprefix(prefix): int(value) for key, value in text.items() if key.startswith(prefix)}
+    found = {}
+    for key, value in text.items():
+        if key.startswith(prefix):
+            found[key.removeprefix(prefix)] = int(value)
+    return found

@@ -206,14 +206,15 @@ class ModelState:
             "records": len(records),
             "new": len(new),
         }
-        arguments = [msgpack.packb(plan), msgpack.packb(dict(release)), msgpack.packb(dict(ledger))]
-        arguments.append(_base_head(base, new))
+        facts = [msgpack.packb(dict(release)), msgpack.packb(dict(ledger))]
+        arguments = [msgpack.packb(plan), *facts, _base_head(base, new)]
         return outcome(self.connection.script(scripts.STAGE_VERSION, [*keys, *uploads, *new, *old], arguments))
 
     def adopt(self, lease: Lease, version: int, *, release: Mapping[str, Any], ledger: Mapping[str, Any]) -> Outcome:
         """Record a version that was published before Redis was set back. AlreadyApplied for it and all before it."""
         keys = self._named("fence", "releases", "ledger", "lease")
-        arguments = [lease.token, lease.holder, version, msgpack.packb(dict(release)), msgpack.packb(dict(ledger))]
+        facts = [msgpack.packb(dict(release)), msgpack.packb(dict(ledger))]
+        arguments = [lease.token, lease.holder, version, *facts]
         return outcome(self.connection.script(scripts.ADOPT_VERSION, keys, arguments))
 
     def withdraw(self, lease: Lease, versions: Iterable[int], records: Sequence[OutboxRecord]) -> Outcome:
@@ -233,7 +234,7 @@ class ModelState:
 
     def withdrawn_alone(self) -> set[int]:
         """Return the versions that `withdraw` marked: no later version names them."""
-        return {int(version) for version in self.connection.call("SMEMBERS", self._keys.named("withdrawn"))}
+        return {int(version) for version in self._call("SMEMBERS", "withdrawn")}
 
     def next_statement(self, least: int) -> int:
         """Return a number for a statement, above `least` and above every number given out before."""
@@ -242,11 +243,11 @@ class ModelState:
     def request(self, kind: str) -> None:
         """Ask the scheduler for `unlearn` or `retrain`; the last request counts."""
         # The id tells a second request of the same kind from the one that the scheduler is acting on.
-        self.connection.call("SET", self._keys.named("request"), f"{kind}:{self._new_id()}")
+        self._call("SET", "request", f"{kind}:{self._new_id()}")
 
     def requested(self) -> str | None:
         """Return the request that waits, for `fulfil`; None without one. Its part before the colon is the kind."""
-        value = self.connection.call("GET", self._keys.named("request"))
+        value = self._call("GET", "request")
         return None if value is None else str(value.decode())
 
     def fulfil(self, request: str) -> None:
@@ -259,20 +260,20 @@ class ModelState:
         text: the decision in words.
         now_ms: its time, milliseconds since 1970.
         """
-        self.connection.call("SET", self._keys.named("decision"), msgpack.packb([text, now_ms]))
+        self._call("SET", "decision", msgpack.packb([text, now_ms]))
 
     def decision(self) -> tuple[str, int] | None:
         """Return the leader's last decision and its time, milliseconds since 1970; None before the first."""
-        value = self.connection.call("GET", self._keys.named("decision"))
+        value = self._call("GET", "decision")
         return None if value is None else tuple(msgpack.unpackb(value))
 
     def note_check(self, fields: Mapping[str, Any]) -> None:
         """Store the result of the service's last check of itself (msgpack values)."""
-        self.connection.call("SET", self._keys.named("check"), msgpack.packb(dict(fields)))
+        self._call("SET", "check", msgpack.packb(dict(fields)))
 
     def checked(self) -> dict[str, Any] | None:
         """Return the result of the service's last check of itself; None before the first."""
-        value = self.connection.call("GET", self._keys.named("check"))
+        value = self._call("GET", "check")
         return None if value is None else dict(msgpack.unpackb(value))
 
     def outbox(self, count: int = 100) -> list[OutboxEntry]:
@@ -302,11 +303,12 @@ class ModelState:
 
     def base(self) -> StoredBase | None:
         """Return the current base model; None before the first. Raises StateCorrupt."""
-        head = self.connection.call("HGETALL", self._keys.named("base"))
+        head = self._call("HGETALL", "base")
         if not head:
             return None
         fields = msgpack.unpackb(head[b"head"])
         parts = self.connection.batch([("GET", key) for key in fields["parts"]])
+        # A part that has expired leaves a gap, which the checksum finds.
         blob = b"".join(part or b"" for part in parts)
         if hashlib.sha256(blob).digest() != fields["sha256"]:
             raise StateCorrupt(f"the base model of {self.model} fails its checksum: run `streamtopic retrain`")
@@ -318,17 +320,18 @@ class ModelState:
 
     def drop_base_bytes(self, lease: Lease) -> Outcome:
         """Remove the bytes of the base model and keep the facts for decisions. AlreadyApplied where they are gone."""
-        head, parts = self.base_head(), self._base_parts()
+        head = self.base_head()
+        parts = self._base_parts()
         if head is None or not parts:
             return AlreadyApplied()
         keys = [*self._named("fence", "base", "lease"), *parts]
-        before = self.connection.call("HGET", self._keys.named("base"), "head")
+        before = self._call("HGET", "base", "head")
         arguments = [lease.token, lease.holder, before, _base_head(head, [])]
         return outcome(self.connection.script(scripts.DROP_BASE, keys, arguments))
 
     def base_head(self) -> StoredBase | None:
         """Return the current base model without its bytes; None before the first."""
-        head = self.connection.call("HGET", self._keys.named("base"), "head")
+        head = self._call("HGET", "base", "head")
         if head is None:
             return None
         fields = msgpack.unpackb(head)
@@ -343,7 +346,7 @@ class ModelState:
         """Return (version, release record), oldest first; only the last `count`, if given."""
         moved = self.moved()
         limit = () if count is None else ("COUNT", count)
-        rows = self.connection.call("XREVRANGE", self._keys.named("releases"), "+", "-", *limit)
+        rows = self._call("XREVRANGE", "releases", "+", "-", *limit)
         found = []
         for entry, fields in reversed(rows):
             version = int(entry.split(b"-")[0])
@@ -356,23 +359,26 @@ class ModelState:
 
     def moved(self) -> int:
         """Return the last version made before documents were moved to other partitions, 0 without one."""
-        return int(self.connection.call("HGET", self._keys.named("settings"), "moved") or 0)
+        return int(self._call("HGET", "settings", "moved") or 0)
 
     def ledger(self) -> dict[int, dict[str, Any]]:
         """Return the privacy ledger: version to its entry."""
-        rows = self.connection.call("HGETALL", self._keys.named("ledger"))
+        rows = self._call("HGETALL", "ledger")
         # Other names are those of `account`.
         versions = sorted((int(name), entry) for name, entry in rows.items() if name.isdigit())
         return {version: msgpack.unpackb(entry) for version, entry in versions}
 
     def spent(self) -> list[dict[str, Any]]:
         """Return all entries of the privacy ledger, those of `account` included."""
-        rows = self.connection.call("HGETALL", self._keys.named("ledger"))
-        return [msgpack.unpackb(entry) for entry in rows.values()]
+        return [msgpack.unpackb(entry) for entry in self._call("HGETALL", "ledger").values()]
 
     def account(self, version: int, name: str, ledger: Mapping[str, Any]) -> None:
         """Add a ledger entry for a release without a record, since another release has its number. May be repeated."""
-        self.connection.call("HSET", self._keys.named("ledger"), f"{version}:{name}", msgpack.packb(dict(ledger)))
+        self._call("HSET", "ledger", f"{version}:{name}", msgpack.packb(dict(ledger)))
+
+    def _call(self, command: str, name: str, *arguments: str | bytes | int) -> Any:  # noqa: ANN401 - as Connection.call
+        """Send one command about the global key `name`."""
+        return self.connection.call(command, self._keys.named(name), *arguments)
 
     def _named(self, *names: str) -> list[str]:
         return [self._keys.named(name) for name in names]
@@ -387,7 +393,7 @@ class ModelState:
         return [self._upload(f"out:{identity}:{k}", pack_record(record)) for k, record in enumerate(records)]
 
     def _base_parts(self) -> list[str]:
-        head = self.connection.call("HGET", self._keys.named("base"), "head")
+        head = self._call("HGET", "base", "head")
         return [] if head is None else list(msgpack.unpackb(head)["parts"])
 
 

@@ -36,11 +36,11 @@ from streamtopic.state.flush import (
     commit_arguments,
     plan,
 )
-from streamtopic.state.meta import MURMUR2, SCHEMA, ManifestEntry, Meta, fixed, mismatch, read_position
+from streamtopic.state.meta import MURMUR2, SCHEMA, ManifestEntry, Meta, fixed, head_strings, mismatch, read_position
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys, PartitionKeys
 from streamtopic.state.scripts import Applied, Outcome, Stale, outcome
 from streamtopic.state.segments import SegmentHead, decode_head
-from streamtopic.state.word_ids import MAX_WORD_IDS, Rows, RowSpan, Vocabulary, WordLimits, WordPassage
+from streamtopic.state.word_ids import MAX_WORD_IDS, Rows, RowSpan, Vocabulary, WordLimits, WordPassage, word_text
 
 __all__ = ["LiveDocuments", "PartitionWriter", "PreparedBatch"]
 
@@ -174,10 +174,12 @@ class PartitionWriter:
 
         Raises StateCorrupt, and TakenOver where another process took ownership of the partition.
         """
-        numbers, loads = self.vocabulary.numbers(), self.loads
+        numbers = self.vocabulary.numbers()
+        loads = self.loads
         writes = batch.writes(numbers)
         likely = batch.likely(writes, MAX_FLUSH_RECORD_BYTES, MAX_FLUSH_WRITES)
         records = batch.within(writes, most, MAX_FLUSH_RECORD_BYTES, MAX_FLUSH_WRITES)
+        # In this order: documents are looked up only for records that the other bounds let in.
         keys = batch.keys[:records]
         asked = list(dict.fromkeys(filter(None, keys)))
         stored, looked = self.first_documents(asked, MAX_STORED_BYTES)
@@ -222,7 +224,8 @@ class PartitionWriter:
         """Read meta and manifest after a change of its own, and words too where another change has followed it."""
         meta, manifest = read_position(self.connection, self.keys)
         if meta.commit == commit_id:
-            self.meta, self.manifest = meta, manifest
+            self.meta = meta
+            self.manifest = manifest
         else:
             self.reload()
 
@@ -248,7 +251,8 @@ class PartitionWriter:
         # Place 1 among the keys is meta's. A place is one byte of an argument, which 64 hashes never fill.
         places = {bucket: place for place, bucket in enumerate(dict.fromkeys(hashes), start=2)}
         keys = [self.keys.meta, *map(self.keys.documents, places)]
-        arguments: list[str | bytes | int] = [most, bytes(places[bucket] for bucket in hashes), *asked]
+        of_each = bytes(places[bucket] for bucket in hashes)
+        arguments: list[str | bytes | int] = [most, of_each, *asked]
         # After a commit whose answer was lost, or another writer's, records hold word ids that are unknown here.
         while True:
             commit, fence, looked, packed = self.connection.script(scripts.READ_DOCUMENTS, keys, arguments)
@@ -366,7 +370,7 @@ class PartitionWriter:
             if meta.fence != self.fence:
                 raise TakenOver(f"partition {self.partition} was taken over by another process: this one must stop")
             scanned = self.connection.scan(self.keys.words)
-            ids = {word.decode("utf-8", "surrogatepass"): int(number) for word, number in scanned}
+            ids = {word_text(word): int(number) for word, number in scanned}
             try:
                 vocabulary = Vocabulary(ids, meta.next_word, self._heads(manifest), self.lexicon)
             except StateCorrupt:
@@ -383,7 +387,7 @@ class PartitionWriter:
         return last == commit.encode()
 
     def _heads(self, manifest: Sequence[ManifestEntry]) -> Iterable[SegmentHead]:
-        heads = self.connection.batch(("GET", self.keys.segment(entry.name, 0)) for entry in manifest)
+        heads = head_strings(self.connection, self.keys, [entry.name for entry in manifest])
         for entry, head in zip(manifest, heads, strict=True):
             if head is None:
                 raise StateCorrupt(f"segment {entry.name} is missing: rebuild the state (`streamtopic rebuild`)")

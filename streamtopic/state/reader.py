@@ -12,10 +12,11 @@ from streamtopic.counts.compact import UpperRows, mirrored
 from streamtopic.errors import NegativeCounts, StateCorrupt, StateError
 from streamtopic.state.connection import Connection
 from streamtopic.state.deletions import Forgets
-from streamtopic.state.meta import ManifestEntry, Meta, read_position
+from streamtopic.state.meta import ManifestEntry, Meta, head_strings, read_position
 from streamtopic.state.redis_keys import ModelKeys, PartitionKeys
 from streamtopic.state.segments import MOST_PASSAGES, PairChunk, SegmentHead, decode_chunk, decode_head, decode_passages
 from streamtopic.state.sum_pairs import SignedSegment, joined, merged_pairs
+from streamtopic.state.word_ids import word_text
 
 __all__ = ["Delta", "PartitionView", "Reader", "Snapshot", "SnapshotExpired"]
 
@@ -150,7 +151,11 @@ class Delta(_Counted):
         there twice. None where segments were merged, which drops passages, or where the passages are too many. Reads
         one string of each segment; raises as `restrict` does.
         """
-        return _joined_passages(self.segments, lambda segment: self.reader.string(segment, segment.entry.keys - 1))
+
+        def last(segment: SignedSegment) -> bytes:
+            return self.reader.string(segment, segment.entry.keys - 1)
+
+        return _joined_passages(self.segments, last)
 
 
 class Reader:
@@ -167,7 +172,10 @@ class Reader:
 
     def positions(self) -> dict[int, Meta]:
         """Return the meta of each partition, without its counts. Raises StateMismatch where there is no state."""
-        return {p: read_position(self.connection, keys)[0] for p, keys in enumerate(self._keys)}
+        found = {}
+        for partition, keys in enumerate(self._keys):
+            found[partition], _ = read_position(self.connection, keys)
+        return found
 
     def forgets(self, partition: int) -> Forgets:
         """Return the deletions of a partition that wait for their receipts."""
@@ -175,7 +183,9 @@ class Reader:
 
     def forwards(self, partition: int) -> int:
         """Return the number of deletions in a partition that are still to be sent to the partition of their key."""
-        return sum(name.isdigit() for name in self.connection.call("HGETALL", self._keys[partition].forwards))
+        names = self.connection.call("HKEYS", self._keys[partition].forwards)
+        # One field is not an offset: `through`, see Meta.
+        return sum(name.isdigit() for name in names)
 
     def snapshot(self, *, through: int | None = None) -> Snapshot:
         """Take a snapshot of all partitions.
@@ -185,8 +195,13 @@ class Reader:
         Raises SnapshotExpired where later epochs were folded into these, StateCorrupt, StateMismatch, NegativeCounts.
         """
         views = tuple(self._view(p, keys, through) for p, keys in enumerate(self._keys))
-        self._heads = {name: head for view in views for name, head in view.heads.items()}
-        words = sorted({word for view in views for word in view.names.values()})
+        # Only these: heads of segments that were merged meanwhile are not needed again.
+        self._heads = {}
+        met = set[str]()
+        for view in views:
+            self._heads.update(view.heads)
+            met.update(view.names.values())
+        words = sorted(met)
         segments = []
         for view in views:
             placed = _place(view.names, words, view.meta.next_word)
@@ -217,9 +232,11 @@ class Reader:
         segments = []
         for change in changes:
             view = change.view
-            placed = _place(change.names, words, max(view.meta.next_word, change.other.meta.next_word))
+            size = max(view.meta.next_word, change.other.meta.next_word)
+            placed = _place(change.names, words, size)
             segments += _signed(view.keys, change.entries, view.heads, placed, change.sign)
-        return Delta(self, words, *_statistics(segments, len(words)), _documents(segments), segments)
+        frequency, tokens, heavy = _statistics(segments, len(words))
+        return Delta(self, words, frequency, tokens, heavy, _documents(segments), segments)
 
     def chunks(self, segment: SignedSegment) -> Iterable[PairChunk]:
         """Yield the row chunks of a segment. Raises SnapshotExpired, StateCorrupt."""
@@ -266,7 +283,7 @@ class Reader:
         names = [entry.name for entry in manifest]
         heads = {name: self._heads[name] for name in names if name in self._heads}
         missing = [name for name in names if name not in heads]
-        answers = self.connection.batch(("GET", keys.segment(name, 0)) for name in missing)
+        answers = head_strings(self.connection, keys, missing)
         for name, data in zip(missing, answers, strict=True):
             if data is None:
                 return None
@@ -275,7 +292,7 @@ class Reader:
 
     def _read_words(self, keys: PartitionKeys) -> dict[int, str]:
         scanned = self.connection.scan(keys.words)
-        return {int(number): word.decode("utf-8", "surrogatepass") for word, number in scanned}
+        return {int(number): word_text(word) for word, number in scanned}
 
 
 class _Change:
@@ -327,7 +344,8 @@ def _joined_passages(
     documents = [segment.head.added + segment.head.removed for segment in counted]
     if max(documents, default=0) > MOST_PASSAGES or sum(documents) > MOST_JOINED:
         return None
-    parts, number = list[SignedPassages](), 0
+    parts = list[SignedPassages]()
+    number = 0
     for segment in counted:
         found = decode_passages(last(segment), len(segment.head.ids))
         if found is None or number + found.passages > MOST_JOINED:
@@ -362,7 +380,11 @@ def _signed(
     placed: Int64,
     sign: int,
 ) -> list[SignedSegment]:
-    return [SignedSegment(keys, entry, heads[name], placed[heads[name].ids], sign) for name, entry in entries.items()]
+    found = []
+    for name, entry in entries.items():
+        head = heads[name]
+        found.append(SignedSegment(keys, entry, head, placed[head.ids], sign))
+    return found
 
 
 def _statistics(segments: Sequence[SignedSegment], n_words: int) -> tuple[Int64, Int64, Int64]:

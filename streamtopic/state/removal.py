@@ -55,7 +55,8 @@ def recorded(connection: Connection, model: str) -> Recorded | None:
     partitions, partitioner, moved = connection.call("HMGET", key, "partitions", "partitioner", "moved")
     if partitions is None:
         return None
-    return Recorded(int(partitions), (partitioner or MURMUR2.encode()).decode(), int(moved or 0))
+    hashed = MURMUR2 if partitioner is None else str(partitioner.decode())
+    return Recorded(int(partitions), hashed, int(moved or 0))
 
 
 def record(connection: Connection, model: str, settings: ModelSettings, moved: int) -> None:
@@ -63,16 +64,9 @@ def record(connection: Connection, model: str, settings: ModelSettings, moved: i
 
     moved: as in `Recorded`.
     """
-    fields: dict[str, str | int] = {
-        "schema": SCHEMA,
-        "cap": settings.cap,
-        "partitions": settings.partitions,
-        "partitioner": settings.partitioner,
-        "limits": settings.limits,
-        "moved": moved,
-    }
-    pairs = [part for field in fields.items() for part in field]
-    connection.call("HSET", ModelKeys(model).named("settings"), *pairs)
+    fields: list[str | int] = ["schema", SCHEMA, "cap", settings.cap, "partitions", settings.partitions]
+    fields += ["partitioner", settings.partitioner, "limits", settings.limits, "moved", moved]
+    connection.call("HSET", ModelKeys(model).named("settings"), *fields)
 
 
 def counted_documents(connection: Connection, model: str, partition: int) -> int:

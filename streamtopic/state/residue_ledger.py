@@ -4,9 +4,10 @@ A mark belongs to a partition and a stage. It says that every deletion before an
 So the size of the ledger depends on the number of partitions, and not on the number of deleted documents.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TypeVar
 
 import msgpack
 
@@ -15,6 +16,8 @@ from streamtopic.state.connection import Connection
 from streamtopic.state.redis_keys import ModelKeys
 
 __all__ = ["Marks", "Outstanding", "Residue", "ResidueState", "Rewrite", "Stage"]
+
+T = TypeVar("T")
 
 # Bounds the bytes of a mark, for deletions that never stop (docs/decisions/0037).
 _MOST_STEPS = 64
@@ -148,6 +151,7 @@ class Residue:
         if not totals or at >= totals[-1][0]:
             return Outstanding()
         newest = totals[-1][1]
+        # The total before the mark is known for some offsets only: with an older one the number is too large, at most.
         before = max((total for offset, total in totals if offset <= at), default=0)
         subtracted = self.of(partition, Stage.SUBTRACTED)
         return Outstanding(newest - before, subtracted.reached(at))
@@ -180,14 +184,14 @@ class ResidueState:
             completed = _group(fields, "completed")
             return Residue(
                 marks={_place(name): _marks(value) for name, value in marks.items()},
-                totals={int(partition): _marks(value) for partition, value in totals.items()},
-                cleared={int(partition): _marks(value) for partition, value in cleared.items()},
+                totals=_by_partition(totals, _marks),
+                cleared=_by_partition(cleared, _marks),
                 asked=int(fields.get("asked", 0)),
                 looked=int(fields.get("looked", 0)),
                 rewrite=_rewrite(fields.get("rewrite", b"")),
                 forbidden=fields.get("forbidden", b"").decode(),
                 attested={Stage(stage): int(value) for stage, value in attested.items()},
-                completed={int(partition): int(value) for partition, value in completed.items()},
+                completed=_by_partition(completed, int),
             )
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise StateCorrupt(
@@ -228,7 +232,15 @@ class ResidueState:
 def _group(fields: Mapping[str, bytes], kind: str) -> dict[str, bytes]:
     """Return the fields of one kind, under their names behind the colon."""
     prefix = f"{kind}:"
-    return {name.removeprefix(prefix): value for name, value in fields.items() if name.startswith(prefix)}
+    found = {}
+    for name, value in fields.items():
+        if name.startswith(prefix):
+            found[name.removeprefix(prefix)] = value
+    return found
+
+
+def _by_partition(fields: Mapping[str, bytes], read: Callable[[bytes], T]) -> dict[int, T]:
+    return {int(partition): read(value) for partition, value in fields.items()}
 
 
 def _place(name: str) -> tuple[int, Stage]:

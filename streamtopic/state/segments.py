@@ -127,12 +127,14 @@ def encode_chunk(first: int, sizes: Int64, columns: Int32, values: Int64, *, pac
     packed: whether streams are compressed: smaller, but four times as slow.
     """
     rows = np.flatnonzero(sizes).astype(np.int32)
-    sizes, rows = sizes[rows], rows + np.int32(first)
+    sizes = sizes[rows]
+    rows = rows + np.int32(first)
     few = len(values) < CHUNK_PAIRS // 8
     distinct, times = frequent_values(values, 1 if packed or few else _SAMPLE)
     # A value that occurs once takes as many bytes in the table as by itself.
     repeated = times > 1
-    distinct, times = distinct[repeated], times[repeated]
+    distinct = distinct[repeated]
+    times = times[repeated]
     # Ties by value: the bytes must not depend on the order of slots.
     table = distinct[np.lexsort((distinct, -times))][:TABLE]
     streams = [pack_integers(np.array([len(rows), len(table)], np.int64)), pack_integers(_gaps(rows))]
@@ -210,7 +212,8 @@ def decode_passages(data: bytes, n_words: int) -> SignedPassages | None:
     start = np.zeros(1, np.int64)
     indptr = np.concatenate([start, np.cumsum(sizes)])
     number_of_words = int(indptr[-1])
-    gaps, counts = _integers(streams[1], number_of_words), _integers(streams[2], number_of_words)
+    gaps = _integers(streams[1], number_of_words)
+    counts = _integers(streams[2], number_of_words)
     # The gaps of each passage begin anew at its first word.
     ends = np.concatenate([start, np.cumsum(gaps)])
     words = ends[1:] - np.repeat(ends[indptr[:-1]], sizes) - 1
@@ -367,6 +370,7 @@ def pack_columns(rows: Int32, sizes: Int64, columns: Int32) -> tuple[Bytes, Byte
     rows, sizes, columns: as in `PairChunk`; columns ascend within a row and begin at the row or behind it.
     """
     small = np.empty((len(columns) + 1) // 2, np.uint8)
+    # A gap between 32-bit columns takes five bytes at most.
     large = np.empty(5 * len(columns) + LONGEST_VARINT, np.uint8)
     start = 0
     at = 0
@@ -475,6 +479,7 @@ def pack_values(values: Int64, table: Int64) -> tuple[Bytes, Bytes, Bytes]:
             keys[slot] = table[rank]
             codes[slot] = rank << 8 if rank < ONE_BYTE else (ONE_BYTE << 8) + rank - ONE_BYTE
     first = np.empty(len(values), np.uint8)
+    # One more, since the loop writes a second byte for every value and counts only those that are needed.
     second = np.empty(len(values) + 1, np.uint8)
     literal = np.empty(LONGEST_VARINT * len(values) + 1, np.uint8)
     seconds = 0

@@ -94,7 +94,8 @@ class _Sum:
     def __init__(self, n_words: int) -> None:
         self._n = n_words
         edges = np.linspace(0, n_words, _FIRST_PANELS + 1).astype(np.int64)
-        columns, values = np.zeros(0, np.int32), np.zeros(0, np.int64)
+        columns = np.zeros(0, np.int32)
+        values = np.zeros(0, np.int64)
         self._panels = []
         for first, stop in pairwise(np.unique(edges).tolist()):
             indptr = np.zeros(stop - first + 1, np.int64)
@@ -116,7 +117,8 @@ class _Sum:
 
     def _fold(self) -> None:
         # The old panel goes as soon as the new one stands, so both are never held as a whole.
-        before, self._panels = self._panels[::-1], []
+        before = self._panels[::-1]
+        self._panels = []
         while before:
             self._panels += self._folded(before.pop())
         self._parts, self._waiting = [], 0
@@ -144,7 +146,8 @@ class _Sum:
         return list(self._cut(panel.first, indptr, columns, values))
 
     def _cut(self, first: int, indptr: Int64, columns: Int32, values: Int64) -> Iterator[UpperRows]:
-        start, rows = 0, len(indptr) - 1
+        start = 0
+        rows = len(indptr) - 1
         while start < rows:
             stop = int(np.searchsorted(indptr, indptr[start] + PANEL_PAIRS, side="right")) - 1
             # One row at least: a row may have more pairs than a panel.
@@ -210,7 +213,8 @@ def accumulate(
     first: the word of the first row.
     n_words: number of words.
     """
-    parts, rows = indptrs.shape[0], indptrs.shape[1] - 1
+    parts = indptrs.shape[0]
+    rows = indptrs.shape[1] - 1
     indptr = np.zeros(rows + 1, np.int64)
     out_columns = np.empty(len(columns), np.int32)
     out_values = np.empty(len(columns), np.int64)

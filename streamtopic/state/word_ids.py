@@ -28,6 +28,8 @@ __all__ = [
     "WordLimits",
     "WordPassage",
     "number_rows",
+    "word_bytes",
+    "word_text",
 ]
 
 
@@ -100,11 +102,12 @@ class Vocabulary:
 
     def word(self, number: int) -> str:
         """Return the word that has this id."""
-        return self.lexicon.word(int(self._entries[number])).decode("utf-8", "surrogatepass")
+        return word_text(self.lexicon.word(int(self._entries[number])))
 
     def words(self) -> dict[int, str]:
         """Return all words by id."""
-        return {number: self.word(number) for number in np.flatnonzero(self._entries >= 0).tolist()}
+        given = np.flatnonzero(self._entries >= 0).tolist()
+        return {number: self.word(number) for number in given}
 
     def numbers(self) -> Int32:
         """Return the id of each entry of the lexicon, (entries,) int32; -1 for a word that no live document holds.
@@ -149,8 +152,19 @@ class Vocabulary:
         self._entries[numbers] = entries
 
 
+def word_bytes(word: str) -> bytes:
+    """Return a word as Redis and lexicons hold it."""
+    # Half a surrogate pair, which JSON allows in a text, is not UTF-8; it must come back as it came.
+    return word.encode("utf-8", "surrogatepass")
+
+
+def word_text(stored: bytes) -> str:
+    """Undo `word_bytes`."""
+    return stored.decode("utf-8", "surrogatepass")
+
+
 def _encoded(words: Iterable[str]) -> list[bytes]:
-    return [word.encode("utf-8", "surrogatepass") for word in words]
+    return [word_bytes(word) for word in words]
 
 
 def _longer(have: Int32, size: int, rest: int) -> Int32:
@@ -184,7 +198,8 @@ class WordLimits:
 
     def look(self, vocabulary: Vocabulary) -> None:
         """Warn once when words or ids become many, and again only after they were fewer."""
-        held, given = len(vocabulary), vocabulary.next_id
+        held = len(vocabulary)
+        given = vocabulary.next_id
         many_ids = NEARLY * self._ids
         full = max(held / MANY_WORDS, given / many_ids)
         if full > 1 and not self._said:
@@ -232,7 +247,9 @@ class Rows:
         # `concatenate` refuses an empty list: a flush may add no document.
         none = np.empty(0, np.int64)
         few = np.empty(0, np.int32)
-        starts, stops, before = [none], [none], 0
+        starts = [none]
+        stops = [none]
+        before = 0
         for part in parts:
             starts.append(part.starts + before)
             stops.append(part.stops + before)

@@ -62,7 +62,8 @@ class FileLog(Closing):
         self._clock = clock
         self._fsync = fsync
         self._segment_bytes = segment_bytes
-        self._monotonic, self._sleep = monotonic, sleep
+        self._monotonic = monotonic
+        self._sleep = sleep
         self._open: dict[tuple[str, int], PartitionFiles] = {}
         self._mutex = threading.RLock()
 
@@ -132,7 +133,8 @@ class FileLog(Closing):
         max_bytes: int = MAX_READ_BYTES,
     ) -> list[Record]:
         """See EventLog.read."""
-        begin, end = self.begin(topic, partition), self.end(topic, partition)
+        begin = self.begin(topic, partition)
+        end = self.end(topic, partition)
         check_offset(topic, partition, offset, begin, end)
         records: list[Record] = []
         size = 0

@@ -119,6 +119,7 @@ class DocumentProducer(Closing):
 
         Give both where you may send the same delete again, so that both receipts are found.
         """
+        # The salt travels in the record, so that the service can make a receipt which only its holder can match.
         made = Deletion(request or self._new_id(), salt or self._new_salt())
         self._append([encode_delete(document, made, made.salt.encode())])
         return made

@@ -110,6 +110,7 @@ class ModelSubscriber:
         self._said = False
         self._remembered = 0
         self._given = self._load()
+        # The content of the file by now, so that a poll without news writes nothing.
         self._done = (self._given, self._remembered)
         self.refused = 0
 

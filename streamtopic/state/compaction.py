@@ -218,7 +218,7 @@ def _merge(state: PartitionWriter, group: Group, stopped: Callable[[], bool]) ->
     part = SegmentHead(head.ids[kept], frequency, tokens, heavy, head.added, head.removed)
     string = encode_head(part, packed=packed)
     upload(state.connection, state.keys, name, [string])
-    # The order of the oldest: what is merged counts as being there since then.
+    # The order of the oldest: `overdue` asks for all segments up to an order, and this one must be among them.
     oldest = group[0]
     return Merged(group, ManifestEntry(name, oldest.order, oldest.epoch, chunks, pairs, size + len(string)))
 
@@ -497,7 +497,7 @@ def _timed(spent: list[float], work: Callable[[], Merged | Stale]) -> Merged | S
 def _settle(found: Future[Merged | Stale], work: Callable[[], Merged | Stale]) -> None:
     try:
         found.set_result(work())
-    except BaseException as error:  # noqa: BLE001 -- whoever asks for the result gets it
+    except BaseException as error:  # noqa: BLE001 -- the caller of `result` gets it
         found.set_exception(error)
 
 

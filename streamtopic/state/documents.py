@@ -90,7 +90,7 @@ def read_documents(
             counted = list(_counted(connection, view, bucket, until))
             found += len(counted)
             chosen += labels.chosen(counted, number)
-    # By id: Redis gives the fields of a hash in an order that depends on what it held before.
+    # By id: the order of the fields of a Redis hash depends on its history.
     chosen.sort(key=lambda record: record.id)
     batch = _batch(chosen, snapshot.views, words)
     ids = tuple(record.id for record in chosen)

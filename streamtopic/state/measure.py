@@ -19,7 +19,7 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What a partition takes in Redis.
+    """The size of a partition in Redis.
 
     documents: bytes of document records, from samples.
     segments: bytes of count segments, exact.
@@ -67,7 +67,7 @@ class Growth:
 
 
 def measure(connection: Connection, keys: PartitionKeys) -> Sizes:
-    """Return what a partition takes. Replaced segments, which expire by themselves, are not counted.
+    """Measure a partition. Replaced segments, which expire by themselves, are not counted.
 
     Raises StateMissing, ComponentUnreachable.
     """

@@ -23,7 +23,7 @@ MOST = 8
 
 T = TypeVar("T", bound=np.generic)
 Parts = tuple[npt.NDArray[Any], ...]
-# Half of what 64 bits hold: the check adds floats, which round.
+# Half of the largest 64-bit number: the check adds floats, which round.
 _ROOM = 2.0**62
 
 

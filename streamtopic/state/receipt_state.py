@@ -80,7 +80,7 @@ class LinkKeys:
 
     def of(self, month: str) -> bytes:
         """Return the key of a month, made on first use."""
-        # Of two processes that make one, one decides: both read what stands there afterwards.
+        # Of two processes that make one, one decides: both read the same key afterwards.
         self._connection.call("HSETNX", self._key, month, secrets.token_bytes(_KEY_BYTES))
         return bytes(self._connection.call("HGET", self._key, month))
 

@@ -95,7 +95,7 @@ def remove_partition(connection: Connection, model: str, partition: int, *, rear
     """
     keys = ModelKeys(model).partition(partition)
     manifest = connection.call("HGETALL", keys.manifest)
-    # The position first: without it no writer can commit into what is removed next.
+    # The position first: without it a writer cannot commit between the removals that follow.
     position = [keys.forgets, keys.kept_forgets, keys.meta, keys.forwards]
     connection.script(REMOVE_POSITION, position, [int(rearranged)])
     names = [keys.words, *(keys.documents(bucket) for bucket in range(BUCKETS))]
@@ -111,7 +111,7 @@ def remove_partition(connection: Connection, model: str, partition: int, *, rear
 
 def note_removed(connection: Connection, model: str, partition: int) -> None:
     """Note that the segments of a partition, counted again, may hold traces of any earlier deletion."""
-    # A compacted log does not name those deletions any more, so the mark stands at the end of what was counted.
+    # A compacted log does not name those deletions any more, so the mark stands at the end of the counted log.
     meta = ModelKeys(model).partition(partition).meta
     connection.call("HSET", meta, "removed", connection.call("HGET", meta, "next"), "removals", 1, "erased", 0)
 
@@ -140,6 +140,7 @@ def put_forgets(connection: Connection, model: str, partition: int, forgets: Ite
     connection.call("DEL", written)
     todo = list(forgets)
     for start in range(0, len(todo), _AT_ONCE):
-        # A repetition after a lost answer fails on its first id, and the whole is done again.
-        connection.batch(("XADD", written, f.entry, "forget", f.pack()) for f in todo[start : start + _AT_ONCE])
-    connection.script(PUT_FORGETS, [keys.forgets, keys.kept_forgets, written], [])
+        # A repetition after a lost answer fails on its first id, which the stream has; `rebuild` is then run again.
+        some = todo[start : start + _AT_ONCE]
+        connection.batch(("XADD", written, forget.entry, "forget", forget.pack()) for forget in some)
+    connection.script(PUT_FORGETS, [keys.forgets, keys.kept_forgets, written], [len(todo)])

@@ -166,7 +166,7 @@ class Residue:
 
 
 class ResidueState:
-    """The marks in Redis, one hash. The leading scheduler writes them, an operator's command what is attested."""
+    """The ledger in Redis, one hash. The leading scheduler writes marks, an operator's command attested times."""
 
     def __init__(self, connection: Connection, model: str) -> None:
         self._connection = connection
@@ -199,7 +199,7 @@ class ResidueState:
             ) from None
 
     def write(self, residue: Residue) -> None:
-        """Store marks, times and the rewrite under way. What is attested or completed stays as it is in Redis."""
+        """Store marks, times and the rewrite under way. Attested times and completions stay as they are in Redis."""
         # Field by field, not the whole hash: the operator may attest, and a publisher complete, at the same time.
         fields: list[str | bytes | int] = ["looked", residue.looked, "asked", residue.asked]
         fields += ["forbidden", residue.forbidden]

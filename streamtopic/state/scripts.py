@@ -52,7 +52,7 @@ NEXT_STATEMENT = _text("next_statement")
 # Receipts are written by the publisher, without a lease: the end of the chain is compared instead.
 APPEND_RECEIPTS = _text("append_receipts")
 
-# A rebuild takes partitions and lease from whoever has them.
+# A rebuild takes partitions and lease from their holders.
 SEIZE_LEASE = _text("seize_lease")
 REMOVE_POSITION = _text("remove_position")
 PUT_FORGETS = _text("put_forgets")

@@ -178,7 +178,7 @@ def decode_chunk(data: bytes, n_words: int) -> PairChunk:
     Raises StateCorrupt where its checksum or form is wrong.
     """
     if data[:4] == _PASSAGES:
-        # Opened all the same, so that damage is found by whoever comes by.
+        # Opened all the same, so that damage is found.
         _open(_PASSAGES, data, 5)
         nothing = np.zeros(0, np.int64)
         return PairChunk(nothing.astype(np.int32), nothing, nothing.astype(np.int32), nothing)

@@ -195,7 +195,7 @@ class Closing:
         self.close()
 
     def close(self) -> None:
-        """Give back what this object holds."""
+        """Give back files and connections."""
         raise NotImplementedError
 
 

@@ -201,7 +201,7 @@ class FileLog(Closing):
 
     def close(self) -> None:
         """See EventLog.close."""
-        # Files are open within a call only, so there is nothing to close but what is known of them.
+        # Files are open within a call only, so only the index is to be dropped.
         self._open.clear()
 
     def _claim(self, topic: str, partitions: int, settings: Mapping[str, str]) -> int:

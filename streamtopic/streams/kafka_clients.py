@@ -74,7 +74,7 @@ def mapped(error: Exception, servers: str) -> StreamtopicError:
             )
 
 
-def connect(kind: Callable[..., T], options: KafkaOptions, **arguments: Any) -> T:  # noqa: ANN401 - what kafka-python takes
+def connect(kind: Callable[..., T], options: KafkaOptions, **arguments: Any) -> T:  # noqa: ANN401 - kafka-python's arguments
     """Return a client of kafka-python that is ready.
 
     kind: KafkaConsumer, KafkaProducer or KafkaAdminClient.
@@ -114,7 +114,7 @@ def retried(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> T:
-    """Return what a function returns. It is called again while its errors may pass by themselves.
+    """Return the result of a function, which is called again while its errors may pass by themselves.
 
     call: may safely be called twice.
     clock, sleep: seconds.
@@ -309,7 +309,7 @@ class Writer:
             if not future.succeeded():
                 failed.append((future.exception, message))
         if failed:
-            # One bad record fails all of its batch; only its own error says what is wrong.
+            # One bad record fails all of its batch; only its own error names the reason.
             refused = [entry for entry in failed if isinstance(entry[0], _REFUSED)]
             cause, message = (refused or failed)[0]
             raise self._explained(cause or errors.KafkaTimeoutError("not confirmed"), topic, message) from cause
@@ -336,7 +336,7 @@ class Writer:
     def _discard(self) -> None:
         if self._producer is not None:
             producer, self._producer = self._producer, None
-            # Pending records must not be sent any more: the caller learns of an error and decides what is written next.
+            # Pending records must not be sent any more: the caller learns of an error, and its next records may differ.
             producer._sender.force_close()  # noqa: SLF001 - its own close waits for pending records, or fails over them
             with suppress(Exception):
                 producer.close(timeout=1)

@@ -27,7 +27,7 @@ class NetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python is untype
     refused: the error with which a broker refused the user, None if none did.
     """
 
-    def __init__(self, **configuration: Any) -> None:  # noqa: ANN401 - what kafka-python takes
+    def __init__(self, **configuration: Any) -> None:  # noqa: ANN401 - kafka-python's arguments
         super().__init__(**configuration)
         self.refused: Exception | None = None
         self._open = self._manager.get_connection

@@ -37,7 +37,7 @@ _HEADER_BYTES = 64 << 10
 _TAKEN_BYTES = 8 << 20
 _PIECE = 256 << 10
 
-# A batch: offset, length of what follows, epoch, magic number, checksum, attributes.
+# A batch: offset, length of the rest, epoch, magic number, checksum, attributes.
 _HEADER = struct.Struct(">8xi4xb4xh")
 _BEFORE = 12
 _MAGIC = 2
@@ -83,7 +83,7 @@ class _PartitionRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafk
     def take(self, n: int | None = None) -> list[Any]:
         """Return the next records, at most n, and no more once they hold _TAKEN_BYTES."""
         if not self._folded:
-            # Without compression they are no larger than what was fetched; to look at each costs a tenth of reading it.
+            # Without compression the fetch has bounded them; to look at each would cost a tenth of reading it.
             found: list[Any] = super().take(n)
             return found
         self._maybe_raise_next_inline_exception()

@@ -15,7 +15,7 @@ local text = have[3]
 for _ = current + 1, epoch do
   if text == '' then text = have[1] else text = text .. ',' .. have[1] end
 end
--- A new id and a new version make Stale what the writer has planned: it holds documents of the epoch before.
+-- With a new id and version the writer's plan is Stale: its documents are of the epoch before.
 local id = redis.sha1hex(have[5] .. ' cut ' .. epoch .. ' ' .. leader)
 redis.call('HSET', meta, 'cuts', text, 'leader', leader, 'commit', id)
 redis.call('HINCRBY', meta, 'version', 1)

@@ -16,5 +16,5 @@ else
   local through = tonumber(redis.call('HGET', KEYS[4], 'through') or '0')
   if after > through then redis.call('HSET', KEYS[4], 'through', string.format('%.0f', after)) end
 end
--- Without meta the writer's next commit is Stale, so nothing is counted into what is being removed.
+-- Without meta the writer's next commit is Stale, so nothing is written between the removals that follow.
 return redis.call('DEL', KEYS[3])

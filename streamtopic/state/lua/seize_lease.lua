@@ -1,4 +1,4 @@
--- Take the scheduler's lease from whoever has it.
+-- Take the scheduler's lease from its holder.
 -- KEYS: lease, fence.
 -- ARGV: holder, milliseconds.
 -- Answers the fencing token.

@@ -18,7 +18,7 @@ if (redis.call('GET', fence) or '0') ~= plan.token or redis.call('GET', lease) ~
 end
 if last ~= plan.version - 1 then return {'stale', 'version ' .. last .. ' is the last one'} end
 local first, parts = 7, 7 + plan.records
--- All are looked at before the first write, since Redis does not undo what a script wrote before it stopped.
+-- All are looked at before the first write: Redis does not undo the writes of a script that stops.
 for i = first, parts + plan.new - 1 do
   if redis.call('EXISTS', KEYS[i]) == 0 then return {'stale', 'a part expired before it was committed'} end
 end

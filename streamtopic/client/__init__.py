@@ -1,10 +1,10 @@
-"""What other services import: no numba, no Redis, no part of the service.
+"""Producer, subscriber and receipts for other services. They load no compiler, no Redis and no part of the service.
 
 DocumentProducer   add and delete documents
-Deletion           what a delete returns: its request id, with the salt of its receipt
+Deletion           the result of a delete: its request id, with the salt of its receipt
 ModelSubscriber    published versions, verified and in order (Freshness: how sure it is that it has the newest)
-Release            one of them
-Receipts           what happened to a deletion
+Release            a published version
+Receipts           the receipts of deletions
 """
 
 from streamtopic.client.producer import Deletion, DocumentProducer

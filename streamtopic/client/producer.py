@@ -1,22 +1,23 @@
-"""Send documents to be counted, and to be forgotten."""
+"""Adding documents to a model, and deleting them."""
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from streamtopic.errors import UsageError
 from streamtopic.events import encode_add, encode_delete
 from streamtopic.streams import MURMUR2, PARTITIONERS, EventLog, KafkaOptions, Message, TopicNames, addressed, open_log
+from streamtopic.streams.event_log import Closing
 
 __all__ = ["Deletion", "DocumentProducer"]
 
 
 class Deletion(str):
-    """The request id of a delete, usable as text, with the salt that only the requester and the log know.
+    """The request id of a delete, usable as text, with the salt of its receipt.
 
-    Keep both: whoever has them can find the receipt and show which document it speaks of; nobody else can.
+    Keep both: with them one finds the receipt and can show which document it speaks of. Without the salt, which only
+    the requester and the log know, nobody can.
     """
 
     __slots__ = ("salt",)
@@ -30,21 +31,25 @@ class Deletion(str):
         return made
 
     def __reduce__(self) -> tuple[type[Self], tuple[str, str]]:
-        """How to make a copy."""
+        """Return how to make a copy: without this, pickle would lose the salt."""
         return type(self), (str(self), self.salt)
 
 
-class DocumentProducer:
-    """Writes to a model's documents topic; returns once the log has confirmed. Safe with several threads.
+class DocumentProducer(Closing):
+    """Writes to a model's documents topic. A call returns once the log has confirmed. Safe with several threads.
 
-    log: Kafka's servers (`host:port[,host:port]`), KafkaOptions with credentials, an EventLog, or the folder of one in
-    files. new_id: makes request ids. partitioner: the model's, `murmur2` or `crc32` (setting `partitioner`): an add
-    in another partition than the model expects is refused. new_salt: makes salts of receipts, at least 16 bytes that
-    nobody can guess.
+    log: Kafka's servers (`host:port[,host:port]`), KafkaOptions with credentials, an EventLog, or the folder of a log
+        in files.
+    model: name of the model.
+    new_id: makes request ids.
+    partitioner: `murmur2` or `crc32`, as the model's setting `partitioner`; the service refuses an add in another
+        partition than that of its key.
+    new_salt: makes salts of receipts, at least 16 bytes that nobody can guess.
 
-    Every method raises InvalidEvent for what the service would refuse, UsageError where the topics are missing
-    (`streamtopic init` makes them), ComponentUnreachable where the log does not answer. Part of what was to be sent may
-    have arrived then: sending it again changes nothing, but give a delete a request id of your own to know it by.
+    Every method raises InvalidEvent for a record that the service would refuse, UsageError where the topics are missing
+    (`streamtopic init` makes them), ComponentUnreachable where the log does not answer. A part of the records may have
+    arrived then. Send all again: that changes nothing. Give a delete a request id of your own, so that both records
+    have the same.
     """
 
     def __init__(
@@ -56,6 +61,7 @@ class DocumentProducer:
         partitioner: str = MURMUR2,
         new_salt: Callable[[], str] = lambda: secrets.token_hex(16),
     ) -> None:
+        # Refused now, not at the first record.
         if partitioner not in PARTITIONERS:
             raise UsageError(f"there is no partitioner {partitioner!r}: choose one of {', '.join(PARTITIONERS)}")
         self._topic = TopicNames(model).documents
@@ -63,14 +69,6 @@ class DocumentProducer:
         self._new_id = new_id
         self._partitioner = partitioner
         self._new_salt = new_salt
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def add(
         self,
@@ -81,32 +79,47 @@ class DocumentProducer:
         labels: Mapping[str, str] | None = None,
         timestamp_ms: int | None = None,
     ) -> tuple[int, int]:
-        """Add a document, or replace the one with this id; (partition, offset) of its record.
+        """Add a document, or replace the one with this id; return (partition, offset) of its record.
 
-        Either text, or counts of words; labels: task to class. A replacement takes out what the id held before, which
-        counts as a deletion where the model was trained on it; the same content again changes nothing.
+        document: its id.
+        text: the text of the document.
+        counts: word to its count, in the place of a text.
+        labels: task to class.
+        timestamp_ms: time of the document, milliseconds since 1970.
+
+        A replacement takes the document before it out of the counts; where the model has learned from that document,
+        this counts as a deletion. The same content again changes nothing.
         """
         message = encode_add(document, text=text, counts=counts, labels=labels, timestamp_ms=timestamp_ms)
         return self._append([message])[0]
 
     def add_many(self, documents: Iterable[tuple[str, str]], batch: int = 1000) -> int:
-        """Add (id, text) pairs in batches; how many. Raises InvalidEvent at a bad one, those before it sent."""
-        sent, messages = 0, list[Message]()
+        """Add documents given as (id, text), in batches; return their number.
+
+        Raises InvalidEvent at a bad one, after those before it were sent.
+        """
+        sent = 0
+        messages = list[Message]()
         try:
             for document, text in documents:
                 messages.append(encode_add(document, text=text))
                 if len(messages) >= batch:
                     sent += self._send(messages)
         finally:
+            # Also after a bad document: the caller learns which one it was, and those before it are sent.
             sent += self._send(messages)
         return sent
 
     def delete(self, document: str, request: str | None = None, *, salt: str | None = None) -> Deletion:
-        """Ask for a document to be forgotten; the request id, by which its receipt is found, with the receipt's salt.
+        """Delete a document; return the request id and the salt, by which its receipt is found.
 
-        request: an id of your own. salt: text of 16 to 64 bytes of your own, as hard to guess as a password. Give both
-        where the same delete is sent again, so that both receipts are found.
+        document: its id.
+        request: a request id of your own.
+        salt: a salt of your own, text of 16 to 64 bytes, as hard to guess as a password.
+
+        Give both where you may send the same delete again, so that both receipts are found.
         """
+        # The salt travels in the record, so that the service can make a receipt which only its holder can match.
         made = Deletion(request or self._new_id(), salt or self._new_salt())
         self._append([encode_delete(document, made, made.salt.encode())])
         return made
@@ -118,9 +131,10 @@ class DocumentProducer:
 
     def _append(self, messages: list[Message]) -> list[tuple[int, int]]:
         partitions = self._log.partitions(self._topic)
-        # A topic that does not exist has no partitions; appending to it says so.
-        placed = addressed(messages, partitions, self._partitioner) if partitions else messages
-        return self._log.append_many(self._topic, placed)
+        # A topic that does not exist has no partitions: the append raises an error that says so.
+        if partitions:
+            messages = addressed(messages, partitions, self._partitioner)
+        return self._log.append_many(self._topic, messages)
 
     def _send(self, messages: list[Message]) -> int:
         count = len(self._append(messages)) if messages else 0

@@ -1,11 +1,9 @@
-"""Look up what happened to a deletion."""
+"""Looking up the receipts of deletions."""
 
 import hashlib
 from array import array
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 
@@ -21,6 +19,7 @@ from streamtopic.signed import (
     request_digest,
 )
 from streamtopic.streams import EventLog, TopicNames, open_log
+from streamtopic.streams.event_log import Closing
 
 __all__ = ["Receipts"]
 
@@ -28,47 +27,45 @@ _WITHOUT_SALT = 2
 """Format of receipts whose request digests have no salt."""
 
 
-class Receipts:
-    """Reads a model's receipts topic, verifying each receipt; what else is in the topic is passed over and counted.
+class Receipts(Closing):
+    """Reads a model's receipts topic and verifies each receipt. Other records are passed over and counted.
 
-    log: an EventLog, Kafka's servers as "host:port", or the folder of a log in files. public_key: as `PublicKey.load`
-    takes it; with a root key, the keys that sign are those of the newest key list in the releases topic.
+    log: an EventLog, Kafka's servers as "host:port", or the folder of a log in files.
+    model: name of the model.
+    public_key: as `PublicKey.load` takes it; with a root key, the newest key list in the releases topic names the keys
+        that sign.
     """
 
     def __init__(
         self, log: str | Path | EventLog, *, model: str, public_key: KeyRing | PublicKey | str | bytes | Path
     ) -> None:
         self._model = model
-        TopicNames(model)  # refuses an unusable name now, not at the first look
+        # Refuses an unusable name now, not at the first look.
+        TopicNames(model)
         self._key = KeyRing.load(public_key, model)
         self._log, self._owned = open_log(log)
         self._places = _Places()
         self._lists_end = 0
         self._reader = ReceiptReader(self._log, model, self._key, note=self._places.note, learn=self._learn)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     @property
     def skipped(self) -> int:
-        """How many records of the topic, as far as it was read, are not receipts; anybody may have written them."""
+        """Number of records so far that are not receipts of the chain. Anybody may have written them."""
         return self._reader.skipped
 
     def __iter__(self) -> Iterator[Receipt]:
-        """All receipts that are there now, in the order of their chain, each once."""
+        """Yield all receipts of the topic, in the order of their chain, each once."""
         return ReceiptReader(self._log, self._model, self._key, learn=self._learn).read()
 
     def find(self, request: str, *, salt: Salt | None = None) -> list[Receipt]:
-        """Receipts of the deletions with this request id and salt, in their order; [] until a version is published.
+        """Return the receipts of deletions with this request id and salt, in their order.
 
-        request: as `DocumentProducer.delete` returned it, which holds its salt; or any request id, with its salt.
-        There can be several: another producer may have used the same id. `Receipt.is_about` says which is yours.
-        Without a salt only receipts of before 0.2 are found; later ones the service alone can find.
+        request: as `DocumentProducer.delete` returned it, with its salt; or any request id.
+        salt: the salt, where `request` does not hold it. Without a salt only receipts of before 0.2 are found: later
+            ones only the service can find.
+
+        The list is empty until a version without the document is published. It may hold receipts of another producer
+        who used the same request id; `Receipt.is_about` tells which one is yours.
         """
         known = getattr(request, "salt", None) if salt is None else salt
         found = self._lookup(plain_request_digest(request), lambda receipt: receipt.format == _WITHOUT_SALT)
@@ -77,47 +74,62 @@ class Receipts:
         return sorted(found, key=lambda receipt: receipt.sequence)
 
     def linked(self, request: str, keys: Mapping[str, bytes]) -> list[Receipt]:
-        """Receipts of a request id, for the service itself. keys: month to key, as far as they are not destroyed."""
-        return [receipt for receipt in self if receipt.is_linked(request, keys)] if keys else []
+        """Return the receipts of a request id without its salt; only the service itself can do this.
+
+        keys: month to key, for the months whose keys are not destroyed.
+        """
+        if not keys:
+            return []
+        return [receipt for receipt in self if receipt.is_linked(request, keys)]
 
     def get(self, receipt_id: str) -> Receipt | None:
-        """Receipt with this id, None without one."""
-        return next(iter(self._lookup(receipt_id, lambda receipt: receipt.id == receipt_id)), None)
+        """Return the receipt with this id, None without one."""
+        found = self._lookup(receipt_id, lambda receipt: receipt.id == receipt_id)
+        return found[0] if found else None
 
     def completion(self, receipt: Receipt) -> Completion | None:
-        """The completion that says that nothing is left of what a receipt of this topic speaks of; None before it."""
-        for _ in self._reader.read():
-            pass
+        """Return the signed statement that no trace is left of the document of a receipt; None before it is made.
+
+        receipt: of this topic.
+        """
+        self._read_on()
         return next((one for one in self._reader.completions if one.covers(receipt)), None)
 
     def _lookup(self, name: str, wanted: Callable[[Receipt], bool]) -> list[Receipt]:
-        """Read what is new in the topic, then the receipts where they were noted."""
-        for _ in self._reader.read():
-            pass
+        """Return the receipts with this request digest or id that the test accepts."""
+        self._read_on()
+        # Only places are kept of receipts that were read; those that may be meant are read again.
         noted = [self._reader.at(offset) for offset in self._places.find(name)]
         found = {receipt.sequence: receipt for receipt in noted if receipt is not None}
         named = (receipt for receipt in found.values() if name in {receipt.request, receipt.id})
         return [receipt for receipt in named if wanted(receipt)]
 
+    def _read_on(self) -> None:
+        """Verify the records that are new in the topic, and note the places of receipts."""
+        for _ in self._reader.read():
+            pass
+
     def _learn(self) -> bool:
-        """Take in newer key lists; whether there were any. The releases topic is read only where it has grown."""
+        """Read newer key lists; return whether there were any."""
         topic = TopicNames(self._model).releases
         end = self._log.end(topic, 0) if self._log.partitions(topic) else 0
+        # Asked for every record with an unknown key: forged ones must not make it read the releases topic each time.
         if end == self._lists_end:
             return False
         self._lists_end = end
         return follow_keys(self._log, self._model, self._key)
 
     def close(self) -> None:
-        """Close the log if it was opened here."""
+        """Close the log if this object opened it."""
         if self._owned:
             self._log.close()
 
 
 class _Places:
-    """Where receipts are in the topic, by request digest and by id: 24 bytes each."""
+    """The offsets of receipts, by request digest and by id."""
 
     def __init__(self) -> None:
+        # 24 bytes for each receipt, since a topic may hold millions: eight of each name's digest, eight of the offset.
         self._names = array("Q")
         self._offsets = array("q")
 
@@ -126,8 +138,11 @@ class _Places:
         self._offsets.append(offset)
 
     def find(self, name: str) -> list[int]:
-        """Return offsets that may be those of this name, the oldest first."""
-        found = np.flatnonzero(np.frombuffer(self._names, np.uint64) == _short(name)) if self._names else ()
+        """Return offsets of receipts that may have this name, the oldest first."""
+        # `frombuffer` refuses an empty buffer.
+        if not self._names:
+            return []
+        found = np.flatnonzero(np.frombuffer(self._names, np.uint64) == _short(name))
         return [self._offsets[place // 2] for place in found]
 
 

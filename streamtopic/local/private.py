@@ -1,4 +1,4 @@
-"""Folders that hold what documents said: nobody but their owner may look into them."""
+"""Folders with texts of documents: only their owner may read them."""
 
 import contextlib
 import os
@@ -11,22 +11,22 @@ _OTHERS = 0o077
 
 
 def private_folder(folder: Path) -> int:
-    """Make a folder that only its owner enters, and take away what others may do in one that is there.
+    """Make a folder that only its owner can open. In one that exists, take the rights of others away.
 
-    How many files and folders in it were open to others.
+    Returns the number of files and folders in it that were open to others.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return tighten(folder)
 
 
 def tighten(folder: Path) -> int:
-    """Take from everybody but the owner every right to a folder and what is in it; how many were open before.
+    """Take all rights of others to a folder and its content away; return how many files and folders were open.
 
-    Links are left alone, and so is what belongs to somebody else or goes away meanwhile.
+    Links stay as they are, and so do files that belong to somebody else or vanish meanwhile.
     """
     found = int(_close(folder))
     for parent, folders, files in os.walk(folder):
-        # A secret key that was open is refused where it is used, not closed: somebody may have read it.
+        # A secret key stays as it is: an open one is refused where it is used, since somebody may have read it.
         closed = [name for name in files if not name.endswith((".pem", ".key"))]
         found += sum(_close(Path(parent) / name) for name in (*folders, *closed))
     return found

@@ -1,31 +1,31 @@
 """Counts, documents and releases in Redis: a log-structured store.
 
 Each flush of documents writes one immutable segment of signed counts, and a manifest lists the segments that count.
-Deletions are segments with negative counts. Size-tiered merges keep the segments few; readers add them up.
+A deletion is a count below zero in a segment. Size-tiered merges keep the segments few; readers add them up.
 One script commits documents, words, segments, deletions and the next offset together.
 
 Writing a partition
     partition_writer    PartitionWriter: `prepare` a batch, `apply` its changes; the one writer of a partition
-    flush               how much one flush holds, what it counts, and the arguments of its commit
+    flush               the bounds of one flush, its counts, and the arguments of its commit
     word_ids            numbers of words
-    document_records    a document as bytes: what is subtracted should it ever be deleted
-    segments, packing   a segment as bytes
-    deletions           deletions that wait for their receipts, or to be sent to another partition
-    compaction          which segments are merged, and when; merge_segments: how several become one
+    document_records    a document as bytes: the counts to subtract when it is deleted
+    segments            a segment as bytes
+    deletions           deletions that wait for their receipts, or wait to be sent to another partition
+    compaction          the choice of segments to merge, and the time; merge_segments: the sum of several
 Reading
-    reader              snapshots and differences of the counts, over all partitions; sum_pairs: how their pairs add up
+    reader              snapshots and differences of the counts, over all partitions; sum_pairs: the sum of their pairs
     documents           the documents that a snapshot counts
-    meta                where a partition stands: position, epochs, counters, manifest
+    meta                the position of a partition: offset, epochs, counters, manifest
     measure             bytes by kind, growth of the words
-What a model has once
+Of a model, beside its partitions
     model_state         settings, lease, base model, releases, outbox, ledger
     receipt_state       the end of the chain of receipts, and the keys that tie them to requests
-    residue_ledger      which traces of deleted documents are left where
+    residue_ledger      where traces of deleted documents are left
     removal             taking counts out, so that they are made again from the log
 Below all
-    connection          the one place where Redis is spoken to
+    connection          the only module that speaks to Redis
     redis_keys          the name of everything in Redis
-    scripts             guarded writes: the Lua scripts in `lua/` and the outcomes that they answer
+    scripts             guarded writes: the Lua scripts in `lua/` and their outcomes
 """
 
 from streamtopic.lexicon import Lexicon

@@ -10,7 +10,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from threading import Event, Thread
@@ -27,33 +27,41 @@ from streamtopic.state.merge_segments import MOST, Source, fused_head, fused_row
 from streamtopic.state.meta import ManifestEntry, Meta
 from streamtopic.state.partition_writer import PartitionWriter
 from streamtopic.state.scripts import AlreadyApplied, Applied, Outcome, Stale, outcome
-from streamtopic.state.segments import CHUNK_PAIRS, PairChunk, SegmentHead, decode_chunk, decode_head, encode_chunk
-from streamtopic.state.segments import encode_head as encoded_head
+from streamtopic.state.segments import (
+    CHUNK_PAIRS,
+    PairChunk,
+    SegmentHead,
+    decode_chunk,
+    decode_head,
+    encode_chunk,
+    encode_head,
+)
 
 __all__ = ["GRACE_SECONDS", "Compactor", "Group", "Merged", "compact", "due", "fold", "merge", "overdue", "swap"]
 
 
 GRACE_SECONDS = 600.0
-"""How long replaced segments stay for readers that took their manifest before."""
+"""Life of replaced segments, for readers that took their manifest before."""
 
 SHORT_GRACE_SECONDS = 10.0
-"""The same where they take more room than the segments that count."""
-
-_TIER = MOST
-_SMALLEST_TIER = 1 << 16
-# Packing takes longer than all else in a merge, so only what will not soon be merged again is packed.
-_PACKED_FROM = 1 << 27
+"""Life of replaced segments where they take more memory than the segments that count."""
 
 Group = Sequence[ManifestEntry]
 
+_TIER = MOST
+# Below this many pairs segments are of one tier: they are so small that their sizes do not matter.
+_SMALLEST_TIER = 1 << 16
+# Packing takes longer than all else in a merge, so only a segment that will not soon be merged again is packed.
+_PACKED_FROM = 1 << 27
 # Pairs that are merged at once, in about a tenth of a second.
 _AT_ONCE = 1 << 21
-# Beyond so many segments, ingest waits for the merge: otherwise Redis would fill up with what is not yet merged.
+# Beyond so many segments ingest waits for the merge: otherwise Redis would fill up with segments.
 _MOST_SEGMENTS = 64
+# Replaced segments may take so many bytes in any case (docs/decisions/0013).
 _LEAST_ROOM = 256 << 20
 _JOIN_SECONDS = 3.0
 _DAY = 86_400.0
-# Between looks at Redis's clock while something waits to be merged for its age.
+# Between looks at Redis's clock while segments wait to be merged for their age.
 _LOOK_SECONDS = 60.0
 
 logger = logging.getLogger(__name__)
@@ -61,7 +69,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A segment that is in Redis, to expire unless it takes the place of `group`."""
+    """A merged segment in Redis. It expires unless it takes the place of the group.
+
+    group: the segments that it was made of.
+    entry: its manifest entry.
+    """
 
     group: Group
     entry: ManifestEntry
@@ -70,52 +82,70 @@ class Merged:
 def compact(
     state: PartitionWriter, *, base_epoch: int | None = None, everything: bool = False, grace: float = GRACE_SECONDS
 ) -> Outcome:
-    """Merge segments of a partition; counts stay what they are, bit for bit.
+    """Merge segments of a partition; counts stay the same, bit for bit.
 
-    Size-tiered: eight segments of an epoch whose pairs are within a factor of four become one; `everything`: all of an
-    epoch. base_epoch: as in `fold`. Returns AlreadyApplied where there is nothing to do, Stale where the partition
-    moved on meanwhile (try again later). Raises StateCorrupt, ComponentUnreachable.
+    Size-tiered: eight segments of an epoch whose numbers of pairs are within a factor of four become one.
+
+    base_epoch: as in `fold`.
+    everything: all segments of an epoch become one.
+    grace: life of the replaced segments, seconds.
+
+    AlreadyApplied where nothing is due. Stale where the partition moved on meanwhile: try again later. Raises
+    StateCorrupt, ComponentUnreachable.
     """
     result = fold(state, base_epoch)
-    while not isinstance(result, Stale) and (groups := _groups(state.manifest, everything=everything)):
+    while not isinstance(result, Stale):
+        groups = _groups(state.manifest, everything=everything)
+        if not groups:
+            break
         merged = merge(state, groups[0])
         result = merged if isinstance(merged, Stale) else swap(state, merged, grace)
     return result
 
 
 def fold(state: PartitionWriter, base_epoch: int | None) -> Outcome:
-    """Make epochs up to that of the base model one, which is final: the base must not go back."""
+    """Fold the epochs up to that of the base model into one. This is final: no base model may go back before it.
+
+    base_epoch: epoch of the base model, None before the first.
+    """
     to = _fold_to(state.meta, base_epoch)
     if to == state.meta.folded:
         return AlreadyApplied()
-    put = [ManifestEntry(e.name, e.order, to, e.keys, e.pairs, e.size) for e in state.manifest if e.epoch < to]
+    put = [replace(entry, epoch=to) for entry in state.manifest if entry.epoch < to]
     return _swap(state, [], put, [], to, GRACE_SECONDS)
 
 
 def due(state: PartitionWriter) -> Group | None:
-    """Return segments that ought to become one, the smallest first, None where there are none."""
-    return min(_groups(state.manifest, everything=False), key=lambda group: sum(e.pairs for e in group), default=None)
+    """Return the smallest group of segments that ought to become one; None where nothing is due."""
+    return min(_groups(state.manifest, everything=False), key=_pairs, default=None)
 
 
 def overdue(state: PartitionWriter, order: int) -> Group | None:
-    """Return segments to merge so that each epoch has one of those up to `order`, None where it has.
+    """Return segments to merge so that each epoch has one of those up to `order`; None where each has.
 
-    What came with a document and what left with it cancel out only in one segment. The smallest go first, so that the
-    largest is written once.
+    order: as in the manifest.
     """
     epochs: dict[int, list[ManifestEntry]] = {}
     for entry in state.manifest:
         if entry.order <= order:
             epochs.setdefault(entry.epoch, []).append(entry)
-    groups = [sorted(entries, key=lambda entry: entry.pairs) for entries in epochs.values() if len(entries) > 1]
-    return sorted(groups[0][:_TIER], key=lambda entry: entry.order) if groups else None
+    # The counts of a document and those of its deletion cancel out only in one segment.
+    waiting = next((entries for entries in epochs.values() if len(entries) > 1), None)
+    if waiting is None:
+        return None
+    # The smallest go first, so that the largest is written once.
+    smallest = sorted(waiting, key=lambda entry: entry.pairs)[:_TIER]
+    return sorted(smallest, key=lambda entry: entry.order)
 
 
 def merge(state: PartitionWriter, group: Group, stopped: Callable[[], bool] = lambda: False) -> Merged | Stale:
-    """Add segments up into one, which goes to Redis chunk by chunk; nothing else changes, so any thread may do it.
+    """Add segments up into one, which goes to Redis chunk by chunk. Nothing else changes, so any thread may do it.
 
-    Stale where the partition moved on and they are gone, or once `stopped` says so. Raises StateCorrupt,
-    ComponentUnreachable, CountsOverflow.
+    group: the segments, at most eight of one epoch.
+    stopped: asked before each chunk; True ends the merge.
+
+    Stale where the partition moved on and the segments are gone, or where `stopped` ended the merge. Raises
+    StateCorrupt, ComponentUnreachable, CountsOverflow.
     """
     try:
         return _merge(state, group, stopped)
@@ -126,29 +156,39 @@ def merge(state: PartitionWriter, group: Group, stopped: Callable[[], bool] = la
 
 
 def swap(state: PartitionWriter, merged: Merged, grace: float = GRACE_SECONDS, early: Group = ()) -> Outcome:
-    """Put a merged segment in the place of those it was made of, which stay for `grace` seconds.
+    """Put a merged segment in the place of its group.
 
-    early: segments replaced before, which are to go in a few seconds. Stale where one of the group is no longer there,
-    or the partition has changed since it was read.
+    grace: life of the segments of the group, seconds.
+    early: segments that were replaced before, and now expire in a few seconds.
+
+    Stale where a segment of the group is no longer in the manifest, or the partition has changed since it was read.
     """
     here = {entry.name: entry for entry in state.manifest}
     if any(entry.name not in here for entry in merged.group):
         return Stale("the manifest has changed")
-    have = merged.entry
-    # Epochs may have been folded meanwhile, but only all of the group's into one.
+    # The epoch of the group may have been folded into a later one since the merge was begun.
     epoch = here[merged.group[0].name].epoch
-    entry = ManifestEntry(have.name, have.order, epoch, have.keys, have.pairs, have.size)
+    entry = replace(merged.entry, epoch=epoch)
     return _swap(state, merged.group, [entry], [entry], state.meta.folded, grace, early)
 
 
 def _fold_to(meta: Meta, base_epoch: int | None) -> int:
-    return meta.folded if base_epoch is None else max(meta.folded, min(base_epoch, meta.epoch))
+    """Return the epoch up to which all are folded, for a base model of this epoch; it never goes back."""
+    if base_epoch is None:
+        return meta.folded
+    # A partition that was set back may not have begun that epoch.
+    return max(meta.folded, min(base_epoch, meta.epoch))
+
+
+def _pairs(group: Group) -> int:
+    return sum(entry.pairs for entry in group)
 
 
 def _groups(manifest: Sequence[ManifestEntry], *, everything: bool) -> list[list[ManifestEntry]]:
-    """Choose which segments become one: at most eight at a time, the oldest."""
+    """Return the groups of segments that ought to become one: of each tier the oldest, at most eight."""
     tiers: dict[tuple[int, int], list[ManifestEntry]] = {}
     for entry in manifest:
+        # Two bits of the number of pairs: sizes within a factor of four.
         tier = 0 if everything else max(entry.pairs, _SMALLEST_TIER).bit_length() // 2
         tiers.setdefault((entry.epoch, tier), []).append(entry)
     least = 2 if everything else _TIER
@@ -159,19 +199,28 @@ def _merge(state: PartitionWriter, group: Group, stopped: Callable[[], bool]) ->
     heads = [decode_head(_string(state, entry, 0)) for entry in group]
     head, places = fused_head(heads)
     kept = _kept(state, group, head, heads, places)
-    name, chunks, pairs, size = state.new_id(), 1, 0, 0
-    packed = sum(entry.pairs for entry in group) >= _PACKED_FROM
-    for block in _final(fused_rows(_sources(state, group, heads, places), len(head.ids)), kept):
+    name = state.new_id()
+    packed = _pairs(group) >= _PACKED_FROM
+    chunks, pairs, size = 1, 0, 0
+    rows = fused_rows(_sources(state, group, heads, places), len(head.ids))
+    for block in _final(rows, kept):
         for string, number in _strings(block, packed=packed):
             if stopped():
                 return Stale("stopped")
             upload(state.connection, state.keys, name, [string], first=chunks)
-            chunks, pairs, size = chunks + 1, pairs + number, size + len(string)
-    frequency, tokens, heavy = head.frequency[kept], head.tokens[kept], head.heavy[kept]
+            chunks += 1
+            pairs += number
+            size += len(string)
+    # The head last: only the rows have shown how many chunks there are.
+    frequency = head.frequency[kept]
+    tokens = head.tokens[kept]
+    heavy = head.heavy[kept]
     part = SegmentHead(head.ids[kept], frequency, tokens, heavy, head.added, head.removed)
-    string = encoded_head(part, packed=packed)
+    string = encode_head(part, packed=packed)
     upload(state.connection, state.keys, name, [string])
-    return Merged(group, ManifestEntry(name, group[0].order, group[0].epoch, chunks, pairs, size + len(string)))
+    # The order of the oldest: `overdue` asks for all segments up to an order, and this one must be among them.
+    oldest = group[0]
+    return Merged(group, ManifestEntry(name, oldest.order, oldest.epoch, chunks, pairs, size + len(string)))
 
 
 def _sources(
@@ -180,13 +229,13 @@ def _sources(
     heads: Sequence[SegmentHead],
     places: Sequence[npt.NDArray[np.int64]],
 ) -> list[Source]:
-    def source(entry: ManifestEntry, n_words: int, place: npt.NDArray[np.int64]) -> Source:
-        def read(chunk: int) -> PairChunk:
-            return decode_chunk(_string(state, entry, chunk + 1), n_words)
+    def read(entry: ManifestEntry, n_words: int, chunk: int) -> PairChunk:
+        return decode_chunk(_string(state, entry, chunk + 1), n_words)
 
-        return Source(place, entry.keys - 1, read)
-
-    return [source(e, len(h.ids), p) for e, h, p in zip(group, heads, places, strict=True)]
+    sources = []
+    for entry, head, place in zip(group, heads, places, strict=True):
+        sources.append(Source(place, entry.keys - 1, partial(read, entry, len(head.ids))))
+    return sources
 
 
 def _kept(
@@ -196,39 +245,37 @@ def _kept(
     heads: Sequence[SegmentHead],
     places: Sequence[npt.NDArray[np.int64]],
 ) -> npt.NDArray[np.intp]:
-    """Return the words that keep a count or a pair: those of documents that came and went do not.
-
-    Where every word has a count, as without deletions, no pair need be looked at.
-    """
+    """Return the positions of words that keep a count or a pair; words of documents that came and went do not."""
     used = (head.frequency != 0) | (head.tokens != 0) | (head.heavy != 0)
     if not used.all():
+        # Pairs are read a second time for this. Without deletions every word has a count, and it is not needed.
         for block in fused_rows(_sources(state, group, heads, places), len(head.ids)):
+            stop = block.first + len(block.sizes)
             used[block.columns] = True
-            used[block.first : block.first + len(block.sizes)] |= block.sizes > 0
+            used[block.first : stop] |= block.sizes > 0
     return np.flatnonzero(used)
 
 
 def _final(blocks: Iterator[PairBlock], kept: npt.NDArray[np.intp]) -> Iterator[PairBlock]:
-    """Yield blocks over the words that are kept; what is dropped has no pair."""
+    """Yield blocks over the positions of the kept words. Dropped words have no pairs."""
+    # Where the first k words are kept, each keeps its position.
+    moved = len(kept) > 0 and kept[-1] >= len(kept)
     for block in blocks:
         stop = block.first + len(block.sizes)
         first, behind = np.searchsorted(kept, [block.first, stop]).tolist()
         sizes = block.sizes[kept[first:behind] - block.first]
-        columns = np.searchsorted(kept, block.columns) if len(kept) < _last(kept) + 1 else block.columns
+        columns = np.searchsorted(kept, block.columns) if moved else block.columns
         yield PairBlock(first, sizes, columns.astype(np.int32, copy=False), block.values)
 
 
-def _last(kept: npt.NDArray[np.intp]) -> int:
-    return int(kept[-1]) if len(kept) else -1
-
-
 def _strings(block: PairBlock, *, packed: bool) -> Iterator[tuple[bytes, int]]:
-    """Yield chunks of a block, and how many pairs each holds."""
+    """Yield the row chunks of a block as bytes, with the number of pairs of each."""
     edges = np.concatenate([[0], np.cumsum(block.sizes)])
     for start in range(0, len(block.values), CHUNK_PAIRS):
         stop = min(start + CHUNK_PAIRS, len(block.values))
         sizes = np.diff(np.clip(edges, start, stop)).astype(np.int64)
-        columns, values = block.columns[start:stop], block.values[start:stop]
+        columns = block.columns[start:stop]
+        values = block.values[start:stop]
         yield encode_chunk(block.first, sizes, columns, values, packed=packed), stop - start
 
 
@@ -242,13 +289,19 @@ def _string(state: PartitionWriter, entry: ManifestEntry, chunk: int) -> bytes:
 def _swap(
     state: PartitionWriter, gone: Group, put: Group, new: Group, to: int, grace: float, early: Group = ()
 ) -> Outcome:
-    """Write the manifest anew: `gone` go, `put` come or change, of which `new` have strings that would expire."""
-    keys = [state.keys.meta, state.keys.manifest]
-    keys += [state.keys.segment(e.name, k) for e in new for k in range(e.keys)]
+    """Change the manifest, all or nothing.
+
+    gone: entries to remove; their strings expire after `grace` seconds.
+    put: entries to add or change.
+    new: those of `put` with strings that were just uploaded.
+    to: the epoch up to which all are folded.
+    early: segments that were replaced before, and now expire soon.
+    """
+    keys = [state.keys.meta, state.keys.manifest, *_string_keys(state, new)]
     old = len(keys) + 1
-    keys += [state.keys.segment(e.name, k) for e in gone for k in range(e.keys)]
+    keys += _string_keys(state, gone)
     older = len(keys) + 1
-    keys += [state.keys.segment(e.name, k) for e in early for k in range(e.keys)]
+    keys += _string_keys(state, early)
     names = [e.name for e in gone]
     fields = list(chain.from_iterable((e.name, e.pack()) for e in put))
     commit_id = state.new_id()
@@ -266,20 +319,33 @@ def _swap(
         "short": int(SHORT_GRACE_SECONDS * 1000),
     }
     if to > state.meta.folded:
+        later = state.meta.cuts[to - state.meta.folded :]
         plan["folded"] = to
-        plan["cuts"] = ",".join(map(str, state.meta.cuts[to - state.meta.folded :]))
-    result = outcome(state.connection.script(scripts.SWAP_SEGMENTS, keys, [msgpack.packb(plan), *names, *fields]))
+        plan["cuts"] = ",".join(map(str, later))
+    arguments = [msgpack.packb(plan), *names, *fields]
+    result = outcome(state.connection.script(scripts.SWAP_SEGMENTS, keys, arguments))
     if isinstance(result, Stale):
         return result
+    # Also behind AlreadyApplied: only a repetition after a lost answer says so.
     state.follow(commit_id)
     return Applied()
 
 
+def _string_keys(state: PartitionWriter, group: Group) -> list[str]:
+    keys: list[str] = []
+    for entry in group:
+        keys += [state.keys.segment(entry.name, k) for k in range(entry.keys)]
+    return keys
+
+
 @dataclass(frozen=True, slots=True)
 class _Clearing:
-    """A merge of all segments up to `order`, begun at since_ms of Redis's clock, when `offset` was the next.
+    """A merge of all segments, so that no trace of a deleted document is left in them.
 
-    loads: of the state then. Behind a state that was read anew an order may be another segment's.
+    offset: next offset of the partition when it was begun.
+    order: newest order in the manifest then.
+    since_ms: that time by Redis's clock, milliseconds since 1970.
+    loads: `loads` of the writer then.
     """
 
     offset: int
@@ -289,10 +355,10 @@ class _Clearing:
 
 
 class Compactor:
-    """Keeps the segments of a partition few, and what was replaced small, for its one writer.
+    """Merges the segments of a partition a little at a time, for its one writer.
 
-    max_age: seconds that segments may hold what a deleted document had brought; then they become one, whatever their
-    sizes. grace: seconds that replaced segments stay for readers.
+    max_age: seconds that segments may hold traces of a deleted document; then they become one, whatever their sizes.
+    grace: life of replaced segments, seconds.
     """
 
     def __init__(self, state: PartitionWriter, *, max_age: float = _DAY, grace: float = GRACE_SECONDS) -> None:
@@ -301,7 +367,7 @@ class Compactor:
         self._grace = grace
         self._clearing: _Clearing | None = None
         self._look_at = 0.0
-        # In a list, so that a thread that adds to it does not keep this object alive.
+        # In a list: a thread that adds to it must not keep this object alive.
         self._spent = [0.0]
         self._stopped = Event()
         self._threads: list[Thread] = []
@@ -312,14 +378,15 @@ class Compactor:
 
     @property
     def spent(self) -> float:
-        """Processor seconds that merges have taken so far, in any thread."""
+        """Processor seconds that merges have taken so far, in all threads."""
         return self._spent[0]
 
     def step(self, base_epoch: int | None) -> bool:
-        """Fold, merge or take over what was merged, at most one of them; return whether anything was changed.
+        """Fold, merge, or swap a finished merge in, at most one of these; return whether the manifest was changed.
 
-        base_epoch: epoch of the base model, None before the first; epochs up to it become one. Raises as `merge`, and
-        TakenOver where another writer has the partition.
+        base_epoch: as in `fold`.
+
+        Raises as `merge`, and TakenOver where another process took ownership of the partition.
         """
         result = self._advance(base_epoch)
         if isinstance(result, Stale):
@@ -332,22 +399,24 @@ class Compactor:
             return folded
         self._begin_clearing()
         merged = self._next()
-        if merged is None or isinstance(merged, Stale):
-            return merged or self._end_clearing()
+        if merged is None:
+            return self._end_clearing()
+        if isinstance(merged, Stale):
+            return merged
         result = swap(self._state, merged, self._grace, early=self._early(merged))
         if isinstance(result, Applied):
             self._replaced.extend(merged.group)
         return result
 
     def _next(self) -> Merged | Stale | None:
-        """Return a merge that is done, None where there is none yet."""
+        """Return a finished merge; None where nothing is due or the merge still runs."""
         if self._running is None:
             group = due(self._state)
             if group is None and self._clearing is not None:
                 group = overdue(self._state, self._clearing.order)
             if group is None:
                 return None
-            if sum(entry.pairs for entry in group) <= _AT_ONCE:
+            if _pairs(group) <= _AT_ONCE:
                 return _timed(self._spent, lambda: merge(self._state, group))
             self._running = self._start(group)
         if not self._running.done() and len(self._state.manifest) < _MOST_SEGMENTS:
@@ -356,14 +425,17 @@ class Compactor:
         return running.result()
 
     def _begin_clearing(self) -> None:
-        """Plan to merge everything once what deleted documents had brought has lain in segments for too long."""
-        state, now = self._state, time.monotonic()
+        """Plan to merge everything once traces of deleted documents have been in segments for too long."""
+        state = self._state
+        now = time.monotonic()
         if self._clearing is not None and self._clearing.loads != state.loads:
+            # After the state was read again, an order may be that of another segment.
             self._clearing = None
         if self._clearing is not None or not state.meta.holds_removed or now < self._look_at:
             return
         if state.meta.erased >= state.meta.next_offset:
-            return  # merged already; what was missed counts as before a record that is still to come
+            # All is merged. A missed deletion counts as before the next record, and that one must come first.
+            return
         now_ms = state.connection.time_ms()
         waited = (now_ms - state.meta.removed_ms) / 1000
         if waited < self.max_age:
@@ -373,35 +445,42 @@ class Compactor:
         self._clearing = _Clearing(state.meta.next_offset, newest, now_ms, state.loads)
 
     def _end_clearing(self) -> Outcome:
-        """Note that everything was merged, where it is."""
+        """Note the end of the merge of everything, once no segment is left to merge."""
         clearing = self._clearing
-        if clearing is None or self._running is not None or overdue(self._state, clearing.order) is not None:
+        if clearing is None or self._running is not None:
+            return AlreadyApplied()
+        if overdue(self._state, clearing.order) is not None:
             return AlreadyApplied()
         result = self._state.erased(clearing.offset, clearing.since_ms)
-        if not isinstance(result, Stale):
-            self._clearing = None
-            logger.info("partition %d: segments hold no deleted document", self._state.partition)
-        return AlreadyApplied() if not isinstance(result, Stale) else result
+        if isinstance(result, Stale):
+            return result
+        self._clearing = None
+        logger.info("partition %d: segments hold no deleted document", self._state.partition)
+        return AlreadyApplied()
 
     def _start(self, group: Group) -> Future[Merged | Stale]:
         found = Future[Merged | Stale]()
-        state, stopped, spent = self._state, self._stopped, self._spent
+        state = self._state
+        stopped = self._stopped
+        spent = self._spent
         work = partial(_timed, spent, lambda: merge(state, group, stopped.is_set))
+        # A daemon: a process that ends must not wait for a merge of minutes, whose strings expire by themselves.
         thread = Thread(target=_settle, args=(found, work), daemon=True)
         self._threads[:] = [thread]
         thread.start()
         return found
 
     def _early(self, merged: Merged) -> list[ManifestEntry]:
-        """Return replaced segments, the oldest, that take room which those that count would not."""
+        """Return the oldest replaced segments, so many that the others are not larger than the segments that count."""
         here = {entry.name for entry in self._state.manifest}
-        room = max(_LEAST_ROOM, sum(entry.size for entry in self._state.manifest))
+        counting = sum(entry.size for entry in self._state.manifest)
+        room = max(_LEAST_ROOM, counting)
         size = sum(entry.size for entry in (*self._replaced, *merged.group))
         early = []
         while self._replaced and (size > room or len(self._replaced) > 16 * _MOST_SEGMENTS):
             entry = self._replaced.popleft()
             size -= entry.size
-            # One that was replaced counts again where Redis was set back to before.
+            # After Redis was set back, a segment that had been replaced may count again.
             if entry.name not in here:
                 early.append(entry)
         return early
@@ -418,7 +497,7 @@ def _timed(spent: list[float], work: Callable[[], Merged | Stale]) -> Merged | S
 def _settle(found: Future[Merged | Stale], work: Callable[[], Merged | Stale]) -> None:
     try:
         found.set_result(work())
-    except BaseException as error:  # noqa: BLE001 -- whoever asks for the result gets it
+    except BaseException as error:  # noqa: BLE001 -- the caller of `result` gets it
         found.set_exception(error)
 
 

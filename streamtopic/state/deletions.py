@@ -1,4 +1,4 @@
-"""Deletions that wait: applied ones for their receipts, misplaced ones to be sent to the partition of their key.
+"""Deletions that wait: applied ones for their receipts, others to be sent to the partition of their key.
 
 Both are written with the counts, by the script that commits a flush.
 """
@@ -17,7 +17,7 @@ __all__ = ["Forget", "ForgetKind", "Forgets", "Forward"]
 
 
 class ForgetKind(StrEnum):
-    """Why a document went."""
+    """Why a document was taken out of the counts."""
 
     DELETED = "deleted"
     NOT_FOUND = "not_found"
@@ -28,16 +28,22 @@ class ForgetKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """One deletion, with all that its receipt says about what was done.
+    """One deletion, with all facts of its receipt. Times are milliseconds since 1970.
 
-    offset: of the delete's own record; document: its id, kept only until the receipt is published; request: the
-    producer's request id; salt: what the requester drew to check the receipt with, b"" for none; document_offset,
-    epoch: of the record that had added it, -1 if not found; received_ms: time of the delete's record; applied_ms: when
-    it was counted out.
-    A replacement leaves an entry too, so that its age is seen; nobody asked for it, so it gets no receipt. Nor does a
-    document that a refused change removed, unless its record names a request; nor a deletion that was missed: its
-    record had left the log, so offset is that of the record before those that were not read yet, and part, from 1,
-    tells such deletions apart.
+    offset: of the delete's own record; for a missed deletion, whose record had left the log, of the last record that
+        had been read.
+    document: id of the document, kept only until the receipt is published.
+    kind: why the document was taken out.
+    request: request id of the producer.
+    salt: random bytes of the requester, who checks the receipt with them; b"" without one.
+    document_offset: of the record that had added the document, -1 if not found.
+    epoch: of the document, -1 if not found.
+    received_ms: time of the delete's record.
+    applied_ms: time at which the document was counted out.
+    part: from 1, tells missed deletions of one offset apart; 0 for all others.
+
+    Entries without a receipt: a replacement, which is kept so that its age is seen; a document that a refused change
+    removed, unless its record names a request; a missed deletion.
     """
 
     offset: int
@@ -65,7 +71,8 @@ class Forget:
 
     @property
     def entry(self) -> str:
-        """Id in the stream: offsets only grow, so the order of the stream is that of the log."""
+        """Id in the stream."""
+        # A stream takes ascending ids only. Offsets ascend too, but 0-0 is not an id: hence the one more.
         return f"{self.offset + 1}-{self.part}"
 
     def pack(self) -> bytes:
@@ -79,12 +86,14 @@ class Forget:
         try:
             document, kind, request, salt, document_offset, epoch, received_ms, applied_ms = msgpack.unpackb(value)
             first, part = (int(number) for number in entry.split(b"-"))
+            if not isinstance(salt, bytes):
+                salt = b""  # an entry of before 0.2 has the length of the document here
             return cls(
                 first - 1,
                 document,
                 ForgetKind(kind),
                 request,
-                salt if isinstance(salt, bytes) else b"",  # before 0.2 the document's length stood here
+                salt,
                 document_offset,
                 epoch,
                 received_ms,
@@ -98,7 +107,7 @@ class Forget:
 
 
 class Forgets:
-    """A partition's stream of deletions, as its readers see it."""
+    """A partition's stream of deletions. Its writer adds entries when it commits a flush."""
 
     def __init__(self, connection: Connection, keys: PartitionKeys) -> None:
         self._connection = connection
@@ -110,27 +119,34 @@ class Forgets:
 
     @property
     def incomplete(self) -> bool:
-        """Whether the counts are being made anew, so that entries may say less than those put aside."""
+        """Whether the counts are being rebuilt: entries may then lack facts that the entries put aside have."""
         return bool(self._connection.call("EXISTS", self._kept))
 
     def read(self, from_offset: int = 0, count: int = 1000) -> list[Forget]:
-        """Return entries of records at or after `from_offset`, oldest first: `count`, and all of the last offset."""
+        """Return the deletions of records from `from_offset` on, oldest first.
+
+        count: number of entries; further entries of the last offset are returned as well.
+        """
         rows = self._connection.call("XRANGE", self._key, f"{from_offset + 1}-0", "+", "COUNT", count)
         if len(rows) == count:
+            # The caller goes on at the next offset, so the parts of one offset must not be cut in two.
             first, part = rows[-1][0].decode().split("-")
             rows += self._connection.call("XRANGE", self._key, f"{first}-{int(part) + 1}", first)
         return [Forget.unpack(entry, fields[b"forget"]) for entry, fields in rows]
 
     def mark(self) -> tuple[int, str]:
-        """Return how many entries there are, and the id of the newest there ever was: whether anything has changed."""
+        """Return the number of entries and the id of the newest there ever was; equal where nothing has changed."""
+        # XINFO is an error for a stream that does not exist.
         if not self._connection.call("EXISTS", self._key):
             return 0, "0-0"
         fields = self._connection.call("XINFO", "STREAM", self._key)
-        facts = fields if isinstance(fields, dict) else dict(zip(fields[::2], fields[1::2], strict=True))
+        # A flat list: redis-py knows this answer only under a command name of two words.
+        facts = dict(zip(fields[::2], fields[1::2], strict=True))
         return int(facts[b"length"]), facts[b"last-generated-id"].decode()
 
     def next_part(self, offset: int) -> int:
-        """Return the `part` that an entry of `offset` needs to come after all there ever were."""
+        """Return the `part` with which an entry of `offset` comes after all entries there ever were."""
+        # Of entries that were dropped as well: a stream refuses an id that is not above the newest it ever had.
         first, part = (int(number) for number in self.mark()[1].split("-"))
         return part + 1 if first == offset + 1 else 1
 
@@ -143,11 +159,15 @@ class Forgets:
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """A record that must take effect in the partition of its key: as a delete, whatever it was.
+    """A record in another partition than that of its key. In the partition of its key it takes effect as a delete.
 
-    offset, time_ms: of the record; document: its key; home: the partition of its key. asked: whether it was a delete,
-    else a change that was refused; headers: those of a delete that its receipt needs.
-    end: where `home` ended once the record had been read: a record of the same document from there on is newer.
+    offset: of the record, in the partition where it stood.
+    document: key of the record.
+    home: partition of the key.
+    asked: whether the record was a delete; else it was a change, which was refused.
+    time_ms: time of the record, milliseconds since 1970.
+    headers: headers of a delete that its receipt needs.
+    end: end of `home` once the record had been read; a record of the document from there on is newer.
     late: whether the record was old by then, so that newer ones may lie before `end`.
     """
 
@@ -174,5 +194,6 @@ class Forward:
             return cls(offset, document, home, asked, time_ms, named, end, late)
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise StateCorrupt(
-                f"what is to be sent home for record {offset} cannot be read ({error}): run `streamtopic rebuild`"
+                f"the deletion to send to another partition for record {offset} cannot be read ({error}): run "
+                "`streamtopic rebuild`"
             ) from None

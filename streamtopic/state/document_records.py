@@ -1,8 +1,8 @@
-"""Document records: the word counts that must be subtracted should the document ever be deleted.
+"""Document records: the word counts that are subtracted when the document is deleted.
 
-A record is `version, offset, labels (length, msgpack), passages`; the passages are their number, then each one's
-L and number of distinct words, then for each word its gap to the word before, doubled, plus one where a count above
-one follows. All integers are varints. Two equal documents have equal bytes behind the offset.
+A record is `version, offset, length of the labels, labels (msgpack), number of passages, passages`. A passage is `L,
+number of distinct words, words`. A word is its gap to the word before, times two; one is added if its count is above
+one, and `count - 2` follows. All integers are varints. Equal documents have equal bytes behind the offset.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from streamtopic.counts import DocumentBatch, Passage
 from streamtopic.errors import StateCorrupt
 from streamtopic.state.segments import get_varint, put_varint
 
-__all__ = ["RECORD_VERSION", "StoredDocument", "decode_records", "encode_records"]
+__all__ = ["RECORD_VERSION", "StoredDocument", "decode_records", "encode_records", "unreadable"]
 
 Bytes = npt.NDArray[np.uint8]
 Int32 = npt.NDArray[np.int32]
@@ -30,7 +30,9 @@ RECORD_VERSION = 1
 class StoredDocument:
     """A live document as Redis holds it.
 
-    offset: of the record that added it; labels: task to class; passages: counts over the partition's word ids.
+    offset: of the record that added it.
+    passages: counts over the partition's word ids.
+    labels: task to class.
     """
 
     offset: int
@@ -43,61 +45,72 @@ class StoredDocument:
         return sum(passage.length for passage in self.passages)
 
     def values(self) -> list[tuple[int, bytes, bytes]]:
-        """Return each passage as (L, words, counts): equal for equal passages."""
-        return [(p.length, p.words.tobytes(), p.counts.tobytes()) for p in self.passages]
+        """Return each passage as (L, words, counts), with bytes for the arrays: equal for equal passages."""
+        return [(passage.length, passage.words.tobytes(), passage.counts.tobytes()) for passage in self.passages]
 
 
 def encode_records(batch: DocumentBatch, offsets: Sequence[int], labels: Sequence[Mapping[str, str]]) -> list[bytes]:
-    """Return one record a document of the batch, whose words are partition word ids."""
+    """Return the record of each document of a batch.
+
+    batch: documents whose words are word ids of the partition.
+    offsets: of the record that added each document.
+    labels: of each document, task to class.
+    """
     firsts = np.searchsorted(batch.owners, np.arange(batch.documents + 1))
-    packed = [msgpack.packb(dict(sorted(label.items()))) if label else b"" for label in labels]
+    packed = [_packed(of_one) for of_one in labels]
     label_ends = np.cumsum([len(label) for label in packed], dtype=np.int64)
     names = np.frombuffer(bytearray().join(packed), np.uint8)
     places = np.array(offsets, np.int64)
     buffer, ends = _encode(firsts, batch.indptr, batch.words, batch.counts, batch.lengths, places, names, label_ends)
     whole = buffer.tobytes()
-    return [whole[start:end] for start, end in pairwise([0, *ends.tolist()])]
+    edges = [0, *ends.tolist()]
+    return [whole[start:end] for start, end in pairwise(edges)]
+
+
+def _packed(labels: Mapping[str, str]) -> bytes:
+    # Sorted, so that equal labels have equal bytes: the state must not depend on a producer's order.
+    return bytes(msgpack.packb(dict(sorted(labels.items())))) if labels else b""
 
 
 def decode_records(records: Sequence[bytes]) -> list[StoredDocument]:
-    """Undo `encode_records`. Raises StateCorrupt for bytes that are no record."""
+    """Undo `encode_records`. Raises StateCorrupt for bytes that are not a record."""
     return [_decode_record(record) for record in records]
 
 
 def _decode_record(record: bytes) -> StoredDocument:
     data = np.frombuffer(record, np.uint8)
     if not record or record[0] != RECORD_VERSION:
-        raise _corrupt()
+        raise unreadable()
     first, second, at = _get_two(data)
-    offset, size = int(first), int(second)
+    offset = int(first)
+    size = int(second)
     if at < 0 or not 0 <= size <= len(record) - at:
-        raise _corrupt()
+        raise unreadable()
     labels = _labels(record[at : at + size])
     passages, words, pieces, counts = _decode(data, at + size)
     if passages < 0:
-        raise _corrupt()
-    stops = np.cumsum(pieces[:, 1])
-    return StoredDocument(
-        offset=offset,
-        passages=tuple(
-            Passage(int(length), words[stop - size : stop], counts[stop - size : stop])
-            for (length, size), stop in zip(pieces.tolist(), stops.tolist(), strict=True)
-        ),
-        labels=labels,
-    )
+        raise unreadable()
+    found = list[Passage]()
+    start = 0
+    for length, distinct in pieces.tolist():
+        stop = start + distinct
+        found.append(Passage(length, words[start:stop], counts[start:stop]))
+        start = stop
+    return StoredDocument(offset, tuple(found), labels)
 
 
 def _labels(packed: bytes) -> Mapping[str, str]:
     try:
         labels = msgpack.unpackb(packed) if packed else {}
     except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise _corrupt() from error
+        raise unreadable() from error
     if not isinstance(labels, dict):
-        raise _corrupt()
+        raise unreadable()
     return labels
 
 
-def _corrupt() -> StateCorrupt:
+def unreadable() -> StateCorrupt:
+    """Return the error for a stored document that cannot be read."""
     return StateCorrupt("a stored document cannot be read: rebuild the state from the log (`streamtopic rebuild`)")
 
 
@@ -114,7 +127,9 @@ def _encode(
     label_ends: Int64,
 ) -> tuple[Bytes, Int64]:  # fmt: skip
     documents = len(firsts) - 1
-    out = np.empty(10 * len(words) + 16 * len(lengths) + 32 * documents + len(names) + 16, np.uint8)
+    # The most that varints of these numbers can take: growing the array inside the loop would cost more.
+    size = 10 * len(words) + 16 * len(lengths) + 32 * documents + len(names) + 16
+    out = np.empty(size, np.uint8)
     ends = np.empty(documents, np.int64)
     at = 0
     label = np.int64(0)
@@ -132,6 +147,7 @@ def _encode(
             at = put_varint(out, at, np.uint64(indptr[row + 1] - indptr[row]))
             previous = -1
             for k in range(indptr[row], indptr[row + 1]):
+                # Most words of a document occur once: these take no byte for their count.
                 repeated = counts[k] > 1
                 at = put_varint(out, at, np.uint64(2 * (words[k] - previous - 1) + repeated))
                 if repeated:
@@ -143,11 +159,12 @@ def _encode(
 
 @numba.njit(cache=True, nogil=True)
 def _decode(data: Bytes, at: int) -> tuple[int, Int32, Int64, Int32]:
-    """Return the number of passages (-1: malformed), words, (L, distinct words) of each passage, and counts."""
+    """Return the number of passages, words, (L, distinct words) of each passage, and counts; -1 first if malformed."""
     passages, at = get_varint(data, at)
     words = np.empty(len(data), np.int32)
     counts = np.empty(len(data), np.int32)
     pieces = np.zeros((len(data), 2), np.int64)
+    # Each passage takes a byte at least: a larger number is damage, and must not size an array.
     if at < 0 or passages > np.uint64(len(data)):
         return -1, words, pieces, counts
     pieces = pieces[: int(passages)]

@@ -1,7 +1,8 @@
-"""The documents that a snapshot counts, as Redis holds them: a function of those documents, not of their history."""
+"""Reading the documents that a snapshot counts. The result depends on these documents, and not on their history."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
 
 import msgpack
@@ -10,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.counts import MAX_LENGTH, DocumentBatch, WordSets
-from streamtopic.errors import StateCorrupt
 from streamtopic.state.connection import Connection
-from streamtopic.state.document_records import RECORD_VERSION
+from streamtopic.state.document_records import RECORD_VERSION, unreadable
 from streamtopic.state.meta import Meta, read_position
 from streamtopic.state.reader import PartitionView, Snapshot
 from streamtopic.state.redis_keys import BUCKETS
@@ -31,11 +31,13 @@ _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredDocuments:
-    """Documents in the order of their ids, which are `ids`, bytes as producers gave them.
+    """Documents in the order of their ids.
 
-    batch: their passages; word ids are positions in the words that were asked for, others left out (L still counts
-    them). labels: task to class, of each document. whole: no document that the snapshot counts was deleted before it
-    was read; where it is False take a newer snapshot.
+    batch: their passages. Words are positions in the words that were asked for; other words are left out, but the
+        lengths L count them.
+    ids: id of each document, as its producer gave it.
+    labels: of each document, task to class.
+    whole: whether all documents of the snapshot were still there when they were read; if not, take a newer snapshot.
     """
 
     batch: DocumentBatch
@@ -49,7 +51,11 @@ class StoredDocuments:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """One chosen document; body: its record behind the labels; view: which partition."""
+    """One chosen document.
+
+    body: its record behind the labels.
+    view: number of the partition's view in the snapshot.
+    """
 
     id: bytes
     labels: Mapping[str, str]
@@ -67,14 +73,14 @@ def read_documents(
 ) -> StoredDocuments:
     """Read the documents that a snapshot counts, in one pass over each partition's records.
 
-    words: distinct; the batch's word ids are positions in them. labelled: only documents with a label of one of these
-    tasks, all where none is named. limit: as many whole hash buckets of ids as hold about this many documents, the same
-    ones on every partition; every document where there are no more. Raises StateCorrupt, StateMismatch,
-    ComponentUnreachable.
+    words: distinct words; those of the batch are positions in them.
+    labelled: tasks; only documents with a label of one of them are read, all documents where it is empty.
+    limit: about how many documents to read, None for all. Whole hashes of ids are read, the same of every partition, so
+        that the choice depends on the ids alone.
+
+    Raises StateCorrupt, StateMismatch, ComponentUnreachable.
     """
-    buckets = BUCKETS
-    if limit is not None and snapshot.documents > limit:
-        buckets = max(1, BUCKETS * limit // snapshot.documents)
+    buckets = BUCKETS if limit is None else _buckets(snapshot, limit)
     chosen: list[_Record] = []
     found = 0
     labels = _Labels(frozenset(labelled))
@@ -84,22 +90,31 @@ def read_documents(
             counted = list(_counted(connection, view, bucket, until))
             found += len(counted)
             chosen += labels.chosen(counted, number)
+    # By id: the order of the fields of a Redis hash depends on its history.
     chosen.sort(key=lambda record: record.id)
+    batch = _batch(chosen, snapshot.views, words)
+    ids = tuple(record.id for record in chosen)
+    of_each = tuple(record.labels for record in chosen)
+    # The snapshot does not tell how many documents a part of the hashes holds.
     whole = found == snapshot.documents if buckets == BUCKETS else _unchanged(connection, snapshot)
-    return StoredDocuments(
-        _batch(chosen, snapshot.views, words),
-        tuple(record.id for record in chosen),
-        tuple(record.labels for record in chosen),
-        whole,
-    )
+    return StoredDocuments(batch, ids, of_each, whole)
+
+
+def _buckets(snapshot: Snapshot, limit: int) -> int:
+    """Return how many hashes of each partition hold about `limit` documents together; all where there are no more."""
+    if snapshot.documents <= limit:
+        return BUCKETS
+    return max(1, BUCKETS * limit // snapshot.documents)
 
 
 def _unchanged(connection: Connection, snapshot: Snapshot) -> bool:
     """Whether no document of the snapshot's epochs was deleted or replaced since, by the partitions' counters."""
     for view in snapshot.views:
-        old, new = view.meta, read_position(connection, view.keys)[0]
+        old = view.meta
+        new = read_position(connection, view.keys)[0]
         through = old.epoch if snapshot.through is None else snapshot.through
         if new.folded > through:
+            # Later epochs were folded into these, and their counters cannot be told apart any more.
             return False
         if _removed(old, through) != _removed(new, through):
             return False
@@ -107,32 +122,38 @@ def _unchanged(connection: Connection, snapshot: Snapshot) -> bool:
 
 
 def _removed(meta: Meta, through: int) -> int:
-    """Return how many documents of epochs up to `through` came and are gone again."""
-    return sum(number for epoch, number in meta.counted.items() if epoch <= through) - meta.live_through(through)
+    """Return how many documents of epochs up to `through` were added and have left again."""
+    added = sum(number for epoch, number in meta.counted.items() if epoch <= through)
+    return added - meta.live_through(through)
 
 
 def _counted(connection: Connection, view: PartitionView, bucket: int, until: int) -> Iterator[_Counted]:
-    """Yield (id, record, start and end of its labels) of a bucket's documents with offsets below `until`."""
+    """Yield (id, record, start and end of its labels) of the documents in a hash with offsets below `until`."""
     found = list(connection.scan(view.keys.documents(bucket)))
-    data = np.frombuffer(bytearray().join([record for _, record in found]), np.uint8)
-    ends = np.cumsum([len(record) for _, record in found], dtype=np.int64)
-    heads = _heads(data, ends)
+    # Together, since one call of compiled code for each record would cost more than the reading.
+    heads = _heads(*_together([record for _, record in found]))
     if len(heads) != len(found):
-        raise _corrupt()
+        raise unreadable()
     for (document, record), (offset, start, end) in zip(found, heads.tolist(), strict=True):
         if offset < until:
             yield document, record, start, end
 
 
+def _together(strings: Sequence[bytes]) -> tuple[Bytes, Int64]:
+    """Return strings one after the other, and the end of each."""
+    data = np.frombuffer(bytearray().join(strings), np.uint8)
+    return data, np.cumsum([len(string) for string in strings], dtype=np.int64)
+
+
 class _Labels:
-    """Reads labels, of which there are few different ones, and chooses documents by them."""
+    """Chooses documents by their labels. Many documents have the same labels, so each different text is read once."""
 
     def __init__(self, tasks: frozenset[str]) -> None:
         self._tasks = tasks
         self._known: dict[bytes, Mapping[str, str]] = {b"": _NO_LABELS}
 
     def chosen(self, counted: Sequence[_Counted], view: int) -> Iterator[_Record]:
-        """Yield those documents that have a label of one of the tasks."""
+        """Yield the documents with a label of one of the tasks; view: number of their partition's view."""
         for document, record, start, end in counted:
             packed = record[start:end]
             labels = self._known.get(packed)
@@ -146,39 +167,42 @@ def _unpacked(packed: bytes) -> Mapping[str, str]:
     try:
         labels = msgpack.unpackb(packed)
     except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise _corrupt() from error
-    if not isinstance(labels, dict) or not all(isinstance(text, str) for pair in labels.items() for text in pair):
-        raise _corrupt()
+        raise unreadable() from error
+    if not isinstance(labels, dict):
+        raise unreadable()
+    if not all(isinstance(text, str) for text in chain.from_iterable(labels.items())):
+        raise unreadable()
     return MappingProxyType(labels)
+
+
+def _positions(view: PartitionView, place: Mapping[str, int], size: int) -> Int64:
+    """Return the place of each word id of a partition, (size,) int64, -1 for a word without a place."""
+    position = np.full(size, -1, np.int64)
+    for number, word in view.names.items():
+        position[number] = place.get(word, -1)
+    return position
 
 
 def _batch(records: Sequence[_Record], views: Sequence[PartitionView], words: Sequence[str]) -> DocumentBatch:
     place = {word: k for k, word in enumerate(words)}
-    positions, starts = [], [0]
+    # The tables of all partitions in one array, since each partition has word ids of its own.
+    tables = [np.zeros(0, np.int64)]
+    starts = [0]
     for view in views:
-        position = np.full(view.meta.next_word, -1, np.int64)
-        for number, word in view.names.items():
-            position[number] = place.get(word, -1)
-        positions.append(position)
-        starts.append(starts[-1] + len(position))
-    data = np.frombuffer(bytearray().join([record.body for record in records]), np.uint8)
-    ends = np.cumsum([len(record.body) for record in records], dtype=np.int64)
+        tables.append(_positions(view, place, view.meta.next_word))
+        starts.append(starts[-1] + view.meta.next_word)
+    data, ends = _together([record.body for record in records])
     of = np.array([record.view for record in records], np.int64)
-    indptr, held, counts, lengths, owners = _passages(
-        data, ends, of, np.concatenate([np.zeros(0, np.int64), *positions]), np.array(starts, np.int64)
-    )
+    positions = np.concatenate(tables)
+    indptr, held, counts, lengths, owners = _passages(data, ends, of, positions, np.array(starts, np.int64))
     if len(indptr) == 0:
-        raise _corrupt()
+        raise unreadable()
     return DocumentBatch(indptr, held, counts, lengths, owners, len(records))
-
-
-def _corrupt() -> StateCorrupt:
-    return StateCorrupt("a stored document cannot be read: rebuild the state from the log (`streamtopic rebuild`)")
 
 
 @numba.njit(cache=True, nogil=True)
 def _heads(data: Bytes, ends: Int64) -> Int64:
-    """Return (offset, start and end of the labels in it) of each record, (k, 3); fewer where one is malformed."""
+    """Return (offset, start and end of the labels in the record) of each record, (k, 3); fewer if one is malformed."""
     heads = np.empty((len(ends), 3), np.int64)
     start = 0
     for k in range(len(ends)):
@@ -200,8 +224,13 @@ def _heads(data: Bytes, ends: Int64) -> Int64:
 def _passages(
     data: Bytes, ends: Int64, of: Int64, positions: Int64, starts: Int64
 ) -> tuple[Int64, Int32, Int32, Int64, Int32]:
-    """Read bodies of records; body k's word w is at positions[starts[of[k]] + w]. Empty indptr: one is malformed."""
-    # A passage takes two bytes at least and a word one, so nothing runs over; pages left untouched cost nothing.
+    """Read bodies of records into the arrays of a DocumentBatch; an empty indptr says that one is malformed.
+
+    data, ends: the bodies one after the other, and the end of each.
+    of: (bodies,) partition of each body.
+    positions, starts: word w of partition p is at positions[starts[p] + w], -1 to leave it out.
+    """
+    # A passage takes two bytes at least and a word one, so no array is too short; untouched pages take no memory.
     indptr = np.zeros(len(data) // 2 + 1, np.int64)
     lengths = np.empty(len(data) // 2 + 1, np.int64)
     owners = np.empty(len(data) // 2 + 1, np.int32)
@@ -238,10 +267,16 @@ def _passages(
 def _words(
     body: Bytes, at: int, size: int, length: int, position: Int64, words: Int32, counts: Int32
 ) -> tuple[int, int]:
-    """Read a passage into `words`, ascending, and `counts`; return where it ends (-1: malformed) and how many words."""
+    """Read a passage into `words`, ascending, and `counts`. Return its end, -1 if malformed, and its number of words.
+
+    at: place of the first word in the body.
+    size: number of words; length: tokens L, an upper bound of all counts together.
+    position: of each word id, -1 to leave it out.
+    """
     found = np.empty(size, np.int64)
     held = 0
-    word, rest = np.int64(-1), np.int64(length)
+    word = np.int64(-1)
+    rest = np.int64(length)
     for _ in range(size):
         gap, at = get_varint(body, at)
         extra = np.uint64(0)
@@ -257,10 +292,12 @@ def _words(
         if position[word] >= 0:
             found[held] = (position[word] << 32) | (1 + np.int64(extra))
             held += 1
+    # Word and count in one number, so that one plain sort moves both.
     found = np.sort(found[:held])
     for k in range(held):
         words[k] = found[k] >> 32
         counts[k] = found[k] & np.int64(0xFFFFFFFF)
+        # Two ids of one word cannot both be live.
         if k and words[k] == words[k - 1]:
             return -1, 0
     return at, held
@@ -269,38 +306,45 @@ def _words(
 def sample_words(
     connection: Connection, snapshot: Snapshot, words: Sequence[str], limit: int = 20_000
 ) -> WordSets | None:
-    """Return the positions in `words` that each sampled document holds, or None if documents moved meanwhile.
+    """Return the words of a sample of the documents that a snapshot counts, as positions in `words`.
 
-    Whole hash buckets are taken, as many of each partition as hold about `limit` documents in all; every document
-    where there are no more than that. Only documents that the snapshot counts are used. A word of several passages
-    comes several times. Raises StateCorrupt.
+    words: distinct words.
+    limit: about how many documents to read. Whole hashes of ids are read; all where there are no more documents.
+
+    A word of several passages of a document comes several times. None where all documents are read and some have come
+    or gone since the snapshot. Raises StateCorrupt.
     """
-    buckets = BUCKETS if snapshot.documents <= limit else max(1, BUCKETS * limit // snapshot.documents)
+    buckets = _buckets(snapshot, limit)
     place = {word: k for k, word in enumerate(words)}
     parts = []
     for view in snapshot.views:
-        position = np.full(view.meta.next_word + 1, -1, np.int64)
-        for number, word in view.names.items():
-            position[number] = place.get(word, -1)
+        # One more, for the words that came after the snapshot: they have no place.
+        position = _positions(view, place, view.meta.next_word + 1)
         until = view.meta.end_of(snapshot.through)
         parts += [_bucket(connection, view, bucket, position, until) for bucket in range(buckets)]
     sample = WordSets.joined(parts)
-    return None if buckets == BUCKETS and len(sample) != snapshot.documents else sample
+    if buckets == BUCKETS and len(sample) != snapshot.documents:
+        return None
+    return sample
 
 
 def _bucket(connection: Connection, view: PartitionView, bucket: int, position: Int64, until: int) -> WordSets:
+    """Return the words of the documents in a hash with offsets below `until`."""
     records = [record for _, record in connection.scan(view.keys.documents(bucket))]
-    data = np.frombuffer(bytearray().join(records), np.uint8)
-    ends = np.cumsum([len(record) for record in records], dtype=np.int64)
+    data, ends = _together(records)
     indptr, held = _held(data, ends, position, until)
     if len(indptr) == 0:
-        raise StateCorrupt("a stored document cannot be read: rebuild the state (`streamtopic rebuild`)")
+        raise unreadable()
     return WordSets(indptr, held)
 
 
 @numba.njit(cache=True, nogil=True)
 def _held(data: npt.NDArray[np.uint8], ends: Int64, position: Int64, until: int) -> tuple[Int64, Int64]:
-    """Read the words of records (records.py) of offsets below `until`; nothing at all where one is malformed."""
+    """Return the words of records with offsets below `until`, as (indptr, words); empty arrays if one is malformed.
+
+    data, ends: the records one after the other, and the end of each.
+    position: (ids + 1,) place of each word id, -1 to leave it out.
+    """
     nothing = np.empty(0, np.int64)
     indptr = np.zeros(len(ends) + 1, np.int64)
     held = np.empty(len(data), np.int64)

@@ -1,4 +1,4 @@
-"""How much of Redis a partition takes, by kind, and how its words grow: what capacity is planned from."""
+"""The bytes that a partition takes in Redis, by kind, and how its words grow. Capacity is planned from both."""
 
 from dataclasses import dataclass
 
@@ -6,22 +6,26 @@ import numpy as np
 
 from streamtopic.errors import StateError
 from streamtopic.state.connection import Connection
-from streamtopic.state.meta import read_position
+from streamtopic.state.meta import head_strings, read_position
 from streamtopic.state.redis_keys import BUCKETS, PartitionKeys
 from streamtopic.state.segments import decode_head
 
 __all__ = ["Growth", "Sizes", "growth", "measure"]
 
-# Fields of a hash whose size is taken for that of all: more would keep Redis busy for longer.
+# Fields of a hash that Redis measures, to take their mean for all: more would keep it busy for longer.
 _SAMPLES = 200
 _ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Bytes of Redis for documents, segments and words; segments are exact, the others from samples.
+    """The size of a partition in Redis.
 
-    pairs: stored, so that a pair in two segments is two. held: words of live documents.
+    documents: bytes of document records, from samples.
+    segments: bytes of count segments, exact.
+    words: bytes of the words and their ids, from samples.
+    pairs: stored pairs; one that stands in two segments counts twice.
+    held: number of words of live documents.
     """
 
     documents: int
@@ -38,25 +42,32 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Words of live documents, and how many of them only one document holds (hapaxes)."""
+    """How the words of live documents are spread.
+
+    words: number of words.
+    hapaxes: number of words that only one document holds.
+    """
 
     words: int
     hapaxes: int
 
     @property
     def exponent(self) -> float:
-        """The exponent beta of Heaps' law, V = K N^beta: its slope, by Good and Turing, is hapaxes over tokens."""
+        """The exponent beta of Heaps' law, V = K N^beta."""
+        # beta = (N / V) dV/dN, and by Good and Turing dV/dN is hapaxes over tokens, hapaxes / N.
         return self.hapaxes / self.words if self.words else 0.0
 
     def times_until(self, limit: int) -> float:
-        """Return how many times as many documents as now bring the words to a limit; infinity for never."""
+        """Return the factor by which documents must grow until there are `limit` words; infinity for never."""
         if not self.words or not self.hapaxes:
             return float("inf")
-        return float(np.exp(min(np.log(max(limit, 1) / self.words) / self.exponent, 700.0)))
+        exponent = np.log(max(limit, 1) / self.words) / self.exponent
+        # Beyond 709 `exp` overflows, with a warning.
+        return float(np.exp(min(exponent, 700.0)))
 
 
 def measure(connection: Connection, keys: PartitionKeys) -> Sizes:
-    """Measure a partition. Segments that were replaced and wait for their end are not counted.
+    """Measure a partition. Replaced segments, which expire by themselves, are not counted.
 
     Raises StateMissing, ComponentUnreachable.
     """
@@ -75,18 +86,22 @@ def measure(connection: Connection, keys: PartitionKeys) -> Sizes:
 
 
 def growth(connection: Connection, keys: PartitionKeys) -> Growth:
-    """Read how many words there are and how many are in one document only; no pairs are read.
+    """Return how the words of a partition are spread. Only the heads of its segments are read.
 
     Raises StateMissing, StateCorrupt, ComponentUnreachable, StateError where the partition changes too fast.
     """
     for _ in range(_ATTEMPTS):
         meta, manifest = read_position(connection, keys)
-        heads = connection.batch(("GET", keys.segment(entry.name, 0)) for entry in manifest)
-        if any(head is None for head in heads):
+        names = [entry.name for entry in manifest]
+        heads = [head for head in head_strings(connection, keys, names) if head is not None]
+        if len(heads) < len(names):
+            # A merge has replaced a segment since the manifest was read, and its grace period is over.
             continue
         frequency = np.zeros(meta.next_word, np.int64)
         for data in heads:
             head = decode_head(data)
             frequency[head.ids] += head.frequency
-        return Growth(int(np.count_nonzero(frequency)), int(np.count_nonzero(frequency == 1)))
+        words = np.count_nonzero(frequency)
+        hapaxes = np.count_nonzero(frequency == 1)
+        return Growth(int(words), int(hapaxes))
     raise StateError(f"{keys.tag} changes faster than it can be read: try again")

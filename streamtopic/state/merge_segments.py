@@ -1,4 +1,4 @@
-"""Several segments of one partition to one, row by row, without holding more than a few chunks of each."""
+"""The sum of several segments of one partition, row by row, with a few chunks of each in memory."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -19,28 +19,37 @@ Int64 = npt.NDArray[np.int64]
 UInt64 = npt.NDArray[np.uint64]
 
 MOST = 8
-"""Segments that can be added at a time."""
+"""Segments that can be added at a time. Always so many arrays are passed: numba compiles anew for another number."""
 
 T = TypeVar("T", bound=np.generic)
 Parts = tuple[npt.NDArray[Any], ...]
+# Half of the largest 64-bit number: the check adds floats, which round.
 _ROOM = 2.0**62
 
 
 class Source:
     """A segment that is read chunk by chunk.
 
-    place: the position of each of its ids among the ids of the result. chunks: how many it has; read: the k-th.
-    What was read and not yet used: `rows`, under positions of the result, and `sizes`; `columns`, under the segment's
-    own positions, and `values`.
+    place: (ids,) position of each of its ids among the ids of the result.
+    chunks: number of its row chunks.
+    read: returns the k-th of them.
+
+    The pairs that were read and not used yet:
+    rows, sizes: (k,) rows as positions of the result, and the number of pairs of each.
+    columns, values: (pairs,) columns as positions of the segment itself.
     """
+
+    # Columns are translated in the kernel, pair by pair: here it would take another array of all pairs.
 
     def __init__(self, place: Int64, chunks: int, read: Callable[[int], PairChunk]) -> None:
         self.place = place.astype(np.int32)
         self._chunks = chunks
         self._read = read
         self._used = 0
-        self.rows, self.sizes = np.empty(0, np.int32), np.empty(0, np.int64)
-        self.columns, self.values = np.empty(0, np.int32), np.empty(0, np.int64)
+        self.rows = np.empty(0, np.int32)
+        self.sizes = np.empty(0, np.int64)
+        self.columns = np.empty(0, np.int32)
+        self.values = np.empty(0, np.int64)
 
     @property
     def exhausted(self) -> bool:
@@ -49,7 +58,7 @@ class Source:
 
     @property
     def complete(self) -> int:
-        """The row before which all was read, while there are more chunks: one may end within a row."""
+        """The row before which all rows are complete. The last row that was read may go on in the next chunk."""
         return int(self.rows[-1]) if len(self.rows) else -1
 
     def advance(self) -> None:
@@ -62,9 +71,11 @@ class Source:
         self.values = _joined(self.values, chunk.values)
 
     def drop(self, rows: int, pairs: int) -> None:
-        """Forget what was used."""
-        self.rows, self.sizes = self.rows[rows:], self.sizes[rows:]
-        self.columns, self.values = self.columns[pairs:], self.values[pairs:]
+        """Drop the first rows, which were used, with their pairs."""
+        self.rows = self.rows[rows:]
+        self.sizes = self.sizes[rows:]
+        self.columns = self.columns[pairs:]
+        self.values = self.values[pairs:]
 
 
 def _joined(left: npt.NDArray[T], right: npt.NDArray[T]) -> npt.NDArray[T]:
@@ -72,7 +83,7 @@ def _joined(left: npt.NDArray[T], right: npt.NDArray[T]) -> npt.NDArray[T]:
 
 
 def fused_head(heads: Sequence[SegmentHead]) -> tuple[SegmentHead, list[Int64]]:
-    """Return the sum of heads, over the ids of any, and where among these the ids of each are."""
+    """Return the sum of heads, and for each of them the positions of its ids among the ids of the sum."""
     ids = np.unique(np.concatenate([head.ids for head in heads]))
     places = [np.searchsorted(ids, head.ids) for head in heads]
     frequency, tokens, heavy = np.zeros((3, len(ids)), np.int64)
@@ -80,23 +91,34 @@ def fused_head(heads: Sequence[SegmentHead]) -> tuple[SegmentHead, list[Int64]]:
         frequency[place] += head.frequency
         tokens[place] += head.tokens
         heavy[place] += head.heavy
-    added, removed = sum(head.added for head in heads), sum(head.removed for head in heads)
+    added = sum(head.added for head in heads)
+    removed = sum(head.removed for head in heads)
     return SegmentHead(ids, frequency, tokens, heavy, added, removed), places
 
 
 def fused_rows(sources: Sequence[Source], n_words: int) -> Iterator[PairBlock]:
-    """Yield the sums of all pairs, those that are zero left out, in blocks of whole rows. Raises CountsOverflow."""
+    """Yield the sums of all pairs in blocks of whole rows; pairs with a sum of zero are left out.
+
+    sources: the segments, at most MOST.
+    n_words: number of ids of the result.
+
+    Raises CountsOverflow.
+    """
     if len(sources) > MOST:
-        raise ValueError(f"at most {MOST} segments at a time")
-    padded = [*sources, *(Source(np.empty(0, np.int64), 0, _nothing) for _ in range(MOST - len(sources)))]
-    sums, touched = np.zeros(n_words, np.int64), np.zeros(n_words // 64 + 1, np.uint64)
+        raise ValueError(f"at most {MOST} segments can be merged at a time, not {len(sources)}")
+    empty = [Source(np.empty(0, np.int64), 0, _nothing) for _ in range(MOST - len(sources))]
+    padded = [*sources, *empty]
+    sums = np.zeros(n_words, np.int64)
+    touched = np.zeros(n_words // 64 + 1, np.uint64)
     first = 0
     while first < n_words:
         for source in padded:
             if not source.exhausted and source.complete <= first:
                 source.advance()
-        before = min((source.complete for source in padded if not source.exhausted), default=n_words)
+        unfinished = [source.complete for source in padded if not source.exhausted]
+        before = min(unfinished, default=n_words)
         if before <= first:
+            # A row that is longer than a chunk: read on until one behind it begins.
             continue
         _check_room(padded)
         yield _add(padded, first, before, sums, touched)
@@ -108,30 +130,27 @@ def _nothing(chunk: int) -> PairChunk:
 
 
 def _check_room(sources: Sequence[Source]) -> None:
-    # Each segment has a pair once at most.
-    if sum(float(np.abs(source.values).max(initial=0)) for source in sources) >= _ROOM:
+    # Each segment has a pair once at most, so the largest values bound every sum.
+    largest = [float(np.abs(source.values).max(initial=0)) for source in sources]
+    if sum(largest) >= _ROOM:
         raise CountsOverflow("a pair count exceeds 64 bits: too many documents for one model, split the corpus")
 
 
 def _add(sources: Sequence[Source], first: int, before: int, sums: Int64, touched: UInt64) -> PairBlock:
-    stops = np.array([np.searchsorted(source.rows, before) for source in sources], np.int64)
-    pairs = np.array([source.sizes[:stop].sum() for source, stop in zip(sources, stops, strict=True)], np.int64)
-    sizes, columns, values = _add_rows(
-        first,
-        before,
-        tuple(source.place for source in sources),
-        tuple(source.rows for source in sources),
-        tuple(source.sizes for source in sources),
-        tuple(source.columns for source in sources),
-        tuple(source.values for source in sources),
-        stops,
-        int(pairs.sum()),
-        sums,
-        touched,
-    )
-    for source, stop, used in zip(sources, stops.tolist(), pairs.tolist(), strict=True):
-        source.drop(stop, used)
-    return PairBlock(first, sizes, columns, values)
+    """Return rows first to before - 1 of the sum, and drop them from the sources."""
+    stops = [int(np.searchsorted(source.rows, before)) for source in sources]
+    used = [int(source.sizes[:stop].sum()) for source, stop in zip(sources, stops, strict=True)]
+    # numba takes tuples of arrays, not lists of objects.
+    places = tuple(source.place for source in sources)
+    rows = tuple(source.rows for source in sources)
+    sizes = tuple(source.sizes for source in sources)
+    columns = tuple(source.columns for source in sources)
+    values = tuple(source.values for source in sources)
+    ends = np.array(stops, np.int64)
+    block = _add_rows(first, before, places, rows, sizes, columns, values, ends, sum(used), sums, touched)
+    for source, stop, pairs in zip(sources, stops, used, strict=True):
+        source.drop(stop, pairs)
+    return PairBlock(first, *block)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -139,12 +158,16 @@ def _add_rows(
     first: int, before: int, places: Parts, rows: Parts, sizes: Parts, columns: Parts, values: Parts, stops: Int64,
     pairs: int, sums: Int64, touched: UInt64,
 ) -> tuple[Int64, Int32, Int64]:  # fmt: skip
-    """Return rows first ... before - 1 of the sum as (sizes, columns, values).
+    """Return rows first to before - 1 of the sum as (sizes, columns, values).
 
-    places, rows, sizes, columns, values: of each part; stops: where the rows to use end. pairs: how many those have.
-    sums, touched: zeros, and left as such.
+    places, rows, sizes, columns, values: of each source, as in `Source`.
+    stops: (sources,) number of rows to use of each.
+    pairs: number of pairs of these rows.
+    sums: (n_words,) zeros; zeros again afterwards.
+    touched: (n_words / 64 + 1,) one bit for each word, zeros; zeros again afterwards.
     """
-    row_at, pair_at = np.zeros(len(stops), np.int64), np.zeros(len(stops), np.int64)
+    row_at = np.zeros(len(stops), np.int64)
+    pair_at = np.zeros(len(stops), np.int64)
     out_sizes = np.zeros(before - first, np.int64)
     out_columns = np.empty(pairs, np.int32)
     out_values = np.empty(pairs, np.int64)
@@ -156,9 +179,8 @@ def _add_rows(
             while row_at[part] < stops[part] and rows[part][row_at[part]] == row:
                 start = pair_at[part]
                 stop = start + sizes[part][row_at[part]]
-                last = max(
-                    last, np.int64(_add_row(places[part], columns[part], values[part], start, stop, sums, touched))
-                )
+                end = _add_row(places[part], columns[part], values[part], start, stop, sums, touched)
+                last = max(last, np.int64(end))
                 pair_at[part] = stop
                 row_at[part] += 1
         begin = used

@@ -1,7 +1,7 @@
-"""Where a partition stands: position, epochs, versions and counters as one Redis hash, and its list of segments."""
+"""The position of a partition: offset, epochs, versions and counters in one Redis hash, and its list of segments."""
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from streamtopic.errors import StateCorrupt, StateMismatch, StateMissing
@@ -9,14 +9,24 @@ from streamtopic.state.connection import Connection
 from streamtopic.state.redis_keys import ModelKeys, PartitionKeys
 from streamtopic.state.scripts import BEGIN_EPOCH, Outcome, outcome
 
-__all__ = ["MURMUR2", "SCHEMA", "ManifestEntry", "Meta", "changed_limits", "cut", "fixed", "mismatch", "read_position"]
+__all__ = [
+    "MURMUR2",
+    "SCHEMA",
+    "ManifestEntry",
+    "Meta",
+    "changed_limits",
+    "cut",
+    "fixed",
+    "head_strings",
+    "mismatch",
+    "read_position",
+]
 
 SCHEMA = 3
-"""Layout version of everything under a partition's tag, and of what its numbers mean: weights of pairs included."""
-
+"""Version of the layout under a partition's tag, and of the meaning of its numbers, such as the weights of pairs."""
 
 MURMUR2 = "murmur2"
-"""The hash that partitions go by unless settings say otherwise, and that of states which name none."""
+"""The default partitioner. A state that names no partitioner is older than the setting, and was made with this one."""
 
 Fixed = tuple[int, int, int, str, str]
 """Layout, cap, partitions, partitioner and limits: fixed when a model is created."""
@@ -24,19 +34,29 @@ Fixed = tuple[int, int, int, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """A partition's meta hash.
+    """A partition's meta hash. Times are milliseconds since 1970 by Redis's clock, unless a line says otherwise.
 
-    partitions, cap: settings of the model. next_offset: the first record not yet counted. version: of the manifest.
-    commit: id of the last change, by which this very history is known. fence: token of the newest writer.
-    time_ms: newest time of a counted record, 0 before the first; moved_ms: time of the last commit, by Redis's clock.
-    next_word: first id never given. words: of live documents; 0 until the first commit by this release.
-    live, counted: documents per epoch.
-    totals: events by outcome since the state was created. cuts: offsets at which the epochs after `folded` begin.
-    through: records before this offset had been dealt with where they belong elsewhere, before the state was made anew.
-    removed: offset behind the last flush that a document left with, at removed_ms the oldest such flush since `erased`.
-    removals: how many documents ever left. erased: offset before which no segment holds what a document that left had
-    brought; erased_ms: when it came to that.
-    All times but time_ms are Redis's. State from before these fields counts as one whose last flush removed something.
+    partitions: number of partitions of the model.
+    cap: the model's cap of a document's weight f(L).
+    next_offset: the first record that is not counted yet.
+    version: grows with every commit, merge and cut.
+    commit: id of the last change; it names this history of the partition and no other.
+    fence: fencing token of the newest writer.
+    time_ms: newest time of a counted record, by the log's clock; 0 before the first.
+    moved_ms: time of the last commit.
+    folded: the oldest epoch; earlier ones were folded into it.
+    cuts: offsets at which the epochs after `folded` begin, ascending.
+    next_word: the first word id that was never given.
+    words: number of words of live documents; 0 in older states until their next commit.
+    live: epoch to the number of its live documents.
+    counted: epoch to the number of documents that were ever added in it.
+    totals: outcome of a record to the number of records, since the state was created.
+    removed: offset after the last flush with a deletion.
+    removed_ms: time of the oldest flush with a deletion whose traces segments may hold.
+    removals: number of documents that ever left.
+    erased: no segment holds a trace of a document that left before this offset.
+    erased_ms: time since which `erased` holds.
+    through: records of other partitions' keys before this offset were dealt with before the state was last rebuilt.
     """
 
     partitions: int
@@ -65,31 +85,38 @@ class Meta:
     def parse(cls, fields: Mapping[bytes, bytes]) -> "Meta":
         """Read the hash. Raises StateMismatch for another schema and StateCorrupt for a hash that is damaged."""
         text = {key.decode(): value.decode("ascii", "replace") for key, value in fields.items()}
+        # Before any field is read: those of another layout may be missing, which is not damage.
         if text.get("schema") != str(SCHEMA):
             raise StateMismatch(_other_layout("the state in Redis", str(text.get("schema"))))
+
+        def number(name: str, otherwise: str | None = None) -> int:
+            return int(text[name] if otherwise is None else text.get(name, otherwise))
+
         try:
+            live, counted = _counters(text, "live:"), _counters(text, "counted:")
             return cls(
-                partitions=int(text["partitions"]),
-                cap=int(text["cap"]),
-                next_offset=int(text["next"]),
-                version=int(text["version"]),
+                partitions=number("partitions"),
+                cap=number("cap"),
+                next_offset=number("next"),
+                version=number("version"),
                 commit=text["commit"],
-                fence=int(text["fence"]),
-                time_ms=int(text["time"]),
-                moved_ms=int(text["moved"]),
-                folded=int(text["folded"]),
+                fence=number("fence"),
+                time_ms=number("time"),
+                moved_ms=number("moved"),
+                folded=number("folded"),
                 cuts=tuple(int(cut) for cut in text["cuts"].split(",") if cut),
-                next_word=int(text["next_word"]),
-                words=int(text.get("words", 0)),
-                live={int(epoch): number for epoch, number in _counters(text, "live:").items()},
-                counted={int(epoch): number for epoch, number in _counters(text, "counted:").items()},
+                next_word=number("next_word"),
+                live={int(epoch): documents for epoch, documents in live.items()},
+                counted={int(epoch): documents for epoch, documents in counted.items()},
                 totals=_counters(text, "total:"),
-                removed=int(text.get("removed", text["next"])),
-                removed_ms=int(text.get("removed_at", 0)),
-                removals=int(text.get("removals", 0)),
-                erased=int(text.get("erased", 0)),
-                erased_ms=int(text.get("erased_at", 0)),
-                through=int(text.get("through", 0)),
+                # The rest came later. A state without these fields counts as one whose last flush deleted something.
+                words=number("words", "0"),
+                removed=number("removed", text["next"]),
+                removed_ms=number("removed_at", "0"),
+                removals=number("removals", "0"),
+                erased=number("erased", "0"),
+                erased_ms=number("erased_at", "0"),
+                through=number("through", "0"),
             )
         except (KeyError, ValueError) as error:
             raise StateCorrupt(f"partition state cannot be read ({error}): run `streamtopic rebuild`") from None
@@ -106,7 +133,7 @@ class Meta:
 
     @property
     def holds_removed(self) -> bool:
-        """Whether segments may hold what documents that left had brought."""
+        """Whether segments may hold traces of deleted documents."""
         return self.removed > self.erased
 
     def epoch_of(self, offset: int) -> int:
@@ -114,19 +141,27 @@ class Meta:
         return self.folded + bisect_right(self.cuts, offset)
 
     def end_of(self, through: int | None) -> int:
-        """Return the offset behind the last add of epochs up to `through`; of all for None."""
+        """Return the offset before which all adds of epochs up to `through` lie. None: of all epochs."""
         if through is None or through >= self.epoch:
             return self.next_offset
         return min(self.next_offset, self.cuts[through - self.folded])
 
     def live_through(self, epoch: int) -> int:
         """Return how many live documents belong to this epoch or an earlier one."""
-        return sum(number for of, number in self.live.items() if of <= epoch)
+        return sum(number for one, number in self.live.items() if one <= epoch)
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestEntry:
-    """One segment in the manifest; keys is the number of its Redis strings, the head included."""
+    """One segment in the manifest.
+
+    name: unique id, part of the names of its Redis strings.
+    order: manifest version of the commit that wrote it; a merged segment has that of the oldest it was made of.
+    epoch: epoch of its documents.
+    keys: number of its Redis strings, the head included.
+    pairs: number of stored pairs.
+    size: bytes of its strings.
+    """
 
     name: str
     order: int
@@ -149,41 +184,53 @@ class ManifestEntry:
 
 
 def read_position(connection: Connection, keys: PartitionKeys) -> tuple[Meta, tuple[ManifestEntry, ...]]:
-    """Return meta and manifest of one instant, the manifest in the order of its commits.
+    """Return meta and manifest as of one instant, the manifest in the order of its commits.
 
-    Raises StateMismatch where there is no state or one of another layout, StateCorrupt.
+    Raises StateMissing where there is no state, StateMismatch for one of another layout, StateCorrupt.
     """
+    # Atomic: between two reads a merge could take segments out of the manifest that the old version of meta counts.
     fields, entries = connection.batch([("HGETALL", keys.meta), ("HGETALL", keys.manifest)], atomic=True)
     if not fields:
         raise StateMissing(
             f"there is no state under {keys.tag}: start `streamtopic ingest`, or check model and address"
         )
     manifest = [ManifestEntry.parse(name, value) for name, value in entries.items()]
-    return Meta.parse(fields), tuple(sorted(manifest, key=lambda entry: (entry.order, entry.name)))
+    # By name as well: the segments of one flush, one for each epoch, have the same order.
+    manifest.sort(key=lambda entry: (entry.order, entry.name))
+    return Meta.parse(fields), tuple(manifest)
+
+
+def head_strings(connection: Connection, keys: PartitionKeys, names: Iterable[str]) -> list[bytes | None]:
+    """Return the heads of segments as bytes; None for a segment that was merged and has expired."""
+    return connection.batch(("GET", keys.segment(name, 0)) for name in names)
 
 
 def cut(connection: Connection, model: str, partition: int, *, epoch: int, leader: int) -> Outcome:
-    """Begin epochs up to `epoch` at the partition's next offset; for the scheduler, beside the partition's writer.
+    """Begin all epochs up to `epoch` at the partition's next offset. The scheduler does this beside the writer.
 
-    leader: fencing token of the scheduler's lease. Already there: AlreadyApplied. The writer's next commit, if it was
-    planned before, answers Stale, so that no document is counted in the wrong epoch.
+    epoch: the newest epoch afterwards.
+    leader: fencing token of the scheduler's lease.
+
+    AlreadyApplied where the epoch has begun. A commit that the writer has planned before is Stale, so that no document
+    is counted in the wrong epoch.
     """
     keys = ModelKeys(model).partition(partition)
     return outcome(connection.script(BEGIN_EPOCH, [keys.meta], [epoch, leader]))
 
 
 def fixed(answer: Sequence[bytes | None]) -> Fixed:
-    """Return layout, cap, partitions, partitioner and limits as Redis holds them.
+    """Return layout, cap, partitions, partitioner and limits from the fields of Redis, in this order.
 
-    A state without a partitioner is of murmur2; one without limits is of a program that kept none, "".
+    A state of an older program may lack the partitioner, which is murmur2 then, and the limits, which are "" then.
     """
     schema, cap, partitions, partitioner, limits = answer
     hashed = "crc32" if partitioner == b"crc32" else MURMUR2
-    return int(schema or 0), int(cap or 0), int(partitions or 0), hashed, (limits or b"").decode(errors="replace")
+    text = (limits or b"").decode(errors="replace")
+    return int(schema or 0), int(cap or 0), int(partitions or 0), hashed, text
 
 
 def mismatch(model: str, have: Fixed, want: Fixed) -> str:
-    """Return what to tell a user whose settings differ from those the state was made with."""
+    """Return the error text for settings that differ from those that the state was made with."""
     schema, cap, partitions, partitioner, limits = have
     _, want_cap, want_partitions, want_partitioner, want_limits = want
     if schema != SCHEMA:
@@ -212,17 +259,25 @@ def mismatch(model: str, have: Fixed, want: Fixed) -> str:
 
 
 def changed_limits(found: str, wanted: str) -> str:
-    """Return what to say of limits of records that are not those that a state was counted under, "" for the same."""
+    """Return the names and values of the limits of records that differ, for an error text; "" where none does.
+
+    found: limits that a state was counted under, as `events.LIMITS`.
+    wanted: limits of this program.
+    """
     if not found:
         return "limits that it does not name"
     before = dict(limit.partition("=")[::2] for limit in found.split(","))
     now = dict(limit.partition("=")[::2] for limit in wanted.split(","))
-    names = [name for name in (now | before) if now.get(name) != before.get(name)]
-    return ", ".join(f"{name} {before.get(name, 'none')} and not {now.get(name, 'none')}" for name in names)
+    changed = []
+    for name in now | before:
+        old, new = before.get(name, "none"), now.get(name, "none")
+        if old != new:
+            changed.append(f"{name} {old} and not {new}")
+    return ", ".join(changed)
 
 
 def _other_layout(state: str, schema: str) -> str:
-    """Return what to tell a user whose state was written by a program of another layout."""
+    """Return the error text for a state that a program of another layout wrote."""
     return (
         f"{state} has layout {schema}, this program reads {SCHEMA}: count it anew from the log "
         "(`streamtopic rebuild`), or use the version of the program that wrote it"
@@ -230,4 +285,8 @@ def _other_layout(state: str, schema: str) -> str:
 
 
 def _counters(text: Mapping[str, str], prefix: str) -> dict[str, int]:
-    return {key.removeprefix(prefix): int(value) for key, value in text.items() if key.startswith(prefix)}
+    found = {}
+    for key, value in text.items():
+        if key.startswith(prefix):
+            found[key.removeprefix(prefix)] = int(value)
+    return found

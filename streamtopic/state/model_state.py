@@ -1,4 +1,4 @@
-"""What a model has once: settings, the scheduler's lease, the base model, releases, outbox and privacy ledger."""
+"""State that a model has once: settings, the scheduler's lease, base model, releases, outbox and privacy ledger."""
 
 import hashlib
 import secrets
@@ -15,7 +15,7 @@ from streamtopic.state import scripts
 from streamtopic.state.connection import Connection
 from streamtopic.state.meta import MURMUR2, SCHEMA, fixed, mismatch
 from streamtopic.state.redis_keys import ModelKeys
-from streamtopic.state.scripts import AlreadyApplied, Outcome, outcome
+from streamtopic.state.scripts import UPLOAD_SECONDS, AlreadyApplied, Outcome, outcome
 
 __all__ = [
     "Lease",
@@ -28,9 +28,8 @@ __all__ = [
     "unpack_record",
 ]
 
-
-_UPLOAD_SECONDS = 600
 _FIXED = ("schema", "cap", "partitions", "partitioner", "limits")
+# Bytes of one string of the base model. Redis takes 512 MB at most, and is busy with one command at a time.
 _CHUNK = 8 << 20
 
 Headers = tuple[tuple[str, bytes], ...]
@@ -38,9 +37,12 @@ Headers = tuple[tuple[str, bytes], ...]
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """What is fixed when a model is created: partitions of the documents topic, their partitioner, the cap of f(L).
+    """Settings that are fixed when a model is created.
 
-    limits: each limit that refuses a record, as `events.LIMITS`; what is refused ends what its id held.
+    partitions: number of partitions of the documents topic.
+    cap: upper bound of a document's weight f(L).
+    partitioner: hash that chooses the partition of a key, `murmur2` or `crc32`.
+    limits: every limit that refuses a record, as `events.LIMITS`.
     """
 
     partitions: int
@@ -56,7 +58,11 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Leadership of the scheduler. token: grows with every new leader; a commit with an older one is Stale."""
+    """Leadership of the scheduler.
+
+    holder: name of the leader.
+    token: grows with every new leader; a commit with an older one is Stale.
+    """
 
     holder: str
     token: int
@@ -64,7 +70,13 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class StoredBase:
-    """The current base model: epoch, fields for the scheduler (msgpack values), and the model's own bytes."""
+    """The current base model.
+
+    epoch: of the newest documents that it was learned from.
+    version: of the release that was made with it.
+    fields: facts for the scheduler, msgpack values.
+    blob: bytes of the model, b"" where only the facts were read.
+    """
 
     epoch: int
     version: int
@@ -74,7 +86,7 @@ class StoredBase:
 
 @dataclass(frozen=True, slots=True)
 class OutboxRecord:
-    """A record to publish, already signed: its bytes are fixed. value None is a tombstone."""
+    """A record to publish, already signed: its bytes are fixed. A value of None is a tombstone."""
 
     topic: str
     key: bytes
@@ -84,7 +96,12 @@ class OutboxRecord:
 
 @dataclass(frozen=True, slots=True)
 class OutboxEntry:
-    """A record that waits in the outbox. id: of the entry; key: of the string that holds the record."""
+    """A record that waits in the outbox.
+
+    id: of the entry.
+    record: the record to publish.
+    key: name of the string in Redis that holds the record.
+    """
 
     id: str
     record: OutboxRecord
@@ -92,7 +109,7 @@ class OutboxEntry:
 
 
 class ModelState:
-    """A model's global keys. Writes that only a leader may make take its fencing token."""
+    """A model's own keys, beside those of its partitions. Writes of the leading scheduler take its lease."""
 
     def __init__(
         self, connection: Connection, model: str, settings: ModelSettings, new_id: Callable[[], str] | None = None
@@ -105,18 +122,16 @@ class ModelState:
 
     @classmethod
     def open(cls, connection: Connection, model: str, settings: ModelSettings) -> "ModelState":
-        """Return the model's state, creating its record if there is none.
+        """Return the model's state; a model that does not exist is created.
 
-        Raises StateMismatch, with the remedy, where it was created with other partitions, cap or limits.
+        Raises StateMismatch, with the remedy, where the model was created with other settings.
         """
-        keys = ModelKeys(model)
+        key = ModelKeys(model).named("settings")
         wanted = SCHEMA, settings.cap, settings.partitions, settings.partitioner, settings.limits
-        answer = connection.call(
-            "HMGET", keys.named("settings"), "schema", "cap", "partitions", "partitioner", "limits"
-        )
+        answer = connection.call("HMGET", key, *_FIXED)
         if answer[0] is None:
-            # Only who creates it needs the right to run scripts.
-            answer = connection.script(scripts.CREATE_MODEL, [keys.named("settings")], wanted)
+            # Read first, so that only a user who creates models needs the right to run scripts.
+            answer = connection.script(scripts.CREATE_MODEL, [key], wanted)
         have = fixed(answer)
         if have != wanted:
             raise StateMismatch(mismatch(model, have, wanted))
@@ -124,7 +139,10 @@ class ModelState:
 
     @classmethod
     def find(cls, connection: Connection, model: str) -> "ModelState | None":
-        """Return the state of a model that exists, whatever its settings, or None. Raises StateMismatch."""
+        """Return the state of a model with the settings that it has; None where there is no such model.
+
+        Raises StateMismatch where its state has another layout.
+        """
         key = ModelKeys(model).named("settings")
         answer = connection.call("HMGET", key, *_FIXED)
         if answer[0] is None:
@@ -136,14 +154,17 @@ class ModelState:
         return cls(connection, model, ModelSettings(partitions, cap, partitioner, limits))
 
     def acquire(self, holder: str, ttl_ms: int) -> Lease | None:
-        """Become or stay leader for ttl_ms by Redis's clock; None while another holder's lease runs."""
-        keys = [self._keys.named("lease"), self._keys.named("fence")]
-        token = int(self.connection.script(scripts.ACQUIRE_LEASE, keys, [holder, ttl_ms]))
+        """Become or stay leader; None while another holder's lease runs.
+
+        holder: name of this scheduler.
+        ttl_ms: life of the lease by Redis's clock, milliseconds.
+        """
+        token = int(self.connection.script(scripts.ACQUIRE_LEASE, self._named("lease", "fence"), [holder, ttl_ms]))
         return Lease(holder, token) if token else None
 
     def release(self, lease: Lease) -> None:
-        """Give leadership up; nothing happens where the lease is another's by now."""
-        self.connection.script(scripts.RELEASE_LEASE, [self._keys.named("lease")], [lease.holder])
+        """Give leadership up. Nothing happens where another scheduler leads by now."""
+        self.connection.script(scripts.RELEASE_LEASE, self._named("lease"), [lease.holder])
 
     def stage(
         self,
@@ -155,18 +176,28 @@ class ModelState:
         records: Sequence[OutboxRecord],
         base: StoredBase | None = None,
     ) -> Outcome:
-        """Commit one version, all or nothing: its release record, ledger entry, outbox records and, if given, new base.
+        """Commit one version, all or nothing.
 
-        release, ledger: msgpack values. Versions count up from 1 without gaps. AlreadyApplied where this version is
-        there with the same bytes; Stale where it is there with others, where it does not follow the last one, or where
-        another scheduler leads.
+        version: its number; versions count up from 1 without gaps.
+        release: its release record, msgpack values.
+        ledger: its entry in the privacy ledger, msgpack values.
+        records: its records for the topics.
+        base: the new base model, if the version has one.
+
+        AlreadyApplied where this version is stored with the same bytes. Stale where it is stored with others, where it
+        does not follow the last one, or where another scheduler leads.
         """
+        # A retry of the same version finds its own uploads by this name, and cannot mix with those of another attempt.
         identity = _digest(release, ledger, records, base)
-        keys = [self._keys.named(name) for name in ("fence", "releases", "ledger", "outbox", "base", "lease")]
-        keys += [self._upload(f"out:{identity}:{k}", pack_record(record)) for k, record in enumerate(records)]
-        parts = _cut(base.blob) if base else []
-        new = [self._upload(f"base:{identity}:{k}", part) for k, part in enumerate(parts)]
-        old = [key for key in self._base_parts() if key not in new] if base else []
+        uploads = self._upload_records(identity, records)
+        new: list[str] = []
+        old: list[str] = []
+        if base:
+            parts = _cut(base.blob)
+            new = [self._upload(f"base:{identity}:{k}", part) for k, part in enumerate(parts)]
+            # A repetition after a commit finds the new parts as those of the current base: they must not expire.
+            old = [key for key in self._base_parts() if key not in new]
+        keys = self._named("fence", "releases", "ledger", "outbox", "base", "lease")
         plan = {
             "token": str(lease.token),
             "holder": lease.holder,
@@ -175,170 +206,194 @@ class ModelState:
             "records": len(records),
             "new": len(new),
         }
-        arguments = [
-            msgpack.packb(plan),
-            msgpack.packb(dict(release)),
-            msgpack.packb(dict(ledger)),
-            _base_head(base, new),
-        ]
-        return outcome(self.connection.script(scripts.STAGE_VERSION, [*keys, *new, *old], arguments))
+        facts = [msgpack.packb(dict(release)), msgpack.packb(dict(ledger))]
+        arguments = [msgpack.packb(plan), *facts, _base_head(base, new)]
+        return outcome(self.connection.script(scripts.STAGE_VERSION, [*keys, *uploads, *new, *old], arguments))
 
     def adopt(self, lease: Lease, version: int, *, release: Mapping[str, Any], ledger: Mapping[str, Any]) -> Outcome:
-        """Record a version that was published before this Redis was set back. AlreadyApplied where a later one is."""
-        keys = [self._keys.named(name) for name in ("fence", "releases", "ledger", "lease")]
-        arguments = [lease.token, lease.holder, version, msgpack.packb(dict(release)), msgpack.packb(dict(ledger))]
+        """Record a version that was published before Redis was set back. AlreadyApplied for it and all before it."""
+        keys = self._named("fence", "releases", "ledger", "lease")
+        facts = [msgpack.packb(dict(release)), msgpack.packb(dict(ledger))]
+        arguments = [lease.token, lease.holder, version, *facts]
         return outcome(self.connection.script(scripts.ADOPT_VERSION, keys, arguments))
 
     def withdraw(self, lease: Lease, versions: Iterable[int], records: Sequence[OutboxRecord]) -> Outcome:
-        """Mark versions as withdrawn where no new one takes their place, with the tombstones that erase them."""
+        """Mark versions as withdrawn without a new one in their place.
+
+        records: the tombstones that erase their chunks from the releases topic.
+        """
         todo = list(versions)
-        identity = _digest(todo, records)
-        keys = [self._keys.named(name) for name in ("fence", "withdrawn", "outbox", "lease")]
-        keys += [self._upload(f"out:{identity}:{k}", pack_record(record)) for k, record in enumerate(records)]
-        return outcome(
-            self.connection.script(scripts.WITHDRAW_VERSIONS, keys, [lease.token, lease.holder, len(records), *todo])
-        )
+        uploads = self._upload_records(_digest(todo, records), records)
+        keys = [*self._named("fence", "withdrawn", "outbox", "lease"), *uploads]
+        arguments: list[str | int] = [lease.token, lease.holder, len(records), *todo]
+        return outcome(self.connection.script(scripts.WITHDRAW_VERSIONS, keys, arguments))
 
     def withdrawn(self) -> set[int]:
-        """Return the versions that are withdrawn, by later ones or without one."""
+        """Return all withdrawn versions, whether a later version names them or not."""
         return self.withdrawn_alone().union(*(record["withdrawn"] for _, record in self.releases()))
 
-    def next_statement(self, least: int) -> int:
-        """Return a number for a statement, beyond `least` and all that were given out before."""
-        return int(self.connection.script(scripts.NEXT_STATEMENT, [self._keys.named("statement")], [least]))
-
     def withdrawn_alone(self) -> set[int]:
-        """Return the versions that are withdrawn without a later one that says so."""
-        return {int(version) for version in self.connection.call("SMEMBERS", self._keys.named("withdrawn"))}
+        """Return the versions that `withdraw` marked: no later version names them."""
+        return {int(version) for version in self._call("SMEMBERS", "withdrawn")}
+
+    def next_statement(self, least: int) -> int:
+        """Return a number for a statement, above `least` and above every number given out before."""
+        return int(self.connection.script(scripts.NEXT_STATEMENT, self._named("statement"), [least]))
 
     def request(self, kind: str) -> None:
         """Ask the scheduler for `unlearn` or `retrain`; the last request counts."""
-        self.connection.call("SET", self._keys.named("request"), f"{kind}:{self._new_id()}")
+        # The id tells a second request of the same kind from the one that the scheduler is acting on.
+        self._call("SET", "request", f"{kind}:{self._new_id()}")
 
     def requested(self) -> str | None:
-        """Return the request that waits, for `fulfil`, or None; its part before the colon is what was asked for."""
-        value = self.connection.call("GET", self._keys.named("request"))
+        """Return the request that waits, for `fulfil`; None without one. Its part before the colon is the kind."""
+        value = self._call("GET", "request")
         return None if value is None else str(value.decode())
 
     def fulfil(self, request: str) -> None:
         """Remove a request, unless another took its place."""
-        self.connection.script(scripts.FULFIL_REQUEST, [self._keys.named("request")], [request])
+        self.connection.script(scripts.FULFIL_REQUEST, self._named("request"), [request])
 
     def note_decision(self, text: str, now_ms: int) -> None:
-        """Keep what the leader decided last, for people; now_ms: when, since 1970."""
-        self.connection.call("SET", self._keys.named("decision"), msgpack.packb([text, now_ms]))
+        """Store the leader's last decision for `streamtopic status`.
+
+        text: the decision in words.
+        now_ms: its time, milliseconds since 1970.
+        """
+        self._call("SET", "decision", msgpack.packb([text, now_ms]))
 
     def decision(self) -> tuple[str, int] | None:
-        """Return what the leader decided last, and when; None before the first."""
-        value = self.connection.call("GET", self._keys.named("decision"))
+        """Return the leader's last decision and its time, milliseconds since 1970; None before the first."""
+        value = self._call("GET", "decision")
         return None if value is None else tuple(msgpack.unpackb(value))
 
     def note_check(self, fields: Mapping[str, Any]) -> None:
-        """Keep what came of the service's last check of itself (msgpack values)."""
-        self.connection.call("SET", self._keys.named("check"), msgpack.packb(dict(fields)))
+        """Store the result of the service's last check of itself (msgpack values)."""
+        self._call("SET", "check", msgpack.packb(dict(fields)))
 
     def checked(self) -> dict[str, Any] | None:
-        """Return what came of the service's last check of itself; None before the first."""
-        value = self.connection.call("GET", self._keys.named("check"))
+        """Return the result of the service's last check of itself; None before the first."""
+        value = self._call("GET", "check")
         return None if value is None else dict(msgpack.unpackb(value))
 
     def outbox(self, count: int = 100) -> list[OutboxEntry]:
-        """Return the oldest records that wait to be published. Raises StateCorrupt."""
+        """Return the oldest records that wait to be published, at most `count`. Raises StateCorrupt."""
         outbox = self._keys.named("outbox")
         rows = self.connection.call("XRANGE", outbox, "-", "+", "COUNT", count)
         found = self.connection.batch([("GET", fields[b"key"]) for _, fields in rows])
         entries = []
         for (entry, fields), data in zip(rows, found, strict=True):
-            if data is not None:
-                record = unpack_record(data)
-                entries.append(OutboxEntry(entry.decode(), record, fields[b"key"].decode()))
-            elif self.connection.call("XRANGE", outbox, entry, entry):  # else another publisher was faster
-                raise StateCorrupt(f"outbox entry {entry.decode()} of {self.model} has lost its bytes: retrain")
+            if data is None:
+                # Another publisher may have confirmed the entry between the two reads; then both are gone.
+                if self.connection.call("XRANGE", outbox, entry, entry):
+                    raise StateCorrupt(f"outbox entry {entry.decode()} of {self.model} has lost its bytes: retrain")
+                continue
+            key = fields[b"key"].decode()
+            entries.append(OutboxEntry(entry.decode(), unpack_record(data), key))
         return entries
 
     def confirm(self, entries: Iterable[OutboxEntry]) -> None:
         """Remove published records from the outbox. May be repeated."""
         outbox = self._keys.named("outbox")
-        commands = [command for entry in entries for command in (("XDEL", outbox, entry.id), ("DEL", entry.key))]
+        commands: list[tuple[str, ...]] = []
+        for entry in entries:
+            commands += [("XDEL", outbox, entry.id), ("DEL", entry.key)]
+        # Atomic: an entry whose bytes are gone looks like damage.
         self.connection.batch(commands, atomic=True)
 
     def base(self) -> StoredBase | None:
-        """Return the current base model, or None before the first. Raises StateCorrupt."""
-        head = self.connection.call("HGETALL", self._keys.named("base"))
+        """Return the current base model; None before the first. Raises StateCorrupt."""
+        head = self._call("HGETALL", "base")
         if not head:
             return None
         fields = msgpack.unpackb(head[b"head"])
         parts = self.connection.batch([("GET", key) for key in fields["parts"]])
+        # A part that has expired leaves a gap, which the checksum finds.
         blob = b"".join(part or b"" for part in parts)
         if hashlib.sha256(blob).digest() != fields["sha256"]:
             raise StateCorrupt(f"the base model of {self.model} fails its checksum: run `streamtopic retrain`")
         return StoredBase(fields["epoch"], fields["version"], fields["fields"], blob)
 
     def has_base_bytes(self) -> bool:
-        """Whether the base model's bytes are kept."""
+        """Whether the bytes of the base model are stored."""
         return bool(self._base_parts())
 
     def drop_base_bytes(self, lease: Lease) -> Outcome:
-        """Remove the base model's bytes, and keep what decisions need of it. AlreadyApplied where they are gone."""
+        """Remove the bytes of the base model and keep the facts for decisions. AlreadyApplied where they are gone."""
         head = self.base_head()
-        if head is None or not self._base_parts():
+        parts = self._base_parts()
+        if head is None or not parts:
             return AlreadyApplied()
-        keys = [self._keys.named(name) for name in ("fence", "base", "lease")]
-        before = self.connection.call("HGET", self._keys.named("base"), "head")
+        keys = [*self._named("fence", "base", "lease"), *parts]
+        before = self._call("HGET", "base", "head")
         arguments = [lease.token, lease.holder, before, _base_head(head, [])]
-        return outcome(self.connection.script(scripts.DROP_BASE, [*keys, *self._base_parts()], arguments))
+        return outcome(self.connection.script(scripts.DROP_BASE, keys, arguments))
 
     def base_head(self) -> StoredBase | None:
-        """Return the current base model without its bytes, or None before the first."""
-        head = self.connection.call("HGET", self._keys.named("base"), "head")
+        """Return the current base model without its bytes; None before the first."""
+        head = self._call("HGET", "base", "head")
         if head is None:
             return None
         fields = msgpack.unpackb(head)
         return StoredBase(fields["epoch"], fields["version"], fields["fields"], b"")
 
     def base_epoch(self) -> int | None:
-        """Return the base model's epoch, or None before the first."""
+        """Return the epoch of the base model; None before the first."""
         head = self.base_head()
         return None if head is None else head.epoch
 
     def releases(self, count: int | None = None) -> list[tuple[int, dict[str, Any]]]:
-        """Return (version, release record), oldest first; the last `count` only, if given.
-
-        Without a cut where documents were moved to other partitions since: such a version may hold any of them.
-        """
+        """Return (version, release record), oldest first; only the last `count`, if given."""
         moved = self.moved()
         limit = () if count is None else ("COUNT", count)
-        rows = self.connection.call("XREVRANGE", self._keys.named("releases"), "+", "-", *limit)
-        found = [(int(entry.split(b"-")[0]), msgpack.unpackb(fields[b"release"])) for entry, fields in reversed(rows)]
-        return [(version, record | {"cut": {}} if version <= moved else record) for version, record in found]
+        rows = self._call("XREVRANGE", "releases", "+", "-", *limit)
+        found = []
+        for entry, fields in reversed(rows):
+            version = int(entry.split(b"-")[0])
+            record = msgpack.unpackb(fields[b"release"])
+            if version <= moved:
+                # Its offsets are of other partitions than those of today: it may hold any document.
+                record |= {"cut": {}}
+            found.append((version, record))
+        return found
 
     def moved(self) -> int:
-        """Return the last version that was made before documents were moved to other partitions, 0 without one."""
-        return int(self.connection.call("HGET", self._keys.named("settings"), "moved") or 0)
+        """Return the last version made before documents were moved to other partitions, 0 without one."""
+        return int(self._call("HGET", "settings", "moved") or 0)
 
     def ledger(self) -> dict[int, dict[str, Any]]:
-        """Return the ledger: version to what was spent on it."""
-        rows = self.connection.call("HGETALL", self._keys.named("ledger"))
+        """Return the privacy ledger: version to its entry."""
+        rows = self._call("HGETALL", "ledger")
+        # Other names are those of `account`.
         versions = sorted((int(name), entry) for name, entry in rows.items() if name.isdigit())
         return {version: msgpack.unpackb(entry) for version, entry in versions}
 
     def spent(self) -> list[dict[str, Any]]:
-        """Return what was spent on all releases, also on those of `account`."""
-        return [
-            msgpack.unpackb(entry) for entry in self.connection.call("HGETALL", self._keys.named("ledger")).values()
-        ]
+        """Return all entries of the privacy ledger, those of `account` included."""
+        return [msgpack.unpackb(entry) for entry in self._call("HGETALL", "ledger").values()]
 
     def account(self, version: int, name: str, ledger: Mapping[str, Any]) -> None:
-        """Note what was spent on a release that has no record here, since its number is another's. May be repeated."""
-        self.connection.call("HSET", self._keys.named("ledger"), f"{version}:{name}", msgpack.packb(dict(ledger)))
+        """Add a ledger entry for a release without a record, since another release has its number. May be repeated."""
+        self._call("HSET", "ledger", f"{version}:{name}", msgpack.packb(dict(ledger)))
+
+    def _call(self, command: str, name: str, *arguments: str | bytes | int) -> Any:  # noqa: ANN401 - as Connection.call
+        """Send one command about the global key `name`."""
+        return self.connection.call(command, self._keys.named(name), *arguments)
+
+    def _named(self, *names: str) -> list[str]:
+        return [self._keys.named(name) for name in names]
 
     def _upload(self, name: str, data: bytes) -> str:
         key = self._keys.named(name)
-        self.connection.call("SET", key, data, "NX", "EX", _UPLOAD_SECONDS)
+        # NX: a repetition must not give an end to a string that a commit has kept meanwhile.
+        self.connection.call("SET", key, data, "NX", "EX", UPLOAD_SECONDS)
         return key
 
+    def _upload_records(self, identity: str, records: Sequence[OutboxRecord]) -> list[str]:
+        return [self._upload(f"out:{identity}:{k}", pack_record(record)) for k, record in enumerate(records)]
+
     def _base_parts(self) -> list[str]:
-        head = self.connection.call("HGET", self._keys.named("base"), "head")
+        head = self._call("HGET", "base", "head")
         return [] if head is None else list(msgpack.unpackb(head)["parts"])
 
 
@@ -349,28 +404,39 @@ def _cut(blob: bytes) -> list[bytes]:
 def _base_head(base: StoredBase | None, parts: Sequence[str]) -> bytes:
     if base is None:
         return b""
-    fields = {"epoch": base.epoch, "version": base.version, "fields": dict(base.fields), "parts": list(parts)}
-    return bytes(msgpack.packb({**fields, "sha256": hashlib.sha256(base.blob).digest()}))
+    fields = {
+        "epoch": base.epoch,
+        "version": base.version,
+        "fields": dict(base.fields),
+        "parts": list(parts),
+        "sha256": hashlib.sha256(base.blob).digest(),
+    }
+    return bytes(msgpack.packb(fields))
 
 
 def _digest(*parts: object) -> str:
-    """Name staged bytes by what they are, so that a repetition finds its own."""
+    """Return a name for staged parts that follows from their content."""
+    plain = msgpack.packb([_plain(part) for part in parts])
+    return hashlib.sha256(plain).hexdigest()[:32]
 
-    def plain(part: object) -> object:
-        if isinstance(part, StoredBase):
-            return [part.epoch, part.version, dict(part.fields), hashlib.sha256(part.blob).digest()]
-        if isinstance(part, OutboxRecord):
-            return hashlib.sha256(pack_record(part)).digest()
-        if isinstance(part, Mapping):
-            return dict(part)
-        return [plain(item) for item in part] if isinstance(part, Sequence) else part
 
-    return hashlib.sha256(msgpack.packb([plain(part) for part in parts])).hexdigest()[:32]
+def _plain(part: object) -> object:
+    """Return a part as values that msgpack can write, with digests in the place of long bytes."""
+    if isinstance(part, StoredBase):
+        return [part.epoch, part.version, dict(part.fields), hashlib.sha256(part.blob).digest()]
+    if isinstance(part, OutboxRecord):
+        return hashlib.sha256(pack_record(part)).digest()
+    if isinstance(part, Mapping):
+        return dict(part)
+    if isinstance(part, Sequence):
+        return [_plain(item) for item in part]
+    return part
 
 
 def pack_record(record: OutboxRecord) -> bytes:
-    """Return a record as the outbox keeps it."""
-    return bytes(msgpack.packb([record.topic, record.key, record.value, [list(header) for header in record.headers]]))
+    """Return the bytes of a record in the outbox."""
+    headers = [list(header) for header in record.headers]
+    return bytes(msgpack.packb([record.topic, record.key, record.value, headers]))
 
 
 def unpack_record(data: bytes) -> OutboxRecord:

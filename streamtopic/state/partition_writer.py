@@ -1,7 +1,7 @@
-"""A partition as its one writer sees it: `prepare` a batch of records, resolve it, `apply` the changes.
+"""The one writer of a partition: `prepare` a batch of records, resolve it, `apply` the changes.
 
-Numbers of words, look-ups of documents, the plan of a flush and its commit are behind these two calls; nobody outside
-sees a word id. A writer is Stale, and stops, as soon as another process opens the partition.
+Word ids, look-ups of documents, the plan of a flush and its commit are behind these two calls; nobody outside sees a
+word id. Every write of a writer is Stale as soon as another process opens the partition.
 """
 
 import secrets
@@ -36,17 +36,18 @@ from streamtopic.state.flush import (
     commit_arguments,
     plan,
 )
-from streamtopic.state.meta import MURMUR2, SCHEMA, ManifestEntry, Meta, fixed, mismatch, read_position
+from streamtopic.state.meta import MURMUR2, SCHEMA, ManifestEntry, Meta, fixed, head_strings, mismatch, read_position
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys, PartitionKeys
 from streamtopic.state.scripts import Applied, Outcome, Stale, outcome
 from streamtopic.state.segments import SegmentHead, decode_head
-from streamtopic.state.word_ids import MAX_WORD_IDS, Rows, RowSpan, Vocabulary, WordLimits, WordPassage
+from streamtopic.state.word_ids import MAX_WORD_IDS, Rows, RowSpan, Vocabulary, WordLimits, WordPassage, word_text
 
 __all__ = ["LiveDocuments", "PartitionWriter", "PreparedBatch"]
 
 _SPARE_WORDS = 1 << 18
 _ATTEMPTS = 5
 _AT_ONCE = 1_000
+# The largest number of bytes that Lua counts exactly.
 _ALL = 1 << 53
 
 
@@ -64,13 +65,17 @@ def _before(keys: Sequence[bytes], unseen: Sequence[bytes]) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LiveDocuments:
-    """The live documents among those that a batch is about, by id."""
+    """The live documents among those that a batch is about.
+
+    documents: id to document.
+    numbers: (entries,) int32, id of each word of the writer's lexicon, -1 for a word without one.
+    """
 
     documents: Mapping[bytes, StoredDocument]
     numbers: npt.NDArray[np.int32]
 
     def same(self, have: StoredDocument | AddedDocument, new: AddedDocument) -> bool:
-        """Return whether a document is what it was: its passages, word by word, and its labels."""
+        """Return whether two versions of a document have the same passages, word by word, and the same labels."""
         if have.length != new.length or dict(have.labels) != dict(new.labels):
             return False
         if isinstance(have, StoredDocument):
@@ -80,10 +85,10 @@ class LiveDocuments:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedBatch:
-    """What a writer says of a batch before it is resolved.
+    """A batch with the facts that resolving needs.
 
-    base: the state that changes will be based on.
-    live: the documents that the first records are about.
+    base: the state that the changes will be based on.
+    live: the live documents that the first records are about.
     records: how many of the first records one flush may hold, at least one.
     likely: how many records like these one flush is likely to hold.
     """
@@ -97,11 +102,13 @@ class PreparedBatch:
 class PartitionWriter:
     """The one writer of a partition: it holds the newest fencing token until another writer opens the partition.
 
-    meta: as of `open`, `reload` or the last own commit.
-    loads: how often it was read anew, since another change may have come between.
-    vocabulary: words that live documents hold.
-    lexicon: words that were met, by number, for documents to come.
-    word_ids: how many ids there are for words.
+    fence: the fencing token.
+    meta, manifest: as of `open`, `reload` or the last own commit.
+    loads: how often meta and words were read, each time since another change may have come between.
+    vocabulary: words of live documents.
+    lexicon: words that this process has met, by number.
+    word_ids: number of ids that there are for words.
+    new_id: makes ids of segments and commits that no other process makes.
     """
 
     def __init__(
@@ -146,9 +153,11 @@ class PartitionWriter:
     ) -> "PartitionWriter":
         """Become the writer of a partition; earlier writers are Stale from now on.
 
-        partitions, weighting, partitioner, limits: of the model, fixed when the state is created. first_offset: where
-        a new state begins to read. Raises StateMismatch where the state was made with other settings, StateCorrupt
-        where it cannot be read, ComponentUnreachable.
+        partitions, weighting, partitioner, limits: settings of the model, fixed when the state is created.
+        first_offset: the first record that a new state counts.
+
+        Raises StateMismatch where the state was created with other settings, StateCorrupt where it cannot be read,
+        ComponentUnreachable.
         """
         keys = ModelKeys(model).partition(partition)
         arguments = (weighting.cap, partitions, first_offset, SCHEMA, partitioner, limits)
@@ -161,25 +170,33 @@ class PartitionWriter:
     def prepare(self, batch: Batch, most: int = MAX_FLUSH_DOCUMENTS) -> PreparedBatch:
         """Look up the live documents that a batch is about, and bound the flush that its records will make.
 
-        most: records. Raises StateCorrupt, and StateMismatch where another writer has taken the partition over.
+        most: number of records of one flush.
+
+        Raises StateCorrupt, and TakenOver where another process took ownership of the partition.
         """
-        numbers, loads = self.vocabulary.numbers(), self.loads
+        numbers = self.vocabulary.numbers()
+        loads = self.loads
         writes = batch.writes(numbers)
         likely = batch.likely(writes, MAX_FLUSH_RECORD_BYTES, MAX_FLUSH_WRITES)
         records = batch.within(writes, most, MAX_FLUSH_RECORD_BYTES, MAX_FLUSH_WRITES)
+        # In this order: documents are looked up only for records that the other bounds let in.
         keys = batch.keys[:records]
         asked = list(dict.fromkeys(filter(None, keys)))
         stored, looked = self.first_documents(asked, MAX_STORED_BYTES)
         if self.loads != loads:
+            # The words were read again meanwhile, and the stored documents are numbered by them.
             numbers = self.vocabulary.numbers()
-        affordable = min(batch.affordable(records, stored, MAX_FLUSH_PAIRS), _before(keys, asked[looked:]))
-        return PreparedBatch(self.meta, LiveDocuments(stored, numbers), min(records, affordable), likely)
+        affordable = batch.affordable(records, stored, MAX_FLUSH_PAIRS)
+        looked_up = _before(keys, asked[looked:])
+        live = LiveDocuments(stored, numbers)
+        return PreparedBatch(self.meta, live, min(records, affordable, looked_up), likely)
 
     def apply(self, changes: Changes) -> Outcome:
         """Count the changes and move the offset past their records, all or nothing.
 
-        Stale: the offset, the manifest or the writer changed since the records were prepared; the state was read again,
-        so prepare and resolve them anew. Raises StateError where there is no id for a new word, and as `commit`.
+        Stale where the offset, the manifest or the writer changed since the records were prepared. The state was read
+        again then, so prepare and resolve the records again. Raises StateError where no id is left for a new word, and
+        TakenOver as `reload` does.
         """
         flush = self.plan(changes)
         self._limits.check(flush.base.next_word, len(flush.born), flush.base.next_offset)
@@ -192,27 +209,28 @@ class PartitionWriter:
         return result
 
     def reload(self) -> None:
-        """Read position, manifest and words again, after a Stale that left this the writer.
+        """Read position, manifest and words again, after a change that was not this writer's.
 
-        Raises StateMismatch where another writer has taken the partition over.
+        Raises TakenOver where another process took ownership of the partition.
         """
-        # All at once, so that words never belong to another position than the one that is checked against Redis.
+        # All at once: words of an older position would give wrong ids to a plan that Redis accepts.
         self.meta, self.manifest, self.vocabulary = self._read()
 
     def is_current(self) -> bool:
-        """Return whether the state is still as this writer knows it."""
+        """Return whether the last change of the state is the last that this writer knows."""
         return self._is_last(self.meta.commit)
 
     def follow(self, commit_id: str) -> None:
-        """Read meta and manifest after an own change; words too where another change has followed it."""
+        """Read meta and manifest after a change of its own, and words too where another change has followed it."""
         meta, manifest = read_position(self.connection, self.keys)
         if meta.commit == commit_id:
-            self.meta, self.manifest = meta, manifest
+            self.meta = meta
+            self.manifest = manifest
         else:
             self.reload()
 
     def documents(self, ids: Iterable[bytes]) -> dict[bytes, StoredDocument]:
-        """Return those of these documents that are live, however much room they take. Else as `first_documents`."""
+        """Return the live ones of these documents, whatever their size. Raises as `first_documents`."""
         return self.first_documents(ids, _ALL)[0]
 
     def first_documents(
@@ -220,94 +238,116 @@ class PartitionWriter:
     ) -> tuple[dict[bytes, StoredDocument], int]:
         """Return the live ones of the first of these documents, and how many of the ids were looked for.
 
-        ids: each counts once.
-        most: the search ends once the records that were found hold so many bytes.
+        ids: ids of documents; one that comes twice counts once.
+        most: bytes; the search ends once the records that were found hold so many.
 
-        The answer is as of `meta`, which is read again if it was out of date. Raises StateCorrupt, and StateMismatch
-        where another writer has taken the partition over.
+        The answer is as of `meta`, which is read again if it was out of date. Raises StateCorrupt, and TakenOver where
+        another process took ownership of the partition.
         """
         asked = list(dict.fromkeys(ids))
         if not asked:
             return {}, 0
         hashes = [self.keys.bucket(document) for document in asked]
+        # Place 1 among the keys is meta's. A place is one byte of an argument, which 64 hashes never fill.
         places = {bucket: place for place, bucket in enumerate(dict.fromkeys(hashes), start=2)}
         keys = [self.keys.meta, *map(self.keys.documents, places)]
-        arguments: list[str | bytes | int] = [most, bytes(places[bucket] for bucket in hashes), *asked]
-        # Behind a commit whose answer was lost, or another writer's, records hold word ids that are unknown here.
+        of_each = bytes(places[bucket] for bucket in hashes)
+        arguments: list[str | bytes | int] = [most, of_each, *asked]
+        # After a commit whose answer was lost, or another writer's, records hold word ids that are unknown here.
         while True:
             commit, fence, looked, packed = self.connection.script(scripts.READ_DOCUMENTS, keys, arguments)
             if (commit, fence) == (self.meta.commit.encode(), b"%d" % self.fence):
                 break
             self.reload()
         found = msgpack.unpackb(packed, raw=True)
-        live = dict(zip([asked[place] for place in found[::2]], decode_records(found[1::2]), strict=True))
-        return live, int(looked)
+        ids_found = [asked[place] for place in found[::2]]
+        documents = decode_records(found[1::2])
+        return dict(zip(ids_found, documents, strict=True)), int(looked)
 
     def live_ids(self) -> Iterator[list[bytes]]:
-        """Yield the ids of all live documents, in 64 lists; ids that come or go meanwhile may be missing."""
+        """Yield the ids of all live documents, one list for each hash.
+
+        An id that comes or goes meanwhile may be missing.
+        """
         for bucket in range(BUCKETS):
             yield [document for document, _ in self.connection.scan(self.keys.documents(bucket))]
 
     def forwards(self) -> list[Forward]:
-        """Return what is still to be sent to other partitions, in the order of the log."""
+        """Return the deletions that are still to be sent to other partitions, in the order of the log."""
         fields = self.connection.call("HGETALL", self.keys.forwards)
-        found = [Forward.unpack(int(offset), value) for offset, value in dict(fields).items() if offset.isdigit()]
-        return sorted(found, key=lambda forward: forward.offset)
+        # One field is not an offset: `through`, which a rebuild keeps.
+        offsets = sorted(int(name) for name in fields if name.isdigit())
+        return [Forward.unpack(offset, fields[b"%d" % offset]) for offset in offsets]
 
     def forwarded(self, forwards: Iterable[Forward]) -> None:
-        """Forget what was sent, or need not be."""
+        """Remove deletions that were sent to another partition, or need not be."""
         offsets = [forward.offset for forward in forwards]
         for start in range(0, len(offsets), _AT_ONCE):
             self.connection.call("HDEL", self.keys.forwards, *offsets[start : start + _AT_ONCE])
 
     def live_elsewhere(self, partition: int, ids: Sequence[bytes]) -> tuple[int, frozenset[bytes]] | None:
-        """Return up to where another partition is counted, and which of these documents are live there by then.
+        """Return the next offset of another partition, and the documents of these that are live there.
 
-        None where it has no state yet.
+        None where that partition has no state yet.
         """
         keys = self.keys.of(partition)
         buckets = by_bucket(ids, keys)
         reads: list[tuple[str | bytes, ...]] = [("HMGET", keys.meta, "next")]
         reads += [("HMGET", keys.documents(bucket), *asked) for bucket, asked in buckets.items()]
+        # Atomic, so that the documents are live as of the offset; the other partition has a writer of its own.
         (after,), *found = self.connection.batch(reads, atomic=True)
         if after is None:
             return None
         order = chain.from_iterable(buckets.values())
         answers = zip(order, chain.from_iterable(found), strict=True)
-        return int(after), frozenset(document for document, record in answers if record is not None)
+        live = frozenset(document for document, record in answers if record is not None)
+        return int(after), live
 
     def document(
         self, document: bytes, offset: int, passages: Sequence[WordPassage], labels: Mapping[str, str] | None = None
     ) -> AddedDocument:
-        """Return a document to add: passages are (L, word counts), each count at least 1, their sum at most L."""
+        """Return a document to add.
+
+        document: its id.
+        offset: of the record that adds it.
+        passages: (L, word to its count), each count at least 1, their sum at most L.
+        labels: task to class.
+        """
         rows = Rows.of(passages, self.lexicon)
         return AddedDocument(document, offset, RowSpan(rows, 0, len(passages)), labels or {})
 
     def tidy(self) -> None:
-        """Put a new lexicon in place of one that mostly knows words of no live document."""
+        """Replace the lexicon once most of its words are in no live document."""
+        # A lexicon only grows: without this, texts that are all refused or deleted would fill the memory.
         if len(self.lexicon) > 2 * len(self.vocabulary) + _SPARE_WORDS:
             self.lexicon = Lexicon(self.new_id())
             self.vocabulary.use(self.lexicon)
 
     def plan(self, changes: Changes) -> Flush:
-        """Count the changes into a flush. Nothing is written yet but segments that will expire."""
+        """Count the changes into a flush. Only strings that expire by themselves are written so far."""
         self._uploads.begin()
         return plan(changes, self.meta, self.vocabulary, self.weighting, self.new_id, self._uploads.send)
 
     def commit(self, flush: Flush) -> Outcome:
         """Write a flush, all or nothing. May be repeated after any error: at most one repetition is Applied.
 
-        Stale: the offset, the manifest or the writer changed since it was planned; reload and plan anew.
+        Stale where the offset, the manifest or the writer changed since it was planned: reload and plan again.
         """
+        # Uploads come first, outside of the script: it would block Redis for as long as the segments take to arrive.
         for entry, strings in flush.segments:
             self._uploads.finish(entry.name, strings)
-        result = outcome(self.connection.script(scripts.COMMIT_FLUSH, *commit_arguments(flush, self.keys, self.fence)))
+        keys, arguments = commit_arguments(flush, self.keys, self.fence)
+        result = outcome(self.connection.script(scripts.COMMIT_FLUSH, keys, arguments))
         if not isinstance(result, Stale) and self.meta.commit == flush.base.commit:
             self._take_over(flush, took_part=isinstance(result, Applied))
         return result
 
     def erased(self, offset: int, since_ms: int) -> Outcome:
-        """Note that segments hold nothing of documents that left before `offset`; since_ms: when that was looked at."""
+        """Note that segments hold no trace of documents that left before an offset.
+
+        offset: deletions before it are covered.
+        since_ms: time by Redis's clock at which the merge of these segments was begun.
+        """
         arguments: list[str | bytes | int] = [self.fence, self.meta.commit, offset, since_ms]
         result = outcome(self.connection.script(scripts.NOTE_ERASED, [self.keys.meta], arguments))
         if not isinstance(result, Stale):
@@ -316,24 +356,25 @@ class PartitionWriter:
 
     def _take_over(self, flush: Flush, *, took_part: bool) -> None:
         if not took_part:
-            # The answer to an earlier attempt was lost; what followed it is not known, so read.
+            # The answer to an earlier attempt was lost, and other changes may have followed it.
             self.reload()
             return
         self.vocabulary.apply(flush.born, flush.dead, flush.ids, flush.frequency)
         self.follow(flush.commit_id)
 
     def _read(self) -> tuple[Meta, tuple[ManifestEntry, ...], Vocabulary]:
-        """Return position, segments and words that belong together, again if another writer came between."""
+        """Return position, manifest and words of one state. They are read again if a change came between."""
         self.loads += 1
         for _ in range(_ATTEMPTS):
             meta, manifest = read_position(self.connection, self.keys)
             if meta.fence != self.fence:
                 raise TakenOver(f"partition {self.partition} was taken over by another process: this one must stop")
             scanned = self.connection.scan(self.keys.words)
-            ids = {word.decode("utf-8", "surrogatepass"): int(number) for word, number in scanned}
+            ids = {word_text(word): int(number) for word, number in scanned}
             try:
                 vocabulary = Vocabulary(ids, meta.next_word, self._heads(manifest), self.lexicon)
             except StateCorrupt:
+                # Words and segments of two states look like damage, too.
                 if self._is_last(meta.commit):
                     raise
                 continue
@@ -346,7 +387,7 @@ class PartitionWriter:
         return last == commit.encode()
 
     def _heads(self, manifest: Sequence[ManifestEntry]) -> Iterable[SegmentHead]:
-        heads = self.connection.batch(("GET", self.keys.segment(entry.name, 0)) for entry in manifest)
+        heads = head_strings(self.connection, self.keys, [entry.name for entry in manifest])
         for entry, head in zip(manifest, heads, strict=True):
             if head is None:
                 raise StateCorrupt(f"segment {entry.name} is missing: rebuild the state (`streamtopic rebuild`)")

@@ -1,4 +1,4 @@
-"""Reading a model's counts: partitions and segments merged into one count source, at one instant a partition."""
+"""Reading a model's counts: segments of all partitions added up, as of one instant of each partition."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,10 +12,11 @@ from streamtopic.counts.compact import UpperRows, mirrored
 from streamtopic.errors import NegativeCounts, StateCorrupt, StateError
 from streamtopic.state.connection import Connection
 from streamtopic.state.deletions import Forgets
-from streamtopic.state.meta import ManifestEntry, Meta, read_position
+from streamtopic.state.meta import ManifestEntry, Meta, head_strings, read_position
 from streamtopic.state.redis_keys import ModelKeys, PartitionKeys
 from streamtopic.state.segments import MOST_PASSAGES, PairChunk, SegmentHead, decode_chunk, decode_head, decode_passages
 from streamtopic.state.sum_pairs import SignedSegment, joined, merged_pairs
+from streamtopic.state.word_ids import word_text
 
 __all__ = ["Delta", "PartitionView", "Reader", "Snapshot", "SnapshotExpired"]
 
@@ -23,20 +24,25 @@ __all__ = ["Delta", "PartitionView", "Reader", "Snapshot", "SnapshotExpired"]
 Int64 = npt.NDArray[np.int64]
 
 MOST_JOINED = 1024
-"""Passages, and documents, of a difference that is given as passages: a bound on what these take, a few megabytes at
-the length of news, 200 where all are as long as may be. A change that is larger is hardly small beside the model."""
+"""Passages, and documents, of a difference that is given as passages. They take a few megabytes at the length of news,
+and 200 where each is as long as possible. A larger change is hardly small beside the model."""
 
 T = TypeVar("T")
 _ATTEMPTS = 5
 
 
 class SnapshotExpired(StateError):
-    """Segments of a snapshot were compacted away and their grace period is over: take a new snapshot."""
+    """Segments of a snapshot were merged and their grace period is over: take a new snapshot."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionView:
-    """One partition of a snapshot. names: word id to word, for the ids with a count in these segments."""
+    """One partition of a snapshot.
+
+    entries: name of a segment to its manifest entry, for the epochs of the snapshot.
+    heads: name of a segment to its head.
+    names: word id to word, for the ids with a count in these segments.
+    """
 
     keys: PartitionKeys
     partition: int
@@ -59,16 +65,19 @@ class _Counted:
     segments: Sequence[SignedSegment]
 
     def restrict(self, keep: npt.NDArray[np.intp]) -> Cooccurrence:
-        """Return the pair counts of the words at these ascending positions, in their order.
+        """Return the pair counts of some words, in their order.
 
-        Reads every segment once, chunk by chunk. Raises SnapshotExpired where one is gone, StateCorrupt.
+        keep: ascending positions in `words`.
+
+        Reads every segment once, chunk by chunk. Raises SnapshotExpired where a segment is gone, StateCorrupt.
         """
         return self.touching(keep, np.ones(len(keep), bool))
 
     def touching(self, keep: npt.NDArray[np.intp], chosen: npt.NDArray[np.bool_]) -> Cooccurrence:
-        """Return the pair counts of kept words with a chosen word, as `restrict` reads them.
+        """Return the pair counts of kept words with a chosen word. Reads and raises as `restrict` does.
 
-        keep: ascending positions in `words`. chosen: (len(keep),) bool, one for each kept word.
+        keep: ascending positions in `words`.
+        chosen: (len(keep),) bool, one for each kept word.
         """
         indptr, columns, values = joined(self._panels(keep, chosen))
         return Cooccurrence(
@@ -83,8 +92,12 @@ class _Counted:
         )
 
     def symmetric(self, keep: npt.NDArray[np.intp]) -> SymmetricCounts:
-        """Return the same as a working matrix, with a bounded room beside it; reads and raises as `restrict` does."""
-        return SymmetricCounts(len(keep), mirrored(len(keep), self._panels(keep, np.ones(len(keep), bool))))
+        """Return the pair counts of some words as a working matrix. Takes, reads and raises as `restrict` does.
+
+        Beside the matrix it holds a bounded number of bytes (docs/decisions/0022).
+        """
+        panels = self._panels(keep, np.ones(len(keep), bool))
+        return SymmetricCounts(len(keep), mirrored(len(keep), panels))
 
     def _panels(self, keep: npt.NDArray[np.intp], chosen: npt.NDArray[np.bool_]) -> list[UpperRows]:
         where = np.full(len(self.words), -1, np.int64)
@@ -94,10 +107,13 @@ class _Counted:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot(_Counted):
-    """Counts of the documents that were live at one offset of each partition, of epochs up to `through` if that is set.
+    """Counts of the documents that were live at one offset of each partition. Pairs are read only by `restrict`.
 
-    words: ascending by code point, those that a counted document holds; frequency, tokens, heavy: (n,) int64.
-    Pairs are read when `restrict` asks for them.
+    words: words of the counted documents, ascending by code point.
+    frequency, tokens, heavy: (words,) int64, documents, occurrences and heavy documents of each word.
+    documents: number of counted documents.
+    views: one for each partition.
+    through: the newest epoch whose documents count; None for all.
     """
 
     views: tuple[PartitionView, ...]
@@ -113,73 +129,94 @@ class Snapshot(_Counted):
         return sum(view.meta.live_through(epoch) for view in self.views)
 
     def since(self, old: "Snapshot") -> "Delta":
-        """Return this snapshot's counts less those of an older one, reading only segments that are in one of the two.
+        """Return this snapshot's counts less those of an older one. Only segments of one of the two are read.
 
-        Raises SnapshotExpired where a segment of the older one was compacted and is gone by now: compare full counts.
+        Raises SnapshotExpired where a segment of the older one was merged and is gone: compare full counts then.
         """
         return self.reader.difference(self, old)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Delta(_Counted):
-    """Signed difference of two snapshots: what came less what went.
+    """The difference of two snapshots: documents that came count 1, documents that went count -1.
 
-    words: ascending, those that a document which came or went may hold; differences may be zero.
+    words: ascending; words of documents that came or went, so that a difference may be zero.
+    frequency, tokens, heavy, documents: as in a snapshot, signed.
     """
 
     def passages(self) -> SignedPassages | None:
-        """Return the passages that came, and with negative weights those that went: they make the pair counts exactly.
+        """Return the passages of the difference, over `words`: those that went have negative weights.
 
-        Over `words`; one that came and went since may be in it twice. None where some are not known any more, since
-        segments were merged, or are too many. Reads one string a segment; raises as `restrict` does.
+        Their outer products add up to the pair counts of the difference. A passage that came and went since may be
+        there twice. None where segments were merged, which drops passages, or where the passages are too many. Reads
+        one string of each segment; raises as `restrict` does.
         """
-        return _joined_passages(self.segments, lambda segment: self.reader.string(segment, segment.entry.keys - 1))
+
+        def last(segment: SignedSegment) -> bytes:
+            return self.reader.string(segment, segment.entry.keys - 1)
+
+        return _joined_passages(self.segments, last)
 
 
 class Reader:
     """Reads a model's counts, beside its writers and without disturbing them.
 
-    partitions: how many the model has. Heads are kept for the next snapshot, since segments never change.
+    partitions: number of partitions of the model.
     """
 
     def __init__(self, connection: Connection, model: str, partitions: int) -> None:
         self.connection = connection
         self._keys = [ModelKeys(model).partition(p) for p in range(partitions)]
+        # Heads of the last snapshot serve the next one: a segment never changes.
         self._heads: dict[str, SegmentHead] = {}
 
     def positions(self) -> dict[int, Meta]:
-        """Return each partition's meta: cheap, for status and decisions. Raises StateMismatch where there is none."""
-        return {p: read_position(self.connection, keys)[0] for p, keys in enumerate(self._keys)}
+        """Return the meta of each partition, without its counts. Raises StateMismatch where there is no state."""
+        found = {}
+        for partition, keys in enumerate(self._keys):
+            found[partition], _ = read_position(self.connection, keys)
+        return found
 
     def forgets(self, partition: int) -> Forgets:
-        """Return a partition's deletions that wait for their receipts."""
+        """Return the deletions of a partition that wait for their receipts."""
         return Forgets(self.connection, self._keys[partition])
 
     def forwards(self, partition: int) -> int:
-        """Return how many deletions came to this partition that belong to another one and are not there yet."""
-        return sum(name.isdigit() for name in self.connection.call("HGETALL", self._keys[partition].forwards))
+        """Return the number of deletions in a partition that are still to be sent to the partition of their key."""
+        # HGETALL, since readers have no right to HKEYS.
+        names = self.connection.call("HGETALL", self._keys[partition].forwards)
+        # One field is not an offset: `through`, see Meta.
+        return sum(name.isdigit() for name in names)
 
     def snapshot(self, *, through: int | None = None) -> Snapshot:
         """Take a snapshot of all partitions.
 
-        through: count only documents of epochs up to this one. Raises SnapshotExpired where later epochs were folded
-        into these, StateCorrupt, StateMismatch, NegativeCounts.
+        through: the newest epoch whose documents count; None for all.
+
+        Raises SnapshotExpired where later epochs were folded into these, StateCorrupt, StateMismatch, NegativeCounts.
         """
         views = tuple(self._view(p, keys, through) for p, keys in enumerate(self._keys))
-        self._heads = {name: head for view in views for name, head in view.heads.items()}
-        words = sorted({word for view in views for word in view.names.values()})
+        # Only these: heads of segments that were merged meanwhile are not needed again.
+        self._heads = {}
+        met = set[str]()
+        for view in views:
+            self._heads.update(view.heads)
+            met.update(view.names.values())
+        words = sorted(met)
         segments = []
         for view in views:
             placed = _place(view.names, words, view.meta.next_word)
             segments += _signed(view.keys, view.entries, view.heads, placed, 1)
         frequency, tokens, heavy = _statistics(segments, len(words))
         documents = _documents(segments)
-        if (frequency <= 0).any() or (tokens <= 0).any() or (heavy < 0).any() or documents < 0:
+        # Words without a document were left out by `_view`, so 0 is as wrong as a number below it.
+        positive = (frequency > 0).all() and (tokens > 0).all() and (heavy >= 0).all()
+        if not positive or documents < 0:
             raise NegativeCounts("a word count in Redis is not positive: run `streamtopic verify`, then `rebuild`")
         return Snapshot(self, words, frequency, tokens, heavy, documents, segments, views, through)
 
     def read(self, use: Callable[[Snapshot], T], *, through: int | None = None) -> T:
-        """Return `use(snapshot)`, with a newer snapshot whenever segments expire meanwhile."""
+        """Return `use(snapshot)`; where segments expire meanwhile, it is called again with a newer snapshot."""
         for _ in range(_ATTEMPTS - 1):
             try:
                 return use(self.snapshot(through=through))
@@ -189,43 +226,39 @@ class Reader:
 
     def difference(self, new: Snapshot, old: Snapshot) -> Delta:
         """Return the counts of `new` less those of `old`; see Snapshot.since."""
-        signed: list[tuple[PartitionKeys, PartitionView, PartitionView, int]] = []
+        changes: list[_Change] = []
         for after, before in zip(new.views, old.views, strict=True):
-            signed += [(after.keys, after, before, 1), (after.keys, before, after, -1)]
-        changes = []
-        for keys, have, other, sign in signed:
-            entries = {name: entry for name, entry in have.entries.items() if name not in other.entries}
-            changes.append((keys, have, other, entries, sign))
-        words = sorted(
-            {
-                word
-                for _, have, other, entries, _ in changes
-                for name in entries
-                for word in _named(have.heads[name].ids, {**other.names, **have.names})
-            }
-        )
+            changes += [_Change(after, before, 1), _Change(before, after, -1)]
+        words = sorted(set[str]().union(*(change.words() for change in changes)))
         segments = []
-        for keys, have, other, entries, sign in changes:
-            placed = _place({**other.names, **have.names}, words, max(have.meta.next_word, other.meta.next_word))
-            segments += _signed(keys, entries, have.heads, placed, sign)
-        return Delta(self, words, *_statistics(segments, len(words)), _documents(segments), segments)
+        for change in changes:
+            view = change.view
+            size = max(view.meta.next_word, change.other.meta.next_word)
+            placed = _place(change.names, words, size)
+            segments += _signed(view.keys, change.entries, view.heads, placed, change.sign)
+        frequency, tokens, heavy = _statistics(segments, len(words))
+        return Delta(self, words, frequency, tokens, heavy, _documents(segments), segments)
 
     def chunks(self, segment: SignedSegment) -> Iterable[PairChunk]:
-        """Yield a segment's row chunks. Raises SnapshotExpired, StateCorrupt."""
+        """Yield the row chunks of a segment. Raises SnapshotExpired, StateCorrupt."""
         for k in range(1, segment.entry.keys):
             chunk = decode_chunk(self.string(segment, k), len(segment.head.ids))
+            # The last string may hold passages instead of pairs.
             if len(chunk.rows):
                 yield chunk
 
     def string(self, segment: SignedSegment, k: int) -> bytes:
-        """Return a segment's k-th string. Raises SnapshotExpired."""
+        """Return the k-th string of a segment. Raises SnapshotExpired."""
         data: bytes | None = self.connection.call("GET", segment.keys.segment(segment.entry.name, k))
         if data is None:
-            raise SnapshotExpired(f"segment {segment.entry.name} was compacted: take a new snapshot")
+            raise SnapshotExpired(f"segment {segment.entry.name} was merged into another: take a new snapshot")
         return data
 
     def _view(self, partition: int, keys: PartitionKeys, through: int | None) -> PartitionView:
-        """Read manifest, heads and words that belong together, again if a writer came between."""
+        """Read manifest, heads and words of one state; again where a writer came between.
+
+        Words stand in a hash that no snapshot keeps: one that vanished after the manifest was read has no name.
+        """
         for attempt in range(_ATTEMPTS):
             meta, manifest = read_position(self.connection, keys)
             if through is not None and meta.folded > through:
@@ -235,27 +268,24 @@ class Reader:
                 continue
             ids = self._read_words(keys)
             chosen = [entry for entry in manifest if through is None or entry.epoch <= through]
-            total = np.zeros(meta.next_word, np.int64)
-            for head in (heads[entry.name] for entry in chosen):
-                if head.ids.max(initial=-1) >= meta.next_word:
-                    raise StateCorrupt(f"partition {partition} counts a word it never met: run `streamtopic rebuild`")
-                total[head.ids] += head.frequency
-            live = np.flatnonzero(total).tolist()
+            entries = {entry.name: entry for entry in chosen}
+            used = {name: heads[name] for name in entries}
+            live = _live_words(partition, meta, used.values())
             if all(number in ids for number in live):
                 names = {number: ids[number] for number in live}
-                entries = {entry.name: entry for entry in chosen}
-                return PartitionView(keys, partition, meta, entries, {name: heads[name] for name in entries}, names)
+                return PartitionView(keys, partition, meta, entries, used, names)
+            # Damage only if nothing has changed, and not at once: the word may have gone between the two reads.
             if attempt and read_position(self.connection, keys)[0].version == meta.version:
                 raise StateCorrupt(f"partition {partition} counts a word without a name: run `streamtopic rebuild`")
         raise SnapshotExpired(f"partition {partition} changes faster than it can be read: try again")
 
     def _read_heads(self, keys: PartitionKeys, manifest: Sequence[ManifestEntry]) -> dict[str, SegmentHead] | None:
-        """Return all heads, or None where one has been compacted away since the manifest was read."""
-        heads = {entry.name: self._heads[entry.name] for entry in manifest if entry.name in self._heads}
-        missing = [entry.name for entry in manifest if entry.name not in heads]
-        for name, data in zip(
-            missing, self.connection.batch(("GET", keys.segment(n, 0)) for n in missing), strict=True
-        ):
+        """Return all heads by name of their segments; None where one was merged since the manifest was read."""
+        names = [entry.name for entry in manifest]
+        heads = {name: self._heads[name] for name in names if name in self._heads}
+        missing = [name for name in names if name not in heads]
+        answers = head_strings(self.connection, keys, missing)
+        for name, data in zip(missing, answers, strict=True):
             if data is None:
                 return None
             heads[name] = decode_head(data)
@@ -263,28 +293,60 @@ class Reader:
 
     def _read_words(self, keys: PartitionKeys) -> dict[int, str]:
         scanned = self.connection.scan(keys.words)
-        return {int(number): word.decode("utf-8", "surrogatepass") for word, number in scanned}
+        return {int(number): word_text(word) for word, number in scanned}
 
 
-def _named(ids: Int64, names: Mapping[int, str]) -> Iterable[str]:
-    """Yield names of ids. One without a name came and went between the snapshots, so its differences are zero."""
-    return (names[number] for number in ids.tolist() if number in names)
+class _Change:
+    """The segments of one partition that only one of two snapshots has.
+
+    view: that snapshot's view of the partition; other: the other's.
+    sign: 1 where it is the newer one, else -1.
+    """
+
+    def __init__(self, view: PartitionView, other: PartitionView, sign: int) -> None:
+        self.view = view
+        self.other = other
+        self.sign = sign
+        self.entries = {name: entry for name, entry in view.entries.items() if name not in other.entries}
+        self.names = {**other.names, **view.names}
+
+    def words(self) -> Iterable[str]:
+        """Yield the words of these segments."""
+        for name in self.entries:
+            for number in self.view.heads[name].ids.tolist():
+                # One without a name came and went between the snapshots, so its differences are zero.
+                if number in self.names:
+                    yield self.names[number]
+
+
+def _live_words(partition: int, meta: Meta, heads: Iterable[SegmentHead]) -> list[int]:
+    """Return the ids of all words that a document of these segments holds. Raises StateCorrupt."""
+    total = np.zeros(meta.next_word, np.int64)
+    for head in heads:
+        if head.ids.max(initial=-1) >= meta.next_word:
+            raise StateCorrupt(f"partition {partition} counts a word it never met: run `streamtopic rebuild`")
+        total[head.ids] += head.frequency
+    live: list[int] = np.flatnonzero(total).tolist()
+    return live
 
 
 def _joined_passages(
     segments: Sequence[SignedSegment], last: Callable[[SignedSegment], bytes]
 ) -> SignedPassages | None:
-    """Return the passages of all segments, over the words of their positions; last: reads a segment's last string.
+    """Return the passages of all segments, over the words of their positions.
 
-    None where a segment has none, where there are more than MOST_JOINED, or where one has a word without a position.
-    Raises what `last` does, StateCorrupt.
+    last: reads the last string of a segment.
+
+    None where a segment has no passages, where there are more than MOST_JOINED, or where one has a word without a
+    position. Raises as `last` does, and StateCorrupt.
     """
-    # A segment without pairs changes none: its passages are too short or cancel out.
+    # Passages of a segment without pairs are too short for a pair, or cancel out.
     counted = [segment for segment in segments if segment.entry.pairs]
     documents = [segment.head.added + segment.head.removed for segment in counted]
     if max(documents, default=0) > MOST_PASSAGES or sum(documents) > MOST_JOINED:
         return None
-    parts, number = list[SignedPassages](), 0
+    parts = list[SignedPassages]()
+    number = 0
     for segment in counted:
         found = decode_passages(last(segment), len(segment.head.ids))
         if found is None or number + found.passages > MOST_JOINED:
@@ -304,7 +366,7 @@ def _renamed(passages: SignedPassages, words: Int64, sign: int) -> SignedPassage
 
 
 def _place(names: Mapping[int, str], words: Sequence[str], size: int) -> Int64:
-    """Return each word id's position in `words`, -1 for those that are not there."""
+    """Return the position of each word id in `words`, (size,) int64; -1 for a word that is not there."""
     position = {word: k for k, word in enumerate(words)}
     placed = np.full(size, -1, np.int64)
     for number, word in names.items():
@@ -319,17 +381,23 @@ def _signed(
     placed: Int64,
     sign: int,
 ) -> list[SignedSegment]:
-    return [SignedSegment(keys, entry, heads[name], placed[heads[name].ids], sign) for name, entry in entries.items()]
+    found = []
+    for name, entry in entries.items():
+        head = heads[name]
+        found.append(SignedSegment(keys, entry, head, placed[head.ids], sign))
+    return found
 
 
 def _statistics(segments: Sequence[SignedSegment], n_words: int) -> tuple[Int64, Int64, Int64]:
-    """Return documents, occurrences and heavy documents of each word, (n_words,) each."""
+    """Return documents, occurrences and heavy documents of each word, (n_words,) int64 each."""
     frequency, tokens, heavy = np.zeros((3, n_words), np.int64)
     for segment in segments:
-        known, head = segment.positions >= 0, segment.head
-        # `add.at`: a word that died and came back has two ids at one position.
+        head = segment.head
+        known = segment.positions >= 0
+        places = segment.positions[known]
+        # `add.at`: a word that vanished and came back has two ids at one position.
         for total, part in ((frequency, head.frequency), (tokens, head.tokens), (heavy, head.heavy)):
-            np.add.at(total, segment.positions[known], segment.sign * part[known])
+            np.add.at(total, places, segment.sign * part[known])
     return frequency, tokens, heavy
 
 

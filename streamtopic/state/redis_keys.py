@@ -9,14 +9,14 @@ from streamtopic.errors import UsageError
 __all__ = ["BUCKETS", "ModelKeys", "PartitionKeys"]
 
 BUCKETS = 64
-"""Hashes that a partition's documents are spread over, so that none grows into one huge key."""
+"""Hashes over which a partition's documents are spread, so that no key grows huge."""
 
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionKeys:
-    """Keys of one partition, all under one hash tag, so in one slot of a Redis Cluster."""
+    """Keys of one partition. All have one hash tag, so that one script may write them in a Redis Cluster."""
 
     tag: str
 
@@ -27,7 +27,7 @@ class PartitionKeys:
 
     @property
     def manifest(self) -> str:
-        """Hash: segment id to its place, epoch and size."""
+        """Hash: segment id to its order, epoch, number of strings, pairs and bytes."""
         return f"{self.tag}:manifest"
 
     @property
@@ -37,7 +37,7 @@ class PartitionKeys:
 
     @property
     def forgets(self) -> str:
-        """Stream: one entry a deletion, until its receipt is published."""
+        """Stream: one entry for each deletion, until its receipt is published."""
         return f"{self.tag}:forgets"
 
     @property
@@ -47,7 +47,7 @@ class PartitionKeys:
 
     @property
     def forwards(self) -> str:
-        """Hash: offset of a record that belongs elsewhere to what is still to be sent home; and `through`, see Meta."""
+        """Hash: offset of a record of another partition's key to the deletion to send there; and Meta's `through`."""
         return f"{self.tag}:forwards"
 
     def of(self, partition: int) -> "PartitionKeys":
@@ -55,7 +55,8 @@ class PartitionKeys:
         return PartitionKeys(f"{self.tag.rpartition(':')[0]}:{partition}}}")
 
     def bucket(self, document: bytes) -> int:
-        """Return which of the document hashes holds this id."""
+        """Return the number of the hash that holds this document."""
+        # CRC-32, not `hash`: the answer must be the same in every process and every version of Python.
         return zlib.crc32(document) % BUCKETS
 
     def documents(self, bucket: int) -> str:
@@ -63,7 +64,7 @@ class PartitionKeys:
         return f"{self.tag}:docs:{bucket}"
 
     def segment(self, name: str, chunk: int) -> str:
-        """String: chunk 0 is the head, the others hold rows."""
+        """String of a segment: chunk 0 is the head, the others hold rows."""
         return f"{self.tag}:seg:{name}:{chunk}"
 
 

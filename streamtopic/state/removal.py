@@ -30,15 +30,18 @@ _AT_ONCE = 500
 
 
 def leader(connection: Connection, model: str) -> str | None:
-    """Return the name of the scheduler that leads now, None without one."""
+    """Return the name of the scheduler that leads now; None where no lease runs."""
     holder = connection.call("GET", ModelKeys(model).named("lease"))
     return None if holder is None else str(holder.decode(errors="replace"))
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What was fixed when a model was made: partitions and the hash that they go by; up to which version documents lay
-    in other ones.
+    """The settings that were fixed when a model was created.
+
+    partitions: number of partitions.
+    partitioner: hash that chooses the partition of a key.
+    moved: the last version made before documents were moved to other partitions, 0 without one.
     """
 
     partitions: int
@@ -47,36 +50,37 @@ class Recorded:
 
 
 def recorded(connection: Connection, model: str) -> Recorded | None:
-    """Return what is recorded of a model, whatever the layout of its state; None without one."""
-    fields = connection.call("HMGET", ModelKeys(model).named("settings"), "partitions", "partitioner", "moved")
-    partitions, partitioner, moved = fields
+    """Return the settings of a model, whatever the layout of its state; None where there is no such model."""
+    key = ModelKeys(model).named("settings")
+    partitions, partitioner, moved = connection.call("HMGET", key, "partitions", "partitioner", "moved")
     if partitions is None:
         return None
-    return Recorded(int(partitions), (partitioner or MURMUR2.encode()).decode(), int(moved or 0))
+    hashed = MURMUR2 if partitioner is None else str(partitioner.decode())
+    return Recorded(int(partitions), hashed, int(moved or 0))
 
 
 def record(connection: Connection, model: str, settings: ModelSettings, moved: int) -> None:
-    """Fix a model's settings anew. moved: the last version made before documents were moved to other partitions."""
-    fields: dict[str, str | int] = {
-        "schema": SCHEMA,
-        "cap": settings.cap,
-        "partitions": settings.partitions,
-        "partitioner": settings.partitioner,
-        "limits": settings.limits,
-        "moved": moved,
-    }
-    pairs = [part for field in fields.items() for part in field]
-    connection.call("HSET", ModelKeys(model).named("settings"), *pairs)
+    """Write the settings of a model over those that were fixed before.
+
+    moved: as in `Recorded`.
+    """
+    fields: list[str | int] = ["schema", SCHEMA, "cap", settings.cap, "partitions", settings.partitions]
+    fields += ["partitioner", settings.partitioner, "limits", settings.limits, "moved", moved]
+    connection.call("HSET", ModelKeys(model).named("settings"), *fields)
 
 
 def counted_documents(connection: Connection, model: str, partition: int) -> int:
-    """Return how many documents a partition's state counts, whatever its layout; 0 without one."""
+    """Return the number of documents that a partition's state counts, whatever its layout; 0 without a state."""
     fields = connection.call("HGETALL", ModelKeys(model).partition(partition).meta)
-    return sum(int(value) for name, value in dict(fields).items() if name.startswith(b"live:"))
+    return sum(int(value) for name, value in fields.items() if name.startswith(b"live:"))
 
 
 def lead(connection: Connection, model: str, holder: str, ttl_ms: int) -> Lease:
-    """Take the scheduler's lease from whoever has it: nothing that was begun before can be staged any more."""
+    """Take the scheduler's lease from its holder. No earlier leader can stage a version any more.
+
+    holder: name of the new leader.
+    ttl_ms: life of the lease, milliseconds.
+    """
     keys = ModelKeys(model)
     token = connection.script(SEIZE_LEASE, [keys.named("lease"), keys.named("fence")], [holder, ttl_ms])
     return Lease(holder, int(token))
@@ -91,27 +95,33 @@ def remove_partition(connection: Connection, model: str, partition: int, *, rear
     """
     keys = ModelKeys(model).partition(partition)
     manifest = connection.call("HGETALL", keys.manifest)
-    names = [keys.forgets, keys.kept_forgets, keys.meta, keys.forwards]
-    connection.script(REMOVE_POSITION, names, [int(rearranged)])
-    entries = [ManifestEntry.parse(name, value) for name, value in dict(manifest).items()]
-    names = [keys.segment(entry.name, k) for entry in entries for k in range(entry.keys)]
-    names += [keys.words, *(keys.documents(bucket) for bucket in range(BUCKETS)), keys.manifest]
+    # The position first: without it a writer cannot commit between the removals that follow.
+    position = [keys.forgets, keys.kept_forgets, keys.meta, keys.forwards]
+    connection.script(REMOVE_POSITION, position, [int(rearranged)])
+    names = [keys.words, *(keys.documents(bucket) for bucket in range(BUCKETS))]
+    for name, value in manifest.items():
+        entry = ManifestEntry.parse(name, value)
+        names += [keys.segment(entry.name, k) for k in range(entry.keys)]
+    # The manifest last: a removal that is repeated finds the segments only there.
+    names.append(keys.manifest)
     for start in range(0, len(names), _AT_ONCE):
+        # UNLINK frees the memory in another thread: DEL of a large hash would block Redis.
         connection.call("UNLINK", *names[start : start + _AT_ONCE])
 
 
 def note_removed(connection: Connection, model: str, partition: int) -> None:
-    """Note that a partition counted anew may hold traces of any deletion before: a compacted log does not name them."""
+    """Note that the segments of a partition, counted again, may hold traces of any earlier deletion."""
+    # A compacted log does not name those deletions any more, so the mark stands at the end of the counted log.
     meta = ModelKeys(model).partition(partition).meta
     connection.call("HSET", meta, "removed", connection.call("HGET", meta, "next"), "removals", 1, "erased", 0)
 
 
 def remove_base(connection: Connection, model: str) -> None:
-    """Remove the base model: what is counted anew begins a new one."""
-    keys = ModelKeys(model)
-    head = connection.call("HGET", keys.named("base"), "head")
+    """Remove the base model. The epochs of a rebuilt state begin at 0, so an old base belongs to none of them."""
+    base = ModelKeys(model).named("base")
+    head = connection.call("HGET", base, "head")
     parts = msgpack.unpackb(head)["parts"] if head else []
-    connection.call("UNLINK", keys.named("base"), *parts)
+    connection.call("UNLINK", base, *parts)
 
 
 def kept_forgets(connection: Connection, model: str, partition: int) -> list[Forget]:
@@ -121,12 +131,16 @@ def kept_forgets(connection: Connection, model: str, partition: int) -> list[For
 
 
 def put_forgets(connection: Connection, model: str, partition: int, forgets: Iterable[Forget]) -> None:
-    """Make these, ascending, the deletions that wait for their receipt, and forget those put aside."""
+    """Replace the deletions that wait for their receipt, and remove those that were put aside.
+
+    forgets: ascending by offset and part.
+    """
     keys = ModelKeys(model).partition(partition)
     written = f"{keys.tag}:forgets:written"
     connection.call("DEL", written)
     todo = list(forgets)
     for start in range(0, len(todo), _AT_ONCE):
-        # A repetition after a lost answer fails on its first id, and the whole is done again.
-        connection.batch(("XADD", written, f.entry, "forget", f.pack()) for f in todo[start : start + _AT_ONCE])
-    connection.script(PUT_FORGETS, [keys.forgets, keys.kept_forgets, written], [])
+        # A repetition after a lost answer fails on its first id, which the stream has; `rebuild` is then run again.
+        some = todo[start : start + _AT_ONCE]
+        connection.batch(("XADD", written, forget.entry, "forget", forget.pack()) for forget in some)
+    connection.script(PUT_FORGETS, [keys.forgets, keys.kept_forgets, written], [len(todo)])

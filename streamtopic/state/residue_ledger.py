@@ -1,12 +1,13 @@
-"""What deletions leave behind, and until when: a few marks a partition, from which the ledger of each deletion follows.
+"""The traces that deletions leave behind, and how long: the ledger of each deletion follows from a few marks.
 
-A mark says that every deletion before an offset had reached a stage at a time. So the ledger costs as much as there are
-partitions, however many documents were deleted.
+A mark belongs to a partition and a stage. It says that every deletion before an offset had reached the stage at a time.
+So the size of the ledger depends on the number of partitions, and not on the number of deleted documents.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TypeVar
 
 import msgpack
 
@@ -16,16 +17,23 @@ from streamtopic.state.redis_keys import ModelKeys
 
 __all__ = ["Marks", "Outstanding", "Residue", "ResidueState", "Rewrite", "Stage"]
 
+T = TypeVar("T")
+
+# Bounds the bytes of a mark, for deletions that never stop (docs/decisions/0037).
 _MOST_STEPS = 64
 
 
 class Stage(StrEnum):
-    """How far a deletion has come, in the order in which its traces can go.
+    """How far a deletion has come. The order is that in which traces of a document can go.
 
-    SUBTRACTED: out of the counts. RELEASED: a version without the document is staged. WITHDRAWN: the versions that hold
-    it are withdrawn, and their chunks have left the releases topic. LOG: the documents topic no longer holds it. BASE:
-    nor does the base model, before noise, in Redis. SEGMENTS: nor does any segment. AOF: Redis's append-only file was
-    written anew after that. SNAPSHOTS: all backups from before that are destroyed.
+    SUBTRACTED: the document is out of the counts.
+    RELEASED: a version without the document is staged.
+    WITHDRAWN: the versions with the document are withdrawn, and their chunks have left the releases topic.
+    LOG: the documents topic does not hold the document.
+    BASE: the base model in Redis, which has no noise, does not hold the document.
+    SEGMENTS: segments do not hold the document.
+    AOF: Redis has rewritten its append-only file after all these.
+    SNAPSHOTS: all backups from before the rewrite are destroyed.
     """
 
     SUBTRACTED = "subtracted"
@@ -40,9 +48,9 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """When a stage of one partition had reached which offsets.
+    """The progress of one partition to one stage.
 
-    steps: (offset, milliseconds since 1970), both ascending: deletions before the offset were there at that time.
+    steps: (offset, milliseconds since 1970), both ascending; deletions before the offset had reached the stage then.
     """
 
     steps: tuple[tuple[int, int], ...] = ()
@@ -53,7 +61,7 @@ class Marks:
         return self.steps[-1][0] if self.steps else 0
 
     def reached(self, offset: int) -> int | None:
-        """Return when the deletion at this offset had reached the stage at the latest, None while it has not."""
+        """Return by when the deletion at this offset had reached the stage; None while it has not."""
         return next((time_ms for before, time_ms in self.steps if offset < before), None)
 
     def by(self, time_ms: int) -> int:
@@ -61,28 +69,27 @@ class Marks:
         return max((before for before, at in self.steps if at <= time_ms), default=0)
 
     def moved(self, offset: int, time_ms: int) -> "Marks":
-        """Return the marks with one more step, unless it is not ahead of the last; a mark never goes back.
-
-        Of too many steps every other one goes: the deletions that it dates are dated by the next one, so later.
-        """
+        """Return the marks with one more step. A step that is not ahead of the last changes nothing."""
         if offset <= self.offset:
             return self
         last = self.steps[-1][1] if self.steps else 0
+        # The next step then dates the deletions of one that went: later than it was, and never earlier.
         kept = self.steps if len(self.steps) < _MOST_STEPS else self.steps[::2]
+        # `by` and `reached` need ascending times, and a clock may have been set back.
         return Marks((*kept, (offset, max(time_ms, last))))
 
     def since(self, offset: int) -> "Marks":
-        """Return the marks without the steps that date only deletions before `offset`, but for the last."""
+        """Return the marks without steps that date only deletions before `offset`; the last step always stays."""
         kept = tuple(step for step in self.steps if step[0] > offset)
         return Marks(kept or self.steps[-1:])
 
 
 @dataclass(frozen=True, slots=True)
 class Outstanding:
-    """What has not reached a stage yet.
+    """The deletions of a partition that have not reached a stage yet.
 
-    documents: how many at most, replaced ones included. since_ms: when the oldest was counted out, at the latest; None
-    without one.
+    documents: their number at most, replaced documents included.
+    since_ms: time by which the oldest was counted out, milliseconds since 1970; None without one.
     """
 
     documents: int = 0
@@ -91,10 +98,11 @@ class Outstanding:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """A rewrite of the append-only file that was asked for.
+    """A rewrite of the append-only file that Redis was asked for.
 
-    issued: milliseconds since 1970; server: the run id of the Redis that was asked, since a restart forgets it; covers:
-    partition to the offset before which Redis held nothing of any deleted document when it began.
+    issued: time of the request, milliseconds since 1970.
+    server: run id of the Redis that was asked; a restart forgets the request and changes the id.
+    covers: partition to the offset before which Redis held no trace of a deleted document at that time.
     """
 
     issued: int
@@ -104,13 +112,17 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class Residue:
-    """The marks of all partitions and stages.
+    """The marks of all partitions and stages. Times are milliseconds since 1970.
 
-    totals: partition to how many documents had left before an offset, as pairs of both. cleared: partition to when its
-    segments were merged, by Redis's clock. looked: when the logs were looked through last. asked: when Redis was asked
-    last to write its file anew; rewrite: while that is under way. forbidden: why the service may not have it written
-    anew, "" where it may. attested: stage to the time up to which the operator attests it. completed: partition to the
-    offset before which completions are signed.
+    marks: (partition, stage) to its marks.
+    totals: partition to steps of (offset, number of documents that had left before it).
+    cleared: partition to steps of (offset, time by Redis's clock) of merges of its segments.
+    looked: time of the last look through the logs.
+    asked: time of the last request to Redis to rewrite its file.
+    rewrite: the rewrite that is under way, None without one.
+    forbidden: why the service may not ask for a rewrite, "" where it may.
+    attested: stage to the time up to which the operator attests it.
+    completed: partition to the offset before which completions are signed.
     """
 
     marks: Mapping[tuple[int, Stage], Marks] = field(default_factory=dict)
@@ -124,7 +136,7 @@ class Residue:
     completed: Mapping[int, int] = field(default_factory=dict)
 
     def of(self, partition: int, stage: Stage) -> Marks:
-        """Return the marks of a partition."""
+        """Return the marks of a partition and a stage."""
         return self.marks.get((partition, stage), Marks())
 
     def before(self, partition: int, stage: Stage) -> int:
@@ -133,55 +145,67 @@ class Residue:
         return min(self.of(partition, one).offset for one in earlier)
 
     def waiting(self, partition: int, stage: Stage) -> Outstanding:
-        """Return how many documents of a partition have not reached a stage yet, and since when."""
-        at, totals = self.of(partition, stage).offset, self.totals.get(partition, Marks()).steps
+        """Return the deletions of a partition that have not reached a stage yet."""
+        at = self.of(partition, stage).offset
+        totals = self.totals.get(partition, Marks()).steps
         if not totals or at >= totals[-1][0]:
             return Outstanding()
+        newest = totals[-1][1]
+        # The total before the mark is known for some offsets only: with an older one the number is too large, at most.
         before = max((total for offset, total in totals if offset <= at), default=0)
-        return Outstanding(totals[-1][1] - before, self.of(partition, Stage.SUBTRACTED).reached(at))
+        subtracted = self.of(partition, Stage.SUBTRACTED)
+        return Outstanding(newest - before, subtracted.reached(at))
 
     def done(self, partition: int) -> int:
-        """Return the offset before which nothing is left of any deleted document."""
+        """Return the offset before which no trace of a deleted document is left."""
         return min(self.of(partition, stage).offset for stage in Stage)
 
     def reached(self, partition: int, offset: int) -> dict[Stage, int | None]:
-        """Return when a deletion had reached each stage at the latest; None for stages still ahead."""
+        """Return by when a deletion had reached each stage; None for a stage that is still ahead."""
         return {stage: self.of(partition, stage).reached(offset) for stage in Stage}
 
 
 class ResidueState:
-    """The marks in Redis, one hash. The leading scheduler writes them; the operator what is attested."""
+    """The ledger in Redis, one hash. The leading scheduler writes marks, an operator's command attested times."""
 
     def __init__(self, connection: Connection, model: str) -> None:
         self._connection = connection
         self._key = ModelKeys(model).named("residue")
 
     def read(self) -> Residue:
-        """Return what is known. Raises StateCorrupt."""
+        """Return the ledger, empty where there is none yet. Raises StateCorrupt."""
+        stored = self._connection.call("HGETALL", self._key)
         try:
-            fields = {name.decode(): value for name, value in self._connection.call("HGETALL", self._key).items()}
+            fields = {name.decode(): value for name, value in stored.items()}
+            marks = _group(fields, "mark")
+            totals = _group(fields, "total")
+            cleared = _group(fields, "cleared")
+            attested = _group(fields, "attested")
+            completed = _group(fields, "completed")
             return Residue(
-                marks={_place(name): _marks(value) for name, value in fields.items() if name.startswith("mark:")},
-                totals={int(n[6:]): _marks(value) for n, value in fields.items() if n.startswith("total:")},
-                cleared={int(n[8:]): _marks(value) for n, value in fields.items() if n.startswith("cleared:")},
+                marks={_place(name): _marks(value) for name, value in marks.items()},
+                totals=_by_partition(totals, _marks),
+                cleared=_by_partition(cleared, _marks),
                 asked=int(fields.get("asked", 0)),
                 looked=int(fields.get("looked", 0)),
                 rewrite=_rewrite(fields.get("rewrite", b"")),
                 forbidden=fields.get("forbidden", b"").decode(),
-                attested={Stage(n[9:]): int(v) for n, v in fields.items() if n.startswith("attested:")},
-                completed={int(n[10:]): int(v) for n, v in fields.items() if n.startswith("completed:")},
+                attested={Stage(stage): int(value) for stage, value in attested.items()},
+                completed=_by_partition(completed, int),
             )
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise StateCorrupt(
-                f"what is left of deletions cannot be read ({error}): delete key {self._key}, it is made anew"
+                f"the ledger of deletions cannot be read ({error}): delete key {self._key}, the service makes it anew"
             ) from None
 
     def write(self, residue: Residue) -> None:
-        """Keep marks, looks and the rewrite under way; what is attested and completed is others'."""
+        """Store marks, times and the rewrite under way. Attested times and completions stay as they are in Redis."""
+        # Field by field, not the whole hash: the operator may attest, and a publisher complete, at the same time.
         fields: list[str | bytes | int] = ["looked", residue.looked, "asked", residue.asked]
         fields += ["forbidden", residue.forbidden]
-        rewrite = residue.rewrite
-        packed = b"" if rewrite is None else msgpack.packb([rewrite.issued, rewrite.server, dict(rewrite.covers)])
+        rewrite, packed = residue.rewrite, b""
+        if rewrite is not None:
+            packed = msgpack.packb([rewrite.issued, rewrite.server, dict(rewrite.covers)])
         fields += ["rewrite", packed]
         for (partition, stage), marks in residue.marks.items():
             fields += [f"mark:{partition}:{stage}", msgpack.packb(marks.steps)]
@@ -192,31 +216,46 @@ class ResidueState:
         self._connection.call("HSET", self._key, *fields)
 
     def attest(self, stage: Stage, time_ms: int) -> None:
-        """Note that the operator attests a stage for all that Redis or the log held before this time."""
+        """Note that the operator attests a stage for everything that Redis or the log held before this time."""
         self._connection.call("HSET", self._key, f"attested:{stage}", time_ms)
 
     def complete(self, offsets: Mapping[int, int]) -> None:
-        """Note up to which offsets completions are in the receipts topic."""
-        fields: Iterable[tuple[str, int]] = [(f"completed:{p}", offset) for p, offset in offsets.items()]
-        for name, offset in fields:
-            self._connection.call("HSET", self._key, name, offset)
+        """Note the offset of each partition before which completions are in the receipts topic."""
+        for partition, offset in offsets.items():
+            self._connection.call("HSET", self._key, f"completed:{partition}", offset)
 
     def reset(self) -> None:
-        """Forget all marks: the counts are made anew from the log, which may bring back what had gone."""
+        """Remove the ledger. For a rebuild: counting the log again may bring back traces that had gone."""
         self._connection.call("DEL", self._key)
 
 
+def _group(fields: Mapping[str, bytes], kind: str) -> dict[str, bytes]:
+    """Return the fields of one kind, under their names behind the colon."""
+    prefix = f"{kind}:"
+    found = {}
+    for name, value in fields.items():
+        if name.startswith(prefix):
+            found[name.removeprefix(prefix)] = value
+    return found
+
+
+def _by_partition(fields: Mapping[str, bytes], read: Callable[[bytes], T]) -> dict[int, T]:
+    return {int(partition): read(value) for partition, value in fields.items()}
+
+
 def _place(name: str) -> tuple[int, Stage]:
-    _, partition, stage = name.split(":")
+    partition, stage = name.split(":")
     return int(partition), Stage(stage)
 
 
 def _marks(value: bytes) -> Marks:
-    return Marks(tuple((int(offset), int(time_ms)) for offset, time_ms in msgpack.unpackb(value)))
+    steps = msgpack.unpackb(value)
+    return Marks(tuple((int(offset), int(time_ms)) for offset, time_ms in steps))
 
 
 def _rewrite(value: bytes) -> Rewrite | None:
     if not value:
         return None
     issued, server, covers = msgpack.unpackb(value, strict_map_key=False)
-    return Rewrite(int(issued), str(server), {int(p): int(offset) for p, offset in covers.items()})
+    offsets = {int(partition): int(offset) for partition, offset in covers.items()}
+    return Rewrite(int(issued), str(server), offsets)

@@ -1,18 +1,22 @@
 """Guarded writes: the Lua scripts in `lua/`, one a file, and the outcomes that they answer.
 
-A script checks everything before its first write, recognises its own repetition, and answers a word that `outcome`
-turns into a value. Values to write are plain arguments; the first argument says, as msgpack, which of them go where:
-ranges of arguments are passed on as they are, without building tables.
+A script checks everything before its first write, recognises its own repetition, and answers with a word that
+`outcome` turns into a value. The first argument of a large script is its plan (msgpack); the plan says which ranges of
+the other arguments go where.
 
-A plan names the change that it is based on. Offsets, versions and tokens can coincide after Redis was restored from an
-older snapshot and moved on; the id of the last change cannot.
+A plan names the change that it is based on. Offsets, versions and tokens may count up to the same numbers again after
+Redis was set back to an older snapshot; the id of the last change cannot.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
-__all__ = ["AlreadyApplied", "Applied", "Outcome", "Stale", "outcome"]
+__all__ = ["UPLOAD_SECONDS", "AlreadyApplied", "Applied", "Outcome", "Stale", "outcome"]
+
+UPLOAD_SECONDS = 600
+"""Life of a string that is uploaded before its commit, seconds. A commit keeps its strings; those of a process that
+died expire by themselves."""
 
 _FOLDER = files("streamtopic.state") / "lua"
 
@@ -22,10 +26,10 @@ def _text(*names: str) -> str:
     return "\n".join((_FOLDER / f"{name}.lua").read_text(encoding="utf-8") for name in names)
 
 
-# A hash, read by everyone.
+# Read by everyone.
 SCAN_HASH = _text("scan_hash")
 
-# A partition, written by its one writer; epochs begin by the scheduler.
+# A partition is written by its one writer; only BEGIN_EPOCH is the scheduler's.
 CLAIM_PARTITION = _text("claim_partition")
 READ_DOCUMENTS = _text("read_documents")
 COMMIT_FLUSH = _text("hash_slices", "commit_flush")
@@ -33,7 +37,8 @@ SWAP_SEGMENTS = _text("hash_slices", "swap_segments")
 NOTE_ERASED = _text("note_erased")
 BEGIN_EPOCH = _text("begin_epoch")
 
-# What a model has once, written by the leading scheduler and by whoever asks something of it.
+# A model's own keys are written by the leading scheduler. FULFIL_REQUEST and NEXT_STATEMENT need no lease: a request
+# is removed by its unique value, and a repetition only skips a number.
 CREATE_MODEL = _text("create_model")
 ACQUIRE_LEASE = _text("acquire_lease")
 RELEASE_LEASE = _text("release_lease")
@@ -44,10 +49,10 @@ DROP_BASE = _text("leads", "drop_base")
 FULFIL_REQUEST = _text("fulfil_request")
 NEXT_STATEMENT = _text("next_statement")
 
-# Receipts, written by the publisher.
+# Receipts are written by the publisher, without a lease: the end of the chain is compared instead.
 APPEND_RECEIPTS = _text("append_receipts")
 
-# A rebuild, which takes partitions and lease from whoever has them.
+# A rebuild takes partitions and lease from their holders.
 SEIZE_LEASE = _text("seize_lease")
 REMOVE_POSITION = _text("remove_position")
 PUT_FORGETS = _text("put_forgets")
@@ -55,17 +60,17 @@ PUT_FORGETS = _text("put_forgets")
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """It was written now."""
+    """The change was written now."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlreadyApplied:
-    """It had been written before, so nothing was written now: success."""
+    """The change had been written before, so nothing was written now. This is a success."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """It was based on a state that has changed since, and nothing was written: read again, then decide anew."""
+    """The change was based on a state that has changed since, so nothing was written: read again, then decide anew."""
 
     reason: str
 

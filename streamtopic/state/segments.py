@@ -1,15 +1,14 @@
 """Segments: the immutable, signed counts of one flush, as bytes for Redis.
 
-A segment is a head and any number of row chunks, each a Redis string with a version, a checksum and streams of small
-bytes. Those of a flush are stored as they are, since packing them would take longer than counting; a large merge packs
-its own with zlib, since they stay (docs/decisions/0013). The head alone tells word frequencies, so that a
-reader who wants no pairs reads no pairs. The last string of a small flush holds its passages, which say the same as the
-pairs in fewer numbers; to whoever reads pairs it is a chunk without any.
+A segment is a head and any number of row chunks. Each is a Redis string: a name of its kind, a checksum, and streams of
+bytes. Streams of a flush are stored as they are, since packing would take longer than counting. A large merge packs its
+streams with zlib, since they stay for long (docs/decisions/0013). The head has the counts of words, so a reader who
+needs no pairs reads only heads. The last string of a small flush holds its passages, which give the same counts as the
+pairs in fewer numbers; a reader of pairs takes it for a chunk without pairs.
 
-The streams: integers are varints of seven bits a byte, the lowest first (LEB128). Columns become gaps, half a byte each
-with 15 as the escape. The pairs of a flush take few distinct values, since most lie in one document and are
-w_L h_i h_j, so values become ranks in a table of the frequent ones: one byte for the first 192, two for the next
-16,128, and a literal for the rest.
+Integers are varints of seven bits a byte, the lowest first (LEB128). Columns become gaps of half a byte, with 15 as the
+escape. Values become ranks in a table of the frequent ones: one byte for the first 192, two bytes for the next 16,128,
+and the value itself for the rest. Most pairs of a flush lie in one document and are w_L h_i h_j, so few values differ.
 """
 
 import struct
@@ -21,20 +20,17 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.counts import Cooccurrence, SignedPassages
+from streamtopic.counts import SignedPassages
 from streamtopic.errors import StateCorrupt
 
 __all__ = [
     "CHUNK_PAIRS",
     "MOST_PASSAGES",
     "PairChunk",
-    "Segment",
     "SegmentHead",
-    "decode",
     "decode_chunk",
     "decode_head",
     "decode_passages",
-    "encode",
     "encode_chunk",
     "encode_head",
     "encode_passages",
@@ -42,25 +38,25 @@ __all__ = [
     "put_varint",
 ]
 
-
+Bytes = npt.NDArray[np.uint8]
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 
 CHUNK_PAIRS = 1 << 19
-"""Pairs of a row chunk: below 16 MiB even where every gap and value needs its longest form, by far."""
+"""Pairs of a row chunk. Its string is far below 16 MiB even if every gap and value needs its longest form."""
 
 MOST_PASSAGES = 256
-"""Passages of a segment that keeps them, and documents: what adds or removes more at once is a bulk load, for which
-whoever follows the counts takes the pairs, or begins anew."""
+"""Documents, and passages, of a segment that keeps its passages. A larger flush is a bulk load: an update takes its
+pairs, or the model is learned again."""
 
 _HEAD = b"STH3"
 _CHUNK = b"STC2"
 _PASSAGES = b"STP1"
 _LEVEL = 1
+# One bit for each stream, the first one lowest: ranks and literals of a chunk, its last three, stay as they are.
 _HEAD_PACKED, _CHUNK_PACKED = 0b111111, 0b000111111
+# Values that are looked at to find the frequent ones, where they need not be packed well: one in so many.
 _SAMPLE = 8
-
-Bytes = npt.NDArray[np.uint8]
 
 LONGEST_VARINT = 10
 """Bytes of the longest integer."""
@@ -70,15 +66,17 @@ TABLE = ONE_BYTE + (255 - ONE_BYTE) * 256
 _ESCAPE = 255
 _LARGE_GAP = np.int64(15)
 _SLOTS = 1 << 16
+# Below the number of slots by so much that a search among them stays short.
 _MOST_DISTINCT = 40_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SegmentHead:
-    """What a segment says about words and documents.
+    """The counts of words and documents in a segment.
 
-    ids: (k,) int64 partition word ids, ascending, of every word with a count or a pair in the segment;
-    frequency, tokens, heavy: (k,) int64 signed; added, removed: documents.
+    ids: (k,) int64, word ids of the partition, ascending: every word with a count or a pair in the segment.
+    frequency, tokens, heavy: (k,) int64, signed documents, occurrences and heavy documents of each word.
+    added, removed: numbers of documents.
     """
 
     ids: Int64
@@ -96,9 +94,12 @@ class SegmentHead:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairChunk:
-    """Pairs of some rows: rows (k,) int32 and sizes (k,) int64, columns and values (pairs,).
+    """The pairs of some rows. A long row may go on in the next chunk.
 
-    Rows and columns are positions among the ids of the segment's head. A long row may go on in the next chunk.
+    rows: (k,) int32, positions among the ids of the segment's head, ascending.
+    sizes: (k,) int64, number of pairs of each row.
+    columns: (pairs,) int32, positions as well.
+    values: (pairs,) int64, signed.
     """
 
     rows: Int32
@@ -107,76 +108,39 @@ class PairChunk:
     values: Int64
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Segment:
-    """Signed counts of the documents of one epoch that one flush added and removed.
-
-    ids: as in the head; counts: over positions among these ids, with documents = added - removed.
-    """
-
-    ids: Int64
-    counts: Cooccurrence
-    added: int
-    removed: int
-
-    @property
-    def head(self) -> SegmentHead:
-        """The part that needs no pairs."""
-        counts = self.counts
-        return SegmentHead(self.ids, counts.frequency, counts.tokens, counts.heavy, self.added, self.removed)
-
-
-def encode(segment: Segment) -> list[bytes]:
-    """Return the head's bytes, then those of the row chunks, packed."""
-    counts = segment.counts
-    chunks = [encode_head(segment.head, packed=True)]
-    for start in range(0, counts.pairs, CHUNK_PAIRS):
-        stop = min(start + CHUNK_PAIRS, counts.pairs)
-        sizes = np.diff(np.clip(counts.indptr, start, stop)).astype(np.int64)
-        chunks.append(encode_chunk(0, sizes, counts.columns[start:stop], counts.values[start:stop], packed=True))
-    return chunks
-
-
 def encode_head(head: SegmentHead, *, packed: bool) -> bytes:
-    """Return the bytes of a head. Few words are heavy in any document, so only what is not zero is written of these."""
+    """Return the bytes of a head. packed: whether its streams are compressed."""
+    # Few words are heavy in any document, so zeros are left out.
     some = np.flatnonzero(head.heavy)
-    return _seal(
-        _HEAD,
-        [
-            pack_integers(np.array([head.added, head.removed, len(head.ids), len(some)], np.int64)),
-            pack_integers(_gaps(head.ids)),
-            pack_integers(head.frequency),
-            pack_integers(head.tokens),
-            pack_integers(_gaps(some)),
-            pack_integers(head.heavy[some]),
-        ],
-        _HEAD_PACKED if packed else 0,
-    )
+    numbers = np.array([head.added, head.removed, len(head.ids), len(some)], np.int64)
+    columns = [numbers, _gaps(head.ids), head.frequency, head.tokens, _gaps(some), head.heavy[some]]
+    streams = [pack_integers(column) for column in columns]
+    return _seal(_HEAD, streams, _HEAD_PACKED if packed else 0)
 
 
 def encode_chunk(first: int, sizes: Int64, columns: Int32, values: Int64, *, packed: bool) -> bytes:
-    """Return the bytes of a row chunk: rows first, first + 1, ... with so many pairs each, at most CHUNK_PAIRS in all.
+    """Return the bytes of a row chunk.
 
-    packed: smaller, but four times as slow.
+    first: position of the first row.
+    sizes: (rows,) number of pairs of each row, at most CHUNK_PAIRS together.
+    columns, values: (pairs,).
+    packed: whether streams are compressed: smaller, but four times as slow.
     """
     rows = np.flatnonzero(sizes).astype(np.int32)
-    sizes, rows = sizes[rows], rows + np.int32(first)
-    distinct, times = frequent_values(values, 1 if packed or len(values) < CHUNK_PAIRS // 8 else _SAMPLE)
+    sizes = sizes[rows]
+    rows = rows + np.int32(first)
+    few = len(values) < CHUNK_PAIRS // 8
+    distinct, times = frequent_values(values, 1 if packed or few else _SAMPLE)
+    # A value that occurs once takes as many bytes in the table as by itself.
     repeated = times > 1
-    distinct, times = distinct[repeated], times[repeated]
+    distinct = distinct[repeated]
+    times = times[repeated]
+    # Ties by value: the bytes must not depend on the order of slots.
     table = distinct[np.lexsort((distinct, -times))][:TABLE]
-    return _seal(
-        _CHUNK,
-        [
-            pack_integers(np.array([len(rows), len(table)], np.int64)),
-            pack_integers(_gaps(rows)),
-            pack_integers(sizes),
-            *pack_columns(rows, sizes, columns),
-            pack_integers(table),
-            *pack_values(values, table),
-        ],
-        _CHUNK_PACKED if packed else 0,
-    )
+    streams = [pack_integers(np.array([len(rows), len(table)], np.int64)), pack_integers(_gaps(rows))]
+    streams += [pack_integers(sizes), *pack_columns(rows, sizes, columns)]
+    streams += [pack_integers(table), *pack_values(values, table)]
+    return _seal(_CHUNK, streams, _CHUNK_PACKED if packed else 0)
 
 
 def encode_passages(passages: SignedPassages) -> bytes:
@@ -184,19 +148,12 @@ def encode_passages(passages: SignedPassages) -> bytes:
     sizes = np.diff(passages.indptr)
     gaps = passages.words.copy()
     gaps[1:] -= passages.words[:-1]
+    # The gaps of each passage begin anew at its first word.
     first = passages.indptr[:-1][sizes > 0]
     gaps[first] = passages.words[first] + 1
-    return _seal(
-        _PASSAGES,
-        [
-            pack_integers(np.array([passages.passages], np.int64)),
-            pack_integers(sizes),
-            pack_integers(gaps),
-            pack_integers(passages.counts),
-            pack_integers(passages.weights),
-        ],
-        0,
-    )
+    number = np.array([passages.passages], np.int64)
+    columns = [number, sizes, gaps, passages.counts, passages.weights]
+    return _seal(_PASSAGES, [pack_integers(column) for column in columns], 0)
 
 
 def decode_head(data: bytes) -> SegmentHead:
@@ -214,11 +171,14 @@ def decode_head(data: bytes) -> SegmentHead:
 
 
 def decode_chunk(data: bytes, n_words: int) -> PairChunk:
-    """Read a row chunk of a segment of n_words ids; a string of passages is one without pairs.
+    """Read a row chunk. A string of passages is a chunk without pairs.
+
+    n_words: number of ids of the segment.
 
     Raises StateCorrupt where its checksum or form is wrong.
     """
     if data[:4] == _PASSAGES:
+        # Opened all the same, so that damage is found.
         _open(_PASSAGES, data, 5)
         nothing = np.zeros(0, np.int64)
         return PairChunk(nothing.astype(np.int32), nothing, nothing.astype(np.int32), nothing)
@@ -236,7 +196,9 @@ def decode_chunk(data: bytes, n_words: int) -> PairChunk:
 
 
 def decode_passages(data: bytes, n_words: int) -> SignedPassages | None:
-    """Read the passages of a segment of n_words ids from its last string; None for a row chunk: there are none.
+    """Read the passages of a segment from its last string; None where that is a row chunk.
+
+    n_words: number of ids of the segment.
 
     Raises StateCorrupt where its checksum or form is wrong.
     """
@@ -247,38 +209,21 @@ def decode_passages(data: bytes, n_words: int) -> SignedPassages | None:
     sizes = _integers(streams[0], rows)
     if sizes.min(initial=0) < 0:
         raise _corrupt()
-    indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-    gaps, counts = (_integers(stream, int(indptr[-1])) for stream in streams[1:3])
-    # Each passage's gaps begin anew before its first word.
-    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(gaps)])
+    start = np.zeros(1, np.int64)
+    indptr = np.concatenate([start, np.cumsum(sizes)])
+    number_of_words = int(indptr[-1])
+    gaps = _integers(streams[1], number_of_words)
+    counts = _integers(streams[2], number_of_words)
+    # The gaps of each passage begin anew at its first word.
+    ends = np.concatenate([start, np.cumsum(gaps)])
     words = ends[1:] - np.repeat(ends[indptr[:-1]], sizes) - 1
     if gaps.min(initial=1) < 1 or words.max(initial=-1) >= n_words:
         raise _corrupt()
     return SignedPassages(indptr, words, counts, _integers(streams[3], rows))
 
 
-def decode(parts: Sequence[bytes]) -> Segment:
-    """Undo `encode`. Raises StateCorrupt."""
-    head = decode_head(parts[0])
-    chunks = [decode_chunk(part, len(head.ids)) for part in parts[1:]]
-    sizes = np.zeros(len(head.ids) + 1, np.int64)
-    for chunk in chunks:
-        sizes[1:][chunk.rows] += chunk.sizes
-    counts = Cooccurrence(
-        n_words=len(head.ids),
-        indptr=np.cumsum(sizes),
-        columns=np.concatenate([np.empty(0, np.int32), *(chunk.columns for chunk in chunks)]),
-        values=np.concatenate([np.empty(0, np.int64), *(chunk.values for chunk in chunks)]),
-        frequency=head.frequency,
-        tokens=head.tokens,
-        heavy=head.heavy,
-        documents=head.documents,
-    )
-    return Segment(head.ids, counts, head.added, head.removed)
-
-
 def _scattered(gaps: Int64, values: Int64, size: int) -> Int64:
-    """Return values at the places that `gaps` tells, 0 elsewhere, (size,)."""
+    """Return values at the places that the gaps lead to, 0 elsewhere, (size,) int64."""
     places = np.cumsum(gaps) - 1
     if gaps.min(initial=1) < 1 or places.max(initial=-1) >= size:
         raise _corrupt()
@@ -295,7 +240,10 @@ def _gaps(ascending: Int32 | Int64) -> Int64:
 
 
 def _seal(kind: bytes, streams: Sequence[npt.NDArray[np.uint8]], packed: int) -> bytes:
-    """Put streams behind a checksum of them all, those whose bit in `packed` is set compressed, each by itself."""
+    """Return a string: its kind, a checksum, and the streams.
+
+    packed: one bit for each stream, the first one lowest; a stream whose bit is set is compressed by itself.
+    """
     parts = [_compress(stream) if packed >> k & 1 else stream.data for k, stream in enumerate(streams)]
     head = struct.pack(f"<H{len(parts)}I", packed, *map(len, parts))
     checksum = zlib.crc32(head)
@@ -305,28 +253,35 @@ def _seal(kind: bytes, streams: Sequence[npt.NDArray[np.uint8]], packed: int) ->
 
 
 def _compress(stream: npt.NDArray[np.uint8]) -> bytes:
-    # Runs and unequal frequencies are all that such streams have: a search for repetitions takes twice as long and
-    # makes gaps and ranks larger, since its matches are short.
+    # Such streams have runs and unequal frequencies only. A search for repetitions takes twice as long and makes gaps
+    # and ranks larger, since its matches are short.
     packer = zlib.compressobj(_LEVEL, strategy=zlib.Z_RLE)
     return packer.compress(stream.data) + packer.flush()
 
 
 def _open(kind: bytes, data: bytes, count: int) -> list[npt.NDArray[np.uint8]]:
+    """Return the `count` streams of a string of this kind. Raises StateCorrupt."""
     body = memoryview(data)[8:]
-    if data[:4] != kind or len(data) < 10 + 4 * count or struct.unpack("<I", data[4:8])[0] != zlib.crc32(body):
+    at = 2 + 4 * count
+    if data[:4] != kind or len(body) < at:
         raise _corrupt()
-    packed, *sizes = struct.unpack(f"<H{count}I", body[: 2 + 4 * count])
-    if 2 + 4 * count + sum(sizes) != len(body):
+    (checksum,) = struct.unpack("<I", data[4:8])
+    if checksum != zlib.crc32(body):
         raise _corrupt()
-    streams, at = [], 2 + 4 * count
+    packed, *sizes = struct.unpack(f"<H{count}I", body[:at])
+    if at + sum(sizes) != len(body):
+        raise _corrupt()
+    streams = []
     for k, size in enumerate(sizes):
         part = body[at : at + size]
-        streams.append(np.frombuffer(zlib.decompress(part) if packed >> k & 1 else part, np.uint8))
+        stream = zlib.decompress(part) if packed >> k & 1 else part
+        streams.append(np.frombuffer(stream, np.uint8))
         at += size
     return streams
 
 
 def _integers(data: npt.NDArray[np.uint8], count: int) -> Int64:
+    """Return a stream of exactly `count` integers. Raises StateCorrupt."""
     values: Int64
     values, sound = unpack_integers(data, count)
     if not sound:
@@ -340,7 +295,7 @@ def _corrupt() -> StateCorrupt:
 
 @numba.njit(cache=True, nogil=True, inline="always")
 def put_varint(out: Bytes, at: int, value: np.uint64) -> int:
-    """Write `value` at `at`; return the position behind it. There must be room for LONGEST_VARINT bytes."""
+    """Write `value` at `at`; return the position behind it. The caller sees to LONGEST_VARINT free bytes."""
     rest = np.uint64(value)
     while rest > np.uint64(127):
         out[at] = np.uint8(rest & np.uint64(127)) | np.uint8(128)
@@ -352,7 +307,10 @@ def put_varint(out: Bytes, at: int, value: np.uint64) -> int:
 
 @numba.njit(cache=True, nogil=True, inline="always")
 def get_varint(data: Bytes, at: int) -> tuple[np.uint64, int]:
-    """Read an integer at `at`; return it and the position behind it, or -1 for a malformed one."""
+    """Read an integer at `at`; return it and the position behind it, which is -1 for a malformed one.
+
+    With a position of -1 it returns -1 again, so that a caller may read several integers and look once.
+    """
     value = np.uint64(0)
     shift = np.uint64(0)
     if at < 0:
@@ -392,6 +350,7 @@ def pack_integers(values: Int64) -> Bytes:
 @numba.njit(cache=True, nogil=True)
 def unpack_integers(data: Bytes, count: int) -> tuple[Int64, bool]:
     """Undo `pack_integers`; the flag says whether the bytes were exactly `count` integers."""
+    # Each takes a byte at least: a larger number is damage, and must not size an array.
     if count < 0 or count > len(data):
         return np.empty(0, np.int64), False
     out = np.empty(count, np.int64)
@@ -406,11 +365,12 @@ def unpack_integers(data: Bytes, count: int) -> tuple[Int64, bool]:
 
 @numba.njit(cache=True, nogil=True)
 def pack_columns(rows: Int32, sizes: Int64, columns: Int32) -> tuple[Bytes, Bytes]:
-    """Return gaps, two to a byte, and the gaps that were too large for half a byte.
+    """Return gaps, two in a byte, and the rest of the gaps that are too large for half a byte.
 
-    rows, sizes: the rows and how many of `columns` each holds; columns ascend in a row and none is left of it.
+    rows, sizes, columns: as in `PairChunk`; columns ascend within a row and begin at the row or behind it.
     """
     small = np.empty((len(columns) + 1) // 2, np.uint8)
+    # A gap between 32-bit columns takes five bytes at most.
     large = np.empty(5 * len(columns) + LONGEST_VARINT, np.uint8)
     start = 0
     at = 0
@@ -421,7 +381,7 @@ def pack_columns(rows: Int32, sizes: Int64, columns: Int32) -> tuple[Bytes, Byte
             column = np.int64(columns[k])
             gap = column - previous - 1
             previous = column
-            # Written whether it counts or not: what gaps are large cannot be foreseen, and a wrong guess costs more.
+            # Written whether it counts or not: a branch for large gaps is often predicted wrong, which costs more.
             rest = gap - _LARGE_GAP
             large[at] = rest & 127
             at += int(rest >= 0)
@@ -436,7 +396,7 @@ def pack_columns(rows: Int32, sizes: Int64, columns: Int32) -> tuple[Bytes, Byte
 
 @numba.njit(cache=True, nogil=True)
 def unpack_columns(rows: Int32, sizes: Int64, small: Bytes, large: Bytes, n_words: int) -> tuple[Int32, bool]:
-    """Undo `pack_columns`; the flag says whether all columns are below n_words and the bytes were used up."""
+    """Undo `pack_columns`; the flag says whether all columns are below n_words and no byte was left over."""
     pairs = np.int64(0)
     for size in sizes:
         pairs += size
@@ -471,7 +431,10 @@ def _home(value: np.int64, slots: int) -> np.int64:
 
 @numba.njit(cache=True, nogil=True, inline="always")
 def _slot(keys: Int64, value: np.int64) -> np.int64:
-    """Find where `value` is or belongs among a power of two of slots; 0 marks an empty one: no stored value is 0."""
+    """Return the slot that holds `value`, or the empty one where it belongs. The number of slots is a power of two.
+
+    0 marks an empty slot: no stored value is 0.
+    """
     mask = len(keys) - 1
     slot = _home(value, len(keys))
     while keys[slot] != 0 and keys[slot] != value:
@@ -481,9 +444,9 @@ def _slot(keys: Int64, value: np.int64) -> np.int64:
 
 @numba.njit(cache=True, nogil=True)
 def frequent_values(values: Int64, step: int = 1) -> tuple[Int64, Int64]:
-    """Return distinct values and how often each occurs, by looking at every step-th only.
+    """Return distinct values and how often each occurs among every step-th value.
 
-    Beyond the first 40,000, new ones are left out.
+    After the first 40,000 distinct values, others are left out.
     """
     keys = np.zeros(_SLOTS, np.int64)
     times = np.zeros(_SLOTS, np.int64)
@@ -503,7 +466,7 @@ def frequent_values(values: Int64, step: int = 1) -> tuple[Int64, Int64]:
 
 @numba.njit(cache=True, nogil=True)
 def pack_values(values: Int64, table: Int64) -> tuple[Bytes, Bytes, Bytes]:
-    """Return first bytes, one a pair, second bytes, and literals, for ranks in `table`."""
+    """Return values as ranks in `table`: one first byte for each, second bytes, and literals."""
     slots = 64
     while slots < 8 * len(table):
         slots *= 2
@@ -511,11 +474,12 @@ def pack_values(values: Int64, table: Int64) -> tuple[Bytes, Bytes, Bytes]:
     codes = np.zeros(slots, np.uint16)
     for rank in range(len(table)):
         slot = _home(table[rank], slots)
-        # One look at one place is what makes this quick; a rarer value whose place is taken is written as a literal.
+        # One look at one slot makes this quick; a rarer value whose slot is taken is written as a literal.
         if keys[slot] == 0:
             keys[slot] = table[rank]
             codes[slot] = rank << 8 if rank < ONE_BYTE else (ONE_BYTE << 8) + rank - ONE_BYTE
     first = np.empty(len(values), np.uint8)
+    # One more, since the loop writes a second byte for every value and counts only those that are needed.
     second = np.empty(len(values) + 1, np.uint8)
     literal = np.empty(LONGEST_VARINT * len(values) + 1, np.uint8)
     seconds = 0

@@ -1,4 +1,4 @@
-"""The sum of the pairs of many segments, exactly and without holding them all: how a reader merges."""
+"""The exact sum of the pairs of many segments, in bounded memory. Readers add segments up in this way."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,15 +21,22 @@ Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 
 WAITING_BYTES = 96 << 20
-"""What parts of segments may take before they are added to the sum."""
+"""Bytes of parts of segments that wait. With more, they are added to the sum: each addition writes all of it anew."""
+
 PANEL_PAIRS = 1 << 20
-"""Pairs of a panel, or one row: what is written anew at once."""
+"""Pairs of a panel, which may be one row with more. One panel at a time is held twice, old and new."""
+
+# So many at the beginning, when nobody knows yet where the pairs will be.
 _FIRST_PANELS = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SignedSegment:
-    """A segment to add (sign 1) or take away (-1); positions: each of its ids' word position, -1 for none."""
+    """A segment to add or to take away.
+
+    positions: (ids,) int64, position of each of its words, -1 for a word without one.
+    sign: 1 to add, -1 to take away.
+    """
 
     keys: PartitionKeys
     entry: ManifestEntry
@@ -44,12 +51,16 @@ def merged_pairs(
     chosen: npt.NDArray[np.bool_],
     chunks: Callable[[SignedSegment], Iterable[PairChunk]],
 ) -> list[UpperRows]:
-    """Return the sum of the pairs of kept words with a chosen one, as panels of its upper triangle in order.
+    """Return the sum of the pairs of kept words with a chosen word, as panels of its upper triangle in order.
 
-    where: each word position's new position among the kept, -1 to drop it; chosen: one a kept word. Integer sums: the
-    order of segments and chunks, and so their history, leaves no trace in the result. Beside the result, in six bytes
-    a pair, it holds WAITING_BYTES and what one panel takes, however much is read.
+    where: (positions,) int64, new position of each word among the kept, -1 to drop it.
+    chosen: (kept,) bool, one for each kept word.
+    chunks: reads the row chunks of a segment.
+
+    Beside the result, of six bytes a pair, it holds WAITING_BYTES and one panel, however much is read. Raises
+    CountsOverflow, and as `chunks` does.
     """
+    # Sums of integers: the order of segments and chunks, and so their history, leaves no trace in the result.
     total = _Sum(len(chosen))
     for segment in segments:
         known = segment.positions >= 0
@@ -57,14 +68,18 @@ def merged_pairs(
         new[known] = where[segment.positions[known]]
         if (new >= 0).any():
             for chunk in chunks(segment):
-                total.add(*relabel(chunk.rows, chunk.sizes, chunk.columns, chunk.values, new, chosen, segment.sign))
+                part = relabel(chunk.rows, chunk.sizes, chunk.columns, chunk.values, new, chosen, segment.sign)
+                total.add(*part)
     return total.result()
 
 
 def joined(panels: list[UpperRows]) -> tuple[Int64, Int32, Int64]:
-    """Return panels as one upper triangle with eight bytes a value; they are taken off the list as they are used up."""
-    indptr = np.cumsum(np.concatenate([np.zeros(1, np.int64), *(np.diff(panel.rows.indptr) for panel in panels)]))
-    columns, values = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.int64)
+    """Return panels as one upper triangle, (indptr, columns, values) with eight bytes a value. Empties the list."""
+    sizes = [np.diff(panel.rows.indptr) for panel in panels]
+    indptr = np.cumsum(np.concatenate([np.zeros(1, np.int64), *sizes]))
+    columns = np.empty(indptr[-1], np.int32)
+    values = np.empty(indptr[-1], np.int64)
+    # Each panel is freed as soon as it is copied: all of them beside the result would double the peak.
     while panels:
         panel = panels.pop()
         held = slice(indptr[panel.first], indptr[panel.stop])
@@ -74,36 +89,42 @@ def joined(panels: list[UpperRows]) -> tuple[Int64, Int32, Int64]:
 
 
 class _Sum:
-    """Parts wait until they take a certain room; then they are added to the sum, one panel of it after the other."""
+    """A sum of parts. They wait until there are WAITING_BYTES of them, and are then added panel by panel."""
 
     def __init__(self, n_words: int) -> None:
         self._n = n_words
-        edges = np.unique(np.linspace(0, n_words, _FIRST_PANELS + 1).astype(np.int64)).tolist()
-        empty = np.zeros(0, np.int32), np.zeros(0, np.int64)
-        self._panels = [UpperRows(a, pack(n_words, np.zeros(b - a + 1, np.int64), *empty)) for a, b in pairwise(edges)]
+        edges = np.linspace(0, n_words, _FIRST_PANELS + 1).astype(np.int64)
+        columns = np.zeros(0, np.int32)
+        values = np.zeros(0, np.int64)
+        self._panels = []
+        for first, stop in pairwise(np.unique(edges).tolist()):
+            indptr = np.zeros(stop - first + 1, np.int64)
+            self._panels.append(UpperRows(first, pack(n_words, indptr, columns, values)))
         self._parts: list[tuple[Int64, Int32, Int64]] = []
         self._waiting = 0
 
     def add(self, indptr: Int64, columns: Int32, values: Int64) -> None:
-        """Take one part. Raises CountsOverflow."""
+        """Add one part, an upper triangle with columns in any order. Raises CountsOverflow."""
         self._parts.append((indptr, columns, values))
         self._waiting += indptr.nbytes + columns.nbytes + values.nbytes
         if self._waiting > WAITING_BYTES:
             self._fold()
 
     def result(self) -> list[UpperRows]:
-        """Return the sum of what was taken. Raises CountsOverflow."""
+        """Return the sum of all parts. Raises CountsOverflow."""
         self._fold()
         return self._panels
 
     def _fold(self) -> None:
-        before, self._panels = self._panels[::-1], []
+        # The old panel goes as soon as the new one stands, so both are never held as a whole.
+        before = self._panels[::-1]
+        self._panels = []
         while before:
             self._panels += self._folded(before.pop())
         self._parts, self._waiting = [], 0
 
     def _folded(self, panel: UpperRows) -> list[UpperRows]:
-        """Return a panel with what waits for its rows, in several where it has become large."""
+        """Return a panel with the waiting parts of its rows added; several panels where it has become large."""
         held = np.empty(len(panel.rows.low), np.int64)
         unpack(panel.rows, held)
         rows = slice(panel.first, panel.stop + 1)
@@ -111,20 +132,25 @@ class _Sum:
         for indptr, columns, values in self._parts:
             some = slice(indptr[panel.first], indptr[panel.stop])
             parts.append((indptr[rows] - indptr[panel.first], columns[some], values[some]))
-        starts = np.cumsum([0, *(len(values) for _, _, values in parts[:-1])])
-        indptrs = np.stack([indptr + start for (indptr, _, _), start in zip(parts, starts, strict=True)])
+        indptrs, start = [], 0
+        for indptr, _, values in parts:
+            indptrs.append(indptr + start)
+            start += len(values)
         columns = np.concatenate([part[1] for part in parts])
         values = np.concatenate([part[2] for part in parts])
+        # `accumulate` makes arrays of the same size again, so the parts must be freed first.
         del parts, held
-        indptr, columns, values, fits = accumulate(indptrs, columns, values, panel.first, self._n)
+        indptr, columns, values, fits = accumulate(np.stack(indptrs), columns, values, panel.first, self._n)
         if not fits:
             raise CountsOverflow("a pair count exceeds 64 bits: too many documents for one model, split the corpus")
         return list(self._cut(panel.first, indptr, columns, values))
 
     def _cut(self, first: int, indptr: Int64, columns: Int32, values: Int64) -> Iterator[UpperRows]:
-        start, rows = 0, len(indptr) - 1
+        start = 0
+        rows = len(indptr) - 1
         while start < rows:
             stop = int(np.searchsorted(indptr, indptr[start] + PANEL_PAIRS, side="right")) - 1
+            # One row at least: a row may have more pairs than a panel.
             stop = min(max(stop, start + 1), rows)
             held = slice(indptr[start], indptr[stop])
             sizes = indptr[start : stop + 1] - indptr[start]
@@ -136,11 +162,16 @@ class _Sum:
 def relabel(
     rows: Int32, sizes: Int64, columns: Int32, values: Int64, new: Int64, chosen: npt.NDArray[np.bool_], sign: int
 ) -> tuple[Int64, Int32, Int64]:
-    """Return a chunk's pairs under new word numbers, in upper CSR form with columns in any order in a row.
+    """Return the pairs of a chunk under new word numbers, as (indptr, columns, values) of an upper triangle.
 
-    new: each word's number among len(chosen), -1 to drop it; chosen: pairs without such a word are left out. Ids are in
-    the order in which words arrived, so a pair may change sides of the diagonal.
+    rows, sizes, columns, values: as in `PairChunk`.
+    new: (ids,) number of each word, below len(chosen); -1 to drop it.
+    chosen: (numbers,) bool; pairs without a chosen word are left out.
+    sign: factor of the values.
+
+    The columns of a row are in any order.
     """
+    # Ids have the order in which words arrived, numbers another one, so a pair may cross the diagonal: hence min, max.
     n_words = len(chosen)
     indptr = np.zeros(n_words + 1, np.int64)
     k = 0
@@ -174,11 +205,16 @@ def relabel(
 def accumulate(
     indptrs: Int64, columns: Int32, values: Int64, first: int, n_words: int
 ) -> tuple[Int64, Int32, Int64, bool]:
-    """Return the sum of parts, columns ascending and zeros dropped; the flag says whether it fits into 64 bits.
+    """Return the sum of parts as (indptr, columns, values), columns ascending and zeros dropped.
 
-    indptrs: (parts, rows + 1), each row absolute into `columns` and `values`; first: the word of the first row.
+    The fourth value says whether the sum fits into 64 bits.
+
+    indptrs: (parts, rows + 1), places in `columns` and `values`, absolute.
+    first: the word of the first row.
+    n_words: number of words.
     """
-    parts, rows = indptrs.shape[0], indptrs.shape[1] - 1
+    parts = indptrs.shape[0]
+    rows = indptrs.shape[1] - 1
     indptr = np.zeros(rows + 1, np.int64)
     out_columns = np.empty(len(columns), np.int32)
     out_values = np.empty(len(columns), np.int64)
@@ -198,10 +234,11 @@ def accumulate(
                     found += 1
                 before = sums[column]
                 after = before + values[k]
+                # Two numbers of one sign have a sum of the other sign: it has wrapped around.
                 if ((before ^ after) & (values[k] ^ after)) < 0:
                     fits = False
                 sums[column] = after
-        # Collecting a full row by looking at all columns is cheaper than sorting those that were met.
+        # For a full row, looking at all columns is cheaper than sorting those that were met.
         if 16 * found > n_words - first - row:
             found = 0
             for column in range(first + row, n_words):

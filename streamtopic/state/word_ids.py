@@ -1,7 +1,8 @@
 """A partition's words: their ids, their limits, and the passages of many documents as numbers of words.
 
-A Lexicon numbers all words that this process has met, so that texts are read by compiled code; a Vocabulary knows which
-of these the partition's live documents hold, and under which id Redis counts them.
+Words have two numbers. An entry is the number of a word in a Lexicon, which knows all words that this process has met,
+so that compiled code reads the texts. An id is the number of a word in Redis; a Vocabulary holds the ids of the words
+of live documents.
 """
 
 import logging
@@ -27,6 +28,8 @@ __all__ = [
     "WordLimits",
     "WordPassage",
     "number_rows",
+    "word_bytes",
+    "word_text",
 ]
 
 
@@ -34,36 +37,39 @@ Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 
 WordPassage = tuple[int, Mapping[str, int]]
-"""Tokens L, and counts of the words."""
+"""A passage as (tokens L, word to its count)."""
 
 MAX_WORD_IDS = 1 << 26
-"""Ids that a partition gives to words in all, those that are gone included: a writer holds up to 16 bytes for each, a
-reader 8, and numbers of words are of 31 bits. Counting anew (`rebuild`) begins at 0."""
+"""Ids that a partition can give, those of words that are gone included. A writer holds up to 16 bytes for each, a
+reader 8, and ids are numbers of 31 bits. A rebuild begins at 0 again."""
 
 MANY_WORDS = 2_000_000
-"""Words of live documents in a partition from which on the log speaks of them (docs/decisions/0029)."""
+"""Words of live documents in a partition above which its writer warns (docs/decisions/0029)."""
 
 NEARLY = 0.8
-"""The share of all word ids from which on they are spoken of."""
+"""Share of all word ids above which the writer warns."""
 
-# Words that come and go around a mark are not worth a line each time.
+# The warning is armed again only below this share, since words come and go around the limit.
 _QUIET = 0.7
 
 logger = logging.getLogger(__name__)
 
 
 class Vocabulary:
-    """Words of a partition that live documents hold. An id is never given twice, even after its word has gone.
+    """The words of a partition's live documents. Its length is the number of words.
 
-    next_id: the first id never given. lexicon: where words are looked up, and where their letters are; it may know
-    others too. Its length is the number of words.
+    next_id: the first id that was never given.
+    lexicon: the Lexicon with the letters of these words; it may know other words too.
     """
+
+    # An id is never given twice, even after its word has gone: segments that are not merged yet still count it.
 
     def __init__(
         self, ids: Mapping[str, int], next_id: int, heads: Iterable[SegmentHead], lexicon: Lexicon | None = None
     ) -> None:
         self.next_id = next_id
         self.lexicon = Lexicon("") if lexicon is None else lexicon
+        # Room for as many new words again, so that arrays are seldom copied.
         size = max(1024, 2 * next_id)
         self._frequency = np.zeros(size, np.int32)
         for head in heads:
@@ -87,7 +93,7 @@ class Vocabulary:
             raise StateCorrupt("words and counts in Redis disagree: rebuild the state (`streamtopic rebuild`)")
 
     def use(self, lexicon: Lexicon) -> None:
-        """Look words up in this lexicon from now on."""
+        """Change to another lexicon, which takes up the words of live documents."""
         numbers = np.flatnonzero(self._entries >= 0)
         words = [self.lexicon.word(entry) for entry in self._entries[numbers].tolist()]
         self.lexicon = lexicon
@@ -96,28 +102,37 @@ class Vocabulary:
 
     def word(self, number: int) -> str:
         """Return the word that has this id."""
-        return self.lexicon.word(int(self._entries[number])).decode("utf-8", "surrogatepass")
+        return word_text(self.lexicon.word(int(self._entries[number])))
 
     def words(self) -> dict[int, str]:
         """Return all words by id."""
-        return {number: self.word(number) for number in np.flatnonzero(self._entries >= 0).tolist()}
+        given = np.flatnonzero(self._entries >= 0).tolist()
+        return {number: self.word(number) for number in given}
 
     def numbers(self) -> Int32:
-        """Return the id of each entry of the lexicon, -1 for a word that no live document holds; a copy."""
+        """Return the id of each entry of the lexicon, (entries,) int32; -1 for a word that no live document holds.
+
+        The array is a copy: a plan writes the ids of its new words into it, and may never be committed.
+        """
         found = np.full(len(self.lexicon), -1, np.int32)
         known = min(len(found), len(self._numbers))
         found[:known] = self._numbers[:known]
         return found
 
     def frequency(self, ids: Int64) -> Int64:
-        """Return in how many live documents each of these words is; 0 for ids not given yet."""
+        """Return the number of live documents with each of these words, (ids,) int64; 0 for ids not given yet."""
         known = ids < len(self._frequency)
         found = np.zeros(len(ids), np.int64)
         found[known] = self._frequency[ids[known]]
         return found
 
     def apply(self, born: Mapping[str, int], dead: Mapping[str, int], ids: Int64, frequency: Int64) -> None:
-        """Take over what a committed flush changed: new words, gone words, differences in document frequency."""
+        """Take over the changes of a committed flush.
+
+        born: new words with their ids.
+        dead: words that no live document holds any more, with their ids.
+        ids, frequency: word ids and the difference of their document frequency.
+        """
         gone = np.fromiter(dead.values(), np.int64, len(dead))
         self._numbers[self._entries[gone]] = -1
         self._entries[gone] = -1
@@ -137,8 +152,19 @@ class Vocabulary:
         self._entries[numbers] = entries
 
 
+def word_bytes(word: str) -> bytes:
+    """Return a word as Redis and lexicons hold it."""
+    # Half a surrogate pair, which JSON allows in a text, is not UTF-8; it must come back as it came.
+    return word.encode("utf-8", "surrogatepass")
+
+
+def word_text(stored: bytes) -> str:
+    """Undo `word_bytes`."""
+    return stored.decode("utf-8", "surrogatepass")
+
+
 def _encoded(words: Iterable[str]) -> list[bytes]:
-    return [word.encode("utf-8", "surrogatepass") for word in words]
+    return [word_bytes(word) for word in words]
 
 
 def _longer(have: Int32, size: int, rest: int) -> Int32:
@@ -148,7 +174,7 @@ def _longer(have: Int32, size: int, rest: int) -> Int32:
 
 
 class WordLimits:
-    """Looks after a partition's words for its writer. ids: how many word ids there are."""
+    """Watches over the word ids of a partition for its writer. ids: number of ids that there are."""
 
     def __init__(self, partition: int, ids: int = MAX_WORD_IDS) -> None:
         self._partition = partition
@@ -158,9 +184,11 @@ class WordLimits:
     def check(self, given: int, wanted: int, offset: int) -> None:
         """Raise StateError where a flush needs more ids than there are.
 
-        given: ids given so far; wanted: ids that the flush needs; offset: of its first record. Nothing of the flush is
-        written then, so nothing is lost: a rebuild counts the same records and begins at the first id.
+        given: number of ids given so far.
+        wanted: number of ids that the flush needs.
+        offset: of the first record of the flush.
         """
+        # Before anything is written, so nothing is lost: a rebuild counts the same records from the first id on.
         if given + wanted > self._ids:
             raise StateError(
                 f"partition {self._partition} has given {given:,} of {self._ids:,} word ids, most to words that are "
@@ -170,10 +198,12 @@ class WordLimits:
 
     def look(self, vocabulary: Vocabulary) -> None:
         """Warn once when words or ids become many, and again only after they were fewer."""
-        held, given = len(vocabulary), vocabulary.next_id
-        full = max(held / MANY_WORDS, given / (NEARLY * self._ids))
+        held = len(vocabulary)
+        given = vocabulary.next_id
+        many_ids = NEARLY * self._ids
+        full = max(held / MANY_WORDS, given / many_ids)
         if full > 1 and not self._said:
-            remedy = "run `streamtopic rebuild` soon" if given > NEARLY * self._ids else "look what texts bring them"
+            remedy = "run `streamtopic rebuild` soon" if given > many_ids else "look which texts bring them"
             logger.warning(
                 "partition %d holds %d words and has given %d word ids of %d: %s, see docs/operations.md",
                 self._partition, held, given, self._ids, remedy,
@@ -183,8 +213,12 @@ class WordLimits:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """One row a passage: lengths (rows,) int64 tokens L; its words and their counts are entries and counts, int32, from
-    starts to stops, (rows,) int64, in any order.
+    """Passages as rows. The words of row r are entries[starts[r]:stops[r]], in any order, with counts at these places.
+
+    lengths: (rows,) int64, tokens L.
+    starts, stops: (rows,) int64.
+    entries: (words,) int32, numbers in a lexicon.
+    counts: (words,) int32.
     """
 
     lengths: Int64
@@ -195,39 +229,43 @@ class Rows:
 
     @classmethod
     def of(cls, passages: Sequence[WordPassage], lexicon: Lexicon) -> "Rows":
-        """Lay out passages whose words are text; words not seen before come into the lexicon."""
+        """Lay out passages whose words are text. Words that are new to the lexicon come into it."""
         sizes = np.fromiter((len(words) for _, words in passages), np.int64, len(passages))
         stops = np.cumsum(sizes)
         words = chain.from_iterable(words for _, words in passages)
         counts = chain.from_iterable(words.values() for _, words in passages)
-        return cls(
-            lengths=np.fromiter((length for length, _ in passages), np.int64, len(passages)),
-            starts=stops - sizes,
-            stops=stops,
-            entries=lexicon.number([word.encode("utf-8", "surrogatepass") for word in words]),
-            counts=np.fromiter(counts, np.int32, int(sizes.sum())),
-        )
+        lengths = np.fromiter((length for length, _ in passages), np.int64, len(passages))
+        entries = lexicon.number(_encoded(words))
+        amounts = np.fromiter(counts, np.int32, int(sizes.sum()))
+        return cls(lengths, stops - sizes, stops, entries, amounts)
 
     @classmethod
     def joined(cls, parts: Sequence["Rows"]) -> "Rows":
         """Return the rows of all parts, one part after the other."""
         if len(parts) == 1:
             return parts[0]
-        before = np.cumsum([0, *(len(part.entries) for part in parts)])
+        # `concatenate` refuses an empty list: a flush may add no document.
+        none = np.empty(0, np.int64)
+        few = np.empty(0, np.int32)
+        starts = [none]
+        stops = [none]
+        before = 0
+        for part in parts:
+            starts.append(part.starts + before)
+            stops.append(part.stops + before)
+            before += len(part.entries)
         return cls(
-            lengths=np.concatenate([np.empty(0, np.int64), *(part.lengths for part in parts)]),
-            starts=np.concatenate(
-                [np.empty(0, np.int64), *(p.starts + b for p, b in zip(parts, before, strict=False))]
-            ),
-            stops=np.concatenate([np.empty(0, np.int64), *(p.stops + b for p, b in zip(parts, before, strict=False))]),
-            entries=np.concatenate([np.empty(0, np.int32), *(part.entries for part in parts)]),
-            counts=np.concatenate([np.empty(0, np.int32), *(part.counts for part in parts)]),
+            lengths=np.concatenate([none, *(part.lengths for part in parts)]),
+            starts=np.concatenate(starts),
+            stops=np.concatenate(stops),
+            entries=np.concatenate([few, *(part.entries for part in parts)]),
+            counts=np.concatenate([few, *(part.counts for part in parts)]),
         )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowSpan:
-    """The passages of one document: rows first ... stop - 1."""
+    """The passages of one document: rows first to stop - 1 of `rows`."""
 
     rows: Rows
     first: int
@@ -240,17 +278,20 @@ class RowSpan:
         return found
 
     def values(self, numbers: Int32 | None = None) -> list[tuple[int, bytes, bytes]]:
-        """Return each passage as (L, words, counts) by ascending number: equal for equal passages.
+        """Return each passage as (L, words, counts), words ascending: equal for equal passages.
 
-        numbers: of each entry, the entries themselves for None.
+        numbers: the number of each entry; None for the entries themselves.
         """
         found = []
+        rows = self.rows
         for row in range(self.first, self.stop):
-            place = slice(self.rows.starts[row], self.rows.stops[row])
-            words = self.rows.entries[place] if numbers is None else numbers[self.rows.entries[place]]
+            place = slice(rows.starts[row], rows.stops[row])
+            words = rows.entries[place]
+            if numbers is not None:
+                words = numbers[words]
             order = np.argsort(words)
-            counts = self.rows.counts[place][order]
-            found.append((int(self.rows.lengths[row]), words[order].tobytes(), counts.tobytes()))
+            counts = rows.counts[place][order]
+            found.append((int(rows.lengths[row]), words[order].tobytes(), counts.tobytes()))
         return found
 
 
@@ -258,9 +299,12 @@ class RowSpan:
 def number_rows(
     chosen: Int64, starts: Int64, stops: Int64, entries: Int32, counts: Int32, numbers: Int32, next_number: int
 ) -> tuple[Int64, Int32, Int32, Int32]:
-    """Return the chosen rows by word number, ascending, as (indptr, words, counts), and the entries newly numbered.
+    """Return the chosen rows as (indptr, words, counts), words by ascending id, and the entries that got an id here.
 
-    numbers: the number of each entry, -1 for none yet: those met get the next ones, in the order they are met.
+    chosen: (k,) the rows to return, in this order.
+    starts, stops, entries, counts: as in `Rows`.
+    numbers: (entries,) id of each entry, -1 for none; changed here: an entry that is met first gets the next id.
+    next_number: the first id to give.
     """
     indptr = np.zeros(len(chosen) + 1, np.int64)
     for k in range(len(chosen)):
@@ -278,6 +322,7 @@ def number_rows(
                 numbers[entry] = next_number + found
                 born[found] = entry
                 found += 1
+            # Word and count in one number, so that one plain sort moves both.
             pairs[j] = (np.int64(numbers[entry]) << 32) | np.int64(counts[start + j])
         pairs.sort()
         at = indptr[k]

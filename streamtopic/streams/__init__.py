@@ -1,16 +1,16 @@
 """The logs of documents, releases, receipts and rejected records.
 
-EventLog       what the service asks of a log
-FileLog        the same in files, for one machine
-KafkaLog       the same in a Kafka cluster, with KafkaOptions: servers and credentials
-Message        what is appended
-PARTITIONERS   names of the hashes that a topic's partitions can go by
-Record         what is read
+EventLog       the interface of a log
+FileLog        a log in files, for one machine
+KafkaLog       a log in a Kafka cluster, with KafkaOptions: servers and credentials
+Message        a record to append
+PARTITIONERS   names of the hashes that can choose the partition of a key
+Record         a record at its place in the log
 TopicNames     a model's topics, with their settings
-addressed      messages with the partitions that their keys belong to
-open_log       a log from where it is
-pages          a partition's records, a read at a time
-partition_of   which partition a key belongs to
+addressed      messages with the partitions of their keys
+open_log       the log at a place
+pages          the records of a partition, one list for each read
+partition_of   the partition of a key
 """
 
 from streamtopic.streams.event_log import EventLog, Headers, Message, Record, pages

@@ -1,12 +1,13 @@
-"""What the service asks of an event log: records with keys, in partitions, under offsets.
+"""The interface of an event log: records with keys, in partitions, under offsets.
 
-The checks at the end are what every event log refuses, in the same words.
+Every event log makes the checks at the end, so that all refuse the same in the same words.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from types import TracebackType
+from typing import Protocol, Self, runtime_checkable
 
 from streamtopic.errors import StateMismatch, UsageError
 
@@ -14,6 +15,7 @@ __all__ = [
     "MAX_HEADERS",
     "MAX_READ_BYTES",
     "MAX_READ_RECORDS",
+    "Closing",
     "EventLog",
     "Headers",
     "Message",
@@ -29,18 +31,23 @@ __all__ = [
 Headers = tuple[tuple[str, bytes], ...]
 
 MAX_HEADERS = 256
-"""Headers of a record that has not too many. An empty one is two bytes in a log and some seventy in memory, so a reader
-keeps one more than this and passes over the others."""
+"""Headers that a record may have. A reader keeps one more, by which the record is refused, and passes over the others:
+an empty header is two bytes in a log and some seventy in memory."""
 
 MAX_READ_RECORDS = 4_000
+"""Records of one read, unless the caller asks for another number."""
+
 MAX_READ_BYTES = 16 << 20
+"""Bytes of one read, unless the caller asks for another number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is appended: a key (None only where order by key does not matter), a value (None is a tombstone), headers.
+    """A record to append.
 
-    partition None: the murmur2 hash of the key decides, as Kafka's own clients do.
+    key: decides which records compaction replaces; None only in topics that are not compacted.
+    value: None for a tombstone.
+    partition: None for that of the key's murmur2 hash, which Kafka's own clients use.
     """
 
     key: bytes | None
@@ -51,7 +58,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is read: a message at its place in the log; `timestamp_ms` is when it was appended, by the log's clock."""
+    """A record at its place in the log.
+
+    timestamp_ms: time at which it was appended, by the log's clock, milliseconds since 1970.
+    """
 
     topic: str
     partition: int
@@ -63,17 +73,17 @@ class Record:
 
     @property
     def next_offset(self) -> int:
-        """Where reading goes on after this record."""
+        """The offset at which reading goes on after this record."""
         return self.offset + 1
 
     @property
     def size(self) -> int:
-        """Bytes of key, value and headers, which is what `max_bytes` of a read counts."""
+        """Bytes of key, value and headers, as `max_bytes` of a read counts them."""
         headers = sum(len(name) + len(value) for name, value in self.headers)
         return len(self.key or b"") + len(self.value or b"") + headers
 
     def header(self, name: str) -> bytes | None:
-        """Value of the last header called `name`, None without one."""
+        """Return the value of the last header called `name`, None without one."""
         return next((value for key, value in reversed(self.headers) if key == name), None)
 
 
@@ -82,36 +92,36 @@ class EventLog(Protocol):
     """An append-only log of topics, partitions and offsets; compaction may leave gaps between offsets.
 
     Every method raises ComponentUnreachable if the log does not answer, UsageError for a topic or partition that does
-    not exist, StateCorrupt if what is stored fails its checksum.
+    not exist, StateCorrupt if a stored record fails its checksum.
     """
 
     def create(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
-        """Make a topic; one that exists with as many partitions is left alone, else StateMismatch.
+        """Make a topic. One that exists stays as it is; with another number of partitions it raises StateMismatch.
 
-        `settings` are Kafka's topic settings; a log that has no use for one ignores it.
+        settings: Kafka's topic settings; a log ignores those that it has no use for.
         """
         ...
 
     def partitions(self, topic: str) -> int:
-        """Number of partitions of a topic; 0 if there is no such topic."""
+        """Return the number of partitions of a topic; 0 if there is no such topic."""
         ...
 
     def settings(self, topic: str) -> Mapping[str, str]:
-        """Kafka's topic settings that are in effect; in files, those that the topic was given."""
+        """Return Kafka's topic settings that are in effect; in files, those that the topic was given."""
         ...
 
     def configure(self, topic: str, settings: Mapping[str, str]) -> None:
-        """Change these settings of a topic, leaving its others."""
+        """Change these settings of a topic; its other settings stay."""
         ...
 
     def append(
         self, topic: str, key: bytes | None, value: bytes | None, headers: Headers = (), partition: int | None = None
     ) -> tuple[int, int]:
-        """Write one record; (partition, offset) once the log has confirmed it."""
+        """Append one record; return (partition, offset) once the log has confirmed it."""
         ...
 
     def append_many(self, topic: str, messages: Sequence[Message]) -> list[tuple[int, int]]:
-        """Write records in order within each partition; their places, once all are confirmed.
+        """Append records, in order within each partition; return (partition, offset) of each once all are confirmed.
 
         After an error a part of them may have been written.
         """
@@ -125,37 +135,47 @@ class EventLog(Protocol):
         max_records: int = MAX_READ_RECORDS,
         max_bytes: int = MAX_READ_BYTES,
     ) -> list[Record]:
-        """Records at `offset` and after, in order, at least one if there is one; [] at the end, without waiting.
+        """Return the records from `offset` on, in order, without waiting; [] at the end of the log.
+
+        max_records, max_bytes: bounds of the answer, which has one record at least if there is one.
 
         Raises StateMismatch if `offset` has left the log or lies beyond its end.
         """
         ...
 
     def wait(self, topic: str, positions: Mapping[int, int], seconds: float) -> None:
-        """Return as soon as one of these partitions holds a record at or past its position, or after `seconds`.
+        """Wait until one of these partitions holds a record at or past its position, for `seconds` at most.
 
-        It may return early, with nothing there: the read that follows tells.
+        positions: partition to offset.
+
+        It may return early without a record: the read that follows tells.
         """
         ...
 
     def begin(self, topic: str, partition: int) -> int:
-        """The least offset that the log still promises to hold."""
+        """Return the least offset that the log still promises to hold."""
         ...
 
     def end(self, topic: str, partition: int) -> int:
-        """The offset that the next record will get; on Kafka, that of the first open transaction, if one is open."""
+        """Return the offset of the next record; in Kafka that of the first open transaction, if there is one."""
         ...
 
     def written_end(self, topic: str, partition: int) -> int:
-        """The offset that the next record will get, records of open transactions included."""
+        """Return the offset of the next record, behind records of open transactions as well."""
         ...
 
     def offset_at(self, topic: str, partition: int, time_ms: int) -> int:
-        """An offset before which no record was appended at `time_ms` or later, by the log's clock."""
+        """Return an offset before which no record was appended at `time_ms` or later.
+
+        time_ms: milliseconds since 1970 by the log's clock.
+        """
         ...
 
     def appended_ms(self, topic: str, partition: int, offset: int) -> int | None:
-        """When the first record at `offset` or after was appended, those of open transactions included."""
+        """Return the time of the first record from `offset` on, None without one.
+
+        Records of open transactions count. The time is milliseconds since 1970 by the log's clock.
+        """
         ...
 
     def close(self) -> None:
@@ -163,10 +183,26 @@ class EventLog(Protocol):
         ...
 
 
-def pages(log: EventLog, topic: str, partition: int, offset: int, end: int | None = None) -> Iterator[list[Record]]:
-    """Yield a partition's records from `offset` on, a read at a time, until there are none.
+class Closing:
+    """A base class for objects with `close`: the end of a `with` block calls it."""
 
-    end: no more is read from here on; the last page may go past it.
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back files and connections."""
+        raise NotImplementedError
+
+
+def pages(log: EventLog, topic: str, partition: int, offset: int, end: int | None = None) -> Iterator[list[Record]]:
+    """Yield the records of a partition from `offset` on, one list for each read.
+
+    end: where to stop; the last list may go past it. None for the end of the log.
     """
     while (end is None or offset < end) and (page := log.read(topic, partition, offset)):
         yield page
@@ -185,7 +221,7 @@ def check_new_topic(topic: str, partitions: int) -> None:
 
 
 def check_count(topic: str, existing: int, wanted: int) -> None:
-    """Raise StateMismatch for a topic that is there with another number of partitions."""
+    """Raise StateMismatch for a topic that exists with another number of partitions."""
     if existing != wanted:
         raise StateMismatch(
             f"topic {topic} has {existing} partitions, not {wanted}: set partitions = {existing}, or rebuild "
@@ -194,9 +230,9 @@ def check_count(topic: str, existing: int, wanted: int) -> None:
 
 
 def check_topic(topic: str, count: int, where: object) -> int:
-    """Return a topic's number of partitions. Raises UsageError where there is no such topic."""
+    """Return `count`, the number of partitions of a topic. Raises UsageError where there is no such topic."""
     if not count:
-        raise UsageError(f"there is no topic {topic} {where}: create it with `streamtopic init`")
+        raise UsageError(f"topic {topic} does not exist {where}: create it with `streamtopic init`")
     return count
 
 
@@ -211,5 +247,5 @@ def check_offset(topic: str, partition: int, offset: int, begin: int, end: int) 
     if not begin <= offset <= end:
         raise StateMismatch(
             f"{topic}/{partition} holds offsets {begin} to {end}, so offset {offset} cannot be read: its records "
-            "are gone or this is another log; run `streamtopic rebuild`"
+            "have left the log, or this is another log; run `streamtopic rebuild`"
         )

@@ -1,12 +1,11 @@
-"""The event log in files: what one machine needs, without a broker.
+"""The event log in files, for one machine without a broker.
 
     DIR/TOPIC/partitions        number of partitions
-    DIR/TOPIC/settings          Kafka's settings for it, JSON
-    DIR/TOPIC/P/lock            held by whoever appends
+    DIR/TOPIC/settings          Kafka's topic settings, JSON
+    DIR/TOPIC/P/lock            locked while a process appends
     DIR/TOPIC/P/OFFSET.log      frames (partition_files.py), from OFFSET on
 
-Appends are atomic as far as a reader can see: a record is there whole or not at all, also after kill -9. POSIX only
-(flock), on a local disk.
+A reader sees a record whole or not at all, also after kill -9. It needs POSIX (flock) and a local disk.
 """
 
 import json
@@ -16,13 +15,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from streamtopic.errors import ComponentUnreachable, StateCorrupt
 from streamtopic.streams.event_log import (
     MAX_READ_BYTES,
     MAX_READ_RECORDS,
+    Closing,
     Headers,
     Message,
     Record,
@@ -33,19 +31,21 @@ from streamtopic.streams.event_log import (
     check_topic,
 )
 from streamtopic.streams.partition_files import PartitionFiles
-from streamtopic.streams.partitioner import partition_of
+from streamtopic.streams.partitioner import placed
 
 __all__ = ["FileLog"]
 
 LOOK_SECONDS = 0.05
 
 
-class FileLog:
-    """An EventLog in the folder `directory`, which is made if missing. Safe with several processes and threads.
+class FileLog(Closing):
+    """An EventLog in a folder. Safe with several processes and threads.
 
-    clock: seconds since 1970, for the records' timestamps. fsync: whether a confirmed record also survives a power
-    cut (slower); kill -9 it survives in any case. segment_bytes: size of a file past which the next is begun.
-    monotonic, sleep: seconds that `wait` goes by.
+    directory: the folder, which is made if missing.
+    clock: seconds since 1970, for the times of records.
+    fsync: whether a confirmed record also survives a power cut, which is slower; it always survives kill -9.
+    segment_bytes: size of a file after which the next one is begun.
+    monotonic, sleep: clock of `wait`, seconds.
     """
 
     def __init__(
@@ -62,20 +62,13 @@ class FileLog:
         self._clock = clock
         self._fsync = fsync
         self._segment_bytes = segment_bytes
-        self._monotonic, self._sleep = monotonic, sleep
+        self._monotonic = monotonic
+        self._sleep = sleep
         self._open: dict[tuple[str, int], PartitionFiles] = {}
         self._mutex = threading.RLock()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def create(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
-        """See EventLog.create; settings are kept, but what they ask for is done by calling `compact`."""
+        """See EventLog.create; settings are stored, but only a call of `compact` does anything about them."""
         check_new_topic(topic, partitions)
         existing = self.partitions(topic) or self._claim(topic, partitions, settings or {})
         check_count(topic, existing, partitions)
@@ -97,7 +90,8 @@ class FileLog:
             except FileNotFoundError:
                 return {}
             except ValueError as error:
-                raise StateCorrupt(f"{self._directory / topic / 'settings'} is damaged ({error}): remove it") from error
+                path = self._directory / topic / "settings"
+                raise StateCorrupt(f"{path} is damaged ({error}): remove it") from error
             return found
 
     def configure(self, topic: str, settings: Mapping[str, str]) -> None:
@@ -114,21 +108,21 @@ class FileLog:
         return self.append_many(topic, [Message(key, value, headers, partition)])[0]
 
     def append_many(self, topic: str, messages: Sequence[Message]) -> list[tuple[int, int]]:
-        """See EventLog.append_many; each partition's records are written at once, under one timestamp."""
+        """See EventLog.append_many; the records of a partition are written at once, with one time."""
         count = self._partitions(topic)
-        places = [partition_of(m.key, count) if m.partition is None else m.partition for m in messages]
+        partitions = placed(topic, messages, count)
         written: dict[int, list[int]] = {}
-        for index, partition in enumerate(places):
-            check_partition(topic, partition, count)
+        for index, partition in enumerate(partitions):
             written.setdefault(partition, []).append(index)
         offsets = [0] * len(messages)
         timestamp = int(self._clock() * 1000)
         with self._guard():
             for partition, indexes in written.items():
-                first = self._files(topic, partition).append([messages[index] for index in indexes], timestamp)
+                together = [messages[index] for index in indexes]
+                first = self._files(topic, partition).append(together, timestamp)
                 for offset, index in enumerate(indexes, first):
                     offsets[index] = offset
-        return list(zip(places, offsets, strict=True))
+        return list(zip(partitions, offsets, strict=True))
 
     def read(
         self,
@@ -139,7 +133,8 @@ class FileLog:
         max_bytes: int = MAX_READ_BYTES,
     ) -> list[Record]:
         """See EventLog.read."""
-        begin, end = self.begin(topic, partition), self.end(topic, partition)
+        begin = self.begin(topic, partition)
+        end = self.end(topic, partition)
         check_offset(topic, partition, offset, begin, end)
         records: list[Record] = []
         size = 0
@@ -190,11 +185,12 @@ class FileLog:
         return found[0].timestamp_ms if found else None
 
     def compact(self, topic: str, *, tombstones_ms: int = 30 * 24 * 3600 * 1000) -> int:
-        """Erase from the files what later records of the same keys supersede; how many records went.
+        """Erase records that later ones of the same key supersede; return how many went.
 
-        This is what takes the text of a deleted document out of the log. Tombstones go once they are older than
-        `tombstones_ms`. Readers and writers may go on meanwhile; offsets do not change. A topic with the setting
-        `cleanup.policy=delete` is not compacted, as on Kafka: it keeps everything.
+        tombstones_ms: age after which tombstones go as well, milliseconds.
+
+        This erases the text of a deleted document from the log. Readers and writers may go on meanwhile; offsets do
+        not change. A topic with the setting `cleanup.policy=delete` keeps everything.
         """
         if self.settings(topic).get("cleanup.policy") == "delete":
             return 0
@@ -204,17 +200,18 @@ class FileLog:
             return sum(self._files(topic, partition).compact(expired) for partition in range(count))
 
     def close(self) -> None:
-        """See EventLog.close; files are only open within a call."""
+        """See EventLog.close."""
+        # Files are open within a call only, so only the index is to be dropped.
         self._open.clear()
 
     def _claim(self, topic: str, partitions: int, settings: Mapping[str, str]) -> int:
-        """Make the topic's folders; the number of partitions it has then, which another process may have decided."""
+        """Make the folders of a topic; return its number of partitions, which another process may have decided."""
         with self._guard():
             for partition in range(partitions):
                 self._files(topic, partition).create()
             path = self._directory / topic / "partitions"
             written = self._aside(path, str(partitions))
-            # A link fails if the name is taken: of several processes that create a topic, one decides.
+            # A link fails if the name exists: of several processes that create a topic, one decides.
             with suppress(FileExistsError):
                 path.hardlink_to(written)
             written.unlink()
@@ -224,7 +221,7 @@ class FileLog:
 
     @staticmethod
     def _aside(path: Path, text: str) -> Path:
-        """A file beside `path`, of this thread only, that can take its place at once."""
+        """Write a file of this thread beside `path`; return its path. It can take the place of `path` at once."""
         written = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
         # Settings name nobody, but a folder of documents is easier to check if nothing in it is open to others.
         written.touch(mode=0o600)
@@ -243,7 +240,7 @@ class FileLog:
 
     @contextmanager
     def _guard(self) -> Iterator[None]:
-        """One thread at a time (the index is shared); what the file system refuses is the log out of reach."""
+        """Let one thread at a time use the index of files. Errors of the file system become ComponentUnreachable."""
         with self._mutex:
             try:
                 yield

@@ -1,9 +1,9 @@
-"""Kafka's clients: each is made, repeated and closed in one way.
+"""Kafka's clients. All are made, repeated and closed in the same way.
 
-Admin    topics: making them, counting their partitions, their settings
+Admin    topics: makes them, counts their partitions, changes their settings
 Writer   records: confirmed by all replicas, once, and in order within each partition
 
-kafka-python's errors become this package's here (`mapped`).
+Errors of kafka-python become this package's here (`mapped`).
 """
 
 import logging
@@ -33,7 +33,7 @@ __all__ = ["TRANSIENT", "Admin", "Writer", "connect", "mapped", "retried"]
 T = TypeVar("T")
 _REQUEST_MS = 10_000
 _BOOTSTRAP_MS = 5_000
-# What may pass by itself: the broker restarts, a leader moves, a connection breaks.
+# Errors that may pass by themselves: a broker restarts, a leader moves, a connection breaks.
 TRANSIENT = (
     errors.RetriableError,
     errors.BrokerNotAvailableError,
@@ -47,7 +47,7 @@ logger = logging.getLogger("streamtopic.streams")
 
 
 def mapped(error: Exception, servers: str) -> StreamtopicError:
-    """Return this package's error for one of kafka-python's, with the remedy."""
+    """Return this package's error for one of kafka-python's, with the remedy. servers: as the user gave them."""
     text = f"{type(error).__name__}: {error}".rstrip(": ")
     match error:
         case StreamtopicError():
@@ -55,19 +55,17 @@ def mapped(error: Exception, servers: str) -> StreamtopicError:
         case errors.UnsupportedCodecError():
             return StateMismatch(
                 f"Kafka at {servers} holds records in a compression that this machine cannot read ({text}): set the "
-                "topic's compression.type to `uncompressed` for those to come (`streamtopic init`), and install the "
-                "codec's package (lz4, python-snappy or zstandard) for those that are there"
+                "topic's compression.type to `uncompressed` for new records (`streamtopic init`), and install the "
+                "codec's package (lz4, python-snappy or zstandard) for the old ones"
             )
         case errors.CorruptRecordError():
-            return StateCorrupt(
-                f"Kafka at {servers} gave a damaged record ({text}): check its disks, or read elsewhere"
-            )
+            return StateCorrupt(f"Kafka at {servers} gave a damaged record ({text}): check the disks of its brokers")
         case errors.OffsetOutOfRangeError() | errors.LogTruncationError():
             return StateMismatch(
                 f"Kafka at {servers} no longer holds the next record ({text}): its log was shortened; run `streamtopic "
                 "rebuild`"
             )
-        # A producer that may write nowhere is refused by its first request, in an error that only names the reason.
+        # A producer without any right to write gets an error of another class, whose text names the reason.
         case _ if isinstance(error, REFUSED) or "AuthorizationFailed" in text:
             return SettingsError(f"Kafka at {servers} refuses this user ({text}): check user, password and ACLs")
         case _:
@@ -76,11 +74,15 @@ def mapped(error: Exception, servers: str) -> StreamtopicError:
             )
 
 
-def connect(kind: Callable[..., T], options: KafkaOptions, **arguments: Any) -> T:  # noqa: ANN401 - what kafka-python takes
-    """A client of kafka-python (consumer, producer, admin) that is ready; raises kafka-python's own errors.
+def connect(kind: Callable[..., T], options: KafkaOptions, **arguments: Any) -> T:  # noqa: ANN401 - kafka-python's arguments
+    """Return a client of kafka-python that is ready.
 
-    One that cannot be made leaves nothing behind: its constructor would leave a thread that tries for ever.
+    kind: KafkaConsumer, KafkaProducer or KafkaAdminClient.
+    arguments: of its constructor, beside those that follow from the options.
+
+    Raises kafka-python's own errors.
     """
+    # A constructor that fails leaves a thread that tries to connect for ever, unless its network is closed.
     made: list[Any] = []
 
     def client(**configuration: Any) -> Any:  # noqa: ANN401 - as above
@@ -99,6 +101,7 @@ def connect(kind: Callable[..., T], options: KafkaOptions, **arguments: Any) -> 
         for network in made:
             with suppress(Exception):
                 network.close()
+            # The refusal explains why no broker was found, which is all that kafka-python says.
             if network.refused is not None:
                 raise network.refused from error
         raise
@@ -111,13 +114,20 @@ def retried(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> T:
-    """What `call` returns, called again while its errors may pass; raises StreamtopicError."""
+    """Return the result of a function, which is called again while its errors may pass by themselves.
+
+    call: may safely be called twice.
+    clock, sleep: seconds.
+
+    Raises StreamtopicError, after `options.patience` at the latest.
+    """
     deadline, pause = clock() + options.patience, 0.05
     while True:
         try:
             return call()
         except (*TRANSIENT, errors.KafkaError, RuntimeError, ValueError) as error:
-            if not isinstance(error, TRANSIENT) or isinstance(error, REFUSED) or clock() + pause > deadline:
+            passing = isinstance(error, TRANSIENT) and not isinstance(error, REFUSED)
+            if not passing or clock() + pause > deadline:
                 raise mapped(error, options.servers) from error
             logger.debug("Kafka at %s: %s; trying again", options.servers, error)
         sleep(pause)
@@ -128,7 +138,10 @@ _NO_TOPIC = errors.UnknownTopicOrPartitionError.errno
 
 
 class Admin:
-    """An admin client, made when it is first needed and anew after an error; raises StreamtopicError only."""
+    """An admin client, which is made when it is first needed, and again after an error.
+
+    Every method raises StreamtopicError only.
+    """
 
     def __init__(self, options: KafkaOptions) -> None:
         self._options = options
@@ -136,12 +149,14 @@ class Admin:
         self._mutex = threading.Lock()
 
     def create(self, topic: str, partitions: int, settings: Mapping[str, str]) -> None:
-        """Make a topic, with as many replicas as the brokers' default says; one that exists is left alone."""
+        """Make a topic with the brokers' default number of replicas; one that exists stays as it is."""
+        # -1 asks for the default.
         wanted = {topic: {"num_partitions": partitions, "replication_factor": -1, "configs": dict(settings)}}
 
         def make(client: Any) -> None:  # noqa: ANN401 - kafka-python is untyped
             with suppress(errors.TopicAlreadyExistsError):
                 client.create_topics(wanted)
+            # The answer comes before all brokers know of the topic, and the next call may reach another one.
             client.wait_for_topics([topic], timeout_ms=5_000)
 
         try:
@@ -150,31 +165,32 @@ class Admin:
             raise UsageError(f"topic {topic} cannot be made: {error}") from error
 
     def partitions(self, topic: str) -> int:
-        """Number of partitions, 0 without such a topic."""
+        """Return the number of partitions, 0 without such a topic."""
 
         def count(client: Any) -> int:  # noqa: ANN401 - as above
             (found,) = client.describe_topics([topic])
             if found["error_code"] == _NO_TOPIC:
                 return 0
-            errors_of = errors.for_code(found["error_code"])
-            if errors_of is not errors.NoError:
-                raise errors_of(topic)
+            failure = errors.for_code(found["error_code"])
+            if failure is not errors.NoError:
+                raise failure(topic)
             return len(found["partitions"])
 
         return self._ask(count)
 
     def settings(self, topic: str) -> dict[str, str]:
-        """Settings in effect: the topic's own, else the cluster's."""
+        """Return the settings in effect: the topic's own, else the cluster's."""
 
         def describe(client: Any) -> dict[str, str]:  # noqa: ANN401 - as above
             resource = ConfigResource(ConfigResourceType.TOPIC, topic)
             found = client.describe_configs([resource], config_filter="all")["topic"][topic]
+            # A sensitive setting has no value here.
             return {name: entry["value"] for name, entry in found.items() if entry["value"] is not None}
 
         return self._ask(describe)
 
     def configure(self, topic: str, settings: Mapping[str, str]) -> None:
-        """Change these settings of a topic, leaving its others."""
+        """Change these settings of a topic; its other settings stay."""
 
         def alter(client: Any) -> None:  # noqa: ANN401 - as above
             resource = ConfigResource(ConfigResourceType.TOPIC, topic, configs=dict(settings))
@@ -197,6 +213,7 @@ class Admin:
                 except _REFUSALS as error:
                     raise UsageError(f"Kafka at {self._options.servers} refuses that ({error})") from error
                 except Exception:
+                    # A client that failed may hold a broken connection for as long as it lives.
                     self._discard()
                     raise
 
@@ -205,7 +222,8 @@ class Admin:
     def _discard(self) -> None:
         if self._client is not None:
             client, self._client = self._client, None
-            with suppress(Exception):  # what is wrong with it no longer matters
+            # It is given up in any case, so an error of its end does not matter.
+            with suppress(Exception):
                 client.close()
 
 
@@ -219,7 +237,7 @@ _REFUSALS = (
 )
 
 
-# The topics' own limits decide; this one must not be below any of them.
+# Topics have limits of their own. This one must be above all of them, or it would decide.
 _MAX_REQUEST = 16 << 20
 _BATCH = 256 << 10
 _OPTIONS = {
@@ -236,11 +254,10 @@ _REFUSED = (*_TOO_LARGE, errors.InvalidRecordError, errors.InvalidTimestampError
 
 
 class Writer:
-    """An idempotent producer that is made anew after an error.
+    """An idempotent producer, which is made when it is first needed, and again after an error."""
 
-    An idempotent producer that met an error may refuse everything after it; and what it still holds must not arrive
-    later, behind records of the next one.
-    """
+    # A producer that met an error may refuse everything after it, and its pending records must not arrive later, behind
+    # those of the next one.
 
     def __init__(self, options: KafkaOptions) -> None:
         self._options = options
@@ -248,10 +265,11 @@ class Writer:
         self._mutex = threading.Lock()
 
     def append(self, topic: str, messages: Sequence[Message], partitions: Sequence[int]) -> list[int]:
-        """Offsets of the messages, each written to its partition, once all are confirmed.
+        """Append messages; return the offset of each once all are confirmed.
 
-        Raises UsageError for a message that the topic does not take, ComponentUnreachable after
-        the options' patience.
+        partitions: of each message.
+
+        Raises UsageError for a message that the topic does not take, ComponentUnreachable after the options' patience.
         """
         with self._mutex:
             if self._producer is None:
@@ -263,7 +281,8 @@ class Writer:
                 raise
 
     def close(self) -> None:
-        """Give the connection back; nothing is pending, since every append waits."""
+        """Give the connection back."""
+        # Nothing is pending, since every append waits for its confirmations.
         with self._mutex:
             self._discard()
 
@@ -276,28 +295,28 @@ class Writer:
     def _send(self, topic: str, messages: Sequence[Message], partitions: Sequence[int]) -> list[int]:
         futures = []
         for message, partition in zip(messages, partitions, strict=True):
+            headers = list(message.headers)
             try:
-                futures.append(
-                    self._producer.send(
-                        topic, message.value, message.key, headers=list(message.headers), partition=partition
-                    )
-                )
+                future = self._producer.send(topic, message.value, message.key, headers=headers, partition=partition)
+                futures.append(future)
             except (errors.KafkaError, ValueError, TypeError) as error:
                 raise self._explained(error, topic, message) from error
-        with suppress(errors.KafkaTimeoutError):  # what is unconfirmed by then has failed, as found below
+        # A record that is not confirmed by then has failed, as is found below.
+        with suppress(errors.KafkaTimeoutError):
             self._producer.flush(self._options.patience + 10)
-        failed = [
-            (future.exception, message)
-            for message, future in zip(messages, futures, strict=True)
-            if not future.succeeded()
-        ]
+        failed = []
+        for message, future in zip(messages, futures, strict=True):
+            if not future.succeeded():
+                failed.append((future.exception, message))
         if failed:
-            # One bad record fails all of its batch; only its own error says what is wrong.
-            cause, message = next((entry for entry in failed if isinstance(entry[0], _REFUSED)), failed[0])
+            # One bad record fails all of its batch; only its own error names the reason.
+            refused = [entry for entry in failed if isinstance(entry[0], _REFUSED)]
+            cause, message = (refused or failed)[0]
             raise self._explained(cause or errors.KafkaTimeoutError("not confirmed"), topic, message) from cause
         return [int(future.value.offset) for future in futures]
 
     def _explained(self, error: Exception, topic: str, message: Message) -> StreamtopicError:
+        """Return this package's error for one that a message met, with the remedy."""
         named = repr(message.key[:80]) if message.key else "without a key"
         match error:
             case _ if isinstance(error, _TOO_LARGE):
@@ -317,7 +336,7 @@ class Writer:
     def _discard(self) -> None:
         if self._producer is not None:
             producer, self._producer = self._producer, None
-            # Nothing that waits may be sent any more: whoever was refused decides what is written next.
-            producer._sender.force_close()  # noqa: SLF001 - its own close waits for what is pending, or fails over it
+            # Pending records must not be sent any more: the caller learns of an error, and its next records may differ.
+            producer._sender.force_close()  # noqa: SLF001 - its own close waits for pending records, or fails over them
             with suppress(Exception):
                 producer.close(timeout=1)

@@ -1,6 +1,7 @@
-"""What kafka-python gets wrong, put right in one place; each method names the version it was needed for.
+"""Repairs of kafka-python, in one place. Each method names the version that needed it.
 
-tests/streams/test_kafka_compat.py shows each fault in the installed version, and fails when one has gone.
+tests/streams/test_kafka_compat.py shows each fault in the installed version, and fails when a repair is not needed any
+more.
 """
 
 from collections.abc import Callable
@@ -17,13 +18,16 @@ REFUSED = (
     errors.UnsupportedSaslMechanismError,
     errors.IllegalSaslStateError,
 )
-"""What a broker says to a user whom it does not let in."""
+"""Errors with which a broker refuses a user."""
 
 
 class NetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python is untyped
-    """The network of one client; `refused`: what a broker said against its user, if one did."""
+    """The network of one client.
 
-    def __init__(self, **configuration: Any) -> None:  # noqa: ANN401 - what kafka-python takes
+    refused: the error with which a broker refused the user, None if none did.
+    """
+
+    def __init__(self, **configuration: Any) -> None:  # noqa: ANN401 - kafka-python's arguments
         super().__init__(**configuration)
         self.refused: Exception | None = None
         self._open = self._manager.get_connection
@@ -32,7 +36,7 @@ class NetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python is untype
         self._manager._build_transport = self._built
 
     def connection_delay(self, node_id: object) -> float:
-        """Milliseconds, which a producer takes this for; 3.0.12 gives seconds, and then never sleeps."""
+        """Return milliseconds, as a producer expects: 3.0.12 gives seconds, and the producer spins."""
         return 1000.0 * float(super().connection_delay(node_id))
 
     def _watched(self, *place: Any, **options: Any) -> Any:  # noqa: ANN401 - as above
@@ -41,14 +45,14 @@ class NetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python is untype
         return connection
 
     def _note(self, error: Exception) -> None:
-        """Keep a refusal and stop: 3.0.12 only logs it while it looks for a first broker, and tries on."""
+        """Keep a refusal and stop. 3.0.12 only logs it while it looks for a first broker, and goes on trying."""
         if isinstance(error, REFUSED):
             self.refused = error
             if not self._manager.bootstrapped:
                 self._net.call_soon(self._manager.close)
 
     async def _built(self, *place: Any, **options: Any) -> Any:  # noqa: ANN401 - as above
-        """Return a transport that hands on what a broker said last: 3.0.12 drops it when the end follows at once."""
+        """Return a transport that keeps the last answer of a broker: 3.0.12 drops it if the end follows at once."""
         transport = await self._build(*place, **options)
         transport._sock_recv = data_before_end(transport._sock_recv)
         return transport
@@ -58,7 +62,7 @@ Receive = Callable[[], tuple[bytes, Exception | None]]
 
 
 def data_before_end(receive: Receive) -> Receive:
-    """`receive` (bytes and an error), but an error that came with bytes is given by the next call, after them."""
+    """Return a function like `receive`. An error that came together with bytes is returned by its next call instead."""
     held: list[Exception] = []
 
     def received() -> tuple[bytes, Exception | None]:

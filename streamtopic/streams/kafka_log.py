@@ -1,18 +1,15 @@
-"""The event log in Kafka.
-
-kafka-python is loaded when a log is first used: whoever only reads files does without it.
-"""
+"""The event log in Kafka."""
 
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from streamtopic.errors import UsageError
 from streamtopic.streams.event_log import (
     MAX_READ_BYTES,
     MAX_READ_RECORDS,
+    Closing,
     Headers,
     Message,
     Record,
@@ -22,41 +19,37 @@ from streamtopic.streams.event_log import (
     check_topic,
 )
 from streamtopic.streams.kafka_options import KafkaOptions
-from streamtopic.streams.partitioner import partition_of
+from streamtopic.streams.partitioner import placed
 
+# kafka-python is loaded when a log is first used: a program that reads files starts faster without it.
 if TYPE_CHECKING:
     from streamtopic.streams.kafka_clients import Admin, Writer
     from streamtopic.streams.kafka_reader import Offsets, PartitionReader
 
 __all__ = ["KafkaLog", "KafkaOptions"]
 
-# A topic's partition count changes only by an administrator's hand.
+# Only an administrator changes the number of partitions of a topic.
 _REMEMBER_SECONDS = 60.0
 
 
-class KafkaLog:
-    """An EventLog in a Kafka cluster. Safe with several threads: each has a consumer of its own.
+class KafkaLog(Closing):
+    """An EventLog in a Kafka cluster. Safe with several threads. Nothing is sent before the first call.
 
-    clock: monotonic seconds. Nothing is sent before the first call.
+    options: servers and credentials.
+    clock: monotonic seconds.
+
     Calls are repeated for `options.patience` while a broker does not answer; then ComponentUnreachable is raised.
-    Beside the protocol's errors: SettingsError where the cluster refuses the user.
+    Beside the errors of EventLog, every method raises SettingsError where the cluster refuses the user.
     """
 
     def __init__(self, options: KafkaOptions, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.options = options
         self._clock = clock
         self._mutex = threading.RLock()
+        # A consumer of kafka-python may be used by one thread only.
         self._readers: dict[threading.Thread, PartitionReader] = {}
         self._counts: dict[str, tuple[int, float]] = {}
         self._parts: tuple[Admin, Writer, Offsets] | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def create(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
         """See EventLog.create; the brokers' default decides on replicas."""
@@ -95,11 +88,9 @@ class KafkaLog:
     def append_many(self, topic: str, messages: Sequence[Message]) -> list[tuple[int, int]]:
         """See EventLog.append_many; confirmed by all replicas that are in sync."""
         count = self._count(topic)
-        partitions = [partition_of(m.key, count) if m.partition is None else m.partition for m in messages]
-        for message, partition in zip(messages, partitions, strict=True):
-            check_partition(topic, partition, count)
-            if message.key is None and message.value is None:
-                raise UsageError(f"a record for {topic} has neither key nor value: it says nothing")
+        partitions = placed(topic, messages, count)
+        if any(message.key is None and message.value is None for message in messages):
+            raise UsageError(f"a record for {topic} has neither a key nor a value: give it one")
         offsets = self._writer.append(topic, messages, partitions) if messages else []
         return list(zip(partitions, offsets, strict=True))
 
@@ -131,7 +122,7 @@ class KafkaLog:
         return self._offsets.begin(topic, partition)
 
     def end(self, topic: str, partition: int) -> int:
-        """See EventLog.end; records of a transaction count once it is over."""
+        """See EventLog.end; records of a transaction count once it has ended."""
         check_partition(topic, partition, self._count(topic))
         return self._offsets.end(topic, partition)
 
@@ -141,7 +132,7 @@ class KafkaLog:
         return self._offsets.written_end(topic, partition)
 
     def offset_at(self, topic: str, partition: int, time_ms: int) -> int:
-        """See EventLog.offset_at; exact where the topic's times are the broker's, as `init` makes it."""
+        """See EventLog.offset_at; exact where the topic's times are the broker's, as in topics made by `init`."""
         check_partition(topic, partition, self._count(topic))
         return self._offsets.at(topic, partition, time_ms)
 
@@ -185,11 +176,13 @@ class KafkaLog:
 
     @property
     def _reader(self) -> "PartitionReader":
-        """This thread's reader; those of threads that have ended are closed."""
+        """The reader of this thread."""
         from streamtopic.streams.kafka_reader import PartitionReader
 
         with self._mutex:
-            for thread in [thread for thread in self._readers if not thread.is_alive()]:
+            # Nothing tells that a thread has ended: its connection is given back when the next one comes by.
+            ended = [thread for thread in self._readers if not thread.is_alive()]
+            for thread in ended:
                 self._readers.pop(thread).close()
             thread = threading.current_thread()
             if thread not in self._readers:

@@ -16,15 +16,15 @@ from streamtopic.streams.kafka_options import KafkaOptions
 
 __all__ = ["KafkaMembership"]
 
-# Losing the brokers for less than this is no reason to end a process: whoever starts it again would not do better.
+# A process that loses the brokers for less than this does not end: a new one could not reach them either.
 _PATIENCE_SECONDS = 1800.0
 _PAUSE_SECONDS = 1.0
-# Whoever has not asked for so long does not work any more: others may have its partitions.
+# A program that has not polled for so long does not work any more: others may have its partitions.
 _BUSY_SECONDS = 300.0
 _LOOK_MS = 250
 _REBALANCE_MS = 120_000
 _LEAVE_SECONDS = 2.0
-# How soon a leader notices that a topic has changed.
+# The time after which the leader of a group notices that its topic has changed.
 _METADATA_MS = 30_000
 
 logger = logging.getLogger("streamtopic.streams")
@@ -33,11 +33,16 @@ logger = logging.getLogger("streamtopic.streams")
 class KafkaMembership:
     """A consumer that takes part in a group and reads nothing: all its partitions are paused. See Membership.
 
-    Partitions move one by one (cooperative rebalancing): a member keeps working on those that stay with it. It takes
-    part in a thread of its own: kafka-python 3.0.12 gets on with a rebalance only within `poll`, and begins it anew if
-    an answer comes between two of them, so that two busy members could go on rebalancing for ever.
+    Partitions move one by one (cooperative rebalancing): a member keeps working on those that stay with it.
+
+    topic: whose partitions the group shares.
+    group: name of the group.
+    session_timeout_ms: a member that is silent for so long loses its partitions.
     clock: monotonic seconds.
     """
+
+    # It takes part in a thread of its own. kafka-python 3.0.12 goes on with a rebalance only within `poll`, and begins
+    # it again if an answer comes between two polls: two busy members could rebalance for ever.
 
     def __init__(
         self,
@@ -63,6 +68,7 @@ class KafkaMembership:
         """See Membership.poll; returns at once where ownership has changed since the last call."""
         with self._changed:
             self._asked = self._clock()
+            # Also after a fault: a caller that polls again wants to try again.
             if self._thread is None and not self._left.is_set():
                 self._thread = threading.Thread(target=self._run, name=f"member of {self._group}", daemon=True)
                 self._thread.start()
@@ -75,13 +81,13 @@ class KafkaMembership:
             return self._owned
 
     def commit(self, offsets: Mapping[int, int]) -> None:
-        """See Membership.commit; is done within a second, or when leaving."""
+        """See Membership.commit; sent within a second, or when leaving."""
         with self._changed:
             for partition, offset in offsets.items():
                 self._offsets[TopicPartition(self._topic, partition)] = OffsetAndMetadata(offset, "", -1)
 
     def leave(self) -> None:
-        """See Membership.leave; takes two seconds or so at most."""
+        """See Membership.leave; takes about two seconds at most."""
         self._left.set()
         if self._thread is not None:
             self._thread.join(_LEAVE_SECONDS)
@@ -89,7 +95,7 @@ class KafkaMembership:
         self._own(frozenset())
 
     def _run(self) -> None:
-        """Take part until the end, as a new member after each error."""
+        """Take part until told to leave, as a new member after each error."""
         failing_since: float | None = None
         while not self._left.is_set():
             if not self._wanted:
@@ -102,29 +108,35 @@ class KafkaMembership:
             except (errors.KafkaError, OSError, RuntimeError, ValueError) as error:
                 fault = mapped(error, self._options.servers)
                 if failing_since is None:
-                    logger.warning("left the group %s: %s", self._group, fault)
+                    logger.warning("left the consumer group %s: %s", self._group, fault)
                     failing_since = self._clock()
                 refused = isinstance(fault, SettingsError)
                 passing = isinstance(error, (*TRANSIENT, errors.BrokerResponseError)) and not refused
                 if not passing or self._clock() - failing_since > _PATIENCE_SECONDS:
-                    with self._changed:
-                        self._fault = fault
-                        self._owned = frozenset()
-                        self._changed.notify_all()
+                    self._fail(fault)
                     return
+            # A member that is out of the group owns nothing: others may have its partitions by now.
             self._own(frozenset())
             self._left.wait(_PAUSE_SECONDS)
 
+    def _fail(self, fault: StreamtopicError) -> None:
+        """Let the next `poll` raise an error."""
+        with self._changed:
+            self._fault = fault
+            self._owned = frozenset()
+            self._changed.notify_all()
+
     @property
     def _wanted(self) -> bool:
-        """Whether somebody still asks what is owned."""
+        """Whether the program still polls."""
         return self._clock() - self._asked < _BUSY_SECONDS
 
     def _take_part(self, consumer: Any) -> None:  # noqa: ANN401 - kafka-python is untyped
-        """Take part until told to leave, or until nobody wants to know any more what is owned."""
+        """Take part until told to leave, or until the program polls no more."""
         committed: dict[TopicPartition, OffsetAndMetadata] = {}
         while self._wanted and not self._left.is_set():
-            consumer.poll(timeout_ms=4 * _LOOK_MS if _rejoining(consumer) else _LOOK_MS, max_records=1)
+            timeout_ms = 4 * _LOOK_MS if _rejoining(consumer) else _LOOK_MS
+            consumer.poll(timeout_ms=timeout_ms, max_records=1)
             self._take(consumer)
             offsets = self._news(committed)
             if offsets:
@@ -132,16 +144,18 @@ class KafkaMembership:
                 committed |= offsets
         offsets = self._news({})
         if offsets:
-            # Nothing waits for the answers to those before, and they may not have been sent.
+            # All of them once more: earlier commits were not waited for, and may not have been sent.
             with suppress(errors.KafkaError):
                 consumer.commit(offsets, timeout_ms=int(_LEAVE_SECONDS * 500))
 
     def _take(self, consumer: Any) -> None:  # noqa: ANN401 - as above
+        """Own what the group assigns, and pause it: records are read by another consumer, from the offset in Redis."""
         assigned = frozenset(consumer.assignment())
         consumer.pause(*(assigned - consumer.paused()))
         self._own(frozenset(place.partition for place in assigned))
 
     def _news(self, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the offsets that differ from those that were committed."""
         with self._changed:
             return {place: offset for place, offset in self._offsets.items() if committed.get(place) != offset}
 
@@ -167,7 +181,7 @@ class KafkaMembership:
             metadata_max_age_ms=_METADATA_MS,
         )
         consumer.subscribe([self._topic], listener=_Listener(lambda: self._take(consumer)))
-        # Whoever leads the group shares out what it knows of: nothing, if it has not heard of the topic yet.
+        # The leader of a group shares out the partitions that it knows of: none, if it does not know the topic yet.
         if not consumer.partitions_for_topic(self._topic):
             with _closing(consumer):
                 raise errors.UnknownTopicOrPartitionError(self._topic)
@@ -175,7 +189,7 @@ class KafkaMembership:
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python is untyped
-    """Tells at once that ownership has changed, where `poll` would go on waiting for records."""
+    """Tells at once that ownership has changed: `poll` itself would go on waiting for records."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -188,7 +202,7 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pytho
 
 
 def _rejoining(consumer: Any) -> bool:  # noqa: ANN401 - as above
-    """Whether a rebalance is going on."""
+    """Whether a rebalance is under way."""
     coordinator = consumer._coordinator  # noqa: SLF001 - kafka-python says it nowhere else
     if coordinator.rejoining:
         # A rebalance for changed metadata is forgotten if a poll ends before it does: the member would send no more
@@ -199,9 +213,10 @@ def _rejoining(consumer: Any) -> bool:  # noqa: ANN401 - as above
 
 @contextmanager
 def _closing(consumer: Any) -> Iterator[Any]:  # noqa: ANN401 - as above
-    """Leave the group at the end; what is wrong with the consumer then no longer matters."""
+    """Leave the group at the end."""
     try:
         yield consumer
     finally:
+        # The consumer is given up in any case, so an error of its end does not matter.
         with suppress(Exception):
             consumer.close(autocommit=False, timeout_ms=int(_LEAVE_SECONDS * 500))

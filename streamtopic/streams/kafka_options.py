@@ -1,4 +1,4 @@
-"""How to reach a Kafka cluster."""
+"""Servers and credentials of a Kafka cluster."""
 
 import re
 from dataclasses import dataclass, field
@@ -18,13 +18,17 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 @dataclass(frozen=True, slots=True)
 class KafkaOptions:
-    """Servers (`host:port[,host:port]`) and credentials of a cluster; the password is never printed.
+    """Servers and credentials of a cluster. The password is never printed.
 
-    security_protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL. sasl_mechanism: PLAIN, SCRAM-SHA-256 or
-    SCRAM-SHA-512. ssl_*: paths of PEM files. client_id: what the brokers' logs and quotas know this program by.
+    servers: `host:port`, several with commas.
+    security_protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
+    sasl_mechanism: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
+    sasl_username, sasl_password: of the user; only with a SASL protocol.
+    ssl_cafile, ssl_certfile, ssl_keyfile: paths of PEM files.
+    client_id: name of this program in the logs and quotas of brokers.
     patience: seconds for which a call is repeated while no broker answers.
 
-    Raises SettingsError for what cannot work.
+    Raises SettingsError for options that cannot work together.
     """
 
     servers: str
@@ -46,6 +50,7 @@ class KafkaOptions:
                 f"Kafka security protocol {self.security_protocol!r} is unknown: choose one of {', '.join(PROTOCOLS)}"
             )
         if not self.security_protocol.startswith("SASL_"):
+            # They would not be sent, and nobody would notice.
             if self.sasl_mechanism or self.sasl_username or self.sasl_password:
                 raise SettingsError(
                     "a Kafka user or password is sent only with security protocol SASL_SSL or SASL_PLAINTEXT: set one "
@@ -57,7 +62,7 @@ class KafkaOptions:
             )
 
     def client(self) -> dict[str, Any]:
-        """Arguments that every client of kafka-python takes. Raises SettingsError for a file that is not there."""
+        """Return the arguments that every client of kafka-python takes. Raises SettingsError for a missing file."""
         for path in (self.ssl_cafile, self.ssl_certfile, self.ssl_keyfile):
             if path is not None and not Path(path).is_file():
                 raise SettingsError(f"there is no file {path}: correct the Kafka setting that names it")

@@ -1,4 +1,4 @@
-"""Reading partitions of a Kafka topic from any offset, in order and at full speed."""
+"""Reading partitions of a Kafka topic from any offset, in order, ahead of the caller."""
 
 import threading
 from collections import deque
@@ -18,18 +18,18 @@ __all__ = ["Offsets", "PartitionReader"]
 T = TypeVar("T")
 
 _ASK_MS = 5_000
-# A record that is there comes at once; an open transaction may have written none that is one.
+# A stored record comes at once. Without one the wait must end: a transaction may have left nothing but its marks.
 _LOOK_MS = 2_000
-# A broker holds a request for this long where nothing is new; what else is asked on the connection waits behind it.
+# A broker holds a request for this long where nothing is new, and other requests of the connection wait behind it.
 _HOLD_MS = 200
 _FETCH_BYTES = 16 << 20
 _PARTITION_BYTES = 4 << 20
 _POLL_RECORDS = 4_000
-# A partition that was not read for so long has gone to another process, or was read once, to its end.
+# A partition that was not read for so long belongs to another process, or was read once, to its end.
 _IDLE_SECONDS = 120.0
-# Without a record for so long although the log goes on: perhaps compaction has left nothing there.
+# After so long without a record before the end of the log, compaction may have left nothing there.
 _DOUBT_SECONDS = 1.0
-# read_committed: records of an aborted transaction are no records.
+# read_committed: records of an aborted transaction do not count.
 _CONSUMER = {
     "group_id": None,
     "enable_auto_commit": False,
@@ -37,40 +37,41 @@ _CONSUMER = {
     "allow_auto_create_topics": False,
     "isolation_level": "read_committed",
     "metrics_enabled": False,
-    # Each answer then speaks of every partition, also of one without news.
+    # Without sessions each answer names every partition, and so tells its end, also without new records.
     "enable_incremental_fetch_sessions": False,
 }
 
 
 class Offsets:
-    """Where logs begin and end. Its own connection: on that of a reader an answer would wait behind held requests."""
+    """The first and the last offset of partitions, and offsets by time."""
 
     def __init__(self, options: KafkaOptions) -> None:
         self._options = options
+        # Connections of its own: on that of a reader an answer would wait behind held requests.
         self._consumers: dict[bool, Any] = {}
         self._mutex = threading.Lock()
 
     def begin(self, topic: str, partition: int) -> int:
-        """The least offset that is still held."""
+        """Return the least offset that is still held."""
         place = TopicPartition(topic, partition)
         return self._ask(lambda consumer: int(consumer.beginning_offsets([place], timeout_ms=_ASK_MS)[place]))
 
     def end(self, topic: str, partition: int) -> int:
-        """The offset after the last record whose transaction, if any, is over."""
+        """Return the offset behind the last record whose transaction, if any, has ended."""
         place = TopicPartition(topic, partition)
         return self._ask(lambda consumer: int(consumer.end_offsets([place], timeout_ms=_ASK_MS)[place]))
 
     def written_end(self, topic: str, partition: int) -> int:
-        """The offset after the last record, whatever becomes of its transaction."""
+        """Return the offset behind the last record, also of an open transaction."""
         place = TopicPartition(topic, partition)
         return self._ask(lambda consumer: int(consumer.end_offsets([place], timeout_ms=_ASK_MS)[place]), all_of_it=True)
 
     def at(self, topic: str, partition: int, time_ms: int) -> int:
-        """The offset of the first record appended at this time or later; the end where there is none."""
+        """Return the offset of the first record appended at this time or later; the end where there is none."""
         place = TopicPartition(topic, partition)
 
         def ask(consumer: Any) -> int:  # noqa: ANN401 - kafka-python is untyped
-            # In this order: a record that comes between the two is not passed over.
+            # In this order: a record that comes between the two calls is not passed over.
             end = int(consumer.end_offsets([place], timeout_ms=_ASK_MS)[place])
             found = consumer.offsets_for_times({place: max(time_ms, 0)}, timeout_ms=_ASK_MS)[place]
             return end if found is None else int(found.offset)
@@ -78,7 +79,7 @@ class Offsets:
         return self._ask(ask)
 
     def appended_ms(self, topic: str, partition: int, offset: int) -> int | None:
-        """When the first record at `offset` or after was appended, whatever becomes of its transaction."""
+        """Return the time of the first record from `offset` on, also of an open transaction; None without one."""
         place = TopicPartition(topic, partition)
 
         def ask(consumer: Any) -> int | None:  # noqa: ANN401 - as above
@@ -93,11 +94,12 @@ class Offsets:
         """Give the connection back."""
         while self._consumers:
             _, consumer = self._consumers.popitem()
-            with suppress(Exception):  # what is wrong with it no longer matters
+            # It is given up in any case, so an error of its end does not matter.
+            with suppress(Exception):
                 consumer.close(autocommit=False, timeout_ms=0)
 
     def _ask(self, question: Callable[[Any], T], *, all_of_it: bool = False) -> T:
-        """Ask a consumer. all_of_it: one that sees records of open transactions too."""
+        """Ask a consumer. all_of_it: a consumer that sees records of open transactions, too."""
 
         def ask() -> T:
             with self._mutex:
@@ -118,7 +120,12 @@ class Offsets:
 
 
 class _Buffer:
-    """What has come of one partition: `records` are all that the log holds from `start` up to `position`."""
+    """The records of one partition that were read ahead.
+
+    start, position: `records` are all records of the log from `start` up to `position`.
+    size: bytes of the records.
+    used: time of the last read, seconds.
+    """
 
     __slots__ = ("position", "records", "size", "start", "used")
 
@@ -130,15 +137,15 @@ class _Buffer:
 
     @property
     def full(self) -> bool:
-        """Whether nothing more should be read ahead."""
+        """Whether no more records should be read ahead."""
         return len(self.records) >= _POLL_RECORDS or self.size >= _FETCH_BYTES
 
     def holds(self, offset: int) -> bool:
-        """Whether reading can go on from `offset` without asking anew."""
+        """Return whether reading can go on at `offset` without a new request."""
         return self.start <= offset <= self.position
 
     def put(self, found: list[Any]) -> None:
-        """Append consumer records."""
+        """Append records of kafka-python."""
         records, total = self.records, 0
         for topic, partition, _, offset, timestamp, _, key, value, named, _, _, _, named_size in found:
             size = (len(key) if key else 0) + (len(value) if value else 0)
@@ -147,7 +154,7 @@ class _Buffer:
                 headers, size = tuple((name, content or b"") for name, content in named), size + named_size
             record = Record(topic, partition, offset, key, value, headers, timestamp)
             if size > RECORD_BYTES:
-                # As a compressed one is cut: what a record means must not depend on how the broker stores it.
+                # As a compressed one is cut: the meaning of a record must not depend on how the broker stores it.
                 record = Record(topic, partition, offset, *cut_record(key, value, headers), timestamp)
                 size = record.size
             records.append((size, record))
@@ -156,7 +163,7 @@ class _Buffer:
         self.position = found[-1].offset + 1
 
     def take(self, max_records: int, max_bytes: int) -> list[Record]:
-        """Remove the first records, within the limits but one at least."""
+        """Remove and return the first records within both limits, at least one."""
         taken: list[Record] = []
         total = 0
         while self.records and len(taken) < max_records:
@@ -172,17 +179,19 @@ class _Buffer:
         return taken
 
     def skip_to(self, offset: int) -> None:
-        """Drop what lies before `offset`."""
+        """Drop the records before `offset`."""
         while self.records and self.records[0][1].offset < offset:
             self.size -= self.records.popleft()[0]
         self.start = offset
 
 
 class PartitionReader:
-    """Reads partitions for one thread, ahead of what is asked for; each that is read takes 32 MB or so at most.
+    """Reads partitions for one thread, ahead of the caller. Each partition takes about 32 MB at most.
 
-    Raises StateMismatch for an offset that the log does not hold, and kafka-python's own errors; after these it can be
-    used again, from the start.
+    clock: monotonic seconds.
+
+    Raises StateMismatch for an offset that the log does not hold, and kafka-python's own errors. After these it can be
+    used again.
     """
 
     def __init__(self, options: KafkaOptions, offsets: Offsets, *, clock: Callable[[], float]) -> None:
@@ -199,6 +208,7 @@ class PartitionReader:
         if not buffer.records:
             self._poll(_HOLD_MS / 1000 if self._goes_on(place, buffer) else 0)
         if not buffer.records:
+            # Only where nothing has come: the end takes a request on another connection.
             end = self._offsets.end(topic, partition)
             if offset > end:
                 self._check(topic, partition, offset)
@@ -206,11 +216,15 @@ class PartitionReader:
         return buffer.take(max_records, max_bytes)
 
     def wait(self, topic: str, positions: Mapping[int, int], seconds: float) -> None:
-        """Return once a record is there, or after `seconds`, or at the first error: the next read has it too."""
+        """See EventLog.wait."""
         deadline = self._clock() + seconds
+        # An error ends the wait: the read that follows meets it too, and handles it.
         with suppress(errors.KafkaError, OSError):
             buffers = [self._at(TopicPartition(topic, partition), offset) for partition, offset in positions.items()]
-            while not any(buffer.records for buffer in buffers) and (remaining := deadline - self._clock()) > 0:
+            while not any(buffer.records for buffer in buffers):
+                remaining = deadline - self._clock()
+                if remaining <= 0:
+                    return
                 self._poll(min(remaining, 1.0))
 
     def close(self) -> None:
@@ -218,7 +232,8 @@ class PartitionReader:
         self._buffers.clear()
         if self._consumer is not None:
             consumer, self._consumer = self._consumer, None
-            with suppress(Exception):  # what is wrong with it no longer matters
+            # It is given up in any case, so an error of its end does not matter.
+            with suppress(Exception):
                 consumer.close(autocommit=False, timeout_ms=0)
 
     def _check(self, topic: str, partition: int, offset: int) -> None:
@@ -226,7 +241,7 @@ class PartitionReader:
         check_offset(topic, partition, offset, begin, end)
 
     def _fill(self, place: TopicPartition, buffer: _Buffer, end: int) -> None:
-        """Wait for records that are known to be there, or for the certainty that compaction left none before `end`."""
+        """Wait for records before `end`, or until it is certain that compaction has left none there."""
         start, doubted = self._clock(), False
         while not buffer.records and buffer.position < end:
             self._poll(_HOLD_MS / 1000)
@@ -237,16 +252,18 @@ class PartitionReader:
             if doubted and self._consumer.highwater(place) is not None and not buffer.records:
                 buffer.position = max(buffer.position, end)
             elif not doubted and waited > _DOUBT_SECONDS:
-                # Whatever is answered from here on is an answer to a request from this position.
+                # Assigned again, so that every answer from here on is one to a request from this position.
                 doubted = True
-                self._consumer.assign([other for other in self._consumer.assignment() if other != place])
+                others = [other for other in self._consumer.assignment() if other != place]
+                self._consumer.assign(others)
                 self._place(place, buffer.position)
 
     def _goes_on(self, place: TopicPartition, buffer: _Buffer) -> bool:
-        """Whether the last answer has told of more; it is on its way, and need not be asked for."""
+        """Return whether the last answer has told of more records: they are on their way."""
         return int(self._consumer.highwater(place) or 0) > buffer.position
 
     def _at(self, place: TopicPartition, offset: int) -> _Buffer:
+        """Return the buffer of a partition, beginning at `offset`."""
         buffer = self._buffers.get(place)
         if buffer is None or not buffer.holds(offset):
             buffer = self._seek(place, offset)
@@ -277,7 +294,7 @@ class PartitionReader:
         self._consumer.seek(place, offset)
 
     def _poll(self, seconds: float) -> None:
-        """Take what has come into the buffers, waiting up to `seconds` for the first of it."""
+        """Move records that have come into the buffers. seconds: how long to wait for the first of them."""
         try:
             self._tend()
             found = self._consumer.poll(timeout_ms=int(seconds * 1000))
@@ -285,20 +302,22 @@ class PartitionReader:
                 if place in found:
                     buffer.put(found[place])
                 elif not buffer.records:
-                    # Past records that compaction or a transaction took out, the position moves on without any.
+                    # Where compaction or a transaction took records out, the position moves on without a record.
                     buffer.position = max(buffer.position, self._consumer.position(place, timeout_ms=0) or 0)
         except Exception:
-            # A consumer that failed is not asked again: what it holds is uncertain.
+            # A consumer that failed is not used again: nobody knows which records it holds.
             self.close()
             raise
 
     def _tend(self) -> None:
-        """Read no further ahead of partitions that are full, and not at all of those that nobody reads any more."""
+        """Pause partitions with full buffers, and give up those that nobody reads any more."""
         now = self._clock()
         left = {place for place, buffer in self._buffers.items() if now - buffer.used > _IDLE_SECONDS}
         if left:
-            self._consumer.assign([place for place in self._consumer.assignment() if place not in left])
-            self._buffers = {place: buffer for place, buffer in self._buffers.items() if place not in left}
+            stay = [place for place in self._consumer.assignment() if place not in left]
+            self._consumer.assign(stay)
+            for place in left:
+                del self._buffers[place]
         paused = self._consumer.paused()
         for place, buffer in self._buffers.items():
             if buffer.full and place not in paused:

@@ -1,10 +1,11 @@
-"""Records as kafka-python cannot read them: compressed ones in bounded memory, and header names that are no UTF-8.
+"""Reading records that kafka-python cannot read: compressed ones in bounded memory, and any names of headers.
 
-kafka-python unfolds a compressed batch as a whole: 1 MiB of gzip may become 1 GiB before anybody sees a record of it.
-Here a batch is unfolded while its records are read, and a record that is longer than RECORD_BYTES is cut to it. A
-record is cut and never left out: its key says which document it replaces or deletes.
-Other clients send any bytes as a header's name. kafka-python cannot read one that is no UTF-8, and cannot get past it.
-They also send any number of headers: of more than MAX_HEADERS, one more is kept, so that what decodes sees that.
+kafka-python decompresses a batch as a whole: 1 MiB of gzip may become 1 GiB before a record of it is seen. Here a batch
+is decompressed while its records are read, and a record longer than RECORD_BYTES is cut to this length. A record is cut
+and never left out, since its key says which document it replaces or deletes.
+
+Other clients send any bytes as the name of a header. kafka-python cannot read a name that is not UTF-8, and cannot get
+past it. They also send any number of headers: MAX_HEADERS and one more are kept, and the decoder refuses that many.
 """
 
 import gzip
@@ -25,19 +26,18 @@ from streamtopic.streams.event_log import MAX_HEADERS, Headers
 __all__ = ["RECORD_BYTES", "cut_record", "read_all_records"]
 
 RECORD_BYTES = 4 << 20
-"""Length past which a record is cut: the documents topic takes none that are longer."""
+"""Length to which a longer record is cut; the documents topic takes no longer ones."""
 
 _VALUE_BYTES = RECORD_BYTES + 1
-"""What is kept of a value: one byte more than any value may have, so that what was cut is refused for its size."""
-
+"""Bytes to which a value is cut: one more than a value may have, so that it is refused for its size."""
 
 _KEY_BYTES = 64 << 10
 _HEADER_BYTES = 64 << 10
-# Records of one partition that are taken in one go: a batch may unfold into thousands of the longest ones.
+# Bytes of the records of one partition in one poll: a batch may decompress into thousands of the longest records.
 _TAKEN_BYTES = 8 << 20
 _PIECE = 256 << 10
 
-# A batch: offset, length of what follows, epoch, magic number, checksum, attributes.
+# A batch: offset, length of the rest, epoch, magic number, checksum, attributes.
 _HEADER = struct.Struct(">8xi4xb4xh")
 _BEFORE = 12
 _MAGIC = 2
@@ -46,13 +46,13 @@ logger = logging.getLogger("streamtopic.streams")
 
 
 def read_all_records(consumer: Any) -> None:  # noqa: ANN401 - kafka-python is untyped
-    """Let this consumer read any record: in bounded memory, and with what is wrong in header names replaced."""
-    # Nothing public reaches the decoder.
+    """Let a consumer read any record, in bounded memory. Bytes of header names that are not UTF-8 are replaced."""
+    # kafka-python has no public way to its decoder.
     consumer._fetcher.PartitionRecords = partial(_PartitionRecords, consumer.pause)  # noqa: SLF001
 
 
 def cut_record(key: bytes | None, value: bytes | None, headers: Headers) -> tuple[bytes | None, bytes | None, Headers]:
-    """Return a record cut to what a reader keeps of one that is too long. Whether it has a value stays as it is."""
+    """Return a record that is too long, cut. A tombstone stays a tombstone, and a value stays a value."""
     kept, size = list[tuple[str, bytes]](), 0
     for name, content in headers:
         size += len(name) + len(content)
@@ -63,6 +63,11 @@ def cut_record(key: bytes | None, value: bytes | None, headers: Headers) -> tupl
 
 
 class _PartitionRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python is untyped
+    """An answer of a broker for one partition, as its records are taken.
+
+    pause: pauses a partition of the consumer.
+    """
+
     def __init__(
         self,
         pause: Callable[[Any], None],
@@ -76,9 +81,9 @@ class _PartitionRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafk
         self._folded = _holds_folded(records._buffer)  # noqa: SLF001 - as above
 
     def take(self, n: int | None = None) -> list[Any]:
-        """Return the next records: at most n, and no more once they hold _TAKEN_BYTES."""
+        """Return the next records, at most n, and no more once they hold _TAKEN_BYTES."""
         if not self._folded:
-            # What came unfolded is no more than was fetched. To look at each record would cost a tenth of its reading.
+            # Without compression the fetch has bounded them; to look at each would cost a tenth of reading it.
             found: list[Any] = super().take(n)
             return found
         self._maybe_raise_next_inline_exception()
@@ -91,10 +96,11 @@ class _PartitionRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafk
                 if len(taken) == n:
                     break
                 if size >= _TAKEN_BYTES:
-                    # The fetcher would ask again until it has n records; of a paused partition it keeps the rest.
+                    # The fetcher would ask again until it has n records; for a paused partition it keeps the rest.
                     self._pause(self.topic_partition)
                     break
         except Exception as error:
+            # Records before the damaged one are given out first; the error then comes with the next call.
             if not taken:
                 raise
             self._next_inline_exception = error
@@ -102,7 +108,7 @@ class _PartitionRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafk
 
 
 def _holds_folded(data: bytes) -> bool:
-    """Whether one of the batches in an answer is compressed."""
+    """Return whether a batch of an answer is compressed."""
     at = 0
     while at + _HEADER.size <= len(data):
         length, magic, attributes = _HEADER.unpack_from(data, at)
@@ -113,6 +119,8 @@ def _holds_folded(data: bytes) -> bool:
 
 
 class _Batches:
+    """The batches of an answer, each as a class that reads any record. place: topic and partition, for errors."""
+
     def __init__(self, records: Any, place: str) -> None:  # noqa: ANN401 - as above
         self._records = records
         self._place = place
@@ -123,11 +131,14 @@ class _Batches:
             return batch
         if batch.compression_type != batch.CODEC_NONE:
             return _FoldedBatch(batch._buffer, self._place)  # noqa: SLF001 - it has no public access to its bytes
+        # Not a new object: the header of this one is parsed already.
         batch.__class__ = _Batch
         return batch
 
 
 class _Batch(DefaultRecordBatch):  # type: ignore[misc]  # kafka-python is untyped
+    """A batch whose records may have any headers."""
+
     __slots__ = ()
     _buffer: Any
     _pos: int
@@ -139,12 +150,14 @@ class _Batch(DefaultRecordBatch):  # type: ignore[misc]  # kafka-python is untyp
         moment, at = decode_varint(buffer, start + 1)
         place, at = decode_varint(buffer, at)
         size, at = decode_varint(buffer, at)
+        # Written out, not in a function of its own, since this runs for every record.
         key, at = (bytes(buffer[at : at + size]), at + size) if size >= 0 else (None, at)
         size, at = decode_varint(buffer, at)
         value, at = (bytes(buffer[at : at + size]), at + size) if size >= 0 else (None, at)
         number, at = decode_varint(buffer, at)
         headers, at = self._headers(number, at) if number else ([], at)
         end = start + length
+        # Behind too many headers the others are passed over, unread.
         if number > MAX_HEADERS and at <= end <= len(buffer):
             at = end
         if at != end:
@@ -156,7 +169,7 @@ class _Batch(DefaultRecordBatch):  # type: ignore[misc]  # kafka-python is untyp
         return kind(length, self.base_offset + place, timestamp, self.timestamp_type, key, value, headers)
 
     def _headers(self, number: int, at: int) -> tuple[list[tuple[str, bytes | None]], int]:
-        """Return the headers, `number` of them and MAX_HEADERS + 1 at most, and where they end."""
+        """Return the headers, at most MAX_HEADERS + 1 of `number`, and the place behind them."""
         if number < 0:
             raise errors.CorruptRecordError(f"a record with {number} headers")
         buffer, found = self._buffer, list[tuple[str, bytes | None]]()
@@ -172,7 +185,7 @@ class _Batch(DefaultRecordBatch):  # type: ignore[misc]  # kafka-python is untyp
 
 
 class _FoldedBatch(_Batch):
-    """A compressed batch. Of what it unfolds into, one record is held at a time."""
+    """A compressed batch. One record at a time is held decompressed."""
 
     __slots__ = ("_place", "_stream")
 
@@ -202,13 +215,16 @@ class _FoldedBatch(_Batch):
                 record = self._cut(stream, length)
         except (ValueError, IndexError, OSError, EOFError, struct.error) as error:
             raise errors.CorruptRecordError(
-                f"a compressed batch of {self._place} cannot be unfolded: {error!r}"
+                f"a compressed batch of {self._place} cannot be decompressed: {error!r}"
             ) from error
         self._next_record_index += 1
         return record
 
     def _cut(self, stream: "_Unfolded", length: int) -> DefaultRecord:
-        """Read the beginning of key, value and headers, and pass over the rest."""
+        """Return a record with the first bytes of key, value and headers, and pass over the rest.
+
+        length: of the record, bytes.
+        """
         end = stream.position + length
         stream.read(1)
         moment, place = stream.varint()[1], stream.varint()[1]
@@ -217,16 +233,17 @@ class _FoldedBatch(_Batch):
         key = stream.field(_KEY_BYTES)
         value = stream.field(_VALUE_BYTES)
         headers, left = list[tuple[str, bytes]](), _HEADER_BYTES
-        for _ in range(min(stream.varint()[1], MAX_HEADERS + 1)):
-            name, content = stream.field(left), stream.field(left)
-            left -= len(name or b"") + len(content or b"")
+        number = stream.varint()[1]
+        for _ in range(min(number, MAX_HEADERS + 1)):
+            name, content = stream.field(left) or b"", stream.field(left) or b""
+            left -= len(name) + len(content)
             if left <= 0:
                 break
-            headers.append(((name or b"").decode(errors="replace"), content or b""))
+            headers.append((name.decode(errors="replace"), content))
         stream.skip(end - stream.position)
         offset = self.base_offset + place
         logger.warning(
-            "record %d of %s unfolds into %d bytes: it is cut to %d", offset, self._place, length, RECORD_BYTES
+            "record %d of %s has %d bytes decompressed: it is cut to %d", offset, self._place, length, RECORD_BYTES
         )
         return DefaultRecord(length, offset, timestamp, self.timestamp_type, key, value, headers)
 
@@ -236,7 +253,10 @@ class _Source(Protocol):
 
 
 class _Unfolded:
-    """What a compressed batch unfolds into, as far as it was asked for. position: bytes that were read or skipped."""
+    """The decompressed bytes of a batch, as far as they were asked for.
+
+    position: number of bytes that were read or skipped.
+    """
 
     def __init__(self, source: _Source) -> None:
         self._source = source
@@ -258,7 +278,7 @@ class _Unfolded:
             pass
 
     def varint(self) -> tuple[bytes, int]:
-        """Return a number in zigzag form: its bytes, and what it says."""
+        """Return a number in zigzag form: its bytes, and its value."""
         found, number = b"", 0
         for shift in range(0, 70, 7):
             byte = self.read(1)
@@ -266,10 +286,10 @@ class _Unfolded:
             number |= (byte[0] & 0x7F) << shift
             if byte[0] < 0x80:
                 return found, (number >> 1) ^ -(number & 1)
-        raise ValueError("a number without an end")
+        raise ValueError("a number of more than ten bytes")
 
     def field(self, limit: int) -> bytes | None:
-        """Return a field with its length before it, None for none; at most its first `limit` bytes."""
+        """Return the first `limit` bytes of a field with its length before it; None for a length below 0."""
         length = self.varint()[1]
         if length < 0:
             return None
@@ -279,12 +299,12 @@ class _Unfolded:
 
     def _pieces(self, size: int) -> Iterator[bytes]:
         if size < 0:
-            raise ValueError("a length below zero")
+            raise ValueError(f"a length of {size} bytes")
         while size:
             if self._at == len(self._piece):
                 self._piece, self._at = self._source.read(_PIECE), 0
                 if not self._piece:
-                    raise EOFError("it ends too early")
+                    raise EOFError(f"it ends {size} bytes too early")
             part = self._piece[self._at : self._at + size]
             self._at += len(part)
             self.position += len(part)
@@ -303,13 +323,13 @@ def _zstd(folded: bytes) -> _Source:
 
 def _lz4(folded: bytes) -> _Source:
     if codec.lz4 is None:
-        raise errors.UnsupportedCodecError("lz4f and lz4framed cannot unfold step by step: install lz4")
+        raise errors.UnsupportedCodecError("lz4f and lz4framed cannot decompress step by step: install lz4")
     found: _Source = codec.lz4.LZ4FrameFile(io.BytesIO(folded))
     return found
 
 
 class _Snappy:
-    """Blocks of snappy, one at a time: a block unfolds into some twenty times its length at most."""
+    """Blocks of snappy, one at a time. A block grows to about twenty times its length at most."""
 
     # Xerial's framing: a magic number, two version numbers, then blocks with their length before them.
     _MAGIC = b"\x82SNAPPY\x00"
@@ -328,7 +348,9 @@ class _Snappy:
                 (length,) = struct.unpack_from(">I", self._folded, start)
                 start, stop = start + 4, start + 4 + length
             self._at = stop
-            if block := bytes(codec.snappy.decompress(self._folded[start:stop])):
+            block = bytes(codec.snappy.decompress(self._folded[start:stop]))
+            # An empty answer would mean the end of the batch.
+            if block:
                 return block
         return b""
 

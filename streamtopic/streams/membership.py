@@ -1,4 +1,4 @@
-"""Which partitions a process works on: its share in a group of processes that work on the same topic."""
+"""The partitions that a process works on: its share in a group of processes with the same topic."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -10,31 +10,34 @@ __all__ = ["AllPartitions", "Membership", "open_membership"]
 
 
 class Membership(Protocol):
-    """A process's place in its group.
+    """The place of a process in its group.
 
-    Ownership is a matter of efficiency, not of safety: a member that was stopped may believe for a while that it owns
-    what another has taken over. Who may write is decided where it is written.
+    Ownership is a matter of efficiency, not of safety: a member that was stopped may believe for a while that it owns a
+    partition which another has taken over. The fencing token in Redis decides who may write.
     """
 
     def poll(self, seconds: float) -> frozenset[int]:
-        """Take part in the group, for up to `seconds` while there is something to wait for; partitions owned now.
+        """Take part in the group; return the partitions that this process owns now.
 
-        To be called every few seconds. Raises SettingsError where the group is refused to this user, and
+        seconds: how long to wait for a change.
+
+        Call it every few seconds. Raises SettingsError where the cluster refuses the group to this user, and
         ComponentUnreachable after many minutes without an answer.
         """
         ...
 
     def commit(self, offsets: Mapping[int, int]) -> None:
-        """Tell tools that measure lag where reading goes on. Errors are not reported: nobody relies on it."""
+        """Tell the offset of each partition to tools that measure lag. Errors are not reported."""
+        # The offset that decides is in Redis, with the counts.
         ...
 
     def leave(self) -> None:
-        """Give the partitions up, so that others take them at once."""
+        """Give the partitions up, so that others take ownership at once."""
         ...
 
 
 class AllPartitions:
-    """A group of one, which owns all of `count` partitions: what a log in files has."""
+    """A group of one process, which owns all `count` partitions: for a log in files."""
 
     def __init__(self, count: int) -> None:
         self._owned = frozenset(range(count))
@@ -44,7 +47,7 @@ class AllPartitions:
         return self._owned
 
     def commit(self, offsets: Mapping[int, int]) -> None:
-        """See Membership.commit; nobody asks."""
+        """See Membership.commit; there is no such tool for files."""
 
     def leave(self) -> None:
         """See Membership.leave."""
@@ -52,10 +55,12 @@ class AllPartitions:
 
 
 def open_membership(log: EventLog, topic: str, group: str, session_timeout_ms: int) -> Membership:
-    """A place in `group`, whose members share the partitions of `topic`: a consumer group in Kafka, else all of them.
+    """Return a place in a group: of a consumer group in Kafka, of a group of one for a log in files.
 
-    session_timeout_ms: a member that has not been heard of for so long loses its partitions; the brokers allow 6 s to
-    30 minutes by default.
+    topic: whose partitions the members share.
+    group: name of the group.
+    session_timeout_ms: a member that is silent for so long loses its partitions; brokers allow 6 s to 30 minutes by
+        default.
     """
     if isinstance(log, KafkaLog):
         from streamtopic.streams.kafka_membership import KafkaMembership

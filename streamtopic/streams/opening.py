@@ -1,4 +1,4 @@
-"""An event log from what a user says of where it is."""
+"""Opening an event log at the place that a user names."""
 
 from pathlib import Path
 
@@ -11,11 +11,12 @@ __all__ = ["open_log"]
 
 
 def open_log(where: str | Path | KafkaOptions | EventLog) -> tuple[EventLog, bool]:
-    """The log in Kafka (`host:port[,host:port]`, or options with credentials), in a folder, or the log given; and
-    whether it was opened here, so that the caller must close it.
+    """Return the event log at a place, and whether it was opened here: then the caller must close it.
 
-    A folder that is called like a server is meant by a Path.
+    where: Kafka's servers as `host:port[,host:port]`, KafkaOptions with credentials, a folder with a log in files, or
+        an open log.
     """
+    # A folder that is called like a server can be given as a Path.
     if isinstance(where, str) and SERVERS.match(where):
         where = KafkaOptions(where)
     if isinstance(where, KafkaOptions):

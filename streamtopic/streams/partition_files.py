@@ -1,8 +1,7 @@
 """One partition as a folder of append-only files, each named by the first offset that it may hold.
 
-Records stand in a file as checksummed frames. A frame is a header (magic, body length, offset, timestamp, CRC of the
-body, CRC of the header itself) and a body (msgpack: key, value, headers). The header's own CRC tells a torn write,
-which ends too early, from damage: a length can be believed before its body is there.
+A file holds records as frames. A frame is a header (magic, length of the body, offset, time, CRC of the body, CRC of
+the header) and a body (msgpack: key, value, headers).
 """
 
 import fcntl
@@ -26,12 +25,21 @@ MAGIC = b"S1"
 FIELDS = struct.Struct(">2sIQqI")
 CHECK = struct.Struct(">I")
 HEADER_SIZE = FIELDS.size + CHECK.size
+# Bytes of one read of a file. A longer frame is read by itself.
 BLOCK = 1 << 20
+# Bytes of a file between entries of its index.
+INDEX_EVERY = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One record's place in a file, [start, stop) in bytes, and its still encoded body."""
+    """A record in a file.
+
+    start, stop: its first byte, and the one behind its last.
+    offset: of the record.
+    timestamp_ms: time at which it was appended, milliseconds since 1970.
+    body: key, value and headers, still encoded.
+    """
 
     start: int
     stop: int
@@ -40,23 +48,27 @@ class Frame:
     body: bytes
 
     def decode(self) -> tuple[bytes | None, bytes | None, Headers]:
-        """Key, value and headers."""
+        """Return key, value and headers."""
         key, value, headers = msgpack.unpackb(self.body)
         return key, value, tuple((name, content) for name, content in headers)
 
 
 def encode_frame(offset: int, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers) -> bytes:
-    """Bytes of one record."""
+    """Return the bytes of a frame."""
     body: bytes = msgpack.packb((key, value, headers))
     fields = FIELDS.pack(MAGIC, len(body), offset, timestamp_ms, zlib.crc32(body))
+    # The CRC of the header itself tells a torn write from damage: the length is right before its body is there.
     return fields + CHECK.pack(zlib.crc32(fields)) + body
 
 
 def frames(descriptor: int, start: int, name: str) -> Iterator[Frame]:
-    """Whole frames of an open file from byte `start` on.
+    """Yield the whole frames of an open file.
 
-    Stops quietly before a torn tail: bytes that are no whole frame and that no frame follows.
-    Raises StateCorrupt (naming the file as `name`) if what is damaged is followed by a frame.
+    start: the first byte of a frame.
+    name: of the file, for errors.
+
+    Stops before a torn tail: bytes that are not a whole frame, with no frame behind them. Raises StateCorrupt where a
+    frame follows damaged bytes.
     """
     block, base, at = b"", start, 0
     while True:
@@ -65,6 +77,7 @@ def frames(descriptor: int, start: int, name: str) -> Iterator[Frame]:
             base, at = base + at, 0
             block = os.pread(descriptor, max(BLOCK, size or 0), base)
             size = _frame_size(block, 0)
+            # Only now the length of this frame is known: it may be longer than the block.
             if size is not None and BLOCK <= len(block) < size:
                 block = os.pread(descriptor, size, base)
         frame = None if size is None else _frame(block, at, size, base + at)
@@ -76,7 +89,7 @@ def frames(descriptor: int, start: int, name: str) -> Iterator[Frame]:
 
 
 def _frame_size(block: bytes, at: int) -> int | None:
-    """Length of the frame that begins at `at`; None without a header that passes its own check."""
+    """Return the length of the frame at `at`; None without a header that passes its own check."""
     stop = at + HEADER_SIZE
     if len(block) < stop or block[at : at + 2] != MAGIC:
         return None
@@ -88,6 +101,7 @@ def _frame_size(block: bytes, at: int) -> int | None:
 
 
 def _frame(block: bytes, at: int, size: int, start: int) -> Frame | None:
+    """Return the frame of `size` bytes at `at`; None where its body is not whole. start: its place in the file."""
     _, _, offset, timestamp_ms, check = FIELDS.unpack_from(block, at)
     body = block[at + HEADER_SIZE : at + size]
     if len(body) < size - HEADER_SIZE or zlib.crc32(body) != check:
@@ -96,10 +110,12 @@ def _frame(block: bytes, at: int, size: int, start: int) -> Frame | None:
 
 
 def _check_torn(descriptor: int, start: int, name: str) -> None:
-    """Tell a torn tail, which is left to the next writer, from damage in the middle."""
+    """Raise StateCorrupt for damage in the middle of a file. A torn tail is left to the next writer."""
     rest = os.pread(descriptor, max(os.fstat(descriptor).st_size - start, 0), start)
-    if (size := _frame_size(rest, 0)) is not None and _frame(rest, 0, size, start) is not None:
-        return  # a writer has finished it meanwhile
+    size = _frame_size(rest, 0)
+    if size is not None and _frame(rest, 0, size, start) is not None:
+        # A writer has finished the frame since it was read.
+        return
     at = rest.find(MAGIC, 1)
     while at >= 0:
         size = _frame_size(rest, at)
@@ -111,14 +127,15 @@ def _check_torn(descriptor: int, start: int, name: str) -> None:
         at = rest.find(MAGIC, at + 1)
 
 
-INDEX_EVERY = 64 << 10
-
-
 @dataclass(slots=True)
 class _Segment:
-    """What is known of one file: a sparse index, and how far its frames have been read.
+    """A file as this process knows it. Other processes may have appended since.
 
-    One process's view: others may have appended since, which `PartitionFiles.scan` finds out.
+    base: the first offset that it may hold.
+    offsets, positions: a sparse index, offset and first byte of some frames, ascending.
+    scanned: the byte behind the last frame that was read.
+    next_offset: the offset behind it, -1 before the first.
+    inode: of the file that was read.
     """
 
     path: Path
@@ -130,16 +147,17 @@ class _Segment:
     inode: int = -1
 
     def open(self) -> int:
-        """A descriptor to read with; what was known is forgotten if compaction has put another file in its place."""
+        """Return a descriptor to read with."""
         descriptor = os.open(self.path, os.O_RDONLY)
         inode = os.fstat(descriptor).st_ino
+        # Compaction puts another file in the place of this one, in which frames have other positions.
         if inode != self.inode:
             self.inode, self.scanned, self.next_offset = inode, 0, -1
             self.offsets, self.positions = [], []
         return descriptor
 
     def note(self, frame: Frame) -> None:
-        """Take in a frame that follows those seen so far."""
+        """Add the frame that follows those read so far."""
         if not self.positions or frame.start - self.positions[-1] >= INDEX_EVERY:
             self.offsets.append(frame.offset)
             self.positions.append(frame.start)
@@ -147,17 +165,19 @@ class _Segment:
         self.next_offset = frame.offset + 1
 
     def position(self, offset: int) -> int:
-        """A byte at or before the frame of `offset`."""
+        """Return the first byte of a frame at or before that of `offset`."""
         at = bisect_right(self.offsets, offset) - 1
         return self.positions[at] if at >= 0 else 0
 
 
 class PartitionFiles:
-    """Append to and read from the files of one partition, together with other processes.
+    """The files of one partition, which other processes may read and append to as well.
 
-    A writer holds an exclusive lock on the folder's `lock` file; readers take none, since what a frame's checksums
-    accept is whole. `segment_bytes` is the size past which a new file is begun.
+    segment_bytes: size of a file after which a new one is begun.
+    fsync: whether an append waits for the disk.
     """
+
+    # A writer locks the file `lock`. Readers need no lock: a frame whose checksums are right is whole.
 
     def __init__(self, folder: Path, *, segment_bytes: int, fsync: bool) -> None:
         self._folder = folder
@@ -172,27 +192,28 @@ class PartitionFiles:
             (self._folder / _name(0)).touch(mode=0o600)
 
     def append(self, messages: list[Message], timestamp_ms: int) -> int:
-        """Write messages under consecutive offsets; the first of them."""
+        """Append messages at consecutive offsets; return the first of them."""
         with self._locked():
             first = self.end()
             segment = self._segments[-1]
             if segment.scanned >= self._segment_bytes:
                 segment = self._roll(first)
-            data = b"".join(
-                encode_frame(first + place, timestamp_ms, message.key, message.value, message.headers)
-                for place, message in enumerate(messages)
-            )
+            data = bytearray()
+            for offset, message in enumerate(messages, first):
+                data += encode_frame(offset, timestamp_ms, message.key, message.value, message.headers)
             self._write(segment, data)
             return first
 
     def read(self, offset: int) -> Iterator[Frame]:
-        """Frames at `offset` and after, over all files."""
+        """Yield the frames from `offset` on, of all files."""
         self._refresh()
-        at = max(bisect_right([segment.base for segment in self._segments], offset) - 1, 0)
+        bases = [segment.base for segment in self._segments]
+        at = max(bisect_right(bases, offset) - 1, 0)
         for segment in self._segments[at:]:
             descriptor = segment.open()
             try:
                 for frame in frames(descriptor, segment.position(offset), str(segment.path)):
+                    # Only the next one: an index with a gap would lead to the wrong place.
                     if frame.start == segment.scanned:
                         segment.note(frame)
                     if frame.offset >= offset:
@@ -201,12 +222,12 @@ class PartitionFiles:
                 os.close(descriptor)
 
     def begin(self) -> int:
-        """First offset that the files may hold."""
+        """Return the first offset that the files may hold."""
         self._refresh()
         return self._segments[0].base
 
     def end(self) -> int:
-        """Offset of the next record, after a look at what others have appended."""
+        """Return the offset of the next record, behind all that other processes have appended."""
         self._refresh()
         segment = self._segments[-1]
         if segment.path.stat().st_size > segment.scanned:
@@ -219,22 +240,30 @@ class PartitionFiles:
         return max(segment.next_offset, segment.base)
 
     def compact(self, expired_ms: int) -> int:
-        """Erase records that a later one of the same key supersedes, and tombstones from before `expired_ms`.
+        """Erase records that a later one of the same key supersedes, and old tombstones; return how many went.
 
-        Offsets stay as they are. Everything written so far is compacted: a new file is begun first. Returns how many
-        records went. Records without a key stay, and the very last one: a reader that is not at the end finds a record.
+        expired_ms: tombstones from before this time go, milliseconds since 1970.
+
+        Offsets stay as they are. Records without a key stay, and so does the very last record.
         """
         with self._locked():
             end = self.end()
+            # Files are only replaced as a whole, and writers append to the last: a new one is begun first.
             if self._segments[-1].scanned:
                 self._roll(end)
-            last: dict[bytes | None, int] = {
-                frame.decode()[0]: frame.offset for frame in self.read(self._segments[0].base)
-            }
+            last: dict[bytes | None, int] = {}
+            for frame in self.read(self._segments[0].base):
+                key, _, _ = frame.decode()
+                last[key] = frame.offset
+            # The last record stays, so that a reader before the end always finds one.
             return sum(self._rewrite(segment, last, expired_ms, end - 1) for segment in self._segments[:-1])
 
     def _rewrite(self, segment: _Segment, last: dict[bytes | None, int], expired_ms: int, tail: int) -> int:
-        """Put a file in the place of `segment` that holds what must stay; how many records it lacks."""
+        """Replace a file by one with the records that stay; return how many went.
+
+        last: key to the offset of its last record.
+        tail: offset of the last record of all.
+        """
         kept, dropped = [], 0
         descriptor = segment.open()
         try:
@@ -253,7 +282,7 @@ class PartitionFiles:
         return dropped
 
     def _replace(self, path: Path, data: bytes) -> None:
-        # Always to the disk first: a rename that outlives its content would lose what was confirmed.
+        # Always to the disk first: if the rename survived a power cut and the content did not, records would be lost.
         written = path.with_suffix(".new")
         descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
@@ -266,8 +295,12 @@ class PartitionFiles:
         return sorted(int(path.stem) for path in self._folder.glob("*.log"))
 
     def _refresh(self) -> None:
+        """Look which files there are: another process may have begun one."""
         known = {segment.base: segment for segment in self._segments}
-        self._segments = [known.get(base) or _Segment(self._folder / _name(base), base) for base in self._bases()]
+        self._segments = []
+        for base in self._bases():
+            segment = known.get(base) or _Segment(self._folder / _name(base), base)
+            self._segments.append(segment)
 
     def _roll(self, base: int) -> _Segment:
         path = self._folder / _name(base)
@@ -275,10 +308,11 @@ class PartitionFiles:
         self._refresh()
         return self._segments[-1]
 
-    def _write(self, segment: _Segment, data: bytes) -> None:
-        """Append after the last whole frame, cutting off what a writer that died there left behind."""
+    def _write(self, segment: _Segment, data: bytearray) -> None:
+        """Append bytes behind the last whole frame."""
         descriptor = os.open(segment.path, os.O_RDWR)
         try:
+            # A writer that died here has left a part of a frame.
             if os.fstat(descriptor).st_size > segment.scanned:
                 os.ftruncate(descriptor, segment.scanned)
             try:
@@ -288,6 +322,7 @@ class PartitionFiles:
                 if self._fsync:
                     os.fsync(descriptor)
             except OSError:
+                # The caller reports that nothing was written, so nothing may stay.
                 os.ftruncate(descriptor, segment.scanned)
                 raise
         finally:

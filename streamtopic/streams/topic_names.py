@@ -1,4 +1,4 @@
-"""Names of a model's topics, and the settings each is created with on Kafka."""
+"""Names of a model's topics, and their settings in Kafka."""
 
 import re
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ DAY_MS = 24 * 3600 * 1000
 
 @dataclass(frozen=True, slots=True)
 class TopicNames:
-    """Topics of one model. Raises UsageError for a model name that cannot be part of a topic name or a Redis key."""
+    """The topics of one model. Raises UsageError for a name that cannot be part of a topic name or a Redis key."""
 
     model: str
 
@@ -31,17 +31,17 @@ class TopicNames:
 
     @property
     def releases(self) -> str:
-        """Published versions, in chunks; one partition."""
+        """Published versions, in chunks. It has one partition."""
         return f"{self.model}.releases"
 
     @property
     def receipts(self) -> str:
-        """Deletion receipts, keyed by receipt id; one partition."""
+        """Receipts of deletions, keyed by receipt id. It has one partition."""
         return f"{self.model}.receipts"
 
     @property
     def rejected(self) -> str:
-        """Pointers to adds that were refused; one partition."""
+        """Pointers to adds that were refused. It has one partition."""
         return f"{self.model}.rejected"
 
     def settings(
@@ -50,34 +50,28 @@ class TopicNames:
         rejected_retention_ms: int = 30 * DAY_MS,
         delete_retention_ms: int = 30 * DAY_MS,
     ) -> dict[str, dict[str, str]]:
-        """Kafka settings by topic: a delete must erase its add from the log within `max_compaction_lag_ms`.
+        """Return the Kafka settings of each topic by its name. All times are milliseconds.
 
-        Times are the broker's: those of producers may be anything. Whatever compression a record was sent with, the
-        broker undoes it, so that every consumer can read it and a small record cannot unfold into more than
-        `max.message.bytes`.
+        max_compaction_lag_ms: time within which a delete erases its add from the log.
+        rejected_retention_ms: life of pointers to refused adds.
+        delete_retention_ms: life of a delete after it was compacted.
         """
-        stamped = {
+        common = {
+            # The time of a producer may be anything.
             "message.timestamp.type": "LogAppendTime",
+            # The broker undoes any compression: every consumer can read the record, and a small one cannot unfold into
+            # more than `max.message.bytes`.
             "compression.type": "uncompressed",
             "max.message.bytes": str(1 << 20),
         }
-        compacted = stamped | {"cleanup.policy": "compact"}
+        compacted = common | {"cleanup.policy": "compact", "max.compaction.lag.ms": str(max_compaction_lag_ms)}
+        kept = common | {"cleanup.policy": "delete"}
+        documents = {"delete.retention.ms": str(delete_retention_ms), "max.message.bytes": str(4 << 20)}
         return {
-            self.documents: compacted
-            | {
-                "max.compaction.lag.ms": str(max_compaction_lag_ms),
-                "delete.retention.ms": str(delete_retention_ms),
-                "max.message.bytes": str(4 << 20),
-            },
+            self.documents: compacted | documents,
             # Withdrawn versions hold words of deleted documents, so their chunks must go in time as well.
-            self.releases: compacted | {"max.compaction.lag.ms": str(max_compaction_lag_ms)},
+            self.releases: compacted,
             # A compacted topic keeps the last record of a key, so a stray or a tombstone would take a receipt's place.
-            self.receipts: stamped
-            | {
-                "cleanup.policy": "delete",
-                "retention.ms": "-1",
-                "retention.bytes": "-1",
-                "max.message.bytes": str(1 << 20),
-            },
-            self.rejected: stamped | {"cleanup.policy": "delete", "retention.ms": str(rejected_retention_ms)},
+            self.receipts: kept | {"retention.ms": "-1", "retention.bytes": "-1"},
+            self.rejected: kept | {"retention.ms": str(rejected_retention_ms)},
         }

@@ -4,19 +4,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from whole_segments import Segment, decode, encode
 
 from streamtopic.counts import Cooccurrence, DocumentBatch, Passage, SignedPassages, Weighting, count
 from streamtopic.errors import StateCorrupt
 from streamtopic.state import segments
 from streamtopic.state.document_records import decode_records, encode_records
 from streamtopic.state.segments import (
-    Segment,
     SegmentHead,
-    decode,
     decode_chunk,
     decode_head,
     decode_passages,
-    encode,
     encode_head,
     encode_passages,
 )

@@ -20,7 +20,9 @@ from streamtopic.state import (
     compaction,
     cut,
 )
+from streamtopic.state.deletions import Forget, ForgetKind, Forgets
 from streamtopic.state.redis_keys import ModelKeys
+from streamtopic.state.removal import put_forgets
 
 
 @pytest.fixture
@@ -364,3 +366,19 @@ def test_there_must_be_a_state_to_read(connection, model):
     """A wrong model name or address is not an empty model."""
     with pytest.raises(StateMismatch, match="no state"):
         Reader(connection, model, 1).snapshot()
+
+
+def test_deletions_that_are_put_back_twice_are_there_once(connection, model, monkeypatch):
+    """A script whose answer was lost is sent again; it must not take what it put there for what it replaces."""
+    forgets = [Forget(offset, b"d", ForgetKind.DELETED, "r", b"salt", 0, 0, 1, 2) for offset in (3, 5)]
+    script = connection.script
+
+    def twice(*arguments):
+        script(*arguments)
+        return script(*arguments)
+
+    monkeypatch.setattr(connection, "script", twice)
+    put_forgets(connection, model, 0, forgets)
+    assert Forgets(connection, ModelKeys(model).partition(0)).read() == forgets
+    put_forgets(connection, model, 0, [])
+    assert len(Forgets(connection, ModelKeys(model).partition(0))) == 0

@@ -8,10 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from state_reference import as_words
 from test_exactness import Run
+from whole_segments import decode
 
 from streamtopic.counts import Cooccurrence
 from streamtopic.errors import CountsOverflow, TakenOver
-from streamtopic.state import Applied, Compactor, Reader, Stale, compact, compaction, cut, flush, segments
+from streamtopic.state import Applied, Compactor, Reader, Stale, compact, compaction, cut, flush
 from streamtopic.state.compaction import due, merge, swap
 from streamtopic.state.merge_segments import Source, fused_rows
 from streamtopic.state.segments import PairChunk
@@ -213,9 +214,7 @@ def test_a_word_that_cancels_out_goes_but_one_with_pairs_stays(connection, model
     run.flush()
     later = run.state.manifest[1:]
     assert swap(run.state, merge(run.state, later)) == Applied()
-    counts = segments.decode(
-        [connection.call("GET", run.state.keys.segment(run.state.manifest[1].name, k)) for k in range(2)]
-    )
+    counts = decode([connection.call("GET", run.state.keys.segment(run.state.manifest[1].name, k)) for k in range(2)])
     assert len(counts.ids) == 3
     assert isinstance(counts.counts, Cooccurrence)
     assert as_words(Reader(connection, model, 1).snapshot()) == run.live.recount()

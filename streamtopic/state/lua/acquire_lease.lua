@@ -2,14 +2,15 @@
 -- KEYS: lease, fence.
 -- ARGV: holder, milliseconds.
 -- Answers the fencing token, 0 while another holder's lease runs.
--- A token is a time in microseconds: after Redis was set back, the tokens of leaders that it has forgotten are smaller.
 
 local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 local last = tonumber(redis.call('GET', KEYS[2]) or '0')
 if holder then return last end
+-- A token is a time in microseconds: after Redis was set back, the tokens of leaders that it has forgotten are smaller.
 local now = redis.call('TIME')
 local token = math.max(last + 1, now[1] * 1000000 + now[2])
+-- Lua writes a number with 14 digits by itself; a token has 16.
 redis.call('SET', KEYS[2], string.format('%.0f', token))
 return token

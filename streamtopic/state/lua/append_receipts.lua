@@ -8,6 +8,7 @@ local have = redis.call('HMGET', chain, 'sequence', 'digest')
 local sequence, digest = have[1] or '0', have[2] or ''
 if sequence == ARGV[3] and digest == ARGV[4] then return {'already'} end
 if sequence ~= ARGV[1] or digest ~= ARGV[2] then return {'stale', 'the chain of receipts ends at ' .. sequence} end
+-- All are looked at before the first write: Redis does not undo the writes of a script that stops.
 for i = 3, #KEYS do
   if redis.call('EXISTS', KEYS[i]) == 0 then return {'stale', 'a receipt expired before it was staged'} end
 end

@@ -9,6 +9,7 @@ if not have[1] then return {'stale', 'the state is gone'} end
 if have[1] ~= ARGV[1] then return {'stale', 'another writer took the partition over'} end
 if have[2] ~= ARGV[2] then return {'stale', 'the state has another history'} end
 if tonumber(have[3] or '-1') >= tonumber(ARGV[3]) then return {'already'} end
+-- Deletions after the merge was begun may have left traces, so the wait for the next merge counts from its beginning.
 local clock = redis.call('TIME')
 redis.call('HSET', meta, 'erased', ARGV[3], 'erased_at', clock[1] .. string.format('%03d', math.floor(clock[2] / 1000)),
            'removed_at', ARGV[4])

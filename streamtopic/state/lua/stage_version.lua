@@ -11,12 +11,14 @@ if there then
   last = tonumber(string.match(there[1], '^%d+'))
   identity = there[2][4]
 end
+-- Before the lease is looked at: a repetition is a success for a leader that has lost it meanwhile, too.
 if last == plan.version and identity == plan.identity then return {'already'} end
 if (redis.call('GET', fence) or '0') ~= plan.token or redis.call('GET', lease) ~= plan.holder then
   return {'stale', 'another scheduler leads, or the lease ended'}
 end
 if last ~= plan.version - 1 then return {'stale', 'version ' .. last .. ' is the last one'} end
 local first, parts = 7, 7 + plan.records
+-- All are looked at before the first write: Redis does not undo the writes of a script that stops.
 for i = first, parts + plan.new - 1 do
   if redis.call('EXISTS', KEYS[i]) == 0 then return {'stale', 'a part expired before it was committed'} end
 end
@@ -26,6 +28,7 @@ redis.call('HSET', ledger, plan.version, ARGV[3])
 for i = first, parts - 1 do redis.call('XADD', outbox, '*', 'key', KEYS[i]) end
 if ARGV[4] ~= '' then
   redis.call('HSET', base, 'head', ARGV[4])
+  -- Not deleted at once: a reader may have the old head and be fetching these parts.
   for i = parts + plan.new, #KEYS do redis.call('PEXPIRE', KEYS[i], 600000) end
 end
 return {'applied'}

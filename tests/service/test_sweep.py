@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from streamtopic.counts import Weighting
 from streamtopic.events import encode_add, encode_delete, encode_heartbeat
+from streamtopic.service.ingest import missed_deletes
 from streamtopic.service.ingest.missed_deletes import sweep, sweep_if_due
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.verify.recount import documents_in_log
@@ -123,12 +124,17 @@ def test_a_sweep_that_is_interrupted_is_done_again(world, monkeypatch):
     world.pass_days(40)
     world.forget_deletes()
 
-    def tick():
+    remove = missed_deletes._remove
+
+    def interrupted(*arguments, **options):
         if len(world.ingest.state.forgets):
             raise KeyboardInterrupt
+        return remove(*arguments, **options)
 
-    with pytest.raises(KeyboardInterrupt):
-        sweep(world.ingest, world.log, world.now_ms, tick)
+    with monkeypatch.context() as patch:
+        patch.setattr(missed_deletes, "_remove", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            sweep(world.ingest, world.log, world.now_ms)
     world.ingest = world.open()
     assert world.due().removed == 500
     list(world.ingest.drain())

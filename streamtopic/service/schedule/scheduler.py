@@ -1,6 +1,6 @@
-"""The scheduler: decide, model, stage one version. One leader at a time.
+"""The scheduler decides, makes a model and stages one version. One scheduler leads at a time.
 
-A step reads top to bottom here: `step` takes the lease, `_step` decides, `_unlearn` or `_retrain` makes a model,
+A step reads from top to bottom: `step` takes the lease, `_step` decides, `_unlearn` or `_retrain` makes a model,
 `_stage` turns it into signed bytes that wait for the publisher, and `_withdraw` takes versions back where no model can
 be made.
 """
@@ -33,7 +33,7 @@ from streamtopic.service.schedule.version import (
     stored_base,
 )
 from streamtopic.signed import Envelope, Kind, SigningKey, release_digest, seal_release, to_messages
-from streamtopic.state import Connection, Lease, ModelState, Reader, Snapshot, Stale, cut
+from streamtopic.state import Connection, Lease, Meta, ModelState, Reader, Snapshot, Stale, cut
 from streamtopic.state.documents import sample_words
 
 __all__ = ["Scheduler", "SchedulerOptions", "Step"]
@@ -46,13 +46,13 @@ class SchedulerOptions:
     """The settings of a scheduler.
 
     model: name of the model.
-    topics: how many topics it has.
+    topics: number of topics.
     policy: when to act.
-    capacity_rule: the rule that the deletion capacity is set by, as envelopes name it.
-    tasks: downstream tasks, and whether their heads go out in place of topics.
-    delta: of the guarantee, which versions compose to.
-    keep_versions: how many versions stay in the log, besides those that are withdrawn.
-    self_check: when an update is checked before it leaves.
+    capacity_rule: the rule by which the deletion capacity is set, as envelopes name it.
+    tasks: downstream tasks, and whether their heads are published in place of topics.
+    delta: the delta at which the cumulative epsilon of all versions is stated.
+    keep_versions: number of versions that stay in the log, beside those that are withdrawn.
+    self_check: when an update is checked before it is staged.
     """
 
     model: str
@@ -69,10 +69,10 @@ class SchedulerOptions:
 class Step:
     """The result of one step.
 
-    decision: the action taken, with its reason.
-    version: the version staged, if any.
+    decision: the action, with its reason.
+    version: the version that was staged, if any.
     withdrawn: versions that were withdrawn.
-    seconds: by stage.
+    seconds: durations by stage.
     """
 
     decision: Decision
@@ -82,11 +82,13 @@ class Step:
 
 
 class Scheduler:
-    """Decides and stages; its modeller keeps the current model in memory so that the next update is warm.
+    """Decides and stages. Its modeller keeps the current model in memory, so that the next update is warm.
 
-    modeller: the mode that models are made in.
+    modeller: the mode in which models are made.
     capacity: measures the deletion capacity of a new base model.
-    published: the versions in the releases topic; read to its end before a version is staged.
+    noise_key: the secret that noise is drawn from.
+    signing_key: signs releases.
+    published: the versions in the releases topic; it is read to its end before a version is staged.
     lease: leadership.
     clock: seconds since 1970.
     """
@@ -129,8 +131,9 @@ class Scheduler:
     def step(self, requested: str | None = None) -> Step:
         """Decide once and act on it.
 
-        requested: `unlearn` or `retrain`; None takes the request that waits in Redis from an operator, if any.
-        Raises ComponentUnreachable, StateError; a failed attempt stages nothing, and may be repeated.
+        requested: `unlearn` or `retrain`; None takes an operator's request that waits in Redis, if any.
+
+        Raises ComponentUnreachable, StateError. A failed attempt stages nothing, and may be repeated.
         """
         lease = self._lease.acquire()
         if lease is None:
@@ -144,7 +147,7 @@ class Scheduler:
 
     @contextmanager
     def leading(self) -> Iterator[Lease | None]:
-        """Yield this scheduler's lease, which lasts for as long as the block runs; None where another one leads."""
+        """Yield this scheduler's lease, which lasts as long as the block runs; None where another scheduler leads."""
         lease = self._lease.acquire()
         with nullcontext() if lease is None else self._lease.kept(lease):
             yield lease
@@ -154,6 +157,7 @@ class Scheduler:
         self._lease.release()
 
     def _step(self, lease: Lease, requested: str | None) -> Step:
+        """Decide as the leader, and act."""
         waiting = self.state.requested()
         requested = requested or (waiting or "").partition(":")[0] or None
         # Redis may have been set back since; the log says which versions subscribers hold.
@@ -164,32 +168,31 @@ class Scheduler:
             return self._withdraw(lease, decision, situation)
         with self._lease.kept(lease):
             account(self.state, self._published.rivals)
-            # Versions read back from the log change the situation, so the first decision may rest on a false one.
+            # Versions read back from the log change the situation, so the decision above may be wrong.
             if adopt(self.state, lease, self._published.versions):
                 decision = self.decide(requested)
             step = Step(decision) if isinstance(decision, Wait) else self._act(lease, decision)
-        # Only now: a process that is killed before leaves the request to the next leader.
+        # Only now: a process that is killed before this leaves the request to the next leader.
         if waiting is not None:
             self.state.fulfil(waiting)
         return step
 
     def _act(self, lease: Lease, decision: Retrain | Unlearn) -> Step:
-        # Read before the attempt: a document that comes meanwhile must not be held for one that was tried.
+        """Make and stage a model; withdraw versions where none can be made."""
+        # Read before the attempt: a document that comes meanwhile was not part of it.
         offsets = self._offsets()
         try:
             return self._unlearn(lease, decision) if isinstance(decision, Unlearn) else self._retrain(lease, decision)
         except CannotLearn as error:
             self._failed = (offsets, str(error))
-            return self._withdraw(
-                lease,
-                Wait(f"no model can be made of the present documents: {error}"),
-                self._situation.read(failed=str(error)),
-            )
+            wait = Wait(f"no model can be made of the present documents: {error}")
+            return self._withdraw(lease, wait, self._situation.read(failed=str(error)))
 
     def _unlearn(self, lease: Lease, decision: Unlearn) -> Step:
+        """Update the base model and stage the result; retrain where the update cannot be verified."""
         base = self._situation.base()
         if base is None:
-            return Step(Wait("the base model vanished while it was decided on"))
+            return Step(Wait("the base model vanished after the decision"))
         through = base.epoch if self.modeller.base_only else None
         made = self.modeller.unlearn(self.reader.snapshot(through=through), base)
         # The counts are right in any case, so a model learned from them serves the deletion as well.
@@ -197,7 +200,7 @@ class Scheduler:
             return self._retrain(lease, Retrain(f"{decision.reason}; {made.reason}"))
         checked = self._own_check(made)
         if checked is not None and checked.passed is False:
-            # A false version is not published. One learned cold rests on nothing that the check found false.
+            # A false version must not be published. A model learned cold rests on nothing that the check found false.
             self.modeller.forget()
             reason = f"{decision.reason}; the update was not borne out by the service's own check: {checked.detail}"
             # A retraining needs the memory that the false model still takes.
@@ -206,7 +209,7 @@ class Scheduler:
         return self._stage(lease, decision, made, base, checked=checked)
 
     def _own_check(self, made: Made) -> Checked | None:
-        """Check an update that was carried over, where that is due; keep and tell the result."""
+        """Check an update that was carried over, where a check is due; keep the result in Redis and log a failure."""
         now = self._situation.now()
         if made.fit is None or not made.warm:
             return None
@@ -226,7 +229,10 @@ class Scheduler:
         return checked
 
     def _retrain(self, lease: Lease, decision: Retrain) -> Step:
-        """Begin a new epoch everywhere, train on all before it, commit once: a crash leaves the old base as it was."""
+        """Begin a new epoch in every partition, and train on all epochs before it.
+
+        The new base model is committed with its version, so a crash leaves the old one as it was.
+        """
         positions = self.reader.positions()
         # Partitions may be epochs apart where an earlier attempt was killed between two cuts; the largest closes all.
         epoch = max(meta.epoch for meta in positions.values())
@@ -249,11 +255,11 @@ class Scheduler:
         new: NewBase | None = None,
         checked: Checked | None = None,
     ) -> Step:
-        """Stage a version.
+        """Write a version into the outbox in Redis; its bytes are fixed from here on.
 
         base: the base model that it stands on.
-        new: the same with its numbers, where this is its first version.
-        checked: the result of its own check, if there was one.
+        new: the same base model with its numbers, where this is its first version.
+        checked: the result of the service's own check, if there was one.
         """
         version = self._next_version()
         kind: Kind = "unlearn" if new is None else "retrain"
@@ -264,27 +270,30 @@ class Scheduler:
         chunks = to_messages(version, sealed)
         records = [outgoing(self.options.model, message) for message in chunks]
         records += replaced(self.state, envelope, self.options.keep_versions)
-        seconds = _stages(kind, made, base, checked) | {"noise and release": time.perf_counter() - start}
+        seconds = _stages(kind, made, base, checked)
+        seconds["noise and release"] = time.perf_counter() - start
+        record = release_record(
+            envelope,
+            digest=release_digest(sealed),
+            chunks=len(chunks),
+            warm=made.warm,
+            reason=decision.reason,
+            seconds=sum(seconds.values()),
+            unfitted=plan.unfitted,
+            facts={**plan.facts, **_check_fields(checked)},
+        )
+        # One script for all of it: a version never lacks its record, its ledger entry or its base model.
         result = self.state.stage(
             lease,
             version,
-            release=release_record(
-                envelope,
-                digest=release_digest(sealed),
-                chunks=len(chunks),
-                warm=made.warm,
-                reason=decision.reason,
-                seconds=sum(seconds.values()),
-                unfitted=plan.unfitted,
-                facts={**plan.facts, **_told(checked)},
-            ),
+            release=record,
             ledger=ledger_entry(envelope, plan.digest),
             records=records,
             base=None if new is None else stored_base(base, new, self._salt(version, plan)),
         )
         if isinstance(result, Stale):
             return Step(Wait(f"version {version} was not staged: {result.reason}"), seconds=seconds)
-        # Only once it is staged: heads of a version that nobody gets are no start for the next.
+        # Only once it is staged: the next version must not start from heads that nobody gets.
         self._failed, self._heads = None, plan.fitted
         for remark in remarks(plan):
             logger.warning("version %d of %s: %s", version, self.options.model, remark)
@@ -299,15 +308,16 @@ class Scheduler:
         return self._noise_key.seed(self.options.model, version, plan.digest, "base").secret
 
     def _payload(self, made: Made, version: int) -> PayloadPlan:
-        """Read the documents that a payload needs beside its model, and draw it."""
+        """Read the documents that a payload needs beside its model, and draw its noise."""
         tasks = self.options.tasks
-        # NPMI is a figure of topics, so nothing is read for it where topics are withheld.
+        # NPMI is a figure of topics, so its sample is not read where topics are withheld.
         sample = None if tasks.withheld else sample_words(self.connection, made.snapshot, made.words)
         labelled = read_labelled(self.connection, made.snapshot, made.words, tasks)
         data = TaskData(tasks, labelled, before=self._heads, cold=not made.warm)
         return made.draw(sample, self._noise_key, self.options.model, version, data)
 
     def _envelope(self, made: Made, plan: PayloadPlan, kind: Kind, base: Base, version: int) -> Envelope:
+        """Return the signed facts of a version."""
         spent = self._situation.spent(base.version).then(plan.noise.scale, plan.noise.slack)
         facts = describe(
             made,
@@ -336,59 +346,74 @@ class Scheduler:
         )
 
     def _digest(self, version: int) -> str:
-        """Return the digest of the version before the next one, "" where there is none or nobody knows it any more.
-
-        What stands in the log comes first: subscribers hold that, whatever Redis was set back to.
-        """
+        """Return the digest of a version, "" where it is not known."""
+        # The log comes first: subscribers hold its versions, whatever Redis was set back to.
+        if digest := self._published.digest(version):
+            return digest
         newest = dict(self.state.releases(1))
-        return self._published.digest(version) or str(newest.get(version, {}).get("digest", ""))
+        return str(newest.get(version, {}).get("digest", ""))
 
     def _withdrawn_by(self, snapshot: Snapshot) -> tuple[int, ...]:
-        """Return versions that a new one replaces: none may stand whose promise is broken, doubled or unproven."""
+        """Return the versions that a new one withdraws: their promise is broken, doubled or unproven."""
         now = self._situation
         return tuple(sorted({*self._holding(snapshot), *now.doubled(), *now.unproven(), *now.refuted()}))
 
     def _holding(self, snapshot: Snapshot | None) -> tuple[int, ...]:
-        """Return versions that still hold a document forgotten since, and are not withdrawn yet."""
-        # A version made of a snapshot misses deletions up to its cut only; a withdrawal alone looks at all of them.
-        views = () if snapshot is None else snapshot.views
-        positions = {view.partition: view.meta for view in views} or self.reader.positions()
+        """Return versions that hold a document deleted since, and are not withdrawn yet.
+
+        snapshot: the counts of the version that withdraws them, None for a withdrawal without a new version.
+        """
+        # A new version reflects deletions up to its cut only; a withdrawal alone reflects all of them.
+        if snapshot is None:
+            positions: Mapping[int, Meta] = self.reader.positions()
+        else:
+            positions = {view.partition: view.meta for view in snapshot.views}
+        waiting = unserved(self.reader, positions, self._situation.last())
         forgotten = [
             (partition, forget.document_offset)
-            for partition, forget in unserved(self.reader, positions, self._situation.last())
+            for partition, forget in waiting
             if forget.offset < positions[partition].next_offset
         ]
-        return holding(self.state.releases(), self.state.withdrawn(), forgotten) if forgotten else ()
+        if not forgotten:
+            return ()
+        return holding(self.state.releases(), self.state.withdrawn(), forgotten)
 
     def _withdraw(self, lease: Lease, decision: Wait, situation: Situation) -> Step:
         """Withdraw versions where no model can be made to take their place.
 
-        Versions go that hold documents which waited too long, or that the own check has not borne out.
+        These are versions that hold documents whose deletion has waited too long, and versions that the service's own
+        check did not bear out.
         """
-        # A model can be made, so the next version withdraws what it replaces, and subscribers are never without one.
+        # A model can be made, so the next version withdraws this one, and subscribers are never without one.
         if situation.failed is None:
             return Step(decision)
+        found = set(self._situation.refuted())
         oldest = situation.oldest_unserved_ms
-        late = oldest is not None and self._situation.now() - oldest >= self.options.policy.max_forget_lag_ms
-        versions = tuple(sorted({*self._situation.refuted(), *(self._holding(None) if late else ())}))
+        if oldest is not None and self._situation.now() - oldest >= self.options.policy.max_forget_lag_ms:
+            found.update(self._holding(None))
+        versions = tuple(sorted(found))
         if not versions:
             return Step(decision)
         records = erasures(self.state, self.state.releases(), versions, retired=False)
         result = self.state.withdraw(lease, versions, records)
-        return Step(decision, withdrawn=() if isinstance(result, Stale) else versions)
+        # Another scheduler leads by now, and withdraws them itself.
+        if isinstance(result, Stale):
+            return Step(decision)
+        return Step(decision, withdrawn=versions)
 
     def _failure(self) -> str | None:
-        """Return why the last attempt failed, while no document has come or gone since."""
+        """Return why the last attempt failed, as long as no document has come or gone since."""
         if self._failed is None:
             return None
-        return self._failed[1] if self._offsets() == self._failed[0] else None
+        offsets, reason = self._failed
+        return reason if self._offsets() == offsets else None
 
     def _offsets(self) -> dict[int, int]:
         return {partition: meta.next_offset for partition, meta in self.reader.positions().items()}
 
 
 def _stages(kind: Kind, made: Made, base: Base, checked: Checked | None) -> dict[str, float]:
-    """Return the seconds that a model took until it is staged, by stage."""
+    """Return the seconds that it took to make a model, by stage."""
     seconds: dict[str, float] = {kind: made.seconds}
     if checked is not None:
         seconds["self check"] = checked.seconds
@@ -397,6 +422,6 @@ def _stages(kind: Kind, made: Made, base: Base, checked: Checked | None) -> dict
     return seconds
 
 
-def _told(checked: Checked | None) -> dict[str, object]:
-    """Return what the release record keeps of an own check."""
+def _check_fields(checked: Checked | None) -> dict[str, object]:
+    """Return the fields that the release record keeps of the service's own check."""
     return {} if checked is None else {"self_check": {"passed": checked.passed, "detail": checked.detail}}

@@ -1,4 +1,4 @@
-"""What is kept of a base model, told apart by who may read it: its head anyone who sees the service, its bytes few."""
+"""Tell the kept facts of a base model apart by their readers: a dashboard may read its head, but not its bytes."""
 
 import io
 from collections.abc import Mapping
@@ -27,34 +27,41 @@ TRIED = (
 
 
 def shown_calibration(found: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return of how a capacity was found what a report shows, with three digits.
+    """Return the facts of a capacity that a report shows, with three digits.
 
-    Counts of words and shares before noise stay behind: with them, two of these could be subtracted.
+    found: all facts of the capacity, None where there are none.
     """
     known = found or {}
-    tried = known.get("tried") or {}
+    # Counts of words and shares before noise are left out: with them, two base models could be subtracted.
     shown: dict[str, Any] = {name: known[name] for name in ("rule", "limit") if name in known}
-    shown |= {name: rounded(known[name]) for name in ("formula",) if name in known}
-    return shown | ({"tried": rounded({name: tried[name] for name in TRIED if name in tried})} if tried else {})
+    if "formula" in known:
+        shown["formula"] = rounded(known["formula"])
+    if tried := known.get("tried"):
+        shown["tried"] = rounded({name: tried[name] for name in TRIED if name in tried})
+    return shown
 
 
 def kept_fields(stored: StoredBase) -> Mapping[str, Any]:
-    """Return what is kept with a base model's bytes: calibration and, in theorem mode, what its noise rests on.
+    """Return the facts in a base model's bytes: its calibration and, in theorem mode, the figures of its noise.
 
-    A base of an earlier program has them in its head. Where the bytes are gone there is only what the head shows.
+    Where the bytes are gone, return the facts of its head.
     """
     if stored.blob:
         with np.load(io.BytesIO(stored.blob)) as arrays:
             if "kept" in arrays:
                 found: dict[str, Any] = msgpack.unpackb(arrays["kept"].tobytes())
                 return found
+    # An earlier program kept all of them in the head.
     return stored.fields
 
 
 def rounded(value: object) -> Any:  # noqa: ANN401 -- whatever was given
-    """Return values with three digits each: enough to judge, and no more of the model before noise than that."""
+    """Return the numbers of a value with three digits each."""
+    # Three are enough to judge a capacity, and more would show more of the model before noise.
     if isinstance(value, Mapping):
         return {key: rounded(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [rounded(item) for item in value]
-    return float(f"{value:.3g}") if isinstance(value, float) else value
+    if isinstance(value, float):
+        return float(f"{value:.3g}")
+    return value

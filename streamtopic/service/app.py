@@ -15,7 +15,7 @@ from streamtopic.errors import InvalidEvent, SettingsError, UsageError
 from streamtopic.events import encode_add, encode_delete
 from streamtopic.service import assembly
 from streamtopic.service.assembly import Parts
-from streamtopic.service.ingest.missed_deletes import sweep_if_due
+from streamtopic.service.ingest.missed_deletes import remove_missed_if_due
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.paper_mode.verify_theorem import TheoremCheck
 from streamtopic.service.publish.erasure import ResidueKeeper, ResidueOptions
@@ -102,7 +102,7 @@ class Service(Parts):
     def open_ingest(self, partition: int) -> Ingest:
         """Take ownership of a partition, and remove documents whose deletes have left the log.
 
-        Raises as `Ingest.open` and `sweep`.
+        Raises as `Ingest.open` and `remove_missed`.
         """
         ingest = Ingest.open(
             self.connection,
@@ -115,7 +115,7 @@ class Service(Parts):
         )
         ingest.clear_residue_after(self.settings.residue_max_age)
         # Before the first step: a new record would make the state look as if it had never been away.
-        sweep_if_due(ingest, self.log, int(self.clock() * 1000), int(self.settings.delete_retention * 1000))
+        remove_missed_if_due(ingest, self.log, int(self.clock() * 1000), int(self.settings.delete_retention * 1000))
         return ingest
 
     @cached_property
@@ -205,7 +205,9 @@ class Service(Parts):
 
         update: told how many events were written.
         """
-        todo, sent, refused = iter(documents), 0, list[tuple[str, str]]()
+        todo = iter(documents)
+        sent = 0
+        refused = list[tuple[str, str]]()
         while batch := list(islice(todo, BATCH)):
             messages = []
             for document in batch:
@@ -284,7 +286,9 @@ class Service(Parts):
 
     def _ingest(self, update: Callable[[int, int | None], None], stopped: Callable[[], bool]) -> dict[str, int]:
         """Count the records of all partitions; return the number of events by outcome."""
-        total, done, outcomes = sum(ingest.lag for ingest in self.ingests), 0, dict[str, int]()
+        total = sum(ingest.lag for ingest in self.ingests)
+        done = 0
+        outcomes = dict[str, int]()
         before = (-1, 0)
         # Several rounds: one partition may send deletions to another. A round without progress ends it: the records
         # that are left wait for an open transaction.

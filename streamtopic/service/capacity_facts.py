@@ -122,7 +122,10 @@ def _formulas(known: Mapping[str, Any], service: Service) -> dict[str, Any]:
     """
     settings = service.settings
     tasks = assembly.task_options(settings).tasks
-    c, m, n, r = settings.capacity_constant, known["documents"], known["words"], known["topics"]
+    c = settings.capacity_constant
+    m = known["documents"]
+    n = known["words"]
+    r = known["topics"]
     epsilon, delta = settings.epsilon, settings.delta
     # JSON has no infinity, so None stands for it.
     figures = {name: math.inf if value is None else value for name, value in known["constants"].items()}
@@ -165,7 +168,9 @@ def _head(
     if not (shares > 0).all():
         return {"topics": list(task.topics), "reason": "a topic has no share"}
     topics: Sequence[int] = [anchors.index(topic) for topic in task.topics]
-    m, n, r = known["documents"], known["words"], known["topics"]
+    m = known["documents"]
+    n = known["words"]
+    r = known["topics"]
     head = head_capacity_terms(c, m, n, epsilon, delta, shares, topics)
     general = general_head_terms(c, m, n, r, constants, head.q)
     # The term that binds: a capacity is the smallest of them.

@@ -242,7 +242,8 @@ def _policy(info: dict[str, Any]) -> Diagnosis:
 
 def _memory(info: dict[str, Any]) -> Iterator[Diagnosis]:
     """Examine the memory in use against the limit."""
-    used, limit = int(info["used_memory"]), int(info.get("maxmemory", 0))
+    used = int(info["used_memory"])
+    limit = int(info.get("maxmemory", 0))
     shown = f"{used / 2**20:,.0f} MiB used"
     if not limit:
         yield ok("memory", f"{shown}, no maxmemory of its own")
@@ -331,12 +332,15 @@ def _named(fixed: ModelSettings) -> str:
 
 def _position(parts: Parts, partition: int, meta: Meta) -> Diagnosis:
     """Examine how far a partition is counted."""
-    name, topic = f"partition {partition}", parts.names.documents
-    begin, end = parts.log.begin(topic, partition), parts.log.end(topic, partition)
+    name = f"partition {partition}"
+    topic = parts.names.documents
+    begin = parts.log.begin(topic, partition)
+    end = parts.log.end(topic, partition)
     if not begin <= meta.next_offset <= end:
         detail = f"counted up to offset {meta.next_offset}, but the log holds {begin} to {end}"
         return fail(name, detail, "point to the right log, or run `streamtopic rebuild`")
-    lag, age_ms = end - meta.next_offset, parts.clock() * 1000 - meta.time_ms
+    lag = end - meta.next_offset
+    age_ms = parts.clock() * 1000 - meta.time_ms
     # Half of the retention, in milliseconds: from then on ingest compares all documents with the log.
     if lag and meta.time_ms and age_ms > parts.settings.delete_retention * 500:
         days = age_ms / 86_400_000

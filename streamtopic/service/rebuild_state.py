@@ -123,7 +123,8 @@ def rebuild(service: Service, update: Callable[[int, int | None], None]) -> Rebu
 
 def _agreed(service: Service, before: Recorded | None) -> int:
     """Return the number of partitions. Raises UsageError where topic, settings and state do not agree on it."""
-    topic, wanted = service.names.documents, service.settings.partitions
+    topic = service.names.documents
+    wanted = service.settings.partitions
     have = service.log.partitions(topic)
     if have != wanted:
         raise UsageError(f"topic {topic} has {have} partitions: set partitions = {have}")
@@ -139,7 +140,8 @@ def _agreed(service: Service, before: Recorded | None) -> int:
 @contextmanager
 def _leading(service: Service) -> Iterator[None]:
     """Keep every scheduler from staging as long as the block runs."""
-    settings, ttl_ms = service.settings, int(service.settings.lease * 1000)
+    settings = service.settings
+    ttl_ms = int(service.settings.lease * 1000)
     # A connection of its own: another thread renews the lease.
     connection = service.connect()
     lease = lead(connection, settings.model, HOLDER, ttl_ms)

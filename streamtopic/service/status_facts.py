@@ -125,7 +125,8 @@ def status_of(service: Parts, situation: SituationReader) -> dict[str, Any]:
     topic = service.names.documents
     hiding = hidden(service.log, topic, positions)
     # Redis's clock, by which `moved_ms` was written.
-    now_ms, patience_ms = service.connection.time_ms(), service.settings.stalled_after * 1000
+    now_ms = service.connection.time_ms()
+    patience_ms = service.settings.stalled_after * 1000
     overdue = [one for one in hiding if now_ms - one.since_ms > patience_ms]
     lags = {partition: service.log.end(topic, partition) - meta.next_offset for partition, meta in positions.items()}
     # A service is alive while it moves: a lag alone only says that there is work.

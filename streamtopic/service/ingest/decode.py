@@ -61,7 +61,11 @@ Int64 = npt.NDArray[np.int64]
 LEFT, TAKEN = 0, 1
 
 # One bit for each field: a field that stands twice in a map is found, and the record is left to `events.decode`.
-_OP, _TEXT, _COUNTS, _TS, _LABELS = 1, 2, 4, 8, 16
+_OP = 1
+_TEXT = 2
+_COUNTS = 4
+_TS = 8
+_LABELS = 16
 _NO_STRING = -1
 
 # Any: mypy knows a sequence and an int from the source; compiled, it takes an array and numpy's integers.
@@ -97,9 +101,14 @@ class Decoded:
         return self._part(0, at), rest
 
     def _part(self, start: int, stop: int) -> Decoded:
-        here, batch = slice(start, stop), self.batch
+        """Return the records from `start` to before `stop`."""
+        here = slice(start, stop)
+        batch = self.batch
         part = Batch(batch.keys[here], batch.sizes[here], batch.tables, batch.start + start)
-        return Decoded(self.records[here], self.events[here], self.homes[here], self.lexicon, part)
+        records = self.records[here]
+        events = self.events[here]
+        homes = self.homes[here]
+        return Decoded(records, events, homes, self.lexicon, part)
 
 
 def decode_all(records: Sequence[Record], lexicon: Lexicon, partitions: int, partitioner: str = MURMUR2) -> Decoded:
@@ -118,6 +127,7 @@ def decode_all(records: Sequence[Record], lexicon: Lexicon, partitions: int, par
         event = _plain(record, rows, k, labels.get(k)) if kind == TAKEN else None
         events.append(_event(record) if event is None else event)
     words = rows.stops - rows.starts
+    # The others are filled in by `_lay_out`.
     sizes = np.where(taken == TAKEN, _BYTES_A_DOCUMENT + _BYTES_A_WORD * words, 0)
     for k, (start, stop) in labels.items():
         sizes[k] += stop - start
@@ -140,8 +150,7 @@ def _scan(
     """Return a row for each record, LEFT or TAKEN for each, and where in the values of taken records labels stand."""
     values = [_readable(record) for record in records]
     number = len(values)
-    data = np.frombuffer(bytearray().join(values), np.uint8)
-    ends = np.fromiter(accumulate(map(len, values)), np.int64, number)
+    data, ends = _joined(values)
     kinds = np.zeros(number, np.uint8)
     labels = np.zeros((number, 2), np.int64)
     lengths = np.zeros(number, np.int64)
@@ -161,13 +170,22 @@ def _scan(
     used = int(stops[-1]) if number else 0
     starts = np.concatenate([[0], stops[:-1]]).astype(np.int64)
     begins = ends - [len(value) for value in values]
+    labelled = (labels[:, 1] > 0) & (kinds == TAKEN)
     places: dict[int, tuple[int, int]] = {}
-    for k in np.flatnonzero((labels[:, 1] > 0) & (kinds == TAKEN)).tolist():
+    for k in np.flatnonzero(labelled).tolist():
         start, stop = (labels[k] - begins[k]).tolist()
         places[k] = start, stop
     # Copies: a slice would keep the whole of both arrays in memory as long as one of its documents.
-    rows = Rows(lengths, starts, stops, entries[:used].copy(), counts[:used].copy())
-    return rows, kinds, places
+    entries = entries[:used].copy()
+    counts = counts[:used].copy()
+    return Rows(lengths, starts, stops, entries, counts), kinds, places
+
+
+def _joined(values: Sequence[bytes]) -> tuple[Bytes, Int64]:
+    """Return values one behind the other, and where each ends, (values,): compiled code takes no list of bytes."""
+    data = np.frombuffer(bytearray().join(values), np.uint8)
+    ends = np.fromiter(accumulate(map(len, values)), np.int64, len(values))
+    return data, ends
 
 
 def _readable(record: Record) -> bytes:
@@ -181,13 +199,18 @@ def _readable(record: Record) -> bytes:
 def _plain(record: Record, rows: Rows, row: int, labels: tuple[int, int] | None) -> AddedDocument | None:
     """Return the document of a taken record, None where its key, headers or labels need a closer look."""
     key, value = record.key, record.value
-    if not key or len(key) > MAX_KEY or not (key.isascii() or _is_text(key)) or value is None:
+    if not key or len(key) > MAX_KEY or value is None:
+        return None
+    # isascii first: it is much cheaper than decoding, and most keys are.
+    if not key.isascii() and not _is_text(key):
         return None
     # A header may turn an add into a delete.
-    if record.headers and (len(record.headers) > MAX_HEADERS or headers_ask(record.headers)):
+    headers = record.headers
+    if headers and (len(headers) > MAX_HEADERS or headers_ask(headers)):
         return None
     # A text without a token has no passage.
-    span = RowSpan(rows, row, row + 1 if rows.lengths[row] else row)
+    end = row + 1 if rows.lengths[row] else row
+    span = RowSpan(rows, row, end)
     if labels is None:
         return AddedDocument(key, record.offset, span)
     start, stop = labels
@@ -199,6 +222,7 @@ def _plain(record: Record, rows: Rows, row: int, labels: tuple[int, int] | None)
 
 
 def _is_text(key: bytes) -> bool:
+    """Return whether a key is UTF-8."""
     try:
         key.decode()
     except UnicodeDecodeError:
@@ -207,6 +231,7 @@ def _is_text(key: bytes) -> bool:
 
 
 def _event(record: Record) -> Add | Delete | Heartbeat | InvalidEvent:
+    """Return the event in a record, or the reason why it is refused."""
     try:
         return decode_record(record)
     except InvalidEvent as error:
@@ -221,7 +246,8 @@ def _lay_out(
     Return the rows of all these documents, and the index of the record that each row is of.
     """
     adds = [(k, event) for k, event in enumerate(events) if isinstance(event, Add)]
-    rows = Rows.of([passage for _, event in adds for passage in event.passages], lexicon)
+    passages = [passage for _, event in adds for passage in event.passages]
+    rows = Rows.of(passages, lexicon)
     owners = list[int]()
     row = 0
     for k, event in adds:
@@ -236,12 +262,13 @@ def _lay_out(
 
 
 def _homes(records: Sequence[Record], partitions: int, partitioner: str) -> list[int]:
+    """Return the partition that the key of each record belongs to."""
     keys = [record.key or b"" for record in records]
     # zlib's crc32 is compiled already, murmur2 is not.
     if partitioner != MURMUR2:
         return [partition_of(key, partitions, partitioner) for key in keys]
-    ends = np.fromiter(accumulate(map(len, keys)), np.int64, len(keys))
-    homes: list[int] = partitions_of(np.frombuffer(bytearray().join(keys), np.uint8), ends, partitions).tolist()
+    data, ends = _joined(keys)
+    homes: list[int] = partitions_of(data, ends, partitions).tolist()
     return homes
 
 
@@ -266,7 +293,8 @@ def scan(
     start = ends[first - 1] if first else np.int64(0)
     for k in range(first, len(ends)):
         stop = ends[k]
-        kinds[k], lengths[k] = LEFT, 0
+        kinds[k] = LEFT
+        lengths[k] = 0
         what, at, until = _fields(data, start, stop, labels[k])
         if what == _TEXT:
             length, used = ascii_tokens(data, at, until, table, marks, entries, counts, used)
@@ -278,7 +306,8 @@ def scan(
         if table[4][1]:
             return k
         if length >= 0:
-            kinds[k], lengths[k] = TAKEN, length
+            kinds[k] = TAKEN
+            lengths[k] = length
         stops[k] = used
         start = stop
     return len(ends)
@@ -291,11 +320,14 @@ def _string(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
         return _NO_STRING, 0
     kind = data[at]
     if 0xA0 <= kind <= 0xBF:
-        begin, size = at + 1, np.int64(kind & 0x1F)
+        begin = at + 1
+        size = np.int64(kind & 0x1F)
     elif kind == 0xD9 and at + 2 <= stop:
-        begin, size = at + 2, np.int64(data[at + 1])
+        begin = at + 2
+        size = np.int64(data[at + 1])
     elif kind == 0xDA and at + 3 <= stop:
-        begin, size = at + 3, (np.int64(data[at + 1]) << 8) | np.int64(data[at + 2])
+        begin = at + 3
+        size = (np.int64(data[at + 1]) << 8) | np.int64(data[at + 2])
     elif kind == 0xDB and at + 5 <= stop:
         begin = at + 5
         size = np.int64(0)
@@ -344,6 +376,7 @@ def _unsigned(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
 
 @numba.njit(cache=True, nogil=True)
 def _is(data: Bytes, begin: Whole, end: Whole, text: bytes) -> bool:
+    """Return whether data[begin:end] is this text."""
     if end - begin != len(text):
         return False
     same = True
@@ -451,7 +484,8 @@ def _counts(
         if entry < 0 or marks[entry] >= begin:
             return leave(marks, entries, begin, used)
         marks[entry] = used
-        entries[used], counts[used] = entry, count
+        entries[used] = entry
+        counts[used] = count
         used += 1
         length += count
     if length > MAX_PASSAGE:

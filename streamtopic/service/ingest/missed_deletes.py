@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from streamtopic.state import StoredDocument
     from streamtopic.streams import EventLog
 
-__all__ = ["SweepReport", "sweep", "sweep_if_due"]
+__all__ = ["MissedDeletes", "remove_missed", "remove_missed_if_due"]
 
 logger = logging.getLogger(__name__)
 
@@ -36,8 +36,8 @@ _ATTEMPTS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class SweepReport:
-    """The work of one sweep of a partition.
+class MissedDeletes:
+    """The deletes that a partition had missed.
 
     partition: its number.
     records: how many records its log holds.
@@ -49,8 +49,8 @@ class SweepReport:
     removed: int
 
 
-def sweep_if_due(ingest: Ingest, log: EventLog, now_ms: int, retention_ms: int) -> SweepReport | None:
-    """Sweep a partition where a delete may have been missed; return None where nothing can have been missed.
+def remove_missed_if_due(ingest: Ingest, log: EventLog, now_ms: int, retention_ms: int) -> MissedDeletes | None:
+    """Remove documents whose deletes may have been missed; return None where no delete can have been missed.
 
     Call it before the first step after a partition was taken over.
 
@@ -59,12 +59,12 @@ def sweep_if_due(ingest: Ingest, log: EventLog, now_ms: int, retention_ms: int) 
     retention_ms: the log's `delete.retention.ms`. A delete may have been missed if the newest record that was counted
         is older than half of it.
 
-    Raises as `sweep`.
+    Raises as `remove_missed`.
     """
     meta = ingest.state.meta
     if not meta.time_ms or now_ms - meta.time_ms <= retention_ms / 2:
         return None
-    report = sweep(ingest, log, now_ms)
+    report = remove_missed(ingest, log, now_ms)
     logger.warning(
         "partition %d: the newest record counted was %d days old; %d documents removed whose deletes had left the log",
         report.partition,
@@ -74,7 +74,7 @@ def sweep_if_due(ingest: Ingest, log: EventLog, now_ms: int, retention_ms: int) 
     return report
 
 
-def sweep(ingest: Ingest, log: EventLog, now_ms: int) -> SweepReport:
+def remove_missed(ingest: Ingest, log: EventLog, now_ms: int) -> MissedDeletes:
     """Remove the live documents that the partition's log does not name any more.
 
     A document that the log names is left alone: its records were counted, or will be. The removals are deletions like
@@ -89,14 +89,16 @@ def sweep(ingest: Ingest, log: EventLog, now_ms: int) -> SweepReport:
         gone, looked = _remove(ingest, ids, now_ms, left=len(missing) - start)
         removed += gone
         start += looked
-    return SweepReport(ingest.partition, records, removed)
+    return MissedDeletes(ingest.partition, records, removed)
 
 
 def _named(log: EventLog, topic: str, partition: int) -> tuple[npt.NDArray[np.uint64], int]:
     """Return hashes of all keys in the log, ascending, and how many records it holds."""
     # concatenate needs at least one array, and a log may be empty.
-    hashes, records = [np.zeros(0, np.uint64)], 0
-    offset, end = log.begin(topic, partition), log.end(topic, partition)
+    hashes = [np.zeros(0, np.uint64)]
+    records = 0
+    offset = log.begin(topic, partition)
+    end = log.end(topic, partition)
     for page in pages(log, topic, partition, offset, end):
         keys = [record.key or b"" for record in page]
         hashes.append(np.unique(_hashes(keys)))
@@ -123,6 +125,7 @@ def _remove(ingest: Ingest, ids: list[bytes], now_ms: int, *, left: int) -> tupl
     count = looked = 0
 
     def amend(changes: Changes) -> Changes | None:
+        """Add the removals to the changes of a record; None where the state has changed."""
         nonlocal count, looked
         commit = ingest.state.meta.commit
         stored, looked = ingest.state.first_documents(ids, MAX_STORED_BYTES)
@@ -134,7 +137,7 @@ def _remove(ingest: Ingest, ids: list[bytes], now_ms: int, *, left: int) -> tupl
         touched |= {removed.document for removed in changes.removed}
         gone = {document: have for document, have in stored.items() if document not in touched}
         count = len(gone)
-        # Until all are gone the state stays as old as it is, so that the next writer sweeps again.
+        # Until all are gone the state stays as old as it is, so that the next writer looks again.
         if looked < left:
             changes = replace(changes, time_ms=0)
         return _without(ingest, changes, gone, now_ms)
@@ -153,7 +156,8 @@ def _remove(ingest: Ingest, ids: list[bytes], now_ms: int, *, left: int) -> tupl
 
 def _without(ingest: Ingest, changes: Changes, gone: Mapping[bytes, StoredDocument], now_ms: int) -> Changes:
     """Return the changes with the removal of these documents added."""
-    offset, meta = changes.next_offset - 1, ingest.state.meta
+    offset = changes.next_offset - 1
+    meta = ingest.state.meta
     # The record at this offset may have left deletions of its own: these parts come after them.
     first = ingest.state.forgets.next_part(offset)
     forgets = [

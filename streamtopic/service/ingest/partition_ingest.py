@@ -154,7 +154,8 @@ class Ingest:
     @property
     def lag(self) -> int:
         """Number of records that are not yet counted, and of deletions that are not yet in their own partition."""
-        uncounted = self._log.end(self._topics.documents, self.partition) - self.state.meta.next_offset
+        end = self._log.end(self._topics.documents, self.partition)
+        uncounted = end - self.state.meta.next_offset
         return uncounted + self._forwarder.waiting
 
     def step(
@@ -209,7 +210,8 @@ class Ingest:
     def _attempt(self, max_records: int, amend: Callable[[Changes], Changes | None]) -> Progress | None:
         """Return the flush that was committed, or None where the state changed meanwhile and nothing was written."""
         offset = self.state.meta.next_offset
-        whole = self._records.at(offset, self.state.lexicon, min(max_records, self._fitting))
+        most = min(max_records, self._fitting)
+        whole = self._records.at(offset, self.state.lexicon, most)
         if whole is None:
             return self._pass_empty_offsets(offset)
         ready = self.state.prepare(whole.batch, max_records)
@@ -276,8 +278,11 @@ class Ingest:
             )  # fmt: skip
 
     def _check_position(self) -> None:
-        topic, offset = self._topics.documents, self.state.meta.next_offset
-        begin, end = self._log.begin(topic, self.partition), self._log.end(topic, self.partition)
+        """Raise StateMismatch where the log does not hold the next record to count."""
+        topic = self._topics.documents
+        offset = self.state.meta.next_offset
+        begin = self._log.begin(topic, self.partition)
+        end = self._log.end(topic, self.partition)
         if offset < begin:
             raise StateMismatch(
                 f"partition {self.partition} of {topic}: records {offset} to {begin - 1} left the log before they were "
@@ -291,6 +296,7 @@ class Ingest:
 
 
 def _thread_of(log: EventLog) -> ThreadPoolExecutor:
+    """Return the thread that reads a log ahead."""
     thread = _threads.get(log)
     if thread is None:
         thread = _threads[log] = ThreadPoolExecutor(1, "read")
@@ -374,11 +380,13 @@ class _ReadAhead:
             future.exception()
 
     def _now(self, offset: int, lexicon: Lexicon, max_records: int) -> _Ready | None:
+        """Read now, in the thread of the log where there is one."""
         if self._thread is None:
             return self._read(offset, lexicon, max_records)
         return self._thread.submit(self._read, offset, lexicon, max_records).result()
 
     def _read(self, offset: int, lexicon: Lexicon, max_records: int) -> _Ready | None:
+        """Read and decode records from `offset` on; None at the end of the log."""
         records = self._log.read(self._topic, self._partition, offset, max_records, _BYTES)
         if not records:
             return None
@@ -388,4 +396,5 @@ class _ReadAhead:
         return _Ready(offset, self._decoded(records, lexicon), more)
 
     def _decoded(self, records: Sequence[Record], lexicon: Lexicon) -> Decoded:
+        """Decode records of this partition."""
         return decode_all(records, lexicon, self._partitions, self._partitioner)

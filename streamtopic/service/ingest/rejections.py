@@ -126,6 +126,7 @@ def _again(
 
 
 def _accepted(record: Record) -> bool:
+    """Return whether this version of the program accepts a record."""
     try:
         decode_record(record)
     except InvalidEvent:
@@ -141,7 +142,9 @@ def parse_rejection(record: Record) -> Rejection | None:
         return None
     if not isinstance(fields, dict):
         return None
-    partition, offset, reason = fields.get("partition"), fields.get("offset"), fields.get("reason")
+    partition = fields.get("partition")
+    offset = fields.get("offset")
+    reason = fields.get("reason")
     # `type`, since True is an instance of int.
     if type(partition) is not int or type(offset) is not int or not isinstance(reason, str):
         return None

@@ -86,6 +86,13 @@ def resolve(
 
 @dataclass(slots=True)
 class _Run:
+    """The state while records are applied.
+
+    live: the documents as they were before the first record.
+    current: the live documents of the ids in the records, after the records so far.
+    forgets, totals, counted, rejected, forwards, time_ms: of the changes to commit.
+    """
+
     live: LiveDocuments
     base: Meta
     partition: int
@@ -102,6 +109,7 @@ class _Run:
         self.current = dict(self.live.documents)
 
     def take(self, record: Record, event: Event, home: int) -> None:
+        """Apply a record."""
         # A producer's clock may be ahead; records behind this one would then look old.
         self.time_ms = max(self.time_ms, min(record.timestamp_ms, self.now_ms))
         if isinstance(event, Heartbeat):
@@ -152,19 +160,19 @@ class _Run:
         # A rebuild reads old records again, and what they asked for at their homes was settled before it.
         if record.offset < self.base.through or record.key is None:
             return
-        self.forwards.append(
-            Forward(
-                offset=record.offset,
-                document=record.key,
-                home=home,
-                asked=asked,
-                time_ms=record.timestamp_ms,
-                headers=headers,
-                late=self.now_ms - record.timestamp_ms > _LATE_MS,
-            )
+        forward = Forward(
+            offset=record.offset,
+            document=record.key,
+            home=home,
+            asked=asked,
+            time_ms=record.timestamp_ms,
+            headers=headers,
+            late=self.now_ms - record.timestamp_ms > _LATE_MS,
         )
+        self.forwards.append(forward)
 
     def add(self, record: Record, event: AddedDocument) -> None:
+        """Put a document in place of the one that its id held."""
         document = event.document
         have = self.current.get(document)
         # The same content again forgets nothing, so it must not count against the deletion capacity.
@@ -180,6 +188,7 @@ class _Run:
         self.current[document] = event
 
     def delete(self, record: Record, event: Delete) -> None:
+        """Delete a document."""
         document = event.document.encode()
         found = document in self.current
         self.totals["deleted" if found else "not_found"] += 1
@@ -188,33 +197,40 @@ class _Run:
         self.current.pop(document, None)
 
     def forget(self, record: Record, document: bytes, kind: ForgetKind, request: str, salt: bytes = b"") -> None:
+        """Note a deletion, before the document leaves `current`."""
         have = self.current.get(document)
-        self.forgets.append(
-            Forget(
-                offset=record.offset,
-                document=document,
-                kind=kind,
-                request=request,
-                salt=salt,
-                document_offset=-1 if have is None else have.offset,
-                epoch=-1 if have is None else self.base.epoch_of(have.offset),
-                # Where a topic takes the producer's time, it may be any number.
-                received_ms=min(max(record.timestamp_ms, 0), self.now_ms),
-                applied_ms=self.now_ms,
-            )
+        added = -1 if have is None else have.offset
+        # Where a topic takes the producer's time, it may be any number.
+        received_ms = min(max(record.timestamp_ms, 0), self.now_ms)
+        forget = Forget(
+            offset=record.offset,
+            document=document,
+            kind=kind,
+            request=request,
+            salt=salt,
+            document_offset=added,
+            epoch=-1 if have is None else self.base.epoch_of(added),
+            received_ms=received_ms,
+            applied_ms=self.now_ms,
         )
+        self.forgets.append(forget)
 
     def result(self, next_offset: int) -> Resolution:
+        """Return the net effect."""
         added = [document for document in self.current.values() if isinstance(document, AddedDocument)]
         # A document that was replaced counts on both sides: the counts of the old text go, those of the new one come.
-        removed = [RemovedDocument(i, old) for i, old in self.live.documents.items() if self.current.get(i) is not old]
+        removed = []
+        for document, old in self.live.documents.items():
+            if self.current.get(document) is not old:
+                removed.append(RemovedDocument(document, old))
+        totals = {name: number for name, number in self.totals.items() if number}
         changes = Changes(
             next_offset=next_offset,
             added=added,
             removed=removed,
             forgets=self.forgets,
             counted=self.counted,
-            totals={name: number for name, number in self.totals.items() if number},
+            totals=totals,
             forwards=self.forwards,
             time_ms=self.time_ms,
         )

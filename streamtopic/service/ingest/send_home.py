@@ -81,7 +81,8 @@ class Forwarder:
         if not self.waiting:
             return 0
         # Late notes wait until all is counted: one look at the home's log then serves all of them.
-        behind = self._state.meta.next_offset < self._log.end(self._topic, self._state.partition)
+        end = self._log.end(self._topic, self._state.partition)
+        behind = self._state.meta.next_offset < end
         # None until the end: after an error the notes are read from Redis again.
         known, self._notes = self._notes or [], None
         notes = [note for note in known if not (behind and note.late)]
@@ -100,7 +101,8 @@ class Forwarder:
 
     def _ready(self, home: int, notes: list[Forward]) -> list[Forward]:
         """Return the notes of which it is certain by now whether they are still due."""
-        doubtful = [n.offset for n in notes if n.offset not in self._own and n.offset not in self._visible]
+        foreign = {note.offset for note in notes} - self._own
+        doubtful = foreign - self._visible.keys()
         if doubtful:
             # They may have been sent, behind a transaction that is still open.
             written = self._log.written_end(self._topic, home)
@@ -118,11 +120,13 @@ class Forwarder:
         refused = [note.document for note in notes if not note.asked]
         counted = self._state.live_elsewhere(home, refused)
         live = frozenset[bytes]() if counted is None else counted[1]
-        due = [note for note in notes if note.offset not in overtaken and (note.asked or note.document in live)]
+        wanted = [note for note in notes if note.asked or note.document in live]
+        due = [note for note in wanted if note.offset not in overtaken]
         if due:
             # If sending fails, nobody knows whether they were sent: then the home has to be read first.
             self._own.difference_update(note.offset for note in due)
-            self._log.append_many(self._topic, [Message(n.document, None, n.headers, home) for n in due])
+            tombstones = [Message(note.document, None, note.headers, home) for note in due]
+            self._log.append_many(self._topic, tombstones)
         self._state.forwarded(notes)
         for note in notes:
             self._own.discard(note.offset)
@@ -144,7 +148,8 @@ class Forwarder:
         starts = [note.end for note in notes if not note.late]
         # Newer records may lie before the end that a late note names, so the broker's times decide.
         if late := [note.time_ms for note in notes if note.late]:
-            starts.append(self._log.offset_at(self._topic, home, min(late) + CLOCKS_MS))
+            oldest = min(late) + CLOCKS_MS
+            starts.append(self._log.offset_at(self._topic, home, oldest))
         if not starts:
             return
         offset = max(min(starts), self._log.begin(self._topic, home))
@@ -154,6 +159,7 @@ class Forwarder:
 
 
 def _is_newer(record: Record, note: Forward) -> bool:
+    """Return whether a record of the home came after the deletion of a note."""
     if record.offset >= note.end:
         return True
     # Late notes come from an outage or a recount: their own tombstones may be among these records, too.

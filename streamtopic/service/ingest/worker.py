@@ -125,6 +125,7 @@ class IngestWorker:
         self._membership.leave()
 
     def _join(self) -> None:
+        """Take part in the group; open and give up partitions as it says."""
         owned = self._membership.poll(0.0)
         for partition in [partition for partition in self._ingests if partition not in owned]:
             logger.info("gave up ownership of partition %d", partition)
@@ -146,6 +147,7 @@ class IngestWorker:
             return None
 
     def _idle(self, seconds: float) -> None:
+        """Wait for records, and keep idle partitions moving."""
         now_ms = int(self._clock() * 1000)
         for partition, ingest in self._ingests.items():
             if self._options.heartbeat and now_ms - ingest.state.meta.time_ms >= self._options.heartbeat * 1000:

@@ -112,7 +112,8 @@ class TheoremBase:
         with np.load(io.BytesIO(stored.blob)) as arrays:
             if kept is None or "C" not in arrays:
                 raise StateCorrupt("the base model was not kept for theorem mode: run `streamtopic retrain`")
-            words, C = tuple(arrays["words"].tolist()), arrays["C"]
+            words = tuple(arrays["words"].tolist())
+            C = arrays["C"]
         documents = stored.fields["documents"]
         statistics = Statistics(words, C, tuple(stored.fields["anchors"]), documents)
         facts = BaseFacts(documents, ModelConstants(**kept["constants"]), kept["q_norm"], kept["rarest"])
@@ -156,7 +157,8 @@ class Run:
     @property
     def told_apart(self) -> str | None:
         """Say why a retraining on these counts could be told apart for certain; None where it could not."""
-        compared, anchors = self.examined.compared, self.base.statistics.anchors
+        compared = self.examined.compared
+        anchors = self.base.statistics.anchors
         # The proof takes the anchors as unchanged. Other columns of A would show which of the two it is.
         if compared is None:
             return changed_anchors(anchors, ())
@@ -312,7 +314,8 @@ def theorem_payload(
 
 def _noise(release: TheoremRelease, rule: TheoremRule) -> ReleaseNoise:
     """Describe both draws together; sigma, grid and ratio are those of A."""
-    plan, together = release.plan.topics, release.plan.together
+    plan = release.plan.topics
+    together = release.plan.together
     # The norm is taken after noise: before noise it is secret.
     ratio = norm_ratio(plan.sigma, release.A)
     epsilon = together.epsilon(rule.delta)

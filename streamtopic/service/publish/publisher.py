@@ -180,12 +180,9 @@ class Publisher:
             data = seal_completion(completion, self._key)
             message = completion_message(completion, data)
             record = OutboxRecord(self._names.receipts, message.key or b"", message.value)
-            end = (completion.sequence, digest_of(data))
-            self._staged.append((head.sequence, head.digest), end, [(end[1], record)])
-        raise StateError(
-            f"cannot append a completion of {self._state.model} to the chain of receipts, {_ATTEMPTS} times another "
-            "publisher was faster: run one publisher for each model, and see `streamtopic doctor`"
-        )
+            end = ChainHead(completion.sequence, digest_of(data))
+            self._append(head, end, [(end.digest, record)])
+        raise self._overtaken("a completion")
 
     def _completion(self, residue: Residue, ends: Mapping[int, int], head: ChainHead) -> Completion:
         """Return the completion of all deletions before these ends, to be appended behind `head`."""
@@ -227,11 +224,19 @@ class Publisher:
             if not todo:
                 return issued
             records, end = self._sealed(partition, todo, head)
-            # The outcome is not looked at: the next round reads the chain again.
-            self._staged.append((head.sequence, head.digest), (end.sequence, end.digest), records)
-        raise StateError(
-            f"cannot append receipts of {self._state.model} to their chain, {_ATTEMPTS} times another publisher was "
-            "faster: run one publisher for each model, and see `streamtopic doctor`"
+            self._append(head, end, records)
+        raise self._overtaken("receipts")
+
+    def _append(self, head: ChainHead, end: ChainHead, records: Sequence[tuple[str, OutboxRecord]] = ()) -> None:
+        """Stage records behind the end of the chain, if it is still `head`; `end` is the new one."""
+        # The outcome is not looked at: the caller reads the chain again in any case.
+        self._staged.append((head.sequence, head.digest), (end.sequence, end.digest), records)
+
+    def _overtaken(self, what: str) -> StateError:
+        """Return the error that another publisher has appended to the chain in each attempt."""
+        return StateError(
+            f"cannot append {what} of {self._state.model} to the chain of receipts; another publisher was faster "
+            f"{_ATTEMPTS} times: run one publisher for each model, and see `streamtopic doctor`"
         )
 
     def _synchronise(self) -> ChainHead:
@@ -256,7 +261,7 @@ class Publisher:
                 chain.skip_to(staged)
             if staged == chain.head:
                 return staged
-            self._staged.append((staged.sequence, staged.digest), (chain.head.sequence, chain.head.digest))
+            self._append(staged, chain.head)
 
     def _read(self) -> None:
         """Read the new records of the receipts topic."""
@@ -279,7 +284,8 @@ class Publisher:
             data = seal_receipt(receipt, self._key)
             head = ChainHead(receipt.sequence, digest_of(data))
             message = to_message(receipt, data)
-            records.append((head.digest, OutboxRecord(self._names.receipts, message.key or b"", message.value)))
+            record = OutboxRecord(self._names.receipts, message.key or b"", message.value)
+            records.append((head.digest, record))
         return records, head
 
     def _receipt(
@@ -292,14 +298,17 @@ class Publisher:
         """
         model = self._state.model
         document_salt = forget.salt or service_document_salt(self._secret, salt)
+        document = document_digest(document_salt, model, forget.document)
+        request = request_digest(forget.request, forget.salt or salt)
+        left = max(envelope.capacity - envelope.forgotten, 0)
         return Receipt(
             sequence=head.sequence + 1,
             previous=head.digest,
             model=model,
             partition=partition,
             offset=forget.offset,
-            request=request_digest(forget.request, forget.salt or salt),
-            document=document_digest(document_salt, model, forget.document),
+            request=request,
+            document=document,
             link=request_digest(forget.request, salt),
             received=forget.received_ms,
             applied=forget.applied_ms,
@@ -312,7 +321,7 @@ class Publisher:
             delta=envelope.delta,
             cumulative_epsilon=envelope.cumulative_epsilon,
             capacity_used=envelope.forgotten,
-            capacity_left=max(envelope.capacity - envelope.forgotten, 0),
+            capacity_left=left,
             release=self._versions.digest(envelope.version),
             commitment=envelope.commitment,
         )
@@ -392,12 +401,13 @@ class Statements:
         gone = self._state.withdrawn_alone().union(*(version.envelope.withdrawn for version in versions))
         if before is None:
             return newest, digest, tuple(sorted(gone))
+        gone = gone.union(before.withdrawn)
         # The topic may have lost its newest version. Readers must not take an older one for the newest.
         if before.newest >= newest:
             newest, digest = before.newest, before.digest
         if before.made > now:
             logger.warning("statement %d is of a later time than now: set this machine's clock right", before.sequence)
-        return newest, digest, tuple(sorted(gone.union(before.withdrawn)))
+        return newest, digest, tuple(sorted(gone))
 
 
 def _end(residue: Residue, partition: int, stream: Forgets) -> int:
@@ -455,7 +465,12 @@ def _first(forget: Forget, partition: int, versions: Sequence[Envelope], earlier
 def _refuse_losing(log: EventLog, topic: str) -> None:
     """Raise StateMismatch where a topic does not keep every record for ever: receipts must be kept."""
     have = log.settings(topic)
-    losing = [f"{name}={have[name]}" for name, kept in _KEPT.items() if have.get(name) not in {None, *kept}]
+    losing = []
+    for name, kept in _KEPT.items():
+        value = have.get(name)
+        # None: a log in files may have no settings, and then it keeps every record.
+        if value is not None and value not in kept:
+            losing.append(f"{name}={value}")
     if losing:
         raise StateMismatch(
             f"topic {topic} has {', '.join(losing)}, so receipts would be lost: run `streamtopic init`, which makes it "

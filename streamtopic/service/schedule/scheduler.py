@@ -300,6 +300,7 @@ class Scheduler:
         return Step(decision, version, envelope.withdrawn, seconds)
 
     def _next_version(self) -> int:
+        """Return the number of the next version."""
         last = self._situation.last()
         return last.version + 1 if last else 1
 
@@ -409,6 +410,7 @@ class Scheduler:
         return reason if self._offsets() == offsets else None
 
     def _offsets(self) -> dict[int, int]:
+        """Return, by partition, the offset up to which records are counted."""
         return {partition: meta.next_offset for partition, meta in self.reader.positions().items()}
 
 

@@ -103,7 +103,8 @@ def _difference(fit: TopicFit, cold: TopicFit, key: bytes) -> str | None:
         return "its words are not those of a model learned from the counts alone"
     if fit.anchors != cold.anchors:
         return "its anchors are not those of a model learned from the counts alone"
-    carried, again = fingerprint(fit, [], [], key), fingerprint(cold, [], [], key)
+    carried = fingerprint(fit, [], [], key)
+    again = fingerprint(cold, [], [], key)
     if carried != again:
         return "the counts that it was carried over to are not those in Redis"
     # Both lie within their certificates of the exact model. Written so that a nan counts as a difference.

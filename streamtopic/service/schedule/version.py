@@ -37,6 +37,27 @@ __all__ = [
 # Most versions that one version retires. A `keep_versions` that was lowered by much takes effect over several versions.
 _RETIRED = 20
 
+# Fields of the envelope that the release record repeats under the same names.
+_REPEATED = (
+    "kind",
+    "base",
+    "epoch",
+    "capacity",
+    "counted",
+    "previous",
+    "commitment",
+    "certificate",
+    "epsilon",
+    "delta",
+    "guarantee",
+    "covered",
+    "revision",
+    "sigma",
+    "ratio",
+    "cumulative_epsilon",
+    "created",
+)
+
 
 def stored_base(base: Base, new: NewBase, salt: bytes) -> StoredBase:
     """Return a base model as Redis keeps it. It is before noise, so subscribers never get it.
@@ -110,38 +131,24 @@ def release_record(
     unfitted: for each task without a head, the reason.
     facts: further fields, which subscribers do not get.
     """
+    repeated = {name: getattr(envelope, name) for name in _REPEATED}
+    cut = {str(partition): offset for partition, offset in envelope.cut.items()}
     return {
         **facts,
-        "kind": envelope.kind,
-        "base": envelope.base,
-        "epoch": envelope.epoch,
-        "cut": {str(partition): offset for partition, offset in envelope.cut.items()},
+        **repeated,
+        "cut": cut,
         "documents": envelope.m,
         "vocabulary": envelope.n,
         "topics": envelope.r,
         "forget_set": envelope.forgotten,
-        "capacity": envelope.capacity,
-        "counted": envelope.counted,
-        "chunks": chunks,
         "withdrawn": list(envelope.withdrawn),
-        "digest": digest,
-        "previous": envelope.previous,
-        "commitment": envelope.commitment,
         "anchors": list(envelope.anchors),
         "margin": float(min(envelope.margin, 1e300)),
-        "certificate": envelope.certificate,
+        "digest": digest,
+        "chunks": chunks,
         "warm": warm,
         "reason": reason,
-        "epsilon": envelope.epsilon,
-        "delta": envelope.delta,
-        "guarantee": envelope.guarantee,
-        "covered": envelope.covered,
-        "revision": envelope.revision,
-        "sigma": envelope.sigma,
-        "ratio": envelope.ratio,
         "unfitted": dict(unfitted),
-        "cumulative_epsilon": envelope.cumulative_epsilon,
-        "created": envelope.created,
         "seconds": seconds,
     }
 

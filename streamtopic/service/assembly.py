@@ -137,6 +137,7 @@ def theorem_rule(settings: Settings) -> TheoremRule | None:
         "gamma": settings.conditioning,
         "eps0": settings.accuracy,
     }
+    # A constant that is not set is estimated from the model.
     known = {name: value for name, value in set_by_hand.items() if value is not None}
     return TheoremRule(settings.epsilon, settings.delta, settings.theorem_constant, known)
 
@@ -212,6 +213,7 @@ class Parts:
                 self.leads = lock.acquire()
                 self._stack.callback(lock.release)
                 self._create(self.layout)
+        # `__exit__` is not called where this method fails, and the lock would stay.
         except BaseException:
             self._stack.close()
             raise

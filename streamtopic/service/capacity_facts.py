@@ -62,8 +62,11 @@ def capacity_of(
     base = service.situation.base()
     if base is None:
         raise UsageError("there is no base model yet, so no capacity: `streamtopic status` says what is waiting")
-    stored, tried = service.state.base(), None
-    known: Mapping[str, Any] = {} if stored is None else kept_fields(stored).get("calibration", {})
+    tried: dict[str, Any] | None = None
+    known: Mapping[str, Any] = {}
+    stored = service.state.base()
+    if stored is not None:
+        known = kept_fields(stored).get("calibration", {})
     if "tried" in known:
         tried = {"of": f"the base model of version {base.version}", **known["tried"]}
     if request is not None:
@@ -132,11 +135,14 @@ def _formulas(known: Mapping[str, Any], service: Service) -> dict[str, Any]:
     constants = ModelConstants(**figures)
     base = base_capacity(c, m, n, r, epsilon, delta)
     utility = c * UTILITY * m / r**2
-    noise = c * m * epsilon / (r**2 * math.sqrt(r * n * math.log(1 / delta)))
+    spread = math.sqrt(r * n * math.log(1 / delta))
+    noise = c * m * epsilon / (r**2 * spread)
     binds = "noise" if noise < utility else "utility"
     heads = {name: _head(task, c, known, epsilon, delta, constants) for name, task in tasks.items()}
     holders = known["anchor_documents"]
+    # By name among equals, so that the answer is the same each time.
     rarest = min(holders, key=lambda word: (holders[word], word))
+    formula = {"limit": base, "noise": noise, "utility": utility, "binds": binds}
     return {
         "documents": m,
         "words": n,
@@ -145,7 +151,7 @@ def _formulas(known: Mapping[str, Any], service: Service) -> dict[str, Any]:
         "delta": delta,
         "constant": c,
         "constants": finite(asdict(constants)),
-        "formula": {"limit": base, "noise": noise, "utility": utility, "binds": binds},
+        "formula": formula,
         "heads": heads,
         "precondition": precondition(m, r, constants),
         "hard_limit": known["hard_limit"],
@@ -161,7 +167,8 @@ def _head(
 
     anchors = list(known["shares"])
     gone = [topic for topic in task.topics if topic not in anchors]
-    shares: npt.NDArray[np.float64] = np.array(list(known["shares"].values()))
+    values = list(known["shares"].values())
+    shares: npt.NDArray[np.float64] = np.array(values)
     # A task names a topic by its anchor word, and an update or a retrain may have replaced that word.
     if gone:
         return {"topics": list(task.topics), "reason": f"no anchor word of the base model: {', '.join(gone)}"}

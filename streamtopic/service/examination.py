@@ -391,6 +391,7 @@ def _receipts(parts: Parts) -> Iterator[Diagnosis]:
 def examine_room(parts: Parts) -> Iterator[Diagnosis]:
     """Examine words and word ids of each partition, and how many documents Redis will hold."""
     found = ModelState.find(parts.connection, parts.settings.model)
+    # `examine_state` has reported both of these.
     if found is None or found.settings != parts.fixed:
         return
     try:

@@ -126,6 +126,7 @@ class InstanceLock:
                 self._root,
             )
         (self._root / "instance.lock").touch(mode=0o600)
+        # To append: opening must not erase the word of the process that holds the lock.
         file = (self._root / "instance.lock").open("a+", encoding="ascii")
         deadline = self._clock() + WAIT
         while True:
@@ -154,6 +155,7 @@ class InstanceLock:
         """Unlock the instance. The end of the process unlocks it too."""
         if self._file is not None:
             tighten(self._root)
+            # A process that finds the lock taken reads the file: it must not find the word of an earlier holder.
             self._file.truncate(0)
             self._file.close()
             self._file = None
@@ -244,6 +246,7 @@ def provision(
     # All topics are looked at before the first is changed: a refusal leaves everything as it was.
     have = {topic: log.partitions(topic) for topic in settings}
     for topic, count in have.items():
+        # 0: the topic does not exist yet.
         if count not in {0, wanted_partitions(names, topic, partitions)}:
             raise StateMismatch(_other_count(names, topic, count, partitions))
     done = []

@@ -45,6 +45,7 @@ class KeyKeeper:
         parts = self.parts
         if not parts.log.partitions(parts.names.releases):
             raise UsageError(f"topic {parts.names.releases} does not exist: create it with `streamtopic init`")
+        # Without the service's own key: only lists that this root key signed count.
         keys = KeyRing(self.root.public, parts.settings.model)
         follow_keys(parts.log, parts.settings.model, keys)
         return keys.keys

@@ -117,20 +117,22 @@ def read_release(log: EventLog, state: ModelState, keys: KeyRing, version: int |
 
     Raises UsageError where it does not exist or is withdrawn, CheckFailed where it does not verify.
     """
-    withdrawn, found = state.withdrawn(), None
+    # Redis knows a withdrawal before the log does: the version that withdraws may still wait in the outbox.
+    withdrawn = state.withdrawn()
+    found = None
     for release in read_all_releases(log, state.model, keys):
         if version in (None, release.version):
             found = release
-    # Redis knows a withdrawal before the log does: the version that withdraws may still wait in the outbox.
-    if found is not None and found.version in withdrawn:
-        raise UsageError(f"version {version} is withdrawn: it holds documents deleted since; take a later one")
-    if found is None and any(number == version for number, _ in state.releases()):
-        raise CheckFailed(f"version {version} in the log does not verify with this instance's key")
     if found is None:
+        recorded = {number for number, _ in state.releases()}
+        if version in recorded:
+            raise CheckFailed(f"version {version} in the log does not verify with this instance's key")
         name = "no version" if version is None else f"no version {version}"
         raise UsageError(
             f"there is {name}: `streamtopic versions` lists them, `streamtopic status` says what is waiting"
         )
+    if found.version in withdrawn:
+        raise UsageError(f"version {version} is withdrawn: it holds documents deleted since; take a later one")
     return found
 
 
@@ -156,6 +158,7 @@ def _version_fields(version: int, record: Mapping[str, Any], *, withdrawn: bool)
         "base": record["base"],
         "capacity": record["capacity"],
         "cumulative_epsilon": record["cumulative_epsilon"],
+        # Only a service with tasks records heads.
         "heads": dict(record.get("heads", {})),
         "unfitted": dict(record.get("unfitted", {})),
         "withdrawn": withdrawn,
@@ -166,8 +169,8 @@ def _version_fields(version: int, record: Mapping[str, Any], *, withdrawn: bool)
 
 def versions_of(state: ModelState) -> list[dict[str, Any]]:
     """Return every version in Redis as `versions --json` shows it, oldest first."""
-    records, withdrawn = state.releases(), state.withdrawn()
-    return [_version_fields(version, record, withdrawn=version in withdrawn) for version, record in records]
+    withdrawn = state.withdrawn()
+    return [_version_fields(version, record, withdrawn=version in withdrawn) for version, record in state.releases()]
 
 
 def _guarantee(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -193,8 +196,9 @@ def heads_of(release: Release, top: int) -> dict[str, Any]:
     found = {}
     for task in release.heads:
         head = release.head(task)
+        topics = list(head.topics)
         words = {name: list(some) for name, some in release.class_words(task, top).items()}
-        found[task] = {"topics": list(head.topics), "documents": head.documents, "classes": words}
+        found[task] = {"topics": topics, "documents": head.documents, "classes": words}
     return found
 
 

@@ -100,6 +100,7 @@ def rebuild(service: Service, update: Callable[[int, int | None], None]) -> Rebu
     # Under another hash documents belong to other partitions, so the cuts of older versions do not hold for them.
     other_hash = before is not None and before.partitioner != fixed.partitioner
     with _leading(service):
+        # Under the lease: before it, a scheduler could still stage a version.
         newest = _newest(service)
         for partition in range(before.partitions if before else partitions):
             remove_partition(connection, settings.model, partition, rearranged=other_hash)

@@ -128,28 +128,32 @@ def status_of(service: Parts, situation: SituationReader) -> dict[str, Any]:
     now_ms = service.connection.time_ms()
     patience_ms = service.settings.stalled_after * 1000
     overdue = [one for one in hiding if now_ms - one.since_ms > patience_ms]
-    lags = {partition: service.log.end(topic, partition) - meta.next_offset for partition, meta in positions.items()}
-    # A service is alive while it moves: a lag alone only says that there is work.
-    stalled = [p for p, meta in positions.items() if lags[p] > 0 and now_ms - meta.moved_ms > patience_ms]
-    forwards = sum(service.reader.forwards(partition) for partition in positions)
-    receipts = sum(len(service.reader.forgets(partition)) for partition in positions)
+    lag = forwards = receipts = 0
+    stalled = []
+    for partition, meta in positions.items():
+        behind = service.log.end(topic, partition) - meta.next_offset
+        lag += behind
+        # A service is alive while it moves: a lag alone only says that there is work.
+        if behind > 0 and now_ms - meta.moved_ms > patience_ms:
+            stalled.append(partition)
+        forwards += service.reader.forwards(partition)
+        receipts += len(service.reader.forgets(partition))
     residue = ResidueState(service.connection, service.settings.model).read()
-    return {
-        **_model(service, situation, overdue),
-        "words": {partition: meta.words for partition, meta in positions.items()},
-        "word_ids": {partition: meta.next_word for partition, meta in positions.items()},
-        "lag": sum(lags.values()),
-        "forwards": forwards,
-        "hidden": [_hidden_fields(one) for one in hiding],
-        "stalled_partitions": stalled,
-        "receipts_waiting": receipts,
-        "outbox": len(service.state.outbox()),
-        "outcomes": _outcomes(positions),
-        "statement": _statement(service),
-        "residue": residue_fields(residue),
-        "running": not service.leads,
-        "healthy": not stalled and not overdue,
-    }
+    facts = _model(service, situation, overdue)
+    facts["words"] = {partition: meta.words for partition, meta in positions.items()}
+    facts["word_ids"] = {partition: meta.next_word for partition, meta in positions.items()}
+    facts["lag"] = lag
+    facts["forwards"] = forwards
+    facts["hidden"] = [_hidden_fields(one) for one in hiding]
+    facts["stalled_partitions"] = stalled
+    facts["receipts_waiting"] = receipts
+    facts["outbox"] = len(service.state.outbox())
+    facts["outcomes"] = _outcomes(positions)
+    facts["statement"] = _statement(service)
+    facts["residue"] = residue_fields(residue)
+    facts["running"] = not service.leads
+    facts["healthy"] = not stalled and not overdue
+    return facts
 
 
 def _model(service: Parts, situation: SituationReader, overdue: Sequence[Hidden]) -> dict[str, Any]:
@@ -159,9 +163,13 @@ def _model(service: Parts, situation: SituationReader, overdue: Sequence[Hidden]
     if base is not None:
         rule = base.calibration.get("rule")
         left = max(present.capacity - present.forget_set, 0)
-    # The decision that the leader noted. Before the first one, the decision that a leader would take now.
+    decided: int | None = None
     noted = service.state.decision()
-    decision, decided = (decision_text(situation.decide(present)), None) if noted is None else noted
+    if noted is not None:
+        decision, decided = noted
+    else:
+        # No leader has decided yet: show the decision that one would take now.
+        decision = decision_text(situation.decide(present))
     versions = versions_of(service.state)
     last = versions[-1] if versions else {}
     late = [f"{one.text} since {_moment(one.since_ms)}: {REMEDY}" for one in overdue]

@@ -314,6 +314,15 @@ def scan(
 
 
 @numba.njit(cache=True, nogil=True)
+def _number(data: Bytes, at: Whole, size: Whole) -> np.int64:
+    """Return the big-endian number in the `size` bytes at `at`."""
+    value = np.int64(0)
+    for k in range(at, at + size):
+        value = (value << 8) | np.int64(data[k])
+    return value
+
+
+@numba.njit(cache=True, nogil=True)
 def _string(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
     """Return where the string at `at` begins and ends; _NO_STRING and 0 where `at` does not hold a whole string."""
     if at >= stop:
@@ -322,17 +331,13 @@ def _string(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
     if 0xA0 <= kind <= 0xBF:
         begin = at + 1
         size = np.int64(kind & 0x1F)
-    elif kind == 0xD9 and at + 2 <= stop:
-        begin = at + 2
-        size = np.int64(data[at + 1])
-    elif kind == 0xDA and at + 3 <= stop:
-        begin = at + 3
-        size = (np.int64(data[at + 1]) << 8) | np.int64(data[at + 2])
-    elif kind == 0xDB and at + 5 <= stop:
-        begin = at + 5
-        size = np.int64(0)
-        for k in range(at + 1, at + 5):
-            size = (size << 8) | np.int64(data[k])
+    elif 0xD9 <= kind <= 0xDB:
+        # str 8, str 16 and str 32: their size is in so many bytes.
+        width = 1 << (kind - 0xD9)
+        begin = at + 1 + width
+        if begin > stop:
+            return _NO_STRING, 0
+        size = _number(data, at + 1, width)
     else:
         return _NO_STRING, 0
     if begin + size > stop:
@@ -349,7 +354,7 @@ def _map(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
     if at < stop and 0x80 <= data[at] <= 0x8F:
         return np.int64(data[at] & 0x0F), at + 1
     if at + 3 <= stop and data[at] == 0xDE:
-        return (np.int64(data[at + 1]) << 8) | np.int64(data[at + 2]), at + 3
+        return _number(data, at + 1, 2), at + 3
     return np.int64(-1), at
 
 
@@ -364,14 +369,13 @@ def _unsigned(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
     if kind < 0xCC or kind > 0xCF:
         return np.int64(-1), at
     size = 1 << (kind - 0xCC)
-    # Eight bytes could overflow int64; times and counts need fewer than 48 bits.
-    too_large = size == 8 and (data[at + 1] or data[at + 2])
-    if at + 1 + size > stop or too_large:
+    end = at + 1 + size
+    if end > stop:
         return np.int64(-1), at
-    value = np.int64(0)
-    for k in range(at + 1, at + 1 + size):
-        value = (value << 8) | np.int64(data[k])
-    return value, at + 1 + size
+    # Eight bytes could overflow int64; times and counts need fewer than 48 bits.
+    if size == 8 and (data[at + 1] or data[at + 2]):
+        return np.int64(-1), at
+    return _number(data, at + 1, size), end
 
 
 @numba.njit(cache=True, nogil=True)

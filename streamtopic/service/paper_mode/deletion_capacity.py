@@ -55,7 +55,9 @@ class CapacityRule:
     @property
     def plan(self) -> CalibrationPlan:
         """The trials of `calibrated`."""
-        return CalibrationPlan(most_updates=self.updates, aimed=None if self.forget_sets == "any" else 0)
+        # The most anchors that forget sets are aimed at; None for all of them.
+        aimed = None if self.forget_sets == "any" else 0
+        return CalibrationPlan(most_updates=self.updates, aimed=aimed)
 
     def limit(
         self,
@@ -77,7 +79,8 @@ class CapacityRule:
         if self.rule == "fixed":
             return self.number
         if self.rule == "theorem":
-            return int(min(self.constant * _formula(fit, epsilon, delta, tasks), fit.documents))
+            formula = self.constant * _formula(fit, epsilon, delta, tasks)
+            return int(min(formula, fit.documents))
         if self.rule == "share":
             # With a capacity of 0, each deletion from a small corpus would be a retrain.
             return max(1, int(self.share * fit.documents))
@@ -98,7 +101,8 @@ def _formula(fit: TopicFit, epsilon: float, delta: float, tasks: Sequence[HeadTa
     for task in tasks:
         # A task may name anchors of topics that are gone.
         topics = [place[topic] for topic in task.topics if topic in place]
-        formulas.append(head_capacity_terms(1.0, fit.documents, n, epsilon, delta, shares, topics).formula)
+        terms = head_capacity_terms(1.0, fit.documents, n, epsilon, delta, shares, topics)
+        formulas.append(terms.formula)
     return min(formulas)
 
 
@@ -182,32 +186,33 @@ def try_deletions(
     largest = int(plan.largest_share * snapshot.documents) + 1
     keep = reachable_words(snapshot.frequency, snapshot.documents, fit.options, largest)
     # In memory: deletions bring other words into the vocabulary, and the snapshot may expire before the last trial.
-    counts = Counts([snapshot.words[k] for k in keep], snapshot.restrict(keep))
+    words = [snapshot.words[k] for k in keep]
+    counts = Counts(words, snapshot.restrict(keep))
     documents = read_documents(connection, snapshot, counts.words, limit=_SAMPLE)
     generator = np.random.default_rng(_SEED)
     found = calibrate(counts, documents.batch, fit.options, generator, plan, fit, update)
-    facts = {
-        **_calibration_facts(found),
-        "sampled": documents.batch.documents,
-        "whole": documents.whole,
-        "utility": plan.utility,
-        "probability": plan.probability,
-        "seconds": time.perf_counter() - start,
-    }
+    facts = _calibration_facts(found)
+    facts["sampled"] = documents.batch.documents
+    facts["whole"] = documents.whole
+    facts["utility"] = plan.utility
+    facts["probability"] = plan.probability
+    facts["seconds"] = time.perf_counter() - start
     return found, facts
 
 
 def _calibration_facts(found: Calibration) -> dict[str, Any]:
     """Return a calibration in types of msgpack and JSON; None stands for a figure that was not measured."""
+    random = [_probe(probe) for probe in found.random]
+    aimed = [_probe(probe) for probe in found.aimed]
     return {
         "limit": found.limit,
         "random_limit": found.random_limit,
-        "aimed_limit": found.aimed_limit if found.aimed else None,
+        "aimed_limit": found.aimed_limit if aimed else None,
         "hard_limit": found.hard_limit,
         "updates": found.updates,
         "complete": found.complete,
-        "random": [_probe(probe) for probe in found.random],
-        "aimed": [_probe(probe) for probe in found.aimed],
+        "random": random,
+        "aimed": aimed,
     }
 
 

@@ -110,6 +110,7 @@ class TheoremBase:
         """Read the kept base model. Raises StateCorrupt where it was kept in another mode."""
         kept = kept_fields(stored).get(_FIELD)
         with np.load(io.BytesIO(stored.blob)) as arrays:
+            # Certified mode keeps neither.
             if kept is None or "C" not in arrays:
                 raise StateCorrupt("the base model was not kept for theorem mode: run `streamtopic retrain`")
             words = tuple(arrays["words"].tolist())

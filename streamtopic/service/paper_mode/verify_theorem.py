@@ -103,6 +103,7 @@ class TheoremCheck:
         stored: the kept base model.
         fit, counts: the base model learned again from the log, and the counts that it was learned from.
         """
+        # Certified mode keeps no such facts.
         if "theorem" not in stored.fields:
             return None
         kept = TheoremBase.parse(stored)

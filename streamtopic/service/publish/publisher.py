@@ -125,6 +125,7 @@ class Publisher:
         """
         self._destroy_links()
         marks = {partition: stream.mark() for partition, stream in forgets.items()}
+        # While a rebuild counts anew, entries may say less than those that it put aside: they wait until it is done.
         waiting = {p: stream for p, stream in forgets.items() if marks[p][0] and not stream.incomplete}
         if not waiting:
             return 0
@@ -168,8 +169,9 @@ class Publisher:
         issued = False
         for _ in range(_ATTEMPTS):
             head = self._synchronise()
+            chain = self._issued.chain
             before = _completed(self._issued.completions)
-            todo = {p: end for p, end in new.items() if self._issued.chain.between(p, before.get(p, 0), end)}
+            todo = {p: end for p, end in new.items() if chain.between(p, before.get(p, 0), end)}
             if not todo:
                 # Read back from the topic, or nobody asked for these deletions: their marks are not needed any more.
                 self._residue.complete(new)
@@ -186,9 +188,10 @@ class Publisher:
 
     def _completion(self, residue: Residue, ends: Mapping[int, int], head: ChainHead) -> Completion:
         """Return the completion of all deletions before these ends, to be appended behind `head`."""
-        reached = {p: residue.reached(p, end - 1) for p, end in ends.items()}
+        reached = {p: _dated(residue.reached(p, end - 1)) for p, end in ends.items()}
         # Backups are known to the operator only, and so is Redis's file where the service may not have it rewritten.
-        attested = {Stage.SNAPSHOTS, Stage.AOF} if residue.forbidden else {Stage.SNAPSHOTS}
+        by_operator = {Stage.SNAPSHOTS, Stage.AOF} if residue.forbidden else {Stage.SNAPSHOTS}
+        attested = tuple(stage.value for stage in Stage if stage in by_operator)
         return Completion(
             sequence=head.sequence + 1,
             previous=head.digest,
@@ -196,8 +199,8 @@ class Publisher:
             number=len(self._issued.completions) + 1,
             created=int(self._clock() * 1000),
             ends=ends,
-            reached={p: _dated(stages) for p, stages in reached.items()},
-            attested=tuple(stage.value for stage in Stage if stage in attested),
+            reached=reached,
+            attested=attested,
         )
 
     def _destroy_links(self) -> None:
@@ -217,7 +220,8 @@ class Publisher:
         for _ in range(_ATTEMPTS):
             head = self._synchronise()
             chain = self._issued.chain
-            todo = [(f, e) for f, e in served if f.wants_receipt and (partition, f.offset) not in chain]
+            wanted = [(forget, envelope) for forget, envelope in served if forget.wants_receipt]
+            todo = [(forget, envelope) for forget, envelope in wanted if (partition, forget.offset) not in chain]
             # The first round decides the number: in later ones the receipts of this round may stand in the chain.
             if issued is None:
                 issued = len(todo)
@@ -383,7 +387,8 @@ class Statements:
                 return None
         number = self._state.next_statement(0 if before is None else before.sequence)
         statement = Statement(self._state.model, number, now, self._interval_ms, *said)
-        self._log.append_many(self._topic, [statement_message(seal_statement(statement, self._key))])
+        message = statement_message(seal_statement(statement, self._key))
+        self._log.append_many(self._topic, [message])
         # Twice an interval, so that one statement that comes late does not alarm readers.
         self._due = now + self._interval_ms // 2
         return statement
@@ -397,11 +402,15 @@ class Statements:
         versions, before = self._published.versions, self._published.statement
         newest, digest = 0, ""
         if versions:
-            newest, digest = versions[-1].envelope.version, versions[-1].sealed
-        gone = self._state.withdrawn_alone().union(*(version.envelope.withdrawn for version in versions))
+            newest = versions[-1].envelope.version
+            digest = versions[-1].sealed
+        # Withdrawals without a new version are known to Redis only.
+        gone = set(self._state.withdrawn_alone())
+        for version in versions:
+            gone.update(version.envelope.withdrawn)
         if before is None:
             return newest, digest, tuple(sorted(gone))
-        gone = gone.union(before.withdrawn)
+        gone.update(before.withdrawn)
         # The topic may have lost its newest version. Readers must not take an older one for the newest.
         if before.newest >= newest:
             newest, digest = before.newest, before.digest

@@ -131,10 +131,11 @@ def labelled_by_task(
     counts = LabelledDocuments.of(batch, words, [""] * batch.documents).counts
     found = {}
     for task in options.tasks:
-        rows = [row for row, classes in enumerate(labels) if task in classes]
+        rows = [row for row, of_document in enumerate(labels) if task in of_document]
         classes = tuple(labels[row][task] for row in rows)
         # intp: an empty list would become an array of floats, which cannot index.
-        found[task] = LabelledDocuments(tuple(words), counts[np.array(rows, np.intp)], classes)
+        own = counts[np.array(rows, np.intp)]
+        found[task] = LabelledDocuments(tuple(words), own, classes)
     return found
 
 
@@ -183,9 +184,10 @@ def published_heads(
 
 def head_of(fitted: TopicHead, data: LabelledDocuments, B: npt.NDArray[np.float64] | None = None) -> Head:
     """Return a head as a release carries it: with its w, or with a noised B (n, classes) in place of w."""
+    documents = len(data)
     if B is None:
-        return Head(fitted.topics, fitted.classes, len(data), fitted.w)
-    return Head(fitted.topics, fitted.classes, len(data), None, B.astype(np.float32))
+        return Head(fitted.topics, fitted.classes, documents, fitted.w)
+    return Head(fitted.topics, fitted.classes, documents, None, B.astype(np.float32))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -339,15 +341,12 @@ class ReleaseNoise:
         """Describe a version of several heads that were noised jointly; its ratio is the largest of all heads."""
         plans = [one.plan for one in noised]
         together = Composition.of((plan.scale, plan.slack) for plan in plans)
-        return cls(
-            epsilon=plans[0].epsilon,
-            delta=plans[0].delta,
-            sigma=max(plan.sigma for plan in plans),
-            scale=1 / together.mu,
-            slack=together.slack,
-            grid=max(plan.grid for plan in plans),
-            ratio=max(head_ratio(one) for one in noised),
-        )
+        sigma = max(plan.sigma for plan in plans)
+        grid = max(plan.grid for plan in plans)
+        ratio = max(head_ratio(one) for one in noised)
+        # Each head was noised for the epsilon and delta of all together.
+        first = plans[0]
+        return cls(first.epsilon, first.delta, sigma, 1 / together.mu, together.slack, grid, ratio)
 
 
 def norm_ratio(sigma: float, matrix: npt.NDArray[Any]) -> float:
@@ -422,9 +421,11 @@ def make_payload(
     frequency = frequencies(fit.words, source)
     # The noise is keyed by the digest of the numbers that it is added to. So a crash, a retry or a restored state draws
     # the same bytes again, and nobody can average over several draws.
-    digest = fingerprint(fit, frequency.tolist(), [repr(fit.options), repr(guarded)], key.counts_key)
+    settings = [repr(fit.options), repr(guarded)]
+    digest = fingerprint(fit, frequency.tolist(), settings, key.counts_key)
     if data.options.withheld:
-        return _heads_alone(fit, source, guarded, key, model, version, labelled_digest(digest, data), data)
+        digest = labelled_digest(digest, data)
+        return _heads_alone(fit, source, guarded, key, model, version, digest, data)
     noised = release_matrix(
         fit.A,
         tolerance=guarded.tolerance,
@@ -436,7 +437,8 @@ def make_payload(
     A = noised.matrix.astype(np.float32)
     related = topic_correlations(fit, A.astype(np.float64))
     heads, unfitted = published_heads(A, fit.words, fit.anchors, data)
-    best, quality = displayed(A, fit.words, WordEvidence.of(fit, frequency), sample)
+    evidence = WordEvidence.of(fit, frequency)
+    best, quality = displayed(A, fit.words, evidence, sample)
     payload = Payload(
         words=fit.words,
         A=A,
@@ -446,7 +448,8 @@ def make_payload(
         quality=quality,
         heads=heads,
     )
-    return PayloadPlan(payload, ReleaseNoise.of(noised), digest, unfitted, facts=head_facts(heads, data))
+    noise = ReleaseNoise.of(noised)
+    return PayloadPlan(payload, noise, digest, unfitted, facts=head_facts(heads, data))
 
 
 def remarks(plan: PayloadPlan) -> list[str]:
@@ -495,12 +498,11 @@ def _heads_alone(
     facts = head_facts(found.heads, data)
     for task, noised in found.noised.items():
         plan = noised.plan
-        facts["heads"][task] |= {
-            "sigma": plan.sigma,
-            "sensitivity": plan.sensitivity,
-            "grid": plan.grid,
-            "ratio": head_ratio(noised),
-        }
+        about = facts["heads"][task]
+        about["sigma"] = plan.sigma
+        about["sensitivity"] = plan.sensitivity
+        about["grid"] = plan.grid
+        about["ratio"] = head_ratio(noised)
     noise = ReleaseNoise.of_heads(found.noised.values())
     payload = Payload(fit.words, heads=found.heads)
     return PayloadPlan(payload, noise, digest, found.unfitted, found.fitted, facts=facts)
@@ -509,7 +511,8 @@ def _heads_alone(
 def frequencies(words: Sequence[str], source: CountSource) -> npt.NDArray[np.int64]:
     """Return, for each of these words, the number of documents of a source that hold it, (n,)."""
     place = {word: k for k, word in enumerate(source.words)}
-    return np.array([source.frequency[place[word]] for word in words], np.int64)
+    found = [source.frequency[place[word]] for word in words]
+    return np.array(found, np.int64)
 
 
 def displayed(

@@ -182,7 +182,9 @@ class Scheduler:
         # Read before the attempt: a document that comes meanwhile was not part of it.
         offsets = self._offsets()
         try:
-            return self._unlearn(lease, decision) if isinstance(decision, Unlearn) else self._retrain(lease, decision)
+            if isinstance(decision, Unlearn):
+                return self._unlearn(lease, decision)
+            return self._retrain(lease, decision)
         except CannotLearn as error:
             self._failed = (offsets, str(error))
             wait = Wait(f"no model can be made of the present documents: {error}")
@@ -194,7 +196,8 @@ class Scheduler:
         if base is None:
             return Step(Wait("the base model vanished after the decision"))
         through = base.epoch if self.modeller.base_only else None
-        made = self.modeller.unlearn(self.reader.snapshot(through=through), base)
+        snapshot = self.reader.snapshot(through=through)
+        made = self.modeller.unlearn(snapshot, base)
         # The counts are right in any case, so a model learned from them serves the deletion as well.
         if isinstance(made, NotVerified):
             return self._retrain(lease, Retrain(f"{decision.reason}; {made.reason}"))
@@ -216,15 +219,17 @@ class Scheduler:
         if not self.options.self_check.due(self.state.checked(), now):
             return None
         checked = check_update(made.fit, made.snapshot, self._noise_key.counts_key)
-        version, suspects = self._next_version(), self._situation.suspects()
-        self.state.note_check(checked.fields(version, now, suspects if checked.passed is False else ()))
+        version = self._next_version()
+        suspects = self._situation.suspects() if checked.passed is False else ()
+        self.state.note_check(checked.fields(version, now, suspects))
         if checked.passed is False:
+            withdrawn = ", ".join(map(str, suspects)) or "no other"
             logger.error(
                 "version %d of %s is not published: %s. One learned from the counts takes its place and withdraws %s",
                 version,
                 self.options.model,
                 checked.detail,
-                ", ".join(map(str, suspects)) or "no other",
+                withdrawn,
             )
         return checked
 
@@ -240,7 +245,8 @@ class Scheduler:
             result = cut(self.connection, self.options.model, partition, epoch=epoch + 1, leader=lease.token)
             if isinstance(result, Stale):
                 return Step(Wait(f"partition {partition} could not begin an epoch: {result.reason}"))
-        made, new = self.modeller.retrain(self.reader.snapshot(through=epoch), self._capacity)
+        snapshot = self.reader.snapshot(through=epoch)
+        made, new = self.modeller.retrain(snapshot, self._capacity)
         limit, facts = new.capacity.limit, new.capacity.facts
         base = Base(self._next_version(), epoch, made.documents, made.anchors, limit, facts)
         return self._stage(lease, decision, made, base, new=new)
@@ -263,12 +269,13 @@ class Scheduler:
         """
         version = self._next_version()
         kind: Kind = "unlearn" if new is None else "retrain"
+        model = self.options.model
         start = time.perf_counter()
         plan = self._payload(made, version)
         envelope = self._envelope(made, plan, kind, base, version)
         sealed = seal_release(plan.payload, envelope, self._signing_key)
         chunks = to_messages(version, sealed)
-        records = [outgoing(self.options.model, message) for message in chunks]
+        records = [outgoing(model, message) for message in chunks]
         records += replaced(self.state, envelope, self.options.keep_versions)
         seconds = _stages(kind, made, base, checked)
         seconds["noise and release"] = time.perf_counter() - start
@@ -282,21 +289,16 @@ class Scheduler:
             unfitted=plan.unfitted,
             facts={**plan.facts, **_check_fields(checked)},
         )
+        ledger = ledger_entry(envelope, plan.digest)
+        stored = None if new is None else stored_base(base, new, self._salt(version, plan))
         # One script for all of it: a version never lacks its record, its ledger entry or its base model.
-        result = self.state.stage(
-            lease,
-            version,
-            release=record,
-            ledger=ledger_entry(envelope, plan.digest),
-            records=records,
-            base=None if new is None else stored_base(base, new, self._salt(version, plan)),
-        )
+        result = self.state.stage(lease, version, release=record, ledger=ledger, records=records, base=stored)
         if isinstance(result, Stale):
             return Step(Wait(f"version {version} was not staged: {result.reason}"), seconds=seconds)
         # Only once it is staged: the next version must not start from heads that nobody gets.
         self._failed, self._heads = None, plan.fitted
         for remark in remarks(plan):
-            logger.warning("version %d of %s: %s", version, self.options.model, remark)
+            logger.warning("version %d of %s: %s", version, model, remark)
         return Step(decision, version, envelope.withdrawn, seconds)
 
     def _next_version(self) -> int:
@@ -319,31 +321,31 @@ class Scheduler:
 
     def _envelope(self, made: Made, plan: PayloadPlan, kind: Kind, base: Base, version: int) -> Envelope:
         """Return the signed facts of a version."""
-        spent = self._situation.spent(base.version).then(plan.noise.scale, plan.noise.slack)
+        options, noise = self.options, plan.noise
+        created = self._situation.now()
         facts = describe(
-            made,
-            base=base,
-            kind=kind,
-            version=version,
-            model=self.options.model,
-            topics=self.options.topics,
-            created=self._situation.now(),
+            made, base=base, kind=kind, version=version, model=options.model, topics=options.topics, created=created
         )
+        spent = self._situation.spent(base.version).then(noise.scale, noise.slack)
+        withdrawn = self._withdrawn_by(made.snapshot)
+        previous = self._digest(version - 1)
+        # Under a key: without one, who can guess the documents could try the guesses (docs/guarantees.md).
+        commitment = self._noise_key.commitment(options.model, version, plan.digest)
         return Envelope(
             **facts,
             guarantee=self.modeller.guarantee,
-            epsilon=plan.noise.epsilon,
-            delta=plan.noise.delta,
-            sigma=plan.noise.sigma,
-            scale=plan.noise.scale,
-            slack=plan.noise.slack,
-            ratio=plan.noise.ratio,
+            epsilon=noise.epsilon,
+            delta=noise.delta,
+            sigma=noise.sigma,
+            scale=noise.scale,
+            slack=noise.slack,
+            ratio=noise.ratio,
             covered=plan.covered,
-            capacity_rule=self.options.capacity_rule,
-            cumulative_epsilon=spent.epsilon(self.options.delta),
-            withdrawn=self._withdrawn_by(made.snapshot),
-            previous=self._digest(version - 1),
-            commitment=self._noise_key.commitment(self.options.model, version, plan.digest),
+            capacity_rule=options.capacity_rule,
+            cumulative_epsilon=spent.epsilon(options.delta),
+            withdrawn=withdrawn,
+            previous=previous,
+            commitment=commitment,
         )
 
     def _digest(self, version: int) -> str:
@@ -356,8 +358,11 @@ class Scheduler:
 
     def _withdrawn_by(self, snapshot: Snapshot) -> tuple[int, ...]:
         """Return the versions that a new one withdraws: their promise is broken, doubled or unproven."""
-        now = self._situation
-        return tuple(sorted({*self._holding(snapshot), *now.doubled(), *now.unproven(), *now.refuted()}))
+        found = set(self._holding(snapshot))
+        found.update(self._situation.doubled())
+        found.update(self._situation.unproven())
+        found.update(self._situation.refuted())
+        return tuple(sorted(found))
 
     def _holding(self, snapshot: Snapshot | None) -> tuple[int, ...]:
         """Return versions that hold a document deleted since, and are not withdrawn yet.
@@ -390,8 +395,10 @@ class Scheduler:
             return Step(decision)
         found = set(self._situation.refuted())
         oldest = situation.oldest_unserved_ms
-        if oldest is not None and self._situation.now() - oldest >= self.options.policy.max_forget_lag_ms:
-            found.update(self._holding(None))
+        if oldest is not None:
+            waited_ms = self._situation.now() - oldest
+            if waited_ms >= self.options.policy.max_forget_lag_ms:
+                found.update(self._holding(None))
         versions = tuple(sorted(found))
         if not versions:
             return Step(decision)

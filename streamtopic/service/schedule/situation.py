@@ -185,7 +185,7 @@ class SituationReader:
         lost = lost or distrusted
         if base is None or behind is not None:
             return Situation(documents, failed=failed, requested=requested, behind=behind, lost=lost, doubled=doubled)
-        waiting = [forget for _, forget in unserved(self._reader, positions, last)]
+        received = [forget.received_ms for _, forget in unserved(self._reader, positions, last)]
         ever_counted = sum(sum(meta.counted.values()) for meta in positions.values())
         next_spent = self.spent(base.version).then(self._mode.scale)
         return Situation(
@@ -194,8 +194,8 @@ class SituationReader:
             model_documents=last.documents,
             forget_set=base_forget_set(positions, base.documents, base.epoch),
             published_forget_set=last.forget_set,
-            unserved=len(waiting),
-            oldest_unserved_ms=min((forget.received_ms for forget in waiting), default=None),
+            unserved=len(received),
+            oldest_unserved_ms=min(received, default=None),
             new_documents=ever_counted - last.counted,
             capacity=base.capacity,
             next_epsilon=next_spent.epsilon(self._delta),
@@ -223,7 +223,8 @@ class SituationReader:
     def spent(self, base_version: int | None) -> Composition:
         """Return the composition of all versions of a base model so far."""
         entries = self._state.spent() if base_version else []
-        return Composition.of((e["scale"], e["slack"]) for e in entries if e["base"] == base_version)
+        own = [entry for entry in entries if entry["base"] == base_version]
+        return Composition.of((entry["scale"], entry["slack"]) for entry in own)
 
     def doubled(self) -> tuple[int, ...]:
         """Return versions that stand in the log with two contents and are not withdrawn yet."""
@@ -272,10 +273,14 @@ class SituationReader:
 
 def _behind(positions: Mapping[int, Meta], last: LastRelease) -> str | None:
     """Return why counts are older than the newest version, as after Redis was set back; None where they are not."""
-    late = {p: last.cut[p] for p, meta in positions.items() if meta.next_offset < last.cut.get(p, 0)}
+    late = []
+    for partition, meta in sorted(positions.items()):
+        reflected = last.cut.get(partition, 0)
+        if meta.next_offset < reflected:
+            late.append(f"{partition} up to {reflected}")
     if not late:
         return None
-    places = ", ".join(f"{partition} up to {offset}" for partition, offset in sorted(late.items()))
+    places = ", ".join(late)
     return f"version {last.version} reflects more than is counted now: waiting for ingest to reach partition {places}"
 
 

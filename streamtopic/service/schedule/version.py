@@ -68,15 +68,15 @@ def stored_base(base: Base, new: NewBase, salt: bytes) -> StoredBase:
     salt: secret bytes that are stored among the others.
     """
     # Every field of a mode is named here, and its value stands in the bytes only: updates must know which mode it was.
-    fields: dict[str, Any] = {
-        "documents": base.documents,
-        "anchors": list(base.anchors),
-        "capacity": base.capacity,
-        "calibration": shown_calibration(base.calibration),
-        **{name: {} for name in new.fields},
-    }
+    fields: dict[str, Any] = {name: {} for name in new.fields}
+    fields["documents"] = base.documents
+    fields["anchors"] = list(base.anchors)
+    fields["capacity"] = base.capacity
+    fields["calibration"] = shown_calibration(base.calibration)
     kept = {"calibration": dict(base.calibration), **new.fields}
-    arrays: dict[str, Any] = {"words": np.array(new.fit.words), "A": new.fit.A, **new.arrays}
+    arrays: dict[str, Any] = dict(new.arrays)
+    arrays["words"] = np.array(new.fit.words)
+    arrays["A"] = new.fit.A
     arrays["kept"] = np.frombuffer(msgpack.packb(kept), np.uint8)
     # A dashboard reads the checksum of these bytes. Without a salt, who can guess the documents could learn the model
     # and compare.
@@ -216,7 +216,8 @@ def replaced(state: ModelState, envelope: Envelope, keep_versions: int) -> list[
 
 def outgoing(model: str, message: Message) -> OutboxRecord:
     """Return a message for the releases topic as the outbox keeps it."""
-    return OutboxRecord(TopicNames(model).releases, message.key or b"", message.value, message.headers)
+    topic = TopicNames(model).releases
+    return OutboxRecord(topic, message.key or b"", message.value, message.headers)
 
 
 def describe(
@@ -261,7 +262,10 @@ def _coarse(margin: float) -> float:
     # Like the exact certificate, all digits of a margin would tell candidates for a deleted document apart.
     if margin == math.inf:
         return margin
-    return 2.0 ** (math.frexp(margin)[1] - 1) if margin > 0 else 0.0
+    if not margin > 0:
+        return 0.0
+    _, exponent = math.frexp(margin)
+    return 2.0 ** (exponent - 1)
 
 
 def adopt(state: ModelState, lease: Lease, published: Sequence[PublishedVersion]) -> list[int]:
@@ -271,14 +275,14 @@ def adopt(state: ModelState, lease: Lease, published: Sequence[PublishedVersion]
     newest = state.releases(1)
     known = newest[0][0] if newest else 0
     adopted = []
+    reason = "read back from the log"
     for one in published:
         envelope = one.envelope
         if envelope.version <= known:
             continue
-        record = release_record(
-            envelope, digest=one.digest, chunks=one.chunks, warm=False, reason="read back from the log", seconds=0.0
-        )
-        outcome = state.adopt(lease, envelope.version, release=record, ledger=ledger_entry(envelope, ""))
+        record = release_record(envelope, digest=one.digest, chunks=one.chunks, warm=False, reason=reason, seconds=0.0)
+        entry = ledger_entry(envelope, "")
+        outcome = state.adopt(lease, envelope.version, release=record, ledger=entry)
         # Another scheduler leads by now, and adopts the rest itself.
         if isinstance(outcome, Stale):
             break

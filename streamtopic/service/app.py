@@ -318,7 +318,7 @@ class Service(Parts):
             return False
         done = self.own_layout.compacted
         now = self.clock()
-        # The file's time is the memory of it. A new log has nothing to compact, so its time begins now.
+        # The age of the file is that of the last compaction. A new log has nothing to compact, so its time begins now.
         if not done.exists():
             done.touch(mode=0o600)
             os.utime(done, (now, now))

@@ -61,7 +61,7 @@ def capacity_of(
     """
     base = service.situation.base()
     if base is None:
-        raise UsageError("there is no base model yet, so no capacity: `streamtopic status` says what is waiting")
+        raise UsageError("there is no base model yet, so no capacity: `streamtopic status` gives the reason")
     tried: dict[str, Any] | None = None
     known: Mapping[str, Any] = {}
     stored = service.state.base()

@@ -368,7 +368,7 @@ def _waiting(parts: Parts, state: ModelState, positions: Mapping[int, Meta]) -> 
     deletions = sum(len(parts.reader.forgets(partition)) for partition in positions)
     yield ok("deletions", f"{deletions} wait for their receipt")
     if state.base_head() is None:
-        yield warn("model", "there is no base model yet", "`streamtopic status` says what is missing")
+        yield warn("model", "there is no base model yet", "`streamtopic status` gives the reason")
 
 
 def _receipts(parts: Parts) -> Iterator[Diagnosis]:
@@ -441,9 +441,9 @@ def _documents_that_fit(parts: Parts, documents: int, partitions: int) -> Diagno
     limit = int(parts.connection.information().get("maxmemory", 0))
     least = (records + words + _COPIES * segments) / documents
     if not limit:
-        return ok("room", f"{detail}; with what merging needs, a GiB more is for about {_round((1 << 30) / least):,}")
+        return ok("room", f"{detail}; with room for merges, a GiB more is for about {_round((1 << 30) / least):,}")
     most = _round(max(limit - partitions * _REPLACED, 0) / least)
-    detail = f"{detail}; with what merging needs, maxmemory {limit / 2**20:,.0f} MiB is for about {most:,}"
+    detail = f"{detail}; with room for merges, maxmemory {limit / 2**20:,.0f} MiB is for about {most:,}"
     if documents > most:
         return warn("room", detail, "raise maxmemory: merging writes before it frees")
     return ok("room", detail)

@@ -129,7 +129,7 @@ def read_release(log: EventLog, state: ModelState, keys: KeyRing, version: int |
             raise CheckFailed(f"version {version} in the log does not verify with this instance's key")
         name = "no version" if version is None else f"no version {version}"
         raise UsageError(
-            f"there is {name}: `streamtopic versions` lists them, `streamtopic status` says what is waiting"
+            f"there is {name}: `streamtopic versions` lists them, `streamtopic status` shows the next step"
         )
     if found.version in withdrawn:
         raise UsageError(f"version {version} is withdrawn: it holds documents deleted since; take a later one")

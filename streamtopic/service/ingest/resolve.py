@@ -157,7 +157,7 @@ class _Run:
             self.totals["misplaced"] += 1
             error = event if isinstance(event, InvalidEvent) else misplaced(self.partition, home)
             self.reject(record, error, here=False)
-        # A rebuild reads old records again, and what they asked for at their homes was settled before it.
+        # A rebuild reads old records again, whose deletions at other partitions were settled before it.
         if record.offset < self.base.through or record.key is None:
             return
         forward = Forward(

@@ -1,4 +1,4 @@
-"""Send each deletion that came to another partition than its document's to the right one, at most once.
+"""Forward deletions from a wrong partition to the partition of their document, each at most once.
 
 The deletion is sent as a plain tombstone without a mark. So nobody can forge one, and a recount of the log gives the
 same counts as ingest.

@@ -38,7 +38,7 @@ class LeaseKeeper:
                 try:
                     now = self._state.acquire(self._holder, self._ttl_ms)
                 except StreamtopicError:
-                    continue  # staging checks the lease, and says what is wrong
+                    continue  # staging checks the lease again, and reports the error
                 # Another scheduler led meanwhile, so the token is void, and renewing it would only keep others out.
                 if now is None or now.token != lease.token:
                     return

@@ -26,7 +26,7 @@ from streamtopic.state.residue_ledger import Marks, Outstanding, Residue, Residu
 from streamtopic.streams import TopicNames, pages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping
+    from collections.abc import Callable, Generator, Mapping
     from collections.abc import Set as AbstractSet
 
     from streamtopic.state import Lease, Meta, ModelState, Reader
@@ -93,15 +93,21 @@ class _Progress:
         for partition in offsets.keys() & self.positions.keys():
             self.move(partition, stage, offsets[partition])
 
-    def passed(self, stages: Iterable[Stage]) -> dict[int, int]:
+    def passed(self, *stages: Stage) -> dict[int, int]:
         """Return, by partition, the offset before which deletions have passed all of these stages."""
-        residue, wanted = self.residue, tuple(stages)
-        return {p: min(residue.of(p, stage).offset for stage in wanted) for p in self.positions}
+        found = {}
+        for partition in self.positions:
+            marks = [self.residue.of(partition, stage) for stage in stages]
+            found[partition] = min(mark.offset for mark in marks)
+        return found
 
-    def passed_by(self, stages: Iterable[Stage], time_ms: int) -> dict[int, int]:
+    def passed_by(self, time_ms: int, *stages: Stage) -> dict[int, int]:
         """Return, by partition, the offset before which deletions had passed all of these stages at a time."""
-        residue, wanted = self.residue, tuple(stages)
-        return {p: min(residue.of(p, stage).by(time_ms) for stage in wanted) for p in self.positions}
+        found = {}
+        for partition in self.positions:
+            marks = [self.residue.of(partition, stage) for stage in stages]
+            found[partition] = min(mark.by(time_ms) for mark in marks)
+        return found
 
 
 class ResidueKeeper:
@@ -198,7 +204,7 @@ class ResidueKeeper:
 
     def _look_due(self, progress: _Progress) -> bool:
         """Return whether a deletion waits for the logs, and the last pass is long enough ago."""
-        passed = progress.passed((Stage.WITHDRAWN, Stage.LOG))
+        passed = progress.passed(Stage.WITHDRAWN, Stage.LOG)
         if all(meta.removed <= passed[partition] for partition, meta in progress.positions.items()):
             return False
         return self._look_again or progress.now() - progress.residue.looked >= self._pause_ms
@@ -236,7 +242,7 @@ class ResidueKeeper:
             gone = base_forget_set(positions, base.documents, base.epoch)
             holds = gone > 0 and self._state.has_base_bytes()
         if holds and not self._options.base_needed:
-            in_log = progress.passed([Stage.LOG])
+            in_log = progress.passed(Stage.LOG)
             erased = any(in_log[partition] > cut.get(partition, 0) for partition in positions)
             # Stale: another process leads by now, and drops them itself.
             holds = not erased or isinstance(self._state.drop_base_bytes(lease), Stale)
@@ -261,7 +267,7 @@ class ResidueKeeper:
 
     def _rewritten(self, progress: _Progress) -> None:
         """Let Redis rewrite its file where the file may hold more than Redis itself; move the marks when it is done."""
-        covers = progress.passed(_IN_REDIS)
+        covers = progress.passed(*_IN_REDIS)
         info = self._state.connection.information()
         # Without an append-only file, Redis has nothing on disk that it must rewrite.
         if not info.get("aof_enabled"):
@@ -282,8 +288,8 @@ class ResidueKeeper:
                 logger.error("Redis could not rewrite its append-only file: see its log, and free space on its disk")
         attested = progress.residue.attested.get(Stage.AOF)
         if attested is not None:
-            progress.move_all(Stage.AOF, progress.passed_by(_IN_REDIS, attested))
-        reached = progress.passed([Stage.AOF])
+            progress.move_all(Stage.AOF, progress.passed_by(attested, *_IN_REDIS))
+        reached = progress.passed(Stage.AOF)
         behind = any(min(covers[p], meta.removed) > reached[p] for p, meta in progress.positions.items())
         due = progress.now() - progress.residue.asked >= self._pause_ms
         if behind and due and not busy:
@@ -325,7 +331,7 @@ class ResidueKeeper:
         if kept is not None:
             until = max(until, progress.now() - int(kept * 1000))
         earlier = [stage for stage in Stage if stage is not Stage.SNAPSHOTS]
-        progress.move_all(Stage.SNAPSHOTS, progress.passed_by(earlier, until))
+        progress.move_all(Stage.SNAPSHOTS, progress.passed_by(until, *earlier))
 
     @property
     def _pause_ms(self) -> float:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from streamtopic.errors import CannotLearn
 from streamtopic.privacy.keystream import NoiseKey
+from streamtopic.service.kept import stored_base
 from streamtopic.service.published import Published
 from streamtopic.service.schedule.decide import Decision, Policy, Retrain, Situation, Unlearn, Wait, decision_text
 from streamtopic.service.schedule.lease import LeaseKeeper
@@ -30,7 +31,6 @@ from streamtopic.service.schedule.version import (
     outgoing,
     release_record,
     replaced,
-    stored_base,
 )
 from streamtopic.signed import Envelope, Kind, SigningKey, release_digest, seal_release, to_messages
 from streamtopic.state import Connection, Lease, Meta, ModelState, Reader, Snapshot, Stale, cut

@@ -55,15 +55,11 @@ class Base:
     def parse(cls, stored: StoredBase) -> "Base":
         """Read the fields that Redis keeps of a base model."""
         fields = stored.fields
-        return cls(
-            stored.version,
-            stored.epoch,
-            fields["documents"],
-            tuple(fields["anchors"]),
-            fields["capacity"],
-            fields.get("calibration", {}),
-            frozenset(fields),
-        )
+        documents = fields["documents"]
+        anchors = tuple(fields["anchors"])
+        capacity = fields["capacity"]
+        calibration = fields.get("calibration", {})
+        return cls(stored.version, stored.epoch, documents, anchors, capacity, calibration, frozenset(fields))
 
 
 @dataclass(frozen=True, slots=True)

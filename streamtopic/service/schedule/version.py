@@ -3,21 +3,16 @@
 After Redis was set back, the published versions count, and not those that Redis remembers: `adopt` and `account`.
 """
 
-import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-import msgpack
-import numpy as np
-
-from streamtopic.service.kept import shown_calibration
 from streamtopic.service.published import PublishedVersion
-from streamtopic.service.schedule.modeller import Made, NewBase
+from streamtopic.service.schedule.modeller import Made
 from streamtopic.service.schedule.situation import Base, base_forget_set
 from streamtopic.signed import REVISION, Envelope, Kind, tombstones
-from streamtopic.state import Lease, ModelState, OutboxRecord, Snapshot, Stale, StoredBase
+from streamtopic.state import Lease, ModelState, OutboxRecord, Snapshot, Stale
 from streamtopic.streams import Message, TopicNames
 
 __all__ = [
@@ -31,7 +26,6 @@ __all__ = [
     "outgoing",
     "release_record",
     "replaced",
-    "stored_base",
 ]
 
 # Most versions that one version retires. A `keep_versions` that was lowered by much takes effect over several versions.
@@ -57,33 +51,6 @@ _REPEATED = (
     "cumulative_epsilon",
     "created",
 )
-
-
-def stored_base(base: Base, new: NewBase, salt: bytes) -> StoredBase:
-    """Return a base model as Redis keeps it. It is before noise, so subscribers never get it.
-
-    A dashboard may read its fields, but not its bytes. The bytes hold all numbers that follow from the documents to the
-    last digit, also shares of topics, documents of each anchor and constants (`kept_fields`).
-
-    salt: secret bytes that are stored among the others.
-    """
-    # Every field of a mode is named here, and its value stands in the bytes only: updates must know which mode it was.
-    fields: dict[str, Any] = {name: {} for name in new.fields}
-    fields["documents"] = base.documents
-    fields["anchors"] = list(base.anchors)
-    fields["capacity"] = base.capacity
-    fields["calibration"] = shown_calibration(base.calibration)
-    kept = {"calibration": dict(base.calibration), **new.fields}
-    arrays: dict[str, Any] = dict(new.arrays)
-    arrays["words"] = np.array(new.fit.words)
-    arrays["A"] = new.fit.A
-    arrays["kept"] = np.frombuffer(msgpack.packb(kept), np.uint8)
-    # A dashboard reads the checksum of these bytes. Without a salt, who can guess the documents could learn the model
-    # and compare.
-    arrays["salt"] = np.frombuffer(salt, np.uint8)
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)
-    return StoredBase(base.epoch, base.version, fields, buffer.getvalue())
 
 
 def counted_of(snapshot: Snapshot) -> int:

@@ -1,1 +1,1 @@
-"""Ingest, scheduler, publisher, and the process that runs them."""
+"""Ingest, scheduler and publisher, and the processes that run them."""

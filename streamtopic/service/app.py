@@ -1,4 +1,4 @@
-"""The service in one process: what commands call."""
+"""The service in one process. Commands call its methods."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streamtopic.errors import InvalidEvent, SettingsError, UsageError
 from streamtopic.events import encode_add, encode_delete
 from streamtopic.service import assembly
 from streamtopic.service.assembly import Parts
-from streamtopic.service.ingest.missed_deletes import sweep_if_due
+from streamtopic.service.ingest.missed_deletes import remove_missed_if_due
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.paper_mode.verify_theorem import TheoremCheck
 from streamtopic.service.publish.erasure import ResidueKeeper, ResidueOptions
@@ -53,7 +53,11 @@ def silent(*_: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """How many events were written, and the documents that were refused: id and why."""
+    """The result of `add`.
+
+    documents: number of add events that were written.
+    refused: (id, reason) of each document that was refused.
+    """
 
     documents: int
     refused: list[tuple[str, str]]
@@ -61,7 +65,14 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The work of one `settle`: events by outcome, versions made, the last decision, seconds by stage."""
+    """The work of one `settle`.
+
+    ingested: number of events by outcome.
+    versions: the versions that were made, as `versions --json` shows them.
+    decision: the last decision, with its reason.
+    receipts: number of receipts that were published.
+    seconds: durations by stage.
+    """
 
     ingested: Mapping[str, int]
     versions: list[dict[str, Any]]
@@ -81,7 +92,7 @@ class Settled:
 
 
 class Service(Parts):
-    """An instance, or a service next to Kafka and Redis, and all that commands ask of it; see Parts."""
+    """An instance, or a service beside Kafka and Redis, with a method for each command; see Parts."""
 
     @cached_property
     def ingests(self) -> list[Ingest]:
@@ -89,7 +100,10 @@ class Service(Parts):
         return [self.open_ingest(partition) for partition in range(self.settings.partitions)]
 
     def open_ingest(self, partition: int) -> Ingest:
-        """Take ownership of a partition; documents whose delete left the log go at once. Raises as Ingest.open."""
+        """Take ownership of a partition, and remove documents whose deletes have left the log.
+
+        Raises as `Ingest.open` and `remove_missed`.
+        """
         ingest = Ingest.open(
             self.connection,
             self.log,
@@ -100,26 +114,28 @@ class Service(Parts):
             base_epoch=self.state.base_epoch,
         )
         ingest.clear_residue_after(self.settings.residue_max_age)
-        sweep_if_due(ingest, self.log, int(self.clock() * 1000), int(self.settings.delete_retention * 1000))
+        # Before the first step: a new record would make the state look as if it had never been away.
+        remove_missed_if_due(ingest, self.log, int(self.clock() * 1000), int(self.settings.delete_retention * 1000))
         return ingest
 
     @cached_property
     def reader(self) -> Reader:
         """Reads counts beside their writers."""
+        # A new instance has no state before its writers open it.
         if self.leads:
-            _ = self.ingests  # a new instance has no state before its writers open it
+            _ = self.ingests
         return super().reader
 
     @cached_property
     def situation(self) -> SituationReader:
-        """Reads where the model stands, without the keys that a scheduler needs."""
+        """Reads the situation of the model, without the keys that a scheduler needs."""
         options = assembly.scheduler_options(self.settings)
         mode = assembly.modeller(self.settings, self.state.base)
         return SituationReader(self.reader, self.state, mode, options.policy, options.delta, self.clock)
 
     @cached_property
     def scheduler(self) -> Scheduler:
-        """Decides and stages."""
+        """Decides, and stages versions."""
         scheduler = Scheduler(
             self.connection,
             self.state,
@@ -145,10 +161,13 @@ class Service(Parts):
         return ResidueKeeper(self.state, self.reader, self.log, options, self.clock)
 
     def clear_residue(self, *, whole: bool = False) -> bool:
-        """Remove the traces that deletions leave, where this process leads; return whether anything moved.
+        """Remove the traces that deletions leave, if this process leads; return whether marks have moved.
 
-        May be repeated. whole: read the logs to their ends at once, where that is due. Raises as ResidueKeeper.step.
+        whole: read the logs to their ends at once, where that is due.
+
+        May be repeated. Raises as ResidueKeeper.step.
         """
+        # A compaction has just erased records, so the logs are worth a look before the next one is due.
         if self._compact_log():
             self.residue.look_again()
         with self.scheduler.leading() as lease:
@@ -169,7 +188,8 @@ class Service(Parts):
 
     @cached_property
     def statements(self) -> Statements:
-        """Says which version is the newest. A process that ends promises no further statement."""
+        """States which version is the newest."""
+        # A process that ends must not promise a next statement: readers would wait for it and raise an alarm.
         interval = self.settings.statement_every if self._resident else 0.0
         return Statements(
             self.state,
@@ -181,8 +201,13 @@ class Service(Parts):
         )
 
     def add(self, documents: Iterable[Document], update: Callable[[int, int | None], None] = silent) -> Sent:
-        """Write add events; documents that ingest would refuse are left out, and returned with the reason."""
-        todo, sent, refused = iter(documents), 0, list[tuple[str, str]]()
+        """Write add events. Documents that ingest would refuse are not written; they are returned with the reason.
+
+        update: told how many events were written.
+        """
+        todo = iter(documents)
+        sent = 0
+        refused = list[tuple[str, str]]()
         while batch := list(islice(todo, BATCH)):
             messages = []
             for document in batch:
@@ -197,15 +222,17 @@ class Service(Parts):
     def delete(self, ids: Iterable[str]) -> list[Deletion]:
         """Write delete events; return request ids and salts, by which their receipts are found.
 
-        Raises UsageError for an id that no document can have.
+        Raises UsageError for an id that no document can have. Nothing is written then.
         """
         requests, messages = [], []
         for document in ids:
-            requests.append(Deletion(secrets.token_hex(12), secrets.token_hex(16)))
+            request = Deletion(secrets.token_hex(12), secrets.token_hex(16))
+            requests.append(request)
             try:
-                messages.append(encode_delete(document, requests[-1], requests[-1].salt.encode()))
+                messages.append(encode_delete(document, request, request.salt.encode()))
             except InvalidEvent as error:
                 raise UsageError(f"cannot delete {document[:80]!r}: {error}") from None
+        # All at once: a wrong id must not leave some of the documents deleted, and their requests unknown.
         self.send(messages)
         return requests
 
@@ -217,12 +244,12 @@ class Service(Parts):
         stopped: Callable[[], bool] = lambda: False,
         requested: str | None = None,
     ) -> Settled:
-        """Ingest all that is in the log, then decide, learn and publish until nothing more is due.
+        """Ingest all records of the log, then decide, learn and publish until nothing more is due.
 
         update: told how many records are counted, of how many.
         announce: told the name of the present stage.
-        stopped: asked between flushes and versions, to leave early; finished work stays.
-        requested: the wish of an operator, "unlearn" or "retrain".
+        stopped: asked between flushes and versions; True ends the work early, and finished work stays.
+        requested: the request of an operator, "unlearn" or "retrain".
         """
         start = time.perf_counter()
         ingested = self._ingest(update, stopped)
@@ -233,8 +260,9 @@ class Service(Parts):
             announce("learning")
             start = time.perf_counter()
             step = self.scheduler.step(requested)
+            # A request is for one version: asked again, it would make the next one too.
             requested, decision = None, decision_text(step.decision)
-            # An update that could not be verified, and the reads of a decision, do not count as a stage.
+            # The reads of a decision, and an update that could not be verified, are in no stage of the step.
             rest = time.perf_counter() - start - sum(step.seconds.values())
             for name, spent in {"decide": rest, **step.seconds}.items():
                 seconds[name] = seconds.get(name, 0.0) + spent
@@ -257,9 +285,13 @@ class Service(Parts):
         return Settled(ingested, versions, decision, receipts, seconds)
 
     def _ingest(self, update: Callable[[int, int | None], None], stopped: Callable[[], bool]) -> dict[str, int]:
-        total, done, outcomes = sum(ingest.lag for ingest in self.ingests), 0, dict[str, int]()
+        """Count the records of all partitions; return the number of events by outcome."""
+        total = sum(ingest.lag for ingest in self.ingests)
+        done = 0
+        outcomes = dict[str, int]()
         before = (-1, 0)
-        # One partition may send deletions to another; what waits for an open transaction is left for the next time.
+        # Several rounds: one partition may send deletions to another. A round without progress ends it: the records
+        # that are left wait for an open transaction.
         while (lag := sum(ingest.lag for ingest in self.ingests)) and before != (done, lag):
             before = (done, lag)
             for ingest in self.ingests:
@@ -273,7 +305,8 @@ class Service(Parts):
         return outcomes
 
     def _publish(self) -> int:
-        # Receipts name versions as they stand in the log, so versions go out first.
+        """Publish versions, receipts and a statement; return the number of receipts."""
+        # Receipts name versions as they stand in the log, so versions are published first.
         records = self.publisher.drain()
         receipts = self.issue_receipts()
         self.statements.publish(changed=records > 0)
@@ -285,7 +318,7 @@ class Service(Parts):
             return False
         done = self.own_layout.compacted
         now = self.clock()
-        # The file's time is the memory of it. A new log has nothing to compact, so its time begins now.
+        # The age of the file is that of the last compaction. A new log has nothing to compact, so its time begins now.
         if not done.exists():
             done.touch(mode=0o600)
             os.utime(done, (now, now))
@@ -301,15 +334,15 @@ class Service(Parts):
         return self.publisher.issue_receipts({p: self.reader.forgets(p) for p in range(self.settings.partitions)})
 
     def issue_completion(self) -> bool:
-        """Publish that nothing is left of deleted documents, where that is new; return whether it was."""
+        """Publish a completion where the traces of further deletions are gone; return whether one was published."""
         return self.publisher.issue_completion({p: self.reader.forgets(p) for p in range(self.settings.partitions)})
 
     def releases(self) -> Iterator[Release]:
-        """Yield every published version, verified, those that were withdrawn as well."""
+        """Yield every published version, verified, withdrawn versions as well."""
         return read_all_releases(self.log, self.settings.model, self.keys)
 
     def subscriber(self, *, include_withdrawn: bool = False) -> ModelSubscriber:
-        """Return a subscriber of this model that holds nothing but its public keys."""
+        """Return a subscriber of this model, which has the public keys only."""
         return ModelSubscriber(
             self.log,
             model=self.settings.model,
@@ -331,7 +364,7 @@ class Service(Parts):
         return versions_of(self.state)
 
     def model_before_noise(self) -> ModelBeforeNoise | None:
-        """Return the last model of this process: secret, for checks only."""
+        """Return the last model of this process, None where it made none. It is secret, for checks only."""
         return self.scheduler.modeller.last
 
     def status(self) -> dict[str, Any]:
@@ -342,7 +375,7 @@ class Service(Parts):
     def sources(self) -> Sources:
         """All that `verify` and `gather` read, as it is now."""
         settings = self.settings
-        # A dashboard has no noise key, and may check all that needs none.
+        # A dashboard has no noise key, and may make all checks that do not need it.
         key: NoiseKey | SettingsError
         try:
             key = self.noise_key

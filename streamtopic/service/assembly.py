@@ -1,4 +1,4 @@
-"""From settings to the parts of the service: the options of each, and the parts that every command is made of."""
+"""Make the parts of the service from settings: the options of each part, and the parts that every command uses."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def scheduler_options(settings: Settings) -> SchedulerOptions:
 
 
 def modeller(settings: Settings, stored: Callable[[], StoredBase | None]) -> Modeller:
-    """Return the modeller of the mode that `guarantee` names. stored: reads the base model that is kept."""
+    """Return the modeller of the mode that `guarantee` names. stored: reads the kept base model."""
     rule = theorem_rule(settings)
     if rule is not None:
         return TheoremModeller(learner_options(settings), rule, stored)
@@ -104,7 +104,7 @@ def guarded(settings: Settings) -> Guarded:
 
 
 def capacity_rule(settings: Settings) -> CapacityRule:
-    """Return the rule that the settings give the deletion capacity by."""
+    """Return the rule that sets the deletion capacity."""
     return CapacityRule(
         rule=settings.capacity,
         share=settings.capacity_share,
@@ -116,9 +116,9 @@ def capacity_rule(settings: Settings) -> CapacityRule:
 
 
 def capacity_measure(settings: Settings, connection: Connection) -> MeasureCapacity:
-    """Return how the capacity of a new base model is measured."""
+    """Return the function that measures the capacity of a new base model."""
     rule, tasks = capacity_rule(settings), task_options(settings)
-    # The formula is that of heads only where heads go out in place of topics.
+    # Heads have a formula of their own where they are published in place of topics; beside topics they cost nothing.
     alone = tuple(tasks.tasks.values()) if tasks.withheld else ()
 
     def measure(snapshot: Snapshot, fit: TopicFit) -> BaseCapacity:
@@ -137,19 +137,20 @@ def theorem_rule(settings: Settings) -> TheoremRule | None:
         "gamma": settings.conditioning,
         "eps0": settings.accuracy,
     }
+    # A constant that is not set is estimated from the model.
     known = {name: value for name, value in set_by_hand.items() if value is not None}
     return TheoremRule(settings.epsilon, settings.delta, settings.theorem_constant, known)
 
 
 def task_options(settings: Settings) -> TaskOptions:
-    """Return the part of the settings that is about heads."""
+    """Return the downstream tasks of the settings."""
     tasks = {name: HeadTask(**task.model_dump()) for name, task in settings.tasks.items()}
     return TaskOptions(tasks, withheld=settings.publish == "tasks")
 
 
 def kafka_options(settings: Settings) -> KafkaOptions:
-    """Return how to reach Kafka. Raises SettingsError where no servers are set."""
-    # Here, since an instance without Kafka must not load its client.
+    """Return the options by which Kafka is reached. Raises SettingsError where no servers are set."""
+    # Imported here: an instance without Kafka must not load its client.
     from streamtopic.streams.kafka_log import KafkaOptions
 
     if settings.kafka is None:
@@ -172,15 +173,18 @@ def kafka_options(settings: Settings) -> KafkaOptions:
 
 
 class Parts:
-    """Log, Redis, keys and readers of one model, as a context manager; each is started when it is first needed.
+    """Log, Redis, keys and readers of one model, as a context manager. Each is started when it is first needed.
 
-    With settings.dir, an instance in that folder: it holds all that settings do not place elsewhere (Kafka, Redis,
-    keys), and one process at a time works on it. Without, a process of a service next to its Kafka and Redis.
+    With settings.dir it is an instance in that folder. The folder holds all parts that settings do not place elsewhere
+    (Kafka, Redis, keys), and one process at a time works on it. Without settings.dir it is a process of a service
+    beside its Kafka and Redis.
 
     resident: whether this process stays, so that commands send it events and do not wait.
     kept: whether Redis's data must survive the process, where Redis is the instance's own.
     clock: seconds since 1970.
-    leads: whether this process does the service's work on an instance. Where it does not, commands only send events.
+    leads: whether this process does the service's work on an instance. If not, commands only send events.
+
+    Raises UsageError where settings name neither a folder nor Kafka.
     """
 
     def __init__(
@@ -209,6 +213,7 @@ class Parts:
                 self.leads = lock.acquire()
                 self._stack.callback(lock.release)
                 self._create(self.layout)
+        # `__exit__` is not called where this method fails, and the lock would stay.
         except BaseException:
             self._stack.close()
             raise
@@ -221,16 +226,15 @@ class Parts:
 
     def _create(self, layout: instance.Layout) -> None:
         """Make the topics and keys of an instance in a folder, where they are missing."""
+        partitions = self.settings.partitions
         if self.settings.kafka is None:
             # An instance that an older version made gets the settings of this one: nobody runs `init` for it.
-            instance.provision(self.log, self.names, self.settings.partitions, self.topic_settings)
+            instance.provision(self.log, self.names, partitions, self.topic_settings)
         else:
-            # Topics in Kafka are the operator's: they are made where they are missing, and `init` changes them.
+            # Topics in Kafka belong to the operator: missing ones are made here, and only `init` changes the others.
             for topic, settings in self.topic_settings.items():
-                self.log.create(
-                    topic, instance.wanted_partitions(self.names, topic, self.settings.partitions), settings
-                )
-        # All keys are made before the mark that says so: a crash in between lets the next process go on.
+                self.log.create(topic, instance.wanted_partitions(self.names, topic, partitions), settings)
+        # All keys are made before the mark `initialised`: after a crash in between, the next process makes the others.
         _ = self.signing_key, self.noise_key, self.receipt_secret
         layout.initialised.touch(mode=0o600)
 
@@ -262,23 +266,26 @@ class Parts:
 
     @cached_property
     def signing_key(self) -> SigningKey:
-        """The private key that releases and receipts are signed with."""
+        """The private key that signs releases and receipts."""
         return instance.signing_key(self.settings, self.layout)
 
     @cached_property
     def public_key(self) -> PublicKey:
-        """The key that they verify with, or the root key that a list of such keys is signed with."""
+        """The public half of the signing key, or the root key that signs lists of such keys."""
         return instance.public_key(self.settings, self.layout) or self.signing_key.public
 
     @cached_property
     def keys(self) -> KeyRing:
-        """The keys that they verify with: as the newest key list in the releases topic says, and this service's own."""
+        """The keys that verify releases and receipts: the newest key list of the releases topic, and the service's own.
+
+        Raises SettingsError where the signing key was revoked.
+        """
         named = self.settings.signing_key
         own = named is not None or (self.layout is not None and self.layout.signing_key.exists())
         keys = KeyRing(self.public_key, self.settings.model, (self.signing_key.public,) if own else ())
         follow_keys(self.log, self.settings.model, keys)
         revoked = () if keys.keys is None else keys.keys.revoked
-        # Whoever holds a stolen key may sign with it still; the service itself must not go on with it.
+        # A thief may sign with a stolen key too, so subscribers refuse it: the service must not go on with it.
         if own and self.signing_key.public in {entry.key for entry in revoked}:
             raise SettingsError(
                 f"signing key {self.signing_key.public.key_id} was revoked: name the key that `streamtopic keys "
@@ -298,7 +305,7 @@ class Parts:
 
     @cached_property
     def redis_url(self) -> str:
-        """Address of the Redis that holds counts and models, started if it is this instance's own."""
+        """Address of the Redis that holds counts and models. An instance's own Redis is started."""
         if self.settings.redis_url is not None:
             return self.settings.redis_url.get_secret_value()
         if self.layout is None:
@@ -306,9 +313,9 @@ class Parts:
         return self._stack.enter_context(LocalRedis(self.own_layout.redis, persistent=self._kept)).url
 
     def connect(self) -> Connection:
-        """Return one more connection to Redis, for another thread; closed with this object."""
+        """Return one more connection to Redis, for another thread. It is closed with this object."""
         connection = self._stack.enter_context(Connection(self.redis_url))
-        # A client connects with its first command: an address that does not answer is told here.
+        # A client connects with its first command only: an address that does not answer is reported here.
         connection.ping()
         return connection
 
@@ -328,9 +335,9 @@ class Parts:
         return ModelSettings(self.settings.partitions, self.settings.cap, self.settings.partitioner)
 
     def send(self, messages: Sequence[Message]) -> list[tuple[int, int]]:
-        """Append records to the documents topic, each to the partition that its key belongs to."""
+        """Append records to the documents topic, each to its key's partition; return (partition, offset) of each."""
         topic = self.names.documents
-        # A topic that does not exist has no partitions; appending to it says so.
+        # A topic that does not exist has no partitions; `append_many` then raises the right error.
         if count := self.log.partitions(topic):
             messages = addressed(messages, count, self.settings.partitioner)
         return self.log.append_many(topic, messages)
@@ -347,8 +354,8 @@ class Parts:
 
     @cached_property
     def holder(self) -> str:
-        """This process's name in leases."""
-        # An instance in a folder lets one process in, so the next one is the same leader and need not wait for a lease.
+        """The name of this process in leases."""
+        # One process at a time works on a folder, so the next one is the same leader and need not wait for a lease.
         if self.leads:
             return f"{socket.gethostname()}:{self.own_layout.root.resolve()}"
         return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"

@@ -1,4 +1,4 @@
-"""The counts that an audit is made on: those of an instance, or of documents that are at hand."""
+"""Read the counts for an audit: from an instance, or from documents in memory."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ if TYPE_CHECKING:
 
 __all__ = ["counts_of_corpus", "counts_of_instance"]
 
-# An audit deletes a few documents, which moves a word over a threshold of the vocabulary only from this near.
+# An audit deletes a few documents, so only words this near to a threshold of the vocabulary can cross it.
 _NEAR = 10
 STRIDE = 500
 
 
 def counts_of_corpus(corpus: Corpus, options: LearnerOptions, progress: Callable[[int, int | None], None]) -> Counts:
-    """Count documents from scratch, in memory."""
+    """Count documents from scratch, in memory.
+
+    progress: told how many documents were read, of how many.
+    """
     total = len(corpus.documents)
 
     def counted() -> Iterator[Passages]:
@@ -40,9 +43,9 @@ def counts_of_corpus(corpus: Corpus, options: LearnerOptions, progress: Callable
 
 
 def counts_of_instance(service: Service, options: LearnerOptions) -> Counts:
-    """Read what an instance has counted, over the words that are in the vocabulary or within ten documents of it.
+    """Read the counts of an instance, of all words that are in the vocabulary or within ten documents of it.
 
-    Reads only. Raises StateMissing where nothing was counted.
+    Raises StateMissing where nothing was counted.
     """
     snapshot = service.reader.snapshot()
     limits = thresholds(max(snapshot.documents, 1), options)

@@ -1,4 +1,4 @@
-"""How many deletions the current base model bears: by the paper's formulas, by trials, and by the rule in force."""
+"""The deletion capacity of the current base model: by the paper's formulas, by trials, and by the rule in force."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ __all__ = ["CalibrationRequest", "capacity_of"]
 
 @dataclass(frozen=True, slots=True)
 class CalibrationRequest:
-    """Deletions to try now. trials: random forget sets of a size, the plan's own number for None."""
+    """A request to try deletions now.
+
+    trials: number of random forget sets of each size; None for the number of the plan.
+    """
 
     trials: int | None = None
 
@@ -48,22 +51,28 @@ def capacity_of(
     request: CalibrationRequest | None = None,
     update: Callable[[int, int | None], None] = lambda _done, _total: None,
 ) -> dict[str, Any]:
-    """Return the fields that `capacity --json` shows. Reads only: the outcome of deletions tried now is not kept.
+    """Return the fields that `capacity --json` shows. Nothing is written, also not the result of trials.
 
-    Raises UsageError where there is no base model yet, CannotLearn where no model can be learned of its documents that
-    are left.
+    request: deletions to try now, None for no trials.
+    update: told how many updates were made, of how many at most.
+
+    Raises UsageError where there is no base model yet, CannotLearn where no model can be learned of the base model's
+    documents that are left.
     """
     base = service.situation.base()
     if base is None:
-        raise UsageError("there is no base model yet, so no capacity: `streamtopic status` says what is waiting")
-    stored, tried = service.state.base(), None
-    known: Mapping[str, Any] = {} if stored is None else kept_fields(stored).get("calibration", {})
+        raise UsageError("there is no base model yet, so no capacity: `streamtopic status` gives the reason")
+    tried: dict[str, Any] | None = None
+    known: Mapping[str, Any] = {}
+    stored = service.state.base()
+    if stored is not None:
+        known = kept_fields(stored).get("calibration", {})
     if "tried" in known:
         tried = {"of": f"the base model of version {base.version}", **known["tried"]}
     if request is not None:
         known, tried = _measured(service, base, request, update)
     elif "shares" not in known:
-        # Its bytes are gone.
+        # The bytes of the base model are gone, and its figures with them: they are measured on the documents left.
         known, _ = _measured(service, base, None, update)
     formulas = _formulas(known, service)
     if tried is not None:
@@ -86,7 +95,10 @@ def capacity_of(
 def _measured(
     service: Service, base: Base, request: CalibrationRequest | None, update: Callable[[int, int | None], None]
 ) -> tuple[Mapping[str, Any], dict[str, Any] | None]:
-    """Learn the model of the base's documents that are left, and try deletions of these where a request asks it."""
+    """Learn a model of the base model's documents that are left, and try deletions of these if that is requested.
+
+    Return the figures of the formulas, and the result of the trials.
+    """
     settings = service.settings
     learner = assembly.learner_options(settings)
 
@@ -96,25 +108,41 @@ def _measured(
         if request is None:
             return facts, None
         plan = assembly.capacity_rule(settings).plan
-        plan = plan if request.trials is None else replace(plan, trials=request.trials)
+        if request.trials is not None:
+            plan = replace(plan, trials=request.trials)
         _, tried = try_deletions(plan, service.connection, snapshot, fit, update)
-        kept = "" if fit.anchors == base.anchors else ", whose anchor words are others by now"
-        return facts, {"of": f"the {fit.documents:,} documents of the base that are left{kept}", **tried}
+        # The trials are those of another model then, and a reader has to know it.
+        changed = "" if fit.anchors == base.anchors else ", whose anchor words are others by now"
+        return facts, {"of": f"the {fit.documents:,} documents of the base that are left{changed}", **tried}
 
     return service.reader.read(measure, through=base.epoch)
 
 
 def _formulas(known: Mapping[str, Any], service: Service) -> dict[str, Any]:
-    """Return the paper's formulas for a model of these facts."""
-    settings, tasks = service.settings, assembly.task_options(service.settings)
-    c, m, n, r = settings.capacity_constant, known["documents"], known["words"], known["topics"]
+    """Return the paper's formulas for a model (Wei et al. 2025, theorems 1 and 3), with the settings' c.
+
+    known: the figures of the model, as `model_facts` gives them.
+    """
+    settings = service.settings
+    tasks = assembly.task_options(settings).tasks
+    c = settings.capacity_constant
+    m = known["documents"]
+    n = known["words"]
+    r = known["topics"]
     epsilon, delta = settings.epsilon, settings.delta
-    constants = ModelConstants(**{k: math.inf if v is None else v for k, v in known["constants"].items()})
+    # JSON has no infinity, so None stands for it.
+    figures = {name: math.inf if value is None else value for name, value in known["constants"].items()}
+    constants = ModelConstants(**figures)
     base = base_capacity(c, m, n, r, epsilon, delta)
     utility = c * UTILITY * m / r**2
-    noise = c * m * epsilon / (r**2 * math.sqrt(r * n * math.log(1 / delta)))
+    spread = math.sqrt(r * n * math.log(1 / delta))
+    noise = c * m * epsilon / (r**2 * spread)
     binds = "noise" if noise < utility else "utility"
-    heads = {name: _head(task, c, known, epsilon, delta, constants) for name, task in tasks.tasks.items()}
+    heads = {name: _head(task, c, known, epsilon, delta, constants) for name, task in tasks.items()}
+    holders = known["anchor_documents"]
+    # By name among equals, so that the answer is the same each time.
+    rarest = min(holders, key=lambda word: (holders[word], word))
+    formula = {"limit": base, "noise": noise, "utility": utility, "binds": binds}
     return {
         "documents": m,
         "words": n,
@@ -123,32 +151,36 @@ def _formulas(known: Mapping[str, Any], service: Service) -> dict[str, Any]:
         "delta": delta,
         "constant": c,
         "constants": finite(asdict(constants)),
-        "formula": {"limit": base, "noise": noise, "utility": utility, "binds": binds},
+        "formula": formula,
         "heads": heads,
         "precondition": precondition(m, r, constants),
         "hard_limit": known["hard_limit"],
-        "rarest_anchor": min(known["anchor_documents"], key=lambda word: (known["anchor_documents"][word], word)),
+        "rarest_anchor": rarest,
     }
 
 
 def _head(
     task: HeadTask, c: float, known: Mapping[str, Any], epsilon: float, delta: float, constants: ModelConstants
 ) -> dict[str, Any]:
-    """Return theorem 3 for a task, or why it cannot be applied."""
+    """Return the capacity of theorem 3 for a task, or the reason why it cannot be applied."""
     import numpy as np
 
-    # A topic is known by its anchor word, which an update or a retrain may replace.
     anchors = list(known["shares"])
     gone = [topic for topic in task.topics if topic not in anchors]
-    shares: npt.NDArray[np.float64] = np.array(list(known["shares"].values()))
+    values = list(known["shares"].values())
+    shares: npt.NDArray[np.float64] = np.array(values)
+    # A task names a topic by its anchor word, and an update or a retrain may have replaced that word.
     if gone:
         return {"topics": list(task.topics), "reason": f"no anchor word of the base model: {', '.join(gone)}"}
     if not (shares > 0).all():
         return {"topics": list(task.topics), "reason": "a topic has no share"}
     topics: Sequence[int] = [anchors.index(topic) for topic in task.topics]
-    m, n, r = known["documents"], known["words"], known["topics"]
+    m = known["documents"]
+    n = known["words"]
+    r = known["topics"]
     head = head_capacity_terms(c, m, n, epsilon, delta, shares, topics)
     general = general_head_terms(c, m, n, r, constants, head.q)
+    # The term that binds: a capacity is the smallest of them.
     least = min(general, key=lambda name: general[name])
     return {
         "topics": list(task.topics) or anchors,

@@ -1,6 +1,6 @@
-"""What is wrong with an instance or a service, found before it hurts: each line of the doctor says what to change.
+"""Examine an instance or a service for faults before they do harm. Each line of the doctor names a remedy.
 
-The doctor looks at keys, Redis, the log, the state and its room, in this order. Nothing is changed by it.
+The doctor looks at keys, Redis, the log, the state and its room, in this order. It changes nothing.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Diagnosis", "Level", "examine", "examine_log", "examine_room"]
 
+# The commands that need each secret.
 _USERS = {"signing_key": "schedule and publish", "noise_key": "schedule", "receipt_key": "publish"}
 
 _OLDEST_REDIS = (6, 2)
@@ -46,19 +47,19 @@ _INIT = "run `streamtopic init`"
 _RETENTION = {"retention.ms", "retention.bytes"}
 
 _BUSY_OUTBOX = 1_000
-# More than can be read in half a minute or so.
+# More receipts than that take longer than about half a minute to read.
 _MANY_RECEIPTS = 100_000
 
-# With fewer, the memory of a document says little about the documents to come.
+# With fewer documents, their memory says little about the documents to come.
 _LEAST_DOCUMENTS = 1_000
 # Redis holds at most three copies of segments: those that count, those that they replaced, and those being merged.
 _COPIES = 3
-# Bytes of replaced segments that stay in any case, a partition.
+# Bytes of replaced segments that stay in any case, for each partition.
 _REPLACED = 256 << 20
 
 
 class Level(StrEnum):
-    """How bad it is: fine, worth a look, or something will not work or be lost."""
+    """How bad a finding is: fine, worth a look, or something does not work or will be lost."""
 
     OK = "ok"
     WARN = "warn"
@@ -67,7 +68,13 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """One line of the doctor: the thing examined, its level, the facts, and, unless all is well, the remedy."""
+    """One line of the doctor.
+
+    name: the thing that was examined.
+    level: how bad it is.
+    detail: the facts.
+    remedy: the change that mends it, "" where all is well.
+    """
 
     name: str
     level: Level
@@ -76,22 +83,22 @@ class Diagnosis:
 
 
 def ok(name: str, detail: str) -> Diagnosis:
-    """All is well."""
+    """Return the finding that all is well."""
     return Diagnosis(name, Level.OK, detail)
 
 
 def warn(name: str, detail: str, remedy: str) -> Diagnosis:
-    """It works, but not as well or as long as it might."""
+    """Return the finding that a thing works, but not as well or as long as it might."""
     return Diagnosis(name, Level.WARN, detail, remedy)
 
 
 def fail(name: str, detail: str, remedy: str) -> Diagnosis:
-    """It does not work, or data will be lost."""
+    """Return the finding that a thing does not work, or that data will be lost."""
     return Diagnosis(name, Level.FAIL, detail, remedy)
 
 
 def examine(parts: Parts) -> Iterator[Diagnosis]:
-    """Yield each diagnosis as it is made. A part that does not answer is a diagnosis, and the others are examined."""
+    """Yield each diagnosis as it is made. A part that does not answer is a diagnosis too, and the others go on."""
     yield from _program(parts)
     yield from _guarded("keys", examine_keys, parts)
     redis = yield from _guarded("redis", examine_redis, parts)
@@ -108,6 +115,7 @@ def _guarded(name: str, look: Callable[[Parts], Iterator[Diagnosis]], parts: Par
     try:
         yield from look(parts)
     except StreamtopicError as error:
+        # An error of this program ends with its remedy, behind the last colon.
         detail, _, remedy = str(error).rpartition(": ")
         yield fail(name, detail or str(error), remedy if detail else "see the message")
         return False
@@ -115,6 +123,7 @@ def _guarded(name: str, look: Callable[[Parts], Iterator[Diagnosis]], parts: Par
 
 
 def _program(parts: Parts) -> Iterator[Diagnosis]:
+    """Name the program and the model; examine the checksums of Kafka's records."""
     yield ok("program", f"streamtopic {__version__}, Python {platform.python_version()}, model {parts.settings.model}")
     if parts.settings.kafka is None:
         return
@@ -146,6 +155,7 @@ def examine_keys(parts: Parts) -> Iterator[Diagnosis]:
 
 
 def _public_key(parts: Parts, signing: SigningKey | None) -> Iterator[Diagnosis]:
+    """Examine whether the public key, or the key list of its root key, verifies what the service signs."""
     path = _key_file(parts, "public_key")
     layout = parts.layout
     if parts.settings.public_key is None and layout is not None and layout.root_public_key.exists():
@@ -172,18 +182,22 @@ def _public_key(parts: Parts, signing: SigningKey | None) -> Iterator[Diagnosis]
             "publish`); subscribers refuse everything else",
         )
     else:
-        yield ok("public_key", f"{path}, key {public.key_id}" + (", belongs to the signing key" if signing else ""))
+        # Without the private key here, nobody can say whether the two belong together.
+        belongs = ", belongs to the signing key" if signing else ""
+        yield ok("public_key", f"{path}, key {public.key_id}{belongs}")
 
 
 def _key_list(parts: Parts) -> KeyList | None:
-    """Return the newest key list; None also where the log does not answer, which is a finding of its own."""
+    """Return the newest key list, None where there is none or the log does not answer."""
     try:
         return parts.keys.keys
+    # A log that does not answer is a finding of its own.
     except ComponentUnreachable:
         return None
 
 
 def _key_file(parts: Parts, name: str) -> Path | None:
+    """Return the file of a key: the one that settings name, else the instance's own."""
     named: Path | None = getattr(parts.settings, name)
     if named is not None or parts.layout is None:
         return named
@@ -192,12 +206,13 @@ def _key_file(parts: Parts, name: str) -> Path | None:
 
 
 def examine_redis(parts: Parts) -> Iterator[Diagnosis]:
-    """Examine the server: its version, and that it neither forgets nor throws away."""
+    """Examine the server: its version, its clock, and that it does not lose data."""
     connection = parts.connection
     info = connection.information()
     version = str(info["redis_version"])
     where = f"{connection.address}, {info.get('server_name', 'redis')} {version}"
-    if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST_REDIS:
+    release = tuple(int(part) for part in version.split(".")[:2])
+    if release < _OLDEST_REDIS:
         yield fail("redis", where, "use Redis 6.2 or later, or Valkey")
     elif info["role"] != "master":
         yield fail("redis", f"{where}, a replica", "set redis_url to the primary")
@@ -215,29 +230,33 @@ def examine_redis(parts: Parts) -> Iterator[Diagnosis]:
 
 
 def _policy(info: dict[str, Any]) -> Diagnosis:
+    """Examine whether Redis may evict keys."""
     policy = str(info.get("maxmemory_policy", "unknown"))
     if policy == "noeviction":
         return ok("eviction", "maxmemory-policy noeviction")
     remedy = (
-        "CONFIG SET maxmemory-policy noeviction, and in redis.conf: any other throws counts away when memory is full"
+        "CONFIG SET maxmemory-policy noeviction, and in redis.conf: any other policy evicts counts when memory is full"
     )
     return fail("eviction", f"maxmemory-policy {policy}", remedy)
 
 
 def _memory(info: dict[str, Any]) -> Iterator[Diagnosis]:
-    used, limit = int(info["used_memory"]), int(info.get("maxmemory", 0))
+    """Examine the memory in use against the limit."""
+    used = int(info["used_memory"])
+    limit = int(info.get("maxmemory", 0))
     shown = f"{used / 2**20:,.0f} MiB used"
     if not limit:
         yield ok("memory", f"{shown}, no maxmemory of its own")
-    elif used > _FULL * limit:
-        yield warn(
-            "memory", f"{shown} of {limit / 2**20:,.0f} MiB", "raise maxmemory: at the limit ingest stands still"
-        )
+        return
+    detail = f"{shown} of {limit / 2**20:,.0f} MiB"
+    if used > _FULL * limit:
+        yield warn("memory", detail, "raise maxmemory: at the limit ingest stands still")
     else:
-        yield ok("memory", f"{shown} of {limit / 2**20:,.0f} MiB")
+        yield ok("memory", detail)
 
 
 def _persistence(info: dict[str, Any]) -> Diagnosis:
+    """Examine the append-only file."""
     name = "persistence"
     if not info.get("aof_enabled"):
         remedy = "CONFIG SET appendonly yes, and in redis.conf: without it a restart sets counts and receipts back"
@@ -262,13 +281,15 @@ def examine_log(parts: Parts) -> Iterator[Diagnosis]:
 
 
 def _topic_settings(parts: Parts, topic: str, count: int, wanted: Mapping[str, str]) -> Diagnosis:
+    """Examine the settings of a topic."""
     if parts.settings.kafka is None:
         return ok(topic, f"{count} partition(s), in files")
     changed = differing(parts.log, topic, wanted)
     if not changed:
         return ok(topic, f"{count} partition(s), settings as they should be")
     detail = ", ".join(f"{name} is {have or 'not set'}, not {value}" for name, (have, value) in changed.items())
-    if "cleanup.policy" in changed or (topic == parts.names.receipts and changed.keys() & _RETENTION):
+    loses_receipts = topic == parts.names.receipts and changed.keys() & _RETENTION
+    if "cleanup.policy" in changed or loses_receipts:
         return fail(topic, detail, f"{_INIT}: documents or receipts would be lost, or deleted text would stay")
     if "compression.type" in changed:
         return fail(topic, detail, f"{_INIT}: a small record could unfold into gigabytes before anybody can refuse it")
@@ -279,9 +300,8 @@ def examine_state(parts: Parts) -> Iterator[Diagnosis]:
     """Examine the state against settings and log, and whether the parts of the service keep up."""
     found = ModelState.find(parts.connection, parts.settings.model)
     if found is None:
-        yield warn(
-            "state", "there is none yet", "run `streamtopic init`, then `run`, or `ingest`, `schedule` and `publish`"
-        )
+        remedy = "run `streamtopic init`, then `run`, or `ingest`, `schedule` and `publish`"
+        yield warn("state", "there is none yet", remedy)
         return
     fixed, wanted = found.settings, parts.fixed
     if _named(fixed) != _named(wanted):
@@ -306,16 +326,22 @@ def examine_state(parts: Parts) -> Iterator[Diagnosis]:
 
 
 def _named(fixed: ModelSettings) -> str:
+    """Return the fixed settings in words. Limits are left out: they follow from the program."""
     return f"{fixed.partitions} partitions by {fixed.partitioner}, cap {fixed.cap}"
 
 
 def _position(parts: Parts, partition: int, meta: Meta) -> Diagnosis:
-    name, topic = f"partition {partition}", parts.names.documents
-    begin, end = parts.log.begin(topic, partition), parts.log.end(topic, partition)
+    """Examine how far a partition is counted."""
+    name = f"partition {partition}"
+    topic = parts.names.documents
+    begin = parts.log.begin(topic, partition)
+    end = parts.log.end(topic, partition)
     if not begin <= meta.next_offset <= end:
         detail = f"counted up to offset {meta.next_offset}, but the log holds {begin} to {end}"
         return fail(name, detail, "point to the right log, or run `streamtopic rebuild`")
-    lag, age_ms = end - meta.next_offset, parts.clock() * 1000 - meta.time_ms
+    lag = end - meta.next_offset
+    age_ms = parts.clock() * 1000 - meta.time_ms
+    # Half of the retention, in milliseconds: from then on ingest compares all documents with the log.
     if lag and meta.time_ms and age_ms > parts.settings.delete_retention * 500:
         days = age_ms / 86_400_000
         detail = f"the newest record counted is {days:.0f} days old, {lag} wait: deletes may have left the log"
@@ -324,6 +350,7 @@ def _position(parts: Parts, partition: int, meta: Meta) -> Diagnosis:
 
 
 def _open_transactions(parts: Parts, positions: Mapping[int, Meta]) -> Iterator[Diagnosis]:
+    """Report transactions that have hidden records for too long."""
     patience = parts.settings.stalled_after * 1000
     for one in hidden(parts.log, parts.names.documents, positions):
         age_ms = parts.connection.time_ms() - one.since_ms
@@ -332,6 +359,7 @@ def _open_transactions(parts: Parts, positions: Mapping[int, Meta]) -> Iterator[
 
 
 def _waiting(parts: Parts, state: ModelState, positions: Mapping[int, Meta]) -> Iterator[Diagnosis]:
+    """Examine the outbox, the deletions that wait for a receipt, and whether there is a model."""
     waiting = len(state.outbox(_BUSY_OUTBOX))
     if waiting >= _BUSY_OUTBOX:
         yield warn("outbox", f"{waiting} records or more wait to be published", "is `streamtopic publish` running?")
@@ -340,10 +368,11 @@ def _waiting(parts: Parts, state: ModelState, positions: Mapping[int, Meta]) -> 
     deletions = sum(len(parts.reader.forgets(partition)) for partition in positions)
     yield ok("deletions", f"{deletions} wait for their receipt")
     if state.base_head() is None:
-        yield warn("model", "there is no base model yet", "`streamtopic status` says what is missing")
+        yield warn("model", "there is no base model yet", "`streamtopic status` gives the reason")
 
 
 def _receipts(parts: Parts) -> Iterator[Diagnosis]:
+    """Examine whether the chain of receipts is whole."""
     topic = parts.names.receipts
     if parts.log.end(topic, 0) - parts.log.begin(topic, 0) > _MANY_RECEIPTS:
         yield ok("receipts", "too many to read here: `streamtopic receipts export`, then `verify`, checks them")
@@ -352,9 +381,8 @@ def _receipts(parts: Parts) -> Iterator[Diagnosis]:
     count = sum(1 for _ in reader.read())
     gaps = ", ".join(f"{gap.start} to {gap.stop - 1}" for gap in reader.chain.lost)
     if gaps:
-        yield fail(
-            "receipts", f"{count}, but {gaps} are missing from the log", "restore the receipts topic from a backup"
-        )
+        detail = f"{count}, but {gaps} are missing from the log"
+        yield fail("receipts", detail, "restore the receipts topic from a backup")
     else:
         passed = f"{reader.chain.strays} strays and {reader.skipped} other records passed over"
         yield ok("receipts", f"{count}, their chain is whole; {passed}")
@@ -363,6 +391,7 @@ def _receipts(parts: Parts) -> Iterator[Diagnosis]:
 def examine_room(parts: Parts) -> Iterator[Diagnosis]:
     """Examine words and word ids of each partition, and how many documents Redis will hold."""
     found = ModelState.find(parts.connection, parts.settings.model)
+    # `examine_state` has reported both of these.
     if found is None or found.settings != parts.fixed:
         return
     try:
@@ -378,6 +407,7 @@ def examine_room(parts: Parts) -> Iterator[Diagnosis]:
 
 
 def _word_growth(name: str, grown: Growth, meta: Meta) -> Diagnosis:
+    """Examine the words of a partition, and how they grow with documents."""
     shown = f"{grown.words:,}"
     if meta.next_word > NEARLY * MAX_WORD_IDS:
         detail = f"{shown}; {meta.next_word:,} of {MAX_WORD_IDS:,} word ids were given, most to words that are gone"
@@ -385,13 +415,16 @@ def _word_growth(name: str, grown: Growth, meta: Meta) -> Diagnosis:
     if grown.words > MANY_WORDS:
         return warn(name, f"{shown}: each costs memory everywhere", "keep ids, hashes and base64 out of the texts")
     times = grown.times_until(MANY_WORDS)
-    if meta.documents < _LEAST_DOCUMENTS or not math.isfinite(times * meta.documents) or times > _LEAST_DOCUMENTS:
+    until = times * meta.documents
+    # Few documents, or a thousand times as many, allow no forecast.
+    if meta.documents < _LEAST_DOCUMENTS or not math.isfinite(until) or times > _LEAST_DOCUMENTS:
         return ok(name, shown)
-    until = f"{MANY_WORDS:,} at about {_round(times * meta.documents):,} documents"
-    return ok(name, f"{shown}; they grow like documents^{grown.exponent:.2f}: {until}")
+    forecast = f"{MANY_WORDS:,} at about {_round(until):,} documents"
+    return ok(name, f"{shown}; they grow like documents^{grown.exponent:.2f}: {forecast}")
 
 
 def _documents_that_fit(parts: Parts, documents: int, partitions: int) -> Diagnosis:
+    """Estimate how many documents Redis can hold, from the memory of those that it holds now."""
     keys = ModelKeys(parts.settings.model)
     sizes = [measure(parts.connection, keys.partition(partition)) for partition in range(partitions)]
     pairs = sum(size.pairs for size in sizes)
@@ -408,14 +441,15 @@ def _documents_that_fit(parts: Parts, documents: int, partitions: int) -> Diagno
     limit = int(parts.connection.information().get("maxmemory", 0))
     least = (records + words + _COPIES * segments) / documents
     if not limit:
-        return ok("room", f"{detail}; with what merging needs, a GiB more is for about {_round((1 << 30) / least):,}")
+        return ok("room", f"{detail}; with room for merges, a GiB more is for about {_round((1 << 30) / least):,}")
     most = _round(max(limit - partitions * _REPLACED, 0) / least)
-    detail = f"{detail}; with what merging needs, maxmemory {limit / 2**20:,.0f} MiB is for about {most:,}"
+    detail = f"{detail}; with room for merges, maxmemory {limit / 2**20:,.0f} MiB is for about {most:,}"
     if documents > most:
         return warn("room", detail, "raise maxmemory: merging writes before it frees")
     return ok("room", detail)
 
 
 def _round(number: float) -> int:
-    """Return two digits of a number: no more is known."""
-    return int(round(number, 1 - max(1, math.floor(math.log10(max(number, 1))))))
+    """Round a number to two digits: more of it is not known."""
+    digits = max(1, math.floor(math.log10(max(number, 1))))
+    return int(round(number, 1 - digits))

@@ -1,4 +1,4 @@
-"""Where a model lives: the folder of a kept instance, the lock on it, its keys, and the topics in the log.
+"""The folder of a kept instance, the lock on it, its keys, and the topics of a model in the log.
 
 DIR/streamtopic.toml     settings
 DIR/log/                 event log
@@ -42,7 +42,8 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
-WAIT = 60.0  # seconds; another command is done by then, unless it learns a very large model
+# Seconds. Another command is done by then, unless it learns a very large model.
+WAIT = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,44 +64,46 @@ class Layout:
 
     @property
     def signing_key(self) -> Path:
-        """Private key, unless settings name another."""
+        """File of the private key, unless settings name another."""
         return self.root / "keys" / "signing.pem"
 
     @property
     def public_key(self) -> Path:
-        """Public key, for subscribers."""
+        """File of the public key, for subscribers."""
         return self.root / "keys" / "signing.pub"
 
     @property
     def root_public_key(self) -> Path:
-        """Public half of the root key, where the instance's keys are in a list."""
+        """File of the root key's public half, where the instance's keys are in a key list."""
         return self.root / "keys" / "root.pub"
 
     @property
     def noise_key(self) -> Path:
-        """Secret that noise is drawn from, unless settings name another."""
+        """File of the secret that noise is drawn from, unless settings name another."""
         return self.root / "keys" / "noise.key"
 
     @property
     def receipt_key(self) -> Path:
-        """Secret that receipts digest document ids with."""
+        """File of the secret by which receipts digest document ids."""
         return self.root / "keys" / "receipt.key"
 
     @property
     def compacted(self) -> Path:
-        """A file as old as the last compaction of the log."""
+        """Empty file whose age is that of the last compaction of the log."""
         return self.root / "log" / "compacted"
 
     @property
     def initialised(self) -> Path:
-        """A file that is there once the instance has all its keys."""
+        """Empty file that exists once the instance has all its keys."""
         return self.root / "keys" / "complete"
 
 
 class InstanceLock:
-    """The lock on an instance: one process works on it, others send events to it or wait until a command is done.
+    """The lock on an instance: one process works on it. Others send events to a service, or wait for a command.
 
+    root: the instance's folder.
     service: whether this process stays, so that others send events to it and do not wait.
+    clock: seconds that only grow.
     """
 
     def __init__(self, root: Path, *, service: bool, clock: Callable[[], float] = time.monotonic) -> None:
@@ -110,7 +113,10 @@ class InstanceLock:
         self._file: IO[str] | None = None
 
     def acquire(self) -> bool:
-        """Take the instance; False where a service runs it. Raises ComponentUnreachable if a command never ends."""
+        """Lock the instance; return False where a service runs it.
+
+        Raises ComponentUnreachable where another command takes longer than a minute.
+        """
         # Earlier versions left the event log's settings and Redis's data open to others.
         opened = private_folder(self._root)
         if opened > 1:
@@ -120,10 +126,11 @@ class InstanceLock:
                 self._root,
             )
         (self._root / "instance.lock").touch(mode=0o600)
+        # To append: opening must not erase the word of the process that holds the lock.
         file = (self._root / "instance.lock").open("a+", encoding="ascii")
         deadline = self._clock() + WAIT
         while True:
-            # The kernel gives the lock back when its holder dies, so no file has to be cleaned up after a kill.
+            # The kernel frees the lock when its holder dies, so no file has to be cleaned up after a kill.
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -145,16 +152,17 @@ class InstanceLock:
             return True
 
     def release(self) -> None:
-        """Give the instance back; it also ends with the process."""
+        """Unlock the instance. The end of the process unlocks it too."""
         if self._file is not None:
             tighten(self._root)
+            # A process that finds the lock taken reads the file: it must not find the word of an earlier holder.
             self._file.truncate(0)
             self._file.close()
             self._file = None
 
 
 def signing_key(settings: Settings, layout: Layout | None) -> SigningKey:
-    """Load the signing key; an instance's own is made on first use. Raises SettingsError where there is none."""
+    """Load the signing key. An instance's own is made on first use. Raises SettingsError where no key is set."""
     if settings.signing_key is not None:
         return SigningKey.load(settings.signing_key)
     if layout is None:
@@ -167,7 +175,7 @@ def signing_key(settings: Settings, layout: Layout | None) -> SigningKey:
 
 
 def public_key(settings: Settings, layout: Layout | None = None) -> PublicKey | None:
-    """Load the public key where settings name one, or an instance has that of a root key."""
+    """Load the public key that settings name, else the instance's root key; return None where there is neither."""
     if settings.public_key is not None:
         return PublicKey.load(settings.public_key)
     if layout is not None and layout.root_public_key.exists():
@@ -176,16 +184,17 @@ def public_key(settings: Settings, layout: Layout | None = None) -> PublicKey | 
 
 
 def noise_key(settings: Settings, layout: Layout | None) -> NoiseKey:
-    """Load the secret that noise is drawn from; an instance's own is made on first use."""
+    """Load the secret that noise is drawn from. An instance's own is made on first use."""
     return NoiseKey(_secret("noise_key", settings.noise_key, layout))
 
 
 def receipt_secret(settings: Settings, layout: Layout | None) -> bytes:
-    """Load the secret that receipts digest document ids with; an instance's own is made on first use."""
+    """Load the secret by which receipts digest document ids. An instance's own is made on first use."""
     return _secret("receipt_key", settings.receipt_key, layout)
 
 
 def _secret(name: str, named: Path | None, layout: Layout | None) -> bytes:
+    """Load a secret from the named file, else the instance's own. Raises SettingsError where there is neither."""
     if named is not None:
         return load_secret(named)
     if layout is None:
@@ -198,19 +207,25 @@ def _secret(name: str, named: Path | None, layout: Layout | None) -> bytes:
 
 
 def _missing(name: str) -> SettingsError:
+    """Return the error that neither a setting nor an instance's folder gives a key."""
     return SettingsError(f"setting `{name}` is not set: `streamtopic keys new` makes the keys; name the file")
 
 
 def _refuse_second(layout: Layout, path: Path) -> None:
-    """Raise SettingsError where a key vanished: subscribers would refuse the signatures of a new one."""
-    # Before this mark the instance was never complete, so nothing can have been signed with a key that is lost.
+    """Raise SettingsError where a key of the instance vanished: subscribers would refuse signatures of a new one."""
+    # Before this mark the instance was never complete, so the lost key cannot have signed anything.
     if layout.initialised.exists():
         raise SettingsError(f"{path} is missing from an instance that had it: restore it from your backup")
 
 
 @dataclass(frozen=True, slots=True)
 class Provisioned:
-    """A topic after `provision`. changed: setting to its value before (None: the broker's default) and now."""
+    """A topic after `provision`.
+
+    partitions: how many it has.
+    action: `made`, `changed`, or `found` as it should be.
+    changed: name of a setting to its value before (None: the broker's default) and now.
+    """
 
     topic: str
     partitions: int
@@ -221,23 +236,29 @@ class Provisioned:
 def provision(
     log: EventLog, names: TopicNames, partitions: int, settings: Mapping[str, Mapping[str, str]]
 ) -> list[Provisioned]:
-    """Make or check each topic in `settings`; safe to repeat, and beside running services.
+    """Make each topic in `settings`, or set it right. It is safe to repeat, also beside running services.
 
-    partitions: of the documents topic. Raises StateMismatch where a topic has another number of them: before
-    anything is made or changed.
+    partitions: number of partitions of the documents topic.
+    settings: topic to its settings, in Kafka's names.
+
+    Raises StateMismatch where a topic has another number of partitions.
     """
     # All topics are looked at before the first is changed: a refusal leaves everything as it was.
     have = {topic: log.partitions(topic) for topic in settings}
     for topic, count in have.items():
+        # 0: the topic does not exist yet.
         if count not in {0, wanted_partitions(names, topic, partitions)}:
             raise StateMismatch(_other_count(names, topic, count, partitions))
-    return [
-        _one(log, topic, wanted_partitions(names, topic, partitions), have[topic], settings[topic]) for topic in have
-    ]
+    done = []
+    for topic, count in have.items():
+        wanted = wanted_partitions(names, topic, partitions)
+        done.append(_provision_one(log, topic, wanted, count, settings[topic]))
+    return done
 
 
 def wanted_partitions(names: TopicNames, topic: str, partitions: int) -> int:
-    """Return how many partitions a topic must have: one, for its order matters, unless it is that of the documents."""
+    """Return the number of partitions that a topic must have."""
+    # Kafka keeps the order of records within a partition only, and the order of all other topics matters.
     return partitions if topic == names.documents else 1
 
 
@@ -247,7 +268,8 @@ def differing(log: EventLog, topic: str, wanted: Mapping[str, str]) -> dict[str,
     return {name: (have.get(name), value) for name, value in wanted.items() if have.get(name) != value}
 
 
-def _one(log: EventLog, topic: str, partitions: int, have: int, wanted: Mapping[str, str]) -> Provisioned:
+def _provision_one(log: EventLog, topic: str, partitions: int, have: int, wanted: Mapping[str, str]) -> Provisioned:
+    """Make a topic, or set it right. have: its present number of partitions, 0 where it does not exist."""
     if not have:
         log.create(topic, partitions, wanted)
         return Provisioned(topic, partitions, "made")
@@ -259,6 +281,7 @@ def _one(log: EventLog, topic: str, partitions: int, have: int, wanted: Mapping[
 
 
 def _other_count(names: TopicNames, topic: str, have: int, partitions: int) -> str:
+    """Return the error text for a topic with a wrong number of partitions."""
     if topic == names.documents:
         return (
             f"topic {topic} has {have} partitions, the settings say {partitions}: set partitions = {have}; or, to "

@@ -1,4 +1,4 @@
-"""Key lists of a model: made, signed with the root key, and published through the releases topic."""
+"""Make key lists of a model, sign them with the root key, and publish them in the releases topic."""
 
 from __future__ import annotations
 
@@ -42,17 +42,19 @@ class KeyKeeper:
 
     def present(self) -> KeyList | None:
         """Return the newest list in the topic, None before the first. Raises UsageError without a releases topic."""
-        parts, keys = self.parts, KeyRing(self.root.public, self.parts.settings.model)
+        parts = self.parts
         if not parts.log.partitions(parts.names.releases):
-            raise UsageError(f"there is no topic {parts.names.releases}: create it with `streamtopic init`")
+            raise UsageError(f"topic {parts.names.releases} does not exist: create it with `streamtopic init`")
+        # Without the service's own key: only lists that this root key signed count.
+        keys = KeyRing(self.root.public, parts.settings.model)
         follow_keys(parts.log, parts.settings.model, keys)
         return keys.keys
 
     def first(self) -> KeyList:
-        """Return the first list: the key that the service signs with now. Raises UsageError where there is one."""
+        """Return the first list, with the service's present signing key. Raises UsageError where there is a list."""
         if (there := self.present()) is not None:
             raise UsageError(
-                f"list {there.sequence} is there already: `streamtopic keys rotate` and `revoke` change it"
+                f"key list {there.sequence} exists already: `streamtopic keys rotate` and `revoke` change it"
             )
         return KeyList(self.parts.settings.model, 1, self._now(), self.parts.signing_key.public)
 
@@ -63,12 +65,17 @@ class KeyKeeper:
     def revoked(self, key_id: str, *, version: int | None = None, receipt: int | None = None) -> KeyList:
         """Return the next list, in which a previous key is revoked.
 
-        version, receipt: numbers of the last ones that still count, None for all that the topics hold now.
+        key_id: of the key.
+        version, receipt: numbers of the last release and the last receipt of this key that still count, None for all
+            that the topics hold now.
+
+        Raises UsageError for a key that is not in the list, InvalidRelease where the receipt is not in the topic.
         """
         there = self.present()
         if there is None:
             raise UsageError("there is no key list yet: `streamtopic keys publish` makes the first")
-        key = next((key for key in (there.current, *there.previous) if key.key_id == key_id), None)
+        known = (there.current, *there.previous)
+        key = next((key for key in known if key.key_id == key_id), None)
         if key is None:
             names = ", ".join(key.key_id for key in there.previous) or "none"
             raise UsageError(f"key {key_id} is not in list {there.sequence}: its previous keys are {names}")
@@ -86,13 +93,16 @@ class KeyKeeper:
         return data
 
     def _releases(self, keys: KeyRing, key_id: str, last: int | None) -> dict[int, str]:
+        """Return the versions that a key signed, up to `last`, with their digests."""
         reader = ReleaseReader(self.parts.log, keys.model, keys)
         for _ in reader.read():
             pass
+        # Digests, since a thief could sign other bytes under the same numbers.
         signed = reader.signed_with(key_id)
         return {version: digest for version, digest in signed.items() if last is None or version <= last}
 
     def _receipts(self, keys: KeyRing, last: int | None) -> tuple[int, str]:
+        """Return number and digest of the last receipt that still counts."""
         reader = ReceiptReader(self.parts.log, keys.model, keys)
         for _ in reader.read():
             pass
@@ -102,18 +112,20 @@ class KeyKeeper:
         for receipt, record in reader.records():
             if receipt.sequence == last:
                 return last, digest_of(record.value or b"")
-        # None of the key's receipts count: the chain before the first has no digest.
+        # 0: not one of the key's receipts counts. The chain before the first has no digest.
         if last == 0:
             return 0, ""
         raise InvalidRelease(f"receipt {last} is not in the topic, so its digest is not known: name another")
 
     def _now(self) -> int:
+        """Return milliseconds since 1970."""
         return int(self.parts.clock() * 1000)
 
 
 def replace_signing_key(private: Path, public: Path, new: Path) -> None:
-    """Put a new pair in the place of an instance's own; the old one stays beside it, under its key id.
+    """Put a new pair in the place of an instance's own. The old pair stays beside it, under its key id.
 
+    private, public: the instance's own pair.
     new: the private half of the new pair; its public half lies beside it, with the ending `.pub`.
     """
     # The old pair is kept: releases and receipts that it signed still verify with it.

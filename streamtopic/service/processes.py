@@ -1,7 +1,7 @@
-"""The parts of the service as processes of their own: they run until they are told to stop, whatever is away meanwhile.
+"""Run the parts of the service as processes of their own, until they are told to stop.
 
-Each part is opened again after a component was unreachable; nothing is lost by that, since all of them can be killed
-at any moment.
+Where a component is unreachable, a part waits and is opened again. Nothing is lost by that, since each part can be
+killed at any moment.
 """
 
 from __future__ import annotations
@@ -30,15 +30,17 @@ __all__ = ["run_all", "run_ingest", "run_publish", "run_schedule", "worker_of"]
 
 WAIT = 0.5
 LONGEST_PAUSE = 10.0
-# A process has 10 s to end once it was told to; learning may take longer.
+# Seconds. A process has 10 s to end once it was told to stop, and learning may take longer.
 GRACE = 8.0
 
 
 def run_ingest(settings: Settings, stop: threading.Event, say: Callable[[dict[str, Any]], None]) -> None:
-    """Count the records of this process's share of the partitions.
+    """Count the records of this process's share of the partitions. Wait where a component is unreachable.
 
-    stop: ends it after the present flush. say: told what happens. Raises StateMismatch where state, settings and log
-    do not fit together. A component that is unreachable is waited for.
+    stop: ends it after the present flush.
+    say: told each event, as the command prints it.
+
+    Raises StateMismatch where state, settings and log do not fit together.
     """
 
     def work(service: Service) -> None:
@@ -58,7 +60,11 @@ def run_ingest(settings: Settings, stop: threading.Event, say: Callable[[dict[st
 def run_schedule(
     settings: Settings, stop: threading.Event, say: Callable[[dict[str, Any]], None], *, interval: float
 ) -> None:
-    """Lead, or stand by until the leader is gone: decide, learn, stage. interval: seconds between decisions."""
+    """Lead, or stand by until the leader is gone: decide, learn, stage.
+
+    stop, say: as in `run_ingest`.
+    interval: seconds between decisions.
+    """
 
     def work(service: Service) -> None:
         said = ""
@@ -73,7 +79,11 @@ def run_schedule(
 def run_publish(
     settings: Settings, stop: threading.Event, say: Callable[[dict[str, Any]], None], *, interval: float
 ) -> None:
-    """Publish the outbox, and the receipts of deletions. interval: seconds between looks at the outbox."""
+    """Publish the outbox, and the receipts of deletions.
+
+    stop, say: as in `run_ingest`.
+    interval: seconds between looks at the outbox.
+    """
 
     def work(service: Service) -> None:
         while not stop.is_set():
@@ -86,7 +96,11 @@ def run_publish(
 def run_all(
     settings: Settings, stop: threading.Event, say: Callable[[dict[str, Any]], None], *, interval: float
 ) -> None:
-    """Do the work of all three in one process, in turn; others may share it. interval: seconds to wait when idle."""
+    """Do the work of all three in one process, in turn. Other processes may share it.
+
+    stop, say: as in `run_ingest`.
+    interval: seconds to wait for records.
+    """
 
     def work(service: Service) -> None:
         said = ""
@@ -95,7 +109,8 @@ def run_all(
                 done = worker.step(interval)
                 if done.records:
                     say({"event": "counted", "records": done.records, "outcomes": dict(done.outcomes)})
-                    continue  # whoever is behind catches up before anything is learned
+                    # A model of half the log would be out of date at once, so counting catches up first.
+                    continue
                 said = _one_step(service, said, say)
                 _publish_once(service, say)
 
@@ -104,7 +119,7 @@ def run_all(
 
 @contextmanager
 def worker_of(service: Service) -> Iterator[IngestWorker]:
-    """Open the worker of a service's process; it leaves its group at the end."""
+    """Open the ingest worker of a service's process. It leaves its group at the end."""
     settings, names = service.settings, service.names
     session_ms = int(settings.session_timeout * 1000)
     membership = open_membership(service.log, names.documents, settings.consumer_group, session_ms)
@@ -117,7 +132,7 @@ def worker_of(service: Service) -> Iterator[IngestWorker]:
 
 
 def _one_step(service: Service, said: str, say: Callable[[dict[str, Any]], None]) -> str:
-    """Decide and act once; return the decision in words. A decision that equals `said` is not told again."""
+    """Decide and act once; return the decision in words. A decision that equals `said` is not reported again."""
     try:
         step = service.scheduler.step()
     except StateMissing as error:
@@ -134,7 +149,7 @@ def _one_step(service: Service, said: str, say: Callable[[dict[str, Any]], None]
 
 
 def _publish_once(service: Service, say: Callable[[dict[str, Any]], None]) -> bool:
-    """Publish all that waits; return whether anything did."""
+    """Publish versions, receipts and statements that wait; return whether there were any."""
     records = service.publisher.drain()
     receipts = service.issue_receipts()
     completed = service.issue_completion()
@@ -150,6 +165,7 @@ def _persevere(
     say: Callable[[dict[str, Any]], None],
     work: Callable[[Service], None],
 ) -> None:
+    """Do the work until `stop`, and open the service again after each failure that may pass."""
     pause = 0.0
     _leave_in_time(stop)
     while not stop.is_set():
@@ -161,24 +177,26 @@ def _persevere(
                 service.connection.ping()
                 work(service)
         except (ComponentUnreachable, StateError) as error:
-            # A state that does not fit, or is corrupt, will not fit later; a server that is full or loading may.
+            # A state that is corrupt or does not fit stays so; a server that is full or still loading may recover.
             if isinstance(error, StateMismatch | StateCorrupt) and not isinstance(error, StateMissing):
                 raise
-            # A part that ran for a while was well: only attempts that fail at once are made ever more rarely. The
-            # pause is drawn, so that many processes do not come back to a broker in the same moment.
-            pause = 0.0 if time.monotonic() - began > LONGEST_PAUSE else pause
-            pause = min(max(2 * pause, 0.2), LONGEST_PAUSE) * random.uniform(0.8, 1.2)
+            # A part that ran for a while was well: the pause grows only while attempts fail at once.
+            if time.monotonic() - began > LONGEST_PAUSE:
+                pause = 0.0
+            pause = min(max(2 * pause, 0.2), LONGEST_PAUSE)
+            # Drawn at random, so that many processes do not come back to a broker in the same moment.
+            pause *= random.uniform(0.8, 1.2)
             say({"event": "waiting", "reason": str(error), "seconds": round(pause, 1)})
             stop.wait(pause)
 
 
 def _leave_in_time(stop: threading.Event) -> None:
-    """End the process a few seconds after it was told to, even in the middle of learning: nothing is lost by that."""
+    """End the process a few seconds after it was told to stop, even in the middle of learning."""
 
     def leave() -> None:
         stop.wait()
         threading.Event().wait(GRACE)
-        # Compiled code hears no exception, so the process ends here and now: state and offset move together, or not.
+        # Compiled code cannot be interrupted by an exception. Nothing is lost: state and offset move in one commit.
         os._exit(0)
 
     threading.Thread(target=leave, name="leave in time", daemon=True).start()

@@ -1,4 +1,4 @@
-"""What has been published: the releases topic as its own service reads it back, and versions as JSON shows them."""
+"""Read the releases topic back, and show versions, releases and receipts as JSON."""
 
 import logging
 import math
@@ -33,9 +33,9 @@ class PublishedVersion:
     """A version in the log.
 
     envelope: the signed facts about it.
-    chunks: number of records over which its bytes are spread.
-    digest: names the version in the next one and in receipts.
-    sealed: SHA-256 of its sealed bytes.
+    chunks: number of records that hold its bytes.
+    digest: the name of the version in the next version and in receipts.
+    sealed: SHA-256 of its sealed bytes, which statements name.
     """
 
     envelope: Envelope
@@ -45,12 +45,12 @@ class PublishedVersion:
 
 
 class Published:
-    """The versions in the releases topic, verified; each is read once, and stays once it was read.
+    """The verified versions in the releases topic. Each is read once and then kept in memory.
 
-    A version that was withdrawn or retired is here as long as the log has its chunks.
+    Versions that were withdrawn or retired are read as well, as long as the log has their chunks.
 
-    rivals: releases under the number of an earlier, different one. A publisher writes a rival if Redis is set back
-    while the publisher holds a staged version, and goes on later. Subscribers refuse rivals.
+    rivals: releases under the number of an earlier, different release. A publisher writes a rival if Redis is set back
+        while the publisher holds a staged version, and goes on later. Subscribers refuse rivals.
     """
 
     def __init__(self, log: EventLog, model: str, public_key: KeyRing | PublicKey) -> None:
@@ -61,36 +61,36 @@ class Published:
 
     @property
     def versions(self) -> list[PublishedVersion]:
-        """Return the versions that were read, oldest first."""
+        """The versions that were read, oldest first."""
         return [self._versions[version] for version in sorted(self._versions)]
 
     @property
     def envelopes(self) -> list[Envelope]:
-        """Return their envelopes, oldest first."""
+        """The envelopes of the versions, oldest first."""
         return [version.envelope for version in self.versions]
 
     @property
     def statement(self) -> Statement | None:
-        """Return the statement with the highest number, None before the first."""
+        """The statement with the highest number, None before the first."""
         return self._reader.statement
 
     @property
     def last_statement(self) -> int:
-        """Return the number of the statement that came last, 0 before the first: compaction keeps that one."""
+        """The number of the last statement in the log, 0 before the first. Compaction keeps this statement."""
         return self._reader.last
 
     @property
     def newest(self) -> int:
-        """Return the number of the newest, 0 before the first."""
+        """The number of the newest version, 0 before the first."""
         return max(self._versions, default=0)
 
     def digest(self, version: int) -> str:
-        """Return the digest of a version that was read, "" of another."""
+        """Return the digest of a version, "" where it was not read."""
         found = self._versions.get(version)
         return found.digest if found else ""
 
     def refresh(self) -> None:
-        """Read all that has been published since the last time. Raises ComponentUnreachable."""
+        """Read all releases that were published since the last call. Raises ComponentUnreachable."""
         for found in self._reader.read():
             match found:
                 case Opened(release, _, chunks):
@@ -98,14 +98,15 @@ class Published:
                     # A version that was read stays, also where the key that signed it was revoked since.
                     self._versions.setdefault(release.version, version)
                 case Refused(version=number, reason=reason, rival=None):
-                    logger.warning("release %d of %s in the log is not ours: %s", number, self._model, reason)
+                    logger.warning("release %d of %s in the log does not verify: %s", number, self._model, reason)
                 case Refused(rival=rival) if rival is not None and rival.envelope not in self.rivals:
+                    # The same release may stand in the log twice, as after a publisher that was killed.
                     if rival.envelope != self._versions[rival.version].envelope:
                         self.rivals.append(rival.envelope)
 
 
 def read_all_releases(log: EventLog, model: str, keys: KeyRing) -> Iterator[Release]:
-    """Yield every published version, verified, those that were withdrawn as well."""
+    """Yield every published version, verified, withdrawn versions as well."""
     with ModelSubscriber(log, model=model, public_key=keys, include_withdrawn=True, idle_seconds=0) as subscriber:
         while (release := subscriber.poll()) is not None:
             yield release
@@ -114,30 +115,32 @@ def read_all_releases(log: EventLog, model: str, keys: KeyRing) -> Iterator[Rele
 def read_release(log: EventLog, state: ModelState, keys: KeyRing, version: int | None) -> Release:
     """Return a published version, the newest for None.
 
-    Raises UsageError where there is none or it is withdrawn, CheckFailed where it does not verify.
+    Raises UsageError where it does not exist or is withdrawn, CheckFailed where it does not verify.
     """
-    withdrawn, found = state.withdrawn(), None
+    # Redis knows a withdrawal before the log does: the version that withdraws may still wait in the outbox.
+    withdrawn = state.withdrawn()
+    found = None
     for release in read_all_releases(log, state.model, keys):
         if version in (None, release.version):
             found = release
-    # Redis knows a withdrawal before the log does: the version that withdraws may still wait in the outbox.
-    if found is not None and found.version in withdrawn:
-        raise UsageError(f"version {version} is withdrawn: it holds documents deleted since; take a later one")
-    if found is None and any(number == version for number, _ in state.releases()):
-        raise CheckFailed(f"version {version} in the log does not verify with this instance's key")
     if found is None:
+        recorded = {number for number, _ in state.releases()}
+        if version in recorded:
+            raise CheckFailed(f"version {version} in the log does not verify with this instance's key")
         name = "no version" if version is None else f"no version {version}"
         raise UsageError(
-            f"there is {name}: `streamtopic versions` lists them, `streamtopic status` says what is waiting"
+            f"there is {name}: `streamtopic versions` lists them, `streamtopic status` shows the next step"
         )
+    if found.version in withdrawn:
+        raise UsageError(f"version {version} is withdrawn: it holds documents deleted since; take a later one")
     return found
 
 
 def _version_fields(version: int, record: Mapping[str, Any], *, withdrawn: bool) -> dict[str, Any]:
     """Return a version as `versions --json` shows it.
 
-    anchors_verified: whether the anchors are those that the documents that remain decide. A retrain chooses its own
-    anchors, so there is nothing to verify.
+    anchors_verified: whether an update has the anchors that the remaining documents decide. It is False for a retrain,
+        which chooses its own anchors.
     """
     fields = {
         "version": version,
@@ -155,6 +158,7 @@ def _version_fields(version: int, record: Mapping[str, Any], *, withdrawn: bool)
         "base": record["base"],
         "capacity": record["capacity"],
         "cumulative_epsilon": record["cumulative_epsilon"],
+        # Only a service with tasks records heads.
         "heads": dict(record.get("heads", {})),
         "unfitted": dict(record.get("unfitted", {})),
         "withdrawn": withdrawn,
@@ -165,12 +169,13 @@ def _version_fields(version: int, record: Mapping[str, Any], *, withdrawn: bool)
 
 def versions_of(state: ModelState) -> list[dict[str, Any]]:
     """Return every version in Redis as `versions --json` shows it, oldest first."""
-    records, withdrawn = state.releases(), state.withdrawn()
-    return [_version_fields(version, record, withdrawn=version in withdrawn) for version, record in records]
+    withdrawn = state.withdrawn()
+    return [_version_fields(version, record, withdrawn=version in withdrawn) for version, record in state.releases()]
 
 
 def _guarantee(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return by which proof the noise is enough. covered: None where the proof has no conditions."""
+    """Return the proof that the noise rests on. covered: None where the proof has no conditions."""
+    # An older program recorded none of these.
     return {
         "guarantee": record.get("guarantee", "certified"),
         "ratio": record.get("ratio", 0.0),
@@ -179,7 +184,7 @@ def _guarantee(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def topics_of(release: Release, top: int) -> list[dict[str, Any]]:
-    """Return a release's topics as `topics --json` shows them."""
+    """Return a release's topics as `topics --json` shows them. top: number of words of each."""
     return [
         {"topic": topic.topic, "share": round(topic.share, 6), "words": list(topic.words)}
         for topic in release.topics(top)
@@ -187,17 +192,18 @@ def topics_of(release: Release, top: int) -> list[dict[str, Any]]:
 
 
 def heads_of(release: Release, top: int) -> dict[str, Any]:
-    """Return a release's heads by task, with the words that speak for each class, as `topics --json` shows them."""
+    """Return a release's heads by task, as `topics --json` shows them. top: number of words for each class."""
     found = {}
     for task in release.heads:
         head = release.head(task)
+        topics = list(head.topics)
         words = {name: list(some) for name, some in release.class_words(task, top).items()}
-        found[task] = {"topics": list(head.topics), "documents": head.documents, "classes": words}
+        found[task] = {"topics": topics, "documents": head.documents, "classes": words}
     return found
 
 
 def quality_of(release: Release) -> dict[str, float | None]:
-    """Return NPMI and diversity of a release's top words; None where no sample was kept."""
+    """Return NPMI and diversity of a release's top words, None for a figure that it does not have."""
     return {name: release.quality.get(name) for name in ("npmi", "diversity")}
 
 

@@ -1,4 +1,4 @@
-"""Redis state from the log: after Redis was lost, the log was restored, or a fixed setting was changed."""
+"""Make Redis state anew from the log, after Redis was lost, the log was restored, or a fixed setting was changed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,12 @@ _PAUSE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """The state that a rebuild would take away: partitions and documents counted, and the scheduler that leads."""
+    """The state that a rebuild would remove.
+
+    partitions: number of partitions.
+    documents: number of documents that are counted.
+    leader: the scheduler that leads, None where none does.
+    """
 
     partitions: int
     documents: int
@@ -52,7 +57,13 @@ class Present:
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """The state that was made: partitions, live documents, records read, deletions that wait for their receipts."""
+    """The state that a rebuild made.
+
+    partitions: number of partitions.
+    documents: number of live documents.
+    records: number of records that were read.
+    waiting: number of deletions that wait for their receipts.
+    """
 
     partitions: int
     documents: int
@@ -61,7 +72,7 @@ class Rebuilt:
 
 
 def present(service: Service) -> Present | None:
-    """Return the state that is in Redis now, None where there is nothing yet."""
+    """Return the state in Redis, None where there is none yet."""
     model = service.settings.model
     found = recorded(service.connection, model)
     if found is None:
@@ -73,26 +84,31 @@ def present(service: Service) -> Present | None:
 def rebuild(service: Service, update: Callable[[int, int | None], None]) -> Rebuilt:
     """Count the whole log anew, under the present settings, and begin a new base model.
 
-    Nothing else may work on the model meanwhile: a scheduler is kept from staging, and an ingest process that takes
-    ownership of a partition makes this fail. Versions, ledger, receipts and their chain stay. Deletions that wait for
-    their receipt stay too: a compacted log tells of a deletion, but no longer whether there was such a document.
-    Killed anywhere, it is repeated from the start. Raises UsageError, StateError, ComponentUnreachable.
+    No other process may work on the model meanwhile: a scheduler is kept from staging, and an ingest process that takes
+    ownership of a partition makes this fail. Versions, ledger, receipts and their chain stay, and so do deletions that
+    wait for their receipt. If it is killed anywhere, run it again from the start.
+
+    update: told how many records are counted, of how many.
+
+    Raises UsageError where topic, settings and state name different numbers of partitions, StateError where an ingest
+    process runs, ComponentUnreachable.
     """
     settings, connection = service.settings, service.connection
     before = recorded(connection, settings.model)
     partitions = _agreed(service, before)
     fixed = service.fixed
-    # Under another hash documents lie in other partitions, so a version's cut says nothing about them any more.
+    # Under another hash documents belong to other partitions, so the cuts of older versions do not hold for them.
     other_hash = before is not None and before.partitioner != fixed.partitioner
     with _leading(service):
+        # Under the lease: before it, a scheduler could still stage a version.
         newest = _newest(service)
         for partition in range(before.partitions if before else partitions):
             remove_partition(connection, settings.model, partition, rearranged=other_hash)
         remove_base(connection, settings.model)
         ResidueState(connection, settings.model).reset()
-        # Where documents lay when the older versions were made is known only if nothing has changed since.
-        same = before is not None and not other_hash
-        record(connection, settings.model, fixed, before.moved if before and same else newest)
+        # Cuts of versions up to `moved` do not hold. Without a state nobody knows which hash the older versions had.
+        moved = newest if before is None or other_hash else before.moved
+        record(connection, settings.model, fixed, moved)
         try:
             ingests = [service.open_ingest(partition) for partition in range(partitions)]
             records = _count(ingests, update)
@@ -107,24 +123,27 @@ def rebuild(service: Service, update: Callable[[int, int | None], None]) -> Rebu
 
 
 def _agreed(service: Service, before: Recorded | None) -> int:
-    """Return the number of partitions that topic and settings agree on."""
-    topic, wanted = service.names.documents, service.settings.partitions
+    """Return the number of partitions. Raises UsageError where topic, settings and state do not agree on it."""
+    topic = service.names.documents
+    wanted = service.settings.partitions
     have = service.log.partitions(topic)
     if have != wanted:
         raise UsageError(f"topic {topic} has {have} partitions: set partitions = {have}")
     if before is not None and before.partitions != have:
         raise UsageError(
-            f"the state was made for {before.partitions} partitions, {topic} has {have}: is it the right one? Ids "
-            "belong to other partitions now, and nothing is moved: make a model of another name with this number of "
-            "partitions, and add the documents to it (docs/operations.md)"
+            f"the state was made for {before.partitions} partitions, {topic} has {have}: is it the right topic? Ids "
+            "belong to other partitions now, and records are not moved: make a model of another name with this number "
+            "of partitions, and add the documents to it (docs/operations.md)"
         )
     return have
 
 
 @contextmanager
 def _leading(service: Service) -> Iterator[None]:
-    """Keep every scheduler from staging; over a connection of its own, since the lease is renewed in the background."""
-    settings, ttl_ms = service.settings, int(service.settings.lease * 1000)
+    """Keep every scheduler from staging as long as the block runs."""
+    settings = service.settings
+    ttl_ms = int(service.settings.lease * 1000)
+    # A connection of its own: another thread renews the lease.
     connection = service.connect()
     lease = lead(connection, settings.model, HOLDER, ttl_ms)
     state = ModelState(connection, settings.model, service.fixed)
@@ -137,7 +156,7 @@ def _leading(service: Service) -> Iterator[None]:
 
 
 def _newest(service: Service) -> int:
-    """Return the newest version that Redis or the log know of."""
+    """Return the newest version in Redis or in the log, 0 without any."""
     state = ModelState(service.connection, service.settings.model, service.fixed)
     releases = state.releases(1)
     published = Published(service.log, service.settings.model, service.keys)
@@ -146,8 +165,9 @@ def _newest(service: Service) -> int:
 
 
 def _count(ingests: list[Ingest], update: Callable[[int, int | None], None]) -> int:
-    """Count until no partition has records left: one may send deletions to another."""
+    """Count until no partition has records left; return how many were read."""
     records = 0
+    # Several rounds: one partition may send deletions to another.
     while lag := sum(ingest.lag for ingest in ingests):
         total, before = records + lag, records
         for ingest in ingests:
@@ -162,6 +182,7 @@ def _count(ingests: list[Ingest], update: Callable[[int, int | None], None]) -> 
 
 def _mend(service: Service, ingests: list[Ingest]) -> int:
     """Restore the facts about deletions that wait for their receipt; return how many wait."""
+    # A compacted log still has the delete, but it no longer tells whether there was such a document.
     model, waiting = service.settings.model, 0
     kept = {ingest.partition: kept_forgets(service.connection, model, ingest.partition) for ingest in ingests}
     places = {(partition, forget.offset) for partition, forgets in kept.items() for forget in forgets}
@@ -175,6 +196,7 @@ def _mend(service: Service, ingests: list[Ingest]) -> int:
 
 
 def _chain(service: Service) -> Chain:
+    """Return the chain of receipts, read to its end."""
     reader = ReceiptReader(service.log, service.settings.model, service.keys)
     for _ in reader.read():
         pass
@@ -182,6 +204,7 @@ def _chain(service: Service) -> Chain:
 
 
 def _all(ingest: Ingest) -> list[Forget]:
+    """Return all deletions of a partition that were counted again."""
     found: list[Forget] = []
     while page := ingest.state.forgets.read(found[-1].offset + 1 if found else 0):
         found += page
@@ -189,5 +212,5 @@ def _all(ingest: Ingest) -> list[Forget]:
 
 
 def _known(place: tuple[int, int], places: set[tuple[int, int]], chain: Chain) -> bool:
-    """Whether the deletion at this (partition, offset) has its receipt or waits for it."""
+    """Return whether the deletion at this (partition, offset) has its receipt or waits for it already."""
     return place in places or place in chain

@@ -1,4 +1,4 @@
-"""Where an instance or a service stands, as `status` shows it."""
+"""The state of an instance or a service, as `status` shows it."""
 
 from __future__ import annotations
 
@@ -25,36 +25,40 @@ __all__ = ["status_of"]
 
 
 def _remarks(service: Parts, base: Base | None) -> list[str]:
-    """Return remarks on the model: no capacity, conditions of the proof that fail, more noise than model."""
-    said = []
+    """Return remarks on the model: no capacity, conditions of the proof that fail, a failed self-check."""
+    remarks = []
     if base is not None and base.capacity == 0:
-        said.append("capacity 0: every deletion is a retrain")
+        remarks.append("capacity 0: every deletion is a retrain")
     newest = service.state.releases(1)
     record = newest[0][1] if newest else {}
-    failed = [check["name"] for check in record.get("checks", []) if not check["holds"]]
+    checks = record.get("checks", [])
+    failed = [check["name"] for check in checks if not check["holds"]]
     if failed:
-        said.append(f"{len(failed)} of {len(record['checks'])} conditions of the proof fail: {', '.join(failed)}")
+        remarks.append(f"{len(failed)} of {len(checks)} conditions of the proof fail: {', '.join(failed)}")
     if "vacuity" in record:
-        said.append(record["vacuity"])
+        remarks.append(record["vacuity"])
     checked = service.state.checked()
+    # None: the check could not be made, which says nothing about the version.
     if checked is not None and checked["passed"] is False:
-        said.append(
+        remarks.append(
             f"the service's own check did not bear out version {checked['version']}, which was not published: "
             f"{checked['detail']}; run `streamtopic verify`"
         )
-    return said
+    return remarks
 
 
 def _self_check(service: Parts, situation: SituationReader) -> dict[str, Any]:
-    """Return the last of the service's own checks: its version, time and outcome, and the versions not checked yet.
+    """Return the last of the service's own checks.
 
-    unchecked: number of versions carried over in memory since the last that was learned cold or checked.
-    age: of the last check, in seconds.
-    seconds: that the last check took.
     at: time of the last check, milliseconds since 1970.
+    age: seconds since the last check.
+    seconds: how long the last check took.
+    unchecked: number of versions carried over in memory since the last version that was learned cold or checked.
     """
     last = service.state.checked() or {}
     at = last.get("at")
+    # The clock of the scheduler's machine may be ahead of this one.
+    age = None if at is None else round(max(0.0, service.clock() - at / 1000), 3)
     return {
         "when": service.settings.self_check,
         "interval": service.settings.self_check_interval,
@@ -62,7 +66,7 @@ def _self_check(service: Parts, situation: SituationReader) -> dict[str, Any]:
         "passed": last.get("passed"),
         "detail": last.get("detail"),
         "at": at,
-        "age": None if at is None else round(max(0.0, service.clock() - at / 1000), 3),
+        "age": age,
         "seconds": last.get("seconds"),
         "refuted": list(situation.refuted()),
         "unchecked": len(situation.suspects()),
@@ -70,31 +74,35 @@ def _self_check(service: Parts, situation: SituationReader) -> dict[str, Any]:
 
 
 def _statement(service: Parts) -> dict[str, Any]:
-    """Return what the newest signed statement of the releases topic says, None for each where there is none yet.
+    """Return the fields of the newest signed statement in the releases topic; all are None before the first.
 
-    made: milliseconds since 1970; age, seconds: since then; due, seconds: until the next one is promised, below 0 where
-    it is late, None where none is promised; unread: why it cannot be verified here.
+    made: milliseconds since 1970.
+    age: seconds since then.
+    due: seconds until the promised next statement, below 0 where it is late; None where none is promised.
+    unread: why it cannot be verified here.
     """
     nothing: dict[str, Any] = dict.fromkeys(("sequence", "made", "age", "due", "newest", "withdrawn", "unread"))
     try:
-        said = newest_statement(service.log, service.settings.model, service.keys)
+        statement = newest_statement(service.log, service.settings.model, service.keys)
     except SettingsError as error:
-        # Where the service stands is also shown where there is no key to verify with.
+        # All other fields are of use also where there is no key to verify with.
         return nothing | {"unread": str(error)}
-    if said is None:
+    if statement is None:
         return nothing
-    age = service.clock() - said.made / 1000
+    age = service.clock() - statement.made / 1000
+    due = round(statement.interval / 1000 - age, 3) if statement.interval else None
     return nothing | {
-        "sequence": said.sequence,
-        "made": said.made,
+        "sequence": statement.sequence,
+        "made": statement.made,
         "age": round(age, 3),
-        "due": round(said.interval / 1000 - age, 3) if said.interval else None,
-        "newest": said.newest,
-        "withdrawn": list(said.withdrawn),
+        "due": due,
+        "newest": statement.newest,
+        "withdrawn": list(statement.withdrawn),
     }
 
 
 def _moment(time_ms: int) -> str:
+    """Return a time as people read it, in UTC."""
     return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")
 
 
@@ -102,59 +110,80 @@ def status_of(service: Parts, situation: SituationReader) -> dict[str, Any]:
     """Return the fields that `status --json` shows.
 
     statement: the newest signed statement of the releases topic.
-    lag: records that are not counted yet.
+    lag: number of records that are not counted yet.
     words: number of words of live documents, by partition.
     word_ids: number of word ids given so far, also to words that are gone, by partition.
     forwards: deletions that came to another partition and have not reached their own.
     hidden: records behind open transactions, which nobody can read yet.
-    guarantee, ratio, covered, unfitted: of the last version; ratio is that of the noise to the model, unfitted names
-    the tasks without a head and why.
+    guarantee, ratio, covered, unfitted: of the last version. ratio: of the noise to the model. unfitted: for each task
+        without a head, the reason.
     remarks: on the last version, and on transactions that hide records for too long.
+
+    Raises StateMissing before all partitions are counted, ComponentUnreachable.
     """
     positions = service.reader.positions()
-    hiding = hidden(service.log, service.names.documents, positions)
-    now_ms, patience_ms = service.connection.time_ms(), service.settings.stalled_after * 1000
-    overdue = [one for one in hiding if now_ms - one.since_ms > patience_ms]
     topic = service.names.documents
-    lags = {partition: service.log.end(topic, partition) - meta.next_offset for partition, meta in positions.items()}
-    # A service is alive while it moves: a lag alone only says that there is work.
-    stalled = [p for p, meta in positions.items() if lags[p] > 0 and now_ms - meta.moved_ms > patience_ms]
-    return {
-        **_model(service, situation, overdue),
-        "words": {partition: meta.words for partition, meta in positions.items()},
-        "word_ids": {partition: meta.next_word for partition, meta in positions.items()},
-        "lag": sum(lags.values()),
-        "forwards": sum(service.reader.forwards(partition) for partition in positions),
-        "hidden": [_hidden_fields(one) for one in hiding],
-        "stalled_partitions": stalled,
-        "receipts_waiting": sum(len(service.reader.forgets(partition)) for partition in positions),
-        "outbox": len(service.state.outbox()),
-        "outcomes": _outcomes(positions),
-        "statement": _statement(service),
-        "residue": residue_fields(ResidueState(service.connection, service.settings.model).read()),
-        "running": not service.leads,
-        "healthy": not stalled and not overdue,
-    }
+    hiding = hidden(service.log, topic, positions)
+    # Redis's clock, by which `moved_ms` was written.
+    now_ms = service.connection.time_ms()
+    patience_ms = service.settings.stalled_after * 1000
+    overdue = [one for one in hiding if now_ms - one.since_ms > patience_ms]
+    lag = forwards = receipts = 0
+    stalled = []
+    for partition, meta in positions.items():
+        behind = service.log.end(topic, partition) - meta.next_offset
+        lag += behind
+        # A service is alive while it moves: a lag alone only says that there is work.
+        if behind > 0 and now_ms - meta.moved_ms > patience_ms:
+            stalled.append(partition)
+        forwards += service.reader.forwards(partition)
+        receipts += len(service.reader.forgets(partition))
+    residue = ResidueState(service.connection, service.settings.model).read()
+    facts = _model(service, situation, overdue)
+    facts["words"] = {partition: meta.words for partition, meta in positions.items()}
+    facts["word_ids"] = {partition: meta.next_word for partition, meta in positions.items()}
+    facts["lag"] = lag
+    facts["forwards"] = forwards
+    facts["hidden"] = [_hidden_fields(one) for one in hiding]
+    facts["stalled_partitions"] = stalled
+    facts["receipts_waiting"] = receipts
+    facts["outbox"] = len(service.state.outbox())
+    facts["outcomes"] = _outcomes(positions)
+    facts["statement"] = _statement(service)
+    facts["residue"] = residue_fields(residue)
+    facts["running"] = not service.leads
+    facts["healthy"] = not stalled and not overdue
+    return facts
 
 
 def _model(service: Parts, situation: SituationReader, overdue: Sequence[Hidden]) -> dict[str, Any]:
     """Return the facts about the model and its last version. overdue: transactions that hide records for too long."""
-    standing, base = situation.read(), situation.base()
-    decided = service.state.decision()
+    present, base = situation.read(), situation.base()
+    rule = left = None
+    if base is not None:
+        rule = base.calibration.get("rule")
+        left = max(present.capacity - present.forget_set, 0)
+    decided: int | None = None
+    noted = service.state.decision()
+    if noted is not None:
+        decision, decided = noted
+    else:
+        # No leader has decided yet: show the decision that one would take now.
+        decision = decision_text(situation.decide(present))
     versions = versions_of(service.state)
     last = versions[-1] if versions else {}
     late = [f"{one.text} since {_moment(one.since_ms)}: {REMEDY}" for one in overdue]
     return {
         "model": service.settings.model,
-        "documents": standing.documents,
+        "documents": present.documents,
         "version": last.get("version"),
-        "base_documents": standing.base_documents,
-        "forget_set": standing.forget_set,
-        "capacity": standing.capacity,
-        "capacity_rule": base.calibration.get("rule") if base else None,
-        "capacity_left": max(standing.capacity - standing.forget_set, 0) if base else None,
-        "unserved_deletions": standing.unserved,
-        "new_documents": standing.new_documents,
+        "base_documents": present.base_documents,
+        "forget_set": present.forget_set,
+        "capacity": present.capacity,
+        "capacity_rule": rule,
+        "capacity_left": left,
+        "unserved_deletions": present.unserved,
+        "new_documents": present.new_documents,
         "cumulative_epsilon": last.get("cumulative_epsilon", 0.0),
         "epsilon_budget": service.settings.epsilon_budget,
         "guarantee": last.get("guarantee"),
@@ -163,12 +192,13 @@ def _model(service: Parts, situation: SituationReader, overdue: Sequence[Hidden]
         "unfitted": last.get("unfitted", {}),
         "self_check": _self_check(service, situation),
         "remarks": [*_remarks(service, base), *late],
-        "decision": decided[0] if decided else decision_text(situation.decide(standing)),
-        "decided": decided[1] if decided else None,
+        "decision": decision,
+        "decided": decided,
     }
 
 
 def _hidden_fields(one: Hidden) -> dict[str, Any]:
+    """Return the records behind an open transaction as JSON shows them."""
     return {"partition": one.partition, "records": one.records, "since": _moment(one.since_ms)}
 
 

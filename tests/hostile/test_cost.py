@@ -23,7 +23,7 @@ from streamtopic.lab.faults.reading import understand
 from streamtopic.lexicon import Lexicon
 from streamtopic.parsing import MAX_VALUES
 from streamtopic.service.ingest.decode import decode_all
-from streamtopic.service.ingest.missed_deletes import sweep
+from streamtopic.service.ingest.missed_deletes import remove_missed
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.state import MAX_STORED_BYTES, Changes, ModelSettings, PartitionWriter, Reader
 from streamtopic.streams import FileLog, Message, Record, TopicNames, open_log
@@ -353,7 +353,7 @@ def test_a_flush_reads_so_many_stored_bytes_at_most(connection, tmp_path, monkey
     assert Reader(connection, names.model, 1).snapshot().documents == 10
     other = FileLog(tmp_path / "other", clock=time.time)
     other.create(names.documents, 1)
-    assert sweep(ingest, other, 0).removed == 10
+    assert remove_missed(ingest, other, 0).removed == 10
     assert Reader(connection, names.model, 1).snapshot().documents == 0
     assert len(Reader(connection, names.model, 1).snapshot().words) == 0
 

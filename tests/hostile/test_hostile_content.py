@@ -11,7 +11,7 @@ from kafka import KafkaProducer
 
 from streamtopic.counts import Weighting
 from streamtopic.lab.faults.oracle import Oracle
-from streamtopic.service.ingest.missed_deletes import sweep
+from streamtopic.service.ingest.missed_deletes import remove_missed
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.ingest.rejections import rejections, retry
 from streamtopic.service.verify.recount import documents_in_log
@@ -139,7 +139,7 @@ def _digest(connection, model):
 
 
 def test_no_content_stops_ingest(names, kafka_server, connection):
-    """Not keys, values, headers or times; a second reading, a recount and a sweep agree, and retrying is harmless."""
+    """Not keys, values, headers or times; a second reading, a recount and the log agree, and retrying is harmless."""
     log, _ = open_log(kafka_server.servers)
     with log:
         fixed = ModelSettings(1, 256)
@@ -164,7 +164,7 @@ def test_no_content_stops_ingest(names, kafka_server, connection):
         found = documents_in_log(log, names.documents, {0: end}, lambda *_: None).recount(Weighting(256))
         digest = _digest(connection, names.model)
         assert found.cooccurrence.digest(found.words) == digest
-        assert sweep(ingest, log, int(time.time() * 1000)).removed == 0
+        assert remove_missed(ingest, log, int(time.time() * 1000)).removed == 0
         assert retry(log, names)["retried"] == 0
         remove_partition(connection, names.model, 0)
         again = Ingest.open(connection, log, names, 0, settings=fixed, clock=time.time)

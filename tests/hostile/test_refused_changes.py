@@ -24,7 +24,7 @@ from streamtopic.counts import Weighting
 from streamtopic.errors import StateMismatch
 from streamtopic.events import HEARTBEAT_KEY, LIMITS, encode_add, encode_delete, encode_heartbeat
 from streamtopic.service.app import Service, silent
-from streamtopic.service.ingest.missed_deletes import sweep
+from streamtopic.service.ingest.missed_deletes import remove_missed
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.ingest.rejections import rejections
 from streamtopic.service.rebuild_state import rebuild
@@ -152,7 +152,7 @@ def told(events):
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(events=EVENTS, cuts=st.lists(st.integers(1, 6), min_size=1, max_size=4))
 def test_counts_follow_from_what_compaction_leaves(connection, tmp_path, events, cuts):
-    """However the log is cut into flushes; and a recount of the whole log, of what is left, and a sweep agree."""
+    """However the log is cut into flushes; and a recount of the whole log and of its rest agree, none is missed."""
     records, live = told(events)
     world = World(connection, tmp_path)
     world.send(*records)
@@ -167,7 +167,7 @@ def test_counts_follow_from_what_compaction_leaves(connection, tmp_path, events,
     for found in (whole, left):
         fresh = found.recount(Weighting(256))
         assert fresh.cooccurrence.digest(fresh.words) == expected
-    assert sweep(world.ingests[0], world.log, 1).removed == 0
+    assert remove_missed(world.ingests[0], world.log, 1).removed == 0
     remove_partition(connection, world.topics.model, 0)
     world.ingests = [world.ingest()]
     world.drain()

@@ -1,4 +1,4 @@
-"""Records of the documents topic to events, a batch at a time: plain adds by compiled loops, all else by `events`.
+"""Decode records of the documents topic, a batch at a time: plain adds by compiled loops, all else by `events`.
 
 The compiled loops read msgpack maps of `op`, `text` or `counts`, `labels` and `ts`. They take a record only where there
 is no doubt: ASCII text, or counts within their limits. They leave everything unusual or wrong to `events.decode`, which
@@ -48,10 +48,10 @@ __all__ = ["Decoded", "Event", "decode_all"]
 
 Event = AddedDocument | Delete | Heartbeat | InvalidEvent
 
-# What a record takes on average (measured: 1.8 bytes a word), so that a flush can be bounded before it is encoded.
+# Bytes of an average document in Redis (measured: 1.8 a word). A flush has to be bounded before it is encoded.
 _BYTES_A_WORD = 2
 _BYTES_A_DOCUMENT = 60
-# By how many bytes of words the lexicon grows at least: a large record may hold few, so it grows in steps.
+# The lexicon grows by at most so many bytes at a time: a large record may hold few different words.
 _GROWTH = 1 << 16
 
 Bytes = npt.NDArray[np.uint8]
@@ -60,18 +60,27 @@ Int64 = npt.NDArray[np.int64]
 
 LEFT, TAKEN = 0, 1
 
-_OP, _TEXT, _COUNTS, _TS, _LABELS = 1, 2, 4, 8, 16
+# One bit for each field: a field that stands twice in a map is found, and the record is left to `events.decode`.
+_OP = 1
+_TEXT = 2
+_COUNTS = 4
+_TS = 8
+_LABELS = 16
 _NO_STRING = -1
 
-# Any: a compiled function takes an array and its whole numbers where the source names a sequence and integers.
+# Any: mypy knows a sequence and an int from the source; compiled, it takes an array and numpy's integers.
 _murmur2: Any = numba.njit(cache=True, nogil=True)(murmur2)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decoded:
-    """Records, the event in each or the reason why there is none, and the partition that each key belongs to.
+    """Decoded records of one partition.
 
-    lexicon: where the words of added documents are. batch: what the state asks of the same records.
+    records: (k,), in the order of the log.
+    events: (k,), the event of each record, or the reason why it was refused.
+    homes: (k,), the partition that the key of each record belongs to.
+    lexicon: holds the words of added documents.
+    batch: the same records as the state prepares them: keys, sizes, words.
     """
 
     records: Sequence[Record]
@@ -82,21 +91,35 @@ class Decoded:
 
     @property
     def next_offset(self) -> int:
-        """Where reading goes on after these records."""
+        """The offset of the first record behind these."""
         return self.records[-1].next_offset
 
     def split(self, at: int) -> tuple[Decoded, Decoded | None]:
         """Return the first `at` records, and the rest if there is one."""
-        return self._part(0, at), self._part(at, len(self.records)) if at < len(self.records) else None
+        end = len(self.records)
+        rest = self._part(at, end) if at < end else None
+        return self._part(0, at), rest
 
     def _part(self, start: int, stop: int) -> Decoded:
-        here, batch = slice(start, stop), self.batch
+        """Return the records from `start` to before `stop`."""
+        here = slice(start, stop)
+        batch = self.batch
         part = Batch(batch.keys[here], batch.sizes[here], batch.tables, batch.start + start)
-        return Decoded(self.records[here], self.events[here], self.homes[here], self.lexicon, part)
+        records = self.records[here]
+        events = self.events[here]
+        homes = self.homes[here]
+        return Decoded(records, events, homes, self.lexicon, part)
 
 
 def decode_all(records: Sequence[Record], lexicon: Lexicon, partitions: int, partitioner: str = MURMUR2) -> Decoded:
-    """Decode records as `events.decode` does, plain adds by compiled code; the topic has so many partitions."""
+    """Decode records as `events.decode` does, plain adds by compiled code.
+
+    records: of one partition, in the order of the log.
+    lexicon: gets the words that it does not hold yet.
+    partitions: number of partitions of the topic.
+    partitioner: name of the hash that chooses a key's partition.
+    """
+    # Another thread may give entries to words meanwhile: records are also decoded ahead of the commit.
     with lexicon.lock:
         rows, taken, labels = _scan(records, lexicon)
     events: list[Event | Add] = []
@@ -104,34 +127,41 @@ def decode_all(records: Sequence[Record], lexicon: Lexicon, partitions: int, par
         event = _plain(record, rows, k, labels.get(k)) if kind == TAKEN else None
         events.append(_event(record) if event is None else event)
     words = rows.stops - rows.starts
+    # The others are filled in by `_lay_out`.
     sizes = np.where(taken == TAKEN, _BYTES_A_DOCUMENT + _BYTES_A_WORD * words, 0)
     for k, (start, stop) in labels.items():
         sizes[k] += stop - start
-    tables = [(rows, np.arange(len(records))), _lay_out(events, records, sizes, lexicon)]
+    unusual = _lay_out(events, records, sizes, lexicon)
+    tables = [(rows, np.arange(len(records))), unusual]
     batch = Batch([_live_key(record.key) for record in records], sizes, tables)
-    # Adds have been replaced by then.
-    return Decoded(records, cast("list[Event]", events), _homes(records, partitions, partitioner), lexicon, batch)
+    homes = _homes(records, partitions, partitioner)
+    # `_lay_out` has replaced every Add by an AddedDocument.
+    return Decoded(records, cast("list[Event]", events), homes, lexicon, batch)
 
 
 def _live_key(key: bytes | None) -> bytes:
-    """Return a key under which there may be a document, b"" for others: these are not looked up, however long."""
+    """Return a key that may have a document, b"" for any other: Redis is not asked for it, however long it is."""
     return key if key and len(key) <= MAX_KEY and key != HEARTBEAT_KEY else b""
 
 
 def _scan(
     records: Sequence[Record], lexicon: Lexicon
 ) -> tuple[Rows, npt.NDArray[np.uint8], dict[int, tuple[int, int]]]:
-    """Return a row for each record, which of them were taken, and where in its value the labels of a record are."""
-    values = [
-        b"" if r.value is None or len(r.value) > MAX_VALUE or r.key == HEARTBEAT_KEY else r.value for r in records
-    ]
-    number, data = len(values), np.frombuffer(bytearray().join(values), np.uint8)
-    ends = np.fromiter(accumulate(map(len, values)), np.int64, number)
-    kinds, labels = np.zeros(number, np.uint8), np.zeros((number, 2), np.int64)
-    lengths, stops = np.zeros(number, np.int64), np.zeros(number, np.int64)
-    entries, counts = np.empty(len(data) // 2 + 1, np.int32), np.empty(len(data) // 2 + 1, np.int32)
+    """Return a row for each record, LEFT or TAKEN for each, and where in the values of taken records labels stand."""
+    values = [_readable(record) for record in records]
+    number = len(values)
+    data, ends = _joined(values)
+    kinds = np.zeros(number, np.uint8)
+    labels = np.zeros((number, 2), np.int64)
+    lengths = np.zeros(number, np.int64)
+    stops = np.zeros(number, np.int64)
+    # A word takes at least two bytes of a value: its letter and a space, or its length.
+    most = len(data) // 2 + 1
+    entries = np.empty(most, np.int32)
+    counts = np.empty(most, np.int32)
     done = 0
     while True:
+        # Made anew in each round: a lexicon that has grown has more entries than marks.
         marks = np.full(lexicon.room, -1, np.int64)
         done = int(scan(data, ends, done, lexicon.table, marks, kinds, lengths, stops, labels, entries, counts))
         if done == number:
@@ -140,28 +170,59 @@ def _scan(
     used = int(stops[-1]) if number else 0
     starts = np.concatenate([[0], stops[:-1]]).astype(np.int64)
     begins = ends - [len(value) for value in values]
-    labelled = np.flatnonzero((labels[:, 1] > 0) & (kinds == TAKEN)).tolist()
-    places = {k: (int(labels[k, 0] - begins[k]), int(labels[k, 1] - begins[k])) for k in labelled}
-    return Rows(lengths, starts, stops, entries[:used].copy(), counts[:used].copy()), kinds, places
+    labelled = (labels[:, 1] > 0) & (kinds == TAKEN)
+    places: dict[int, tuple[int, int]] = {}
+    for k in np.flatnonzero(labelled).tolist():
+        start, stop = (labels[k] - begins[k]).tolist()
+        places[k] = start, stop
+    # Copies: a slice would keep the whole of both arrays in memory as long as one of its documents.
+    entries = entries[:used].copy()
+    counts = counts[:used].copy()
+    return Rows(lengths, starts, stops, entries, counts), kinds, places
+
+
+def _joined(values: Sequence[bytes]) -> tuple[Bytes, Int64]:
+    """Return values one behind the other, and where each ends, (values,): compiled code takes no list of bytes."""
+    data = np.frombuffer(bytearray().join(values), np.uint8)
+    ends = np.fromiter(accumulate(map(len, values)), np.int64, len(values))
+    return data, ends
+
+
+def _readable(record: Record) -> bytes:
+    """Return the value that compiled code looks at; b"", which it leaves, for a record that it must not take."""
+    value = record.value
+    if value is None or len(value) > MAX_VALUE or record.key == HEARTBEAT_KEY:
+        return b""
+    return value
 
 
 def _plain(record: Record, rows: Rows, row: int, labels: tuple[int, int] | None) -> AddedDocument | None:
-    """Return the document of a record that was taken, None where its key or its labels need a closer look."""
+    """Return the document of a taken record, None where its key, headers or labels need a closer look."""
     key, value = record.key, record.value
-    if not key or len(key) > MAX_KEY or not (key.isascii() or _is_text(key)) or value is None:
+    if not key or len(key) > MAX_KEY or value is None:
         return None
-    if record.headers and (len(record.headers) > MAX_HEADERS or headers_ask(record.headers)):
+    # isascii first: it is much cheaper than decoding, and most keys are.
+    if not key.isascii() and not _is_text(key):
         return None
-    span = RowSpan(rows, row, row + 1 if rows.lengths[row] else row)
+    # A header may turn an add into a delete.
+    headers = record.headers
+    if headers and (len(headers) > MAX_HEADERS or headers_ask(headers)):
+        return None
+    # A text without a token has no passage.
+    end = row + 1 if rows.lengths[row] else row
+    span = RowSpan(rows, row, end)
     if labels is None:
         return AddedDocument(key, record.offset, span)
+    start, stop = labels
     try:
-        return AddedDocument(key, record.offset, span, check_labels(msgpack.unpackb(value[slice(*labels)])))
+        classes = check_labels(msgpack.unpackb(value[start:stop]))
     except (ValueError, TypeError, msgpack.UnpackException, InvalidEvent):
         return None
+    return AddedDocument(key, record.offset, span, classes)
 
 
 def _is_text(key: bytes) -> bool:
+    """Return whether a key is UTF-8."""
     try:
         key.decode()
     except UnicodeDecodeError:
@@ -170,6 +231,7 @@ def _is_text(key: bytes) -> bool:
 
 
 def _event(record: Record) -> Add | Delete | Heartbeat | InvalidEvent:
+    """Return the event in a record, or the reason why it is refused."""
     try:
         return decode_record(record)
     except InvalidEvent as error:
@@ -179,25 +241,34 @@ def _event(record: Record) -> Add | Delete | Heartbeat | InvalidEvent:
 def _lay_out(
     events: list[Event | Add], records: Sequence[Record], sizes: npt.NDArray[np.int64], lexicon: Lexicon
 ) -> tuple[Rows, npt.NDArray[np.int64]]:
-    """Put documents with rows in place of adds; return the rows, and the record that each is of."""
+    """Replace each Add of `events` by a document with rows, and fill its size in.
+
+    Return the rows of all these documents, and the index of the record that each row is of.
+    """
     adds = [(k, event) for k, event in enumerate(events) if isinstance(event, Add)]
-    rows = Rows.of([passage for _, event in adds for passage in event.passages], lexicon)
+    passages = [passage for _, event in adds for passage in event.passages]
+    rows = Rows.of(passages, lexicon)
+    owners = list[int]()
     row = 0
     for k, event in adds:
         first, row = row, row + len(event.passages)
         words = sum(len(words) for _, words in event.passages)
         names = sum(len(task) + len(name) for task, name in event.labels.items())
         sizes[k] = _BYTES_A_DOCUMENT + names + _BYTES_A_WORD * words
-        events[k] = AddedDocument(event.document.encode(), records[k].offset, RowSpan(rows, first, row), event.labels)
-    return rows, np.repeat(np.array([k for k, _ in adds], np.int64), [len(event.passages) for _, event in adds])
+        span = RowSpan(rows, first, row)
+        events[k] = AddedDocument(event.document.encode(), records[k].offset, span, event.labels)
+        owners += [k] * len(event.passages)
+    return rows, np.array(owners, np.int64)
 
 
 def _homes(records: Sequence[Record], partitions: int, partitioner: str) -> list[int]:
+    """Return the partition that the key of each record belongs to."""
     keys = [record.key or b"" for record in records]
+    # zlib's crc32 is compiled already, murmur2 is not.
     if partitioner != MURMUR2:
         return [partition_of(key, partitions, partitioner) for key in keys]
-    ends = np.fromiter(accumulate(map(len, keys)), np.int64, len(keys))
-    homes: list[int] = partitions_of(np.frombuffer(bytearray().join(keys), np.uint8), ends, partitions).tolist()
+    data, ends = _joined(keys)
+    homes: list[int] = partitions_of(data, ends, partitions).tolist()
     return homes
 
 
@@ -208,16 +279,22 @@ def scan(
 ) -> Whole:  # fmt: skip
     """Read values from `first` on, until the table or `marks` has no room; return the value to go on with.
 
-    data, ends: values one behind the other. marks: for every entry that there may be, where it stands in `entries`;
-    less than where the present value begins means not yet.
-    kinds, lengths, stops: of each value TAKEN or LEFT, L, and where its words end. labels: (values, 2) where its
-    labels are, msgpack, or zeros. entries, counts: words in the order in which they first occur.
+    data: bytes of all values, one behind the other.
+    ends: (values,), where each value ends in `data`.
+    marks: (room,), where each entry of the table stands in `entries`; a mark below the start of the present value's
+        words means that the word has not occurred in it.
+    kinds: (values,), filled with LEFT or TAKEN.
+    lengths: (values,), filled with L, the number of tokens.
+    stops: (values,), filled with where the words of each value end in `entries`.
+    labels: (values, 2), filled with where the labels of a value begin and end in `data`, msgpack; zeros without any.
+    entries, counts: filled with the words of all values in the order in which they first occur, and their counts.
     """
     used = stops[first - 1] if first else np.int64(0)
     start = ends[first - 1] if first else np.int64(0)
     for k in range(first, len(ends)):
         stop = ends[k]
-        kinds[k], lengths[k] = LEFT, 0
+        kinds[k] = LEFT
+        lengths[k] = 0
         what, at, until = _fields(data, start, stop, labels[k])
         if what == _TEXT:
             length, used = ascii_tokens(data, at, until, table, marks, entries, counts, used)
@@ -225,32 +302,42 @@ def scan(
             length, used = _counts(data, at, table, marks, entries, counts, used)
         else:
             length = np.int64(-1)
+        # The table is full. This value is read again from its start once there is more room.
         if table[4][1]:
             return k
         if length >= 0:
-            kinds[k], lengths[k] = TAKEN, length
+            kinds[k] = TAKEN
+            lengths[k] = length
         stops[k] = used
         start = stop
     return len(ends)
 
 
 @numba.njit(cache=True, nogil=True)
+def _number(data: Bytes, at: Whole, size: Whole) -> np.int64:
+    """Return the big-endian number in the `size` bytes at `at`."""
+    value = np.int64(0)
+    for k in range(at, at + size):
+        value = (value << 8) | np.int64(data[k])
+    return value
+
+
+@numba.njit(cache=True, nogil=True)
 def _string(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
-    """Return where the string at `at` begins and ends, or _NO_STRING."""
+    """Return where the string at `at` begins and ends; _NO_STRING and 0 where `at` does not hold a whole string."""
     if at >= stop:
         return _NO_STRING, 0
     kind = data[at]
     if 0xA0 <= kind <= 0xBF:
-        begin, size = at + 1, np.int64(kind & 0x1F)
-    elif kind == 0xD9 and at + 2 <= stop:
-        begin, size = at + 2, np.int64(data[at + 1])
-    elif kind == 0xDA and at + 3 <= stop:
-        begin, size = at + 3, (np.int64(data[at + 1]) << 8) | np.int64(data[at + 2])
-    elif kind == 0xDB and at + 5 <= stop:
-        begin = at + 5
-        size = np.int64(0)
-        for k in range(at + 1, at + 5):
-            size = (size << 8) | np.int64(data[k])
+        begin = at + 1
+        size = np.int64(kind & 0x1F)
+    elif 0xD9 <= kind <= 0xDB:
+        # str 8, str 16 and str 32: their size is in so many bytes.
+        width = 1 << (kind - 0xD9)
+        begin = at + 1 + width
+        if begin > stop:
+            return _NO_STRING, 0
+        size = _number(data, at + 1, width)
     else:
         return _NO_STRING, 0
     if begin + size > stop:
@@ -260,17 +347,20 @@ def _string(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
 
 @numba.njit(cache=True, nogil=True)
 def _map(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
-    """Return how many pairs the map at `at` has, -1 for none, and where they begin."""
+    """Return how many pairs the map at `at` has, -1 where there is no map, and where the pairs begin.
+
+    A map of 32-bit length counts as no map: `events.decode` reads such a record.
+    """
     if at < stop and 0x80 <= data[at] <= 0x8F:
         return np.int64(data[at] & 0x0F), at + 1
     if at + 3 <= stop and data[at] == 0xDE:
-        return (np.int64(data[at + 1]) << 8) | np.int64(data[at + 2]), at + 3
+        return _number(data, at + 1, 2), at + 3
     return np.int64(-1), at
 
 
 @numba.njit(cache=True, nogil=True)
 def _unsigned(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
-    """Return the whole number at `at`, -1 where there is none of at most 2**48, and where it ends."""
+    """Return the whole number at `at` and where it ends; -1 where it is not one below 2**48."""
     if at >= stop:
         return np.int64(-1), at
     kind = data[at]
@@ -279,16 +369,18 @@ def _unsigned(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
     if kind < 0xCC or kind > 0xCF:
         return np.int64(-1), at
     size = 1 << (kind - 0xCC)
-    if at + 1 + size > stop or (size == 8 and (data[at + 1] or data[at + 2])):
+    end = at + 1 + size
+    if end > stop:
         return np.int64(-1), at
-    value = np.int64(0)
-    for k in range(at + 1, at + 1 + size):
-        value = (value << 8) | np.int64(data[k])
-    return value, at + 1 + size
+    # Eight bytes could overflow int64; times and counts need fewer than 48 bits.
+    if size == 8 and (data[at + 1] or data[at + 2]):
+        return np.int64(-1), at
+    return _number(data, at + 1, size), end
 
 
 @numba.njit(cache=True, nogil=True)
 def _is(data: Bytes, begin: Whole, end: Whole, text: bytes) -> bool:
+    """Return whether data[begin:end] is this text."""
     if end - begin != len(text):
         return False
     same = True
@@ -299,7 +391,10 @@ def _is(data: Bytes, begin: Whole, end: Whole, text: bytes) -> bool:
 
 @numba.njit(cache=True, nogil=True)
 def _fields(data: Bytes, at: Whole, stop: Whole, labels: Int64) -> tuple[Whole, Whole, Whole]:  # noqa: C901, PLR0911, PLR0912 -- a format is branches
-    """Return _TEXT or _COUNTS and where that is, or 0 for a value that is to be left."""
+    """Return _TEXT or _COUNTS and where that field begins and ends; 0 for a value that is to be left.
+
+    A value without text and without counts also gives 0: `events.decode` knows whether it is a delete.
+    """
     labels[:] = 0
     left = (0, 0, 0)
     number, at = _map(data, at, stop)
@@ -389,10 +484,12 @@ def _counts(
             plain &= data[k] < 0x80
         # Other words are taken if they are known, since then they were found to be sound before.
         entry = find(data, word, behind, table, plain)
+        # A word that stands twice in the map: which of the two counts is for `events.decode` to say.
         if entry < 0 or marks[entry] >= begin:
             return leave(marks, entries, begin, used)
         marks[entry] = used
-        entries[used], counts[used] = entry, count
+        entries[used] = entry
+        counts[used] = count
         used += 1
         length += count
     if length > MAX_PASSAGE:

@@ -1,4 +1,4 @@
-"""Ingest: records of one partition of the documents topic into its counts, each exactly once."""
+"""Ingest counts the records of one partition of the documents topic, each exactly once."""
 
 from __future__ import annotations
 
@@ -34,11 +34,13 @@ if TYPE_CHECKING:
 
 __all__ = ["OUTCOMES", "Ingest", "Progress"]
 
+# A partition has one writer, so its state changes under it a few times at most: after this many, something is wrong.
 _ATTEMPTS = 10
 
-# Bytes of one read ahead: records of so many are held beside those that are being counted.
+# Bytes of one read. A read ahead is held in memory beside the records that are being counted.
 _BYTES = 8 << 20
 
+# Weak: a log that is closed and dropped takes its thread along.
 _threads: WeakKeyDictionary[EventLog, ThreadPoolExecutor] = WeakKeyDictionary()
 
 logger = logging.getLogger(__name__)
@@ -46,7 +48,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One flush: records read, where reading goes on, and events by outcome."""
+    """One flush.
+
+    records: how many records were read.
+    next_offset: the offset of the next record to read.
+    outcomes: number of events by outcome, see OUTCOMES.
+    """
 
     records: int
     next_offset: int
@@ -54,17 +61,16 @@ class Progress:
 
 
 class Ingest:
-    """Keeps a partition's counts up with its log.
+    """Keeps the counts of a partition up to date with its log.
 
     state: the partition's one writer.
     clock: seconds since 1970, for receipts.
     base_epoch: epoch of the base model, None before the first; epochs up to it are folded when segments are merged.
-    word_ids: how many ids the partition may give to words.
     ahead: whether a second thread reads the next records while the state counts those before them.
 
-    State and offset move in one commit, so being killed anywhere loses nothing and counts nothing twice. Pointers to
-    rejected records are confirmed by their log before that; after a crash they may be there twice. What must be sent to
-    another partition is part of the commit, and is sent after it, once (send_home.py).
+    State and offset move in one commit, so a process that is killed anywhere loses nothing and counts nothing twice.
+    Pointers to rejected records are confirmed by their log before the commit; after a crash they may be there twice.
+    Deletions that belong to another partition are part of the commit. They are sent after it, once (send_home.py).
     """
 
     def __init__(
@@ -105,9 +111,11 @@ class Ingest:
         word_ids: int = MAX_WORD_IDS,
         ahead: bool = True,
     ) -> Ingest:
-        """Take a partition over, creating its state at the beginning of its log.
+        """Take ownership of a partition; a new one begins at the beginning of its log.
 
-        Raises StateMismatch where settings, partitions or the log do not fit the state, with the remedy.
+        word_ids: how many ids the partition may give to words.
+
+        Raises StateMismatch where settings, partitions or the log do not fit the state.
         """
         have = log.partitions(topics.documents)
         if have != settings.partitions:
@@ -140,47 +148,51 @@ class Ingest:
 
     @property
     def merging(self) -> float:
-        """Processor seconds spent on merging segments since this process took the partition over."""
+        """Processor seconds that merges of segments took since this process took ownership of the partition."""
         return self._compactor.spent
 
     @property
     def lag(self) -> int:
-        """Records that are not yet counted, and deletions that are not yet where they belong."""
-        uncounted = self._log.end(self._topics.documents, self.partition) - self.state.meta.next_offset
+        """Number of records that are not yet counted, and of deletions that are not yet in their own partition."""
+        end = self._log.end(self._topics.documents, self.partition)
+        uncounted = end - self.state.meta.next_offset
         return uncounted + self._forwarder.waiting
 
     def step(
         self, max_records: int | None = None, amend: Callable[[Changes], Changes | None] = lambda changes: changes
     ) -> Progress:
-        """Read and commit at most one flush of at most max_records; `records` is 0 at the end of the log.
+        """Read and commit at most one flush; `records` is 0 at the end of the log.
 
-        amend: may add to what is committed; it answers None to have the records read again. Segments are not merged, so
-        that a step takes about as long as its records: call `compact_if_due` in between.
+        Segments are not merged, so that a step takes about as long as its records: call `compact_if_due` in between.
+
+        max_records: the most records of the flush, None for as many as a flush may have.
+        amend: may add to the changes before they are committed; it returns None to have the records read again.
 
         Raises StateMismatch where another process took the partition over or the log lost records that were not read,
-        ComponentUnreachable where log or Redis do not answer; calling again later is always safe.
+        ComponentUnreachable where log or Redis do not answer. It may be repeated after any error.
         """
+        most = min(max_records or MAX_FLUSH_DOCUMENTS, MAX_FLUSH_DOCUMENTS)
         for _ in range(_ATTEMPTS):
-            progress = self._attempt(min(max_records or MAX_FLUSH_DOCUMENTS, MAX_FLUSH_DOCUMENTS), amend)
+            progress = self._attempt(most, amend)
             if progress is not None:
                 return progress
         raise StateError(f"partition {self.partition} keeps changing under its writer: is a second ingest running?")
 
     def compact_if_due(self) -> bool:
-        """Do at most one small merge of segments, or take over a larger one that a thread has done meanwhile.
+        """Do at most one small merge of segments, or put a larger one in place that a thread has done meanwhile.
 
-        Returns whether the segments have changed. Raises as `step`.
+        Return whether the segments have changed. Raises as `step`.
         """
         return self._compactor.step(self._base_epoch())
 
     def clear_residue_after(self, seconds: float) -> None:
-        """Merge all segments once they have held for so long what a deleted document had brought."""
+        """Merge all segments once they have held the pairs of a deleted document for so many seconds."""
         self._compactor.max_age = seconds
 
     def forward(self) -> int:
-        """Send what belongs to other partitions there, as far as it can be sent now; how much was dealt with.
+        """Send deletions to the partitions that they belong to, as far as they can be sent now.
 
-        Raises as `step`.
+        Return how many were settled. Raises as `step`.
         """
         return self._forwarder.step()
 
@@ -196,25 +208,31 @@ class Ingest:
         self.forward()
 
     def _attempt(self, max_records: int, amend: Callable[[Changes], Changes | None]) -> Progress | None:
-        """Return what was committed, or None where the state changed meanwhile and nothing was written."""
+        """Return the flush that was committed, or None where the state changed meanwhile and nothing was written."""
         offset = self.state.meta.next_offset
-        whole = self._records.at(offset, self.state.lexicon, min(max_records, self._fitting))
+        most = min(max_records, self._fitting)
+        whole = self._records.at(offset, self.state.lexicon, most)
         if whole is None:
             return self._pass_empty_offsets(offset)
         ready = self.state.prepare(whole.batch, max_records)
         # As many as fit into a flush are read at a time: otherwise every other flush would be a small rest.
         self._fitting = ready.likely
+        # The look-up found a newer state, as after a commit whose answer was lost: these records are counted already.
         if ready.base.next_offset != offset:
             return None
         decoded, rest = whole.split(ready.records)
         now_ms = int(self._clock() * 1000)
         resolution = resolve(decoded, ready.live, ready.base, self.partition, now_ms)
+        # Before the commit: the offset must not pass a refused record whose pointer could still be lost.
         self._announce(resolution)
         found = resolution.changes
-        changes = amend(replace(found, forwards=self._forwarder.placed(found.forwards)) if found.forwards else found)
+        if found.forwards:
+            found = replace(found, forwards=self._forwarder.placed(found.forwards))
+        changes = amend(found)
         if changes is None:
             self.state.reload()
             return None
+        # Before the commit as well: where its answer is lost, nobody knows whether the notes are there.
         if changes.forwards:
             self._forwarder.noted()
         with self._records.beyond(decoded, rest, min(max_records, self._fitting)):
@@ -227,17 +245,19 @@ class Ingest:
         return Progress(len(decoded.records), resolution.changes.next_offset, resolution.changes.totals)
 
     def _pass_empty_offsets(self, offset: int) -> Progress | None:
-        """Move to the end of a log that goes on without a record: the marks of transactions are such offsets.
+        """Move the offset to the end of a log whose last offsets have no record, as the marks of transactions.
 
-        Otherwise its lag would never be 0. None where there is a record by now, or the state changed.
+        Otherwise its lag would never be 0. Return None where there is a record by now, or the state changed.
         """
         end = self._log.end(self._topics.documents, self.partition)
         if end <= offset:
             return Progress(0, offset)
-        # Read after the end was known, so what is not there now was not there before that end.
+        # Read after the end was known: a record before that end would be there by now.
         if self._records.at(offset, self.state.lexicon, 1) is not None:
             return None
-        return None if isinstance(self.state.apply(Changes(end)), Stale) else Progress(0, end)
+        if isinstance(self.state.apply(Changes(end)), Stale):
+            return None
+        return Progress(0, end)
 
     def _announce(self, resolution: Resolution) -> None:
         """Write pointers to rejected records, once for each flush however often its commit is repeated."""
@@ -248,18 +268,21 @@ class Ingest:
         self._announced = resolution.changes.next_offset
 
     def _alert(self, resolution: Resolution) -> None:
-        """Tell the operator of changes that could not be taken and so ended what their ids held, once for a flush."""
+        """Warn the operator of refused changes that removed documents, once for a flush."""
         refused = [forget for forget in resolution.changes.forgets if forget.kind is ForgetKind.REFUSED]
         if refused:
             logger.warning(
-                "partition %d: %d refused changes removed what their ids held, the first at offset %d; `streamtopic "
-                "rejected list` says why, docs/messages.md what to do",
+                "partition %d: %d refused changes removed the documents of their ids, the first at offset %d; "
+                "`streamtopic rejected list` gives the reasons, docs/messages.md the remedies",
                 self.partition, len(refused), refused[0].offset,
             )  # fmt: skip
 
     def _check_position(self) -> None:
-        topic, offset = self._topics.documents, self.state.meta.next_offset
-        begin, end = self._log.begin(topic, self.partition), self._log.end(topic, self.partition)
+        """Raise StateMismatch where the log does not hold the next record to count."""
+        topic = self._topics.documents
+        offset = self.state.meta.next_offset
+        begin = self._log.begin(topic, self.partition)
+        end = self._log.end(topic, self.partition)
         if offset < begin:
             raise StateMismatch(
                 f"partition {self.partition} of {topic}: records {offset} to {begin - 1} left the log before they were "
@@ -273,6 +296,7 @@ class Ingest:
 
 
 def _thread_of(log: EventLog) -> ThreadPoolExecutor:
+    """Return the thread that reads a log ahead."""
     thread = _threads.get(log)
     if thread is None:
         thread = _threads[log] = ThreadPoolExecutor(1, "read")
@@ -281,7 +305,11 @@ def _thread_of(log: EventLog) -> ThreadPoolExecutor:
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """Records from `offset` on; more: whether they were as many as one read gives, so that there are likely more."""
+    """Decoded records that were read ahead.
+
+    offset: where they begin.
+    more: whether they filled the read, so that there are likely more behind them.
+    """
 
     offset: int
     decoded: Decoded
@@ -289,11 +317,13 @@ class _Ready:
 
 
 class _ReadAhead:
-    """Reads a partition of a topic that has so many `partitions`, which keys choose by `partitioner`.
+    """Reads a partition, and the next records already while those before them are being counted.
 
-    What is held is bounded: the records of one read, of 8 MiB, beside those that are being counted. ahead: whether to
-    use a second thread at all. It is one for all partitions of a log, since a log may keep a connection for each
-    thread that reads; and it reads only within calls, so nobody else need know of it.
+    partitions: number of partitions of the topic.
+    partitioner: name of the hash that chooses a key's partition.
+    ahead: whether to use a second thread at all.
+
+    The memory is bounded: one read of 8 MiB beside the records that are being counted.
     """
 
     def __init__(
@@ -311,6 +341,7 @@ class _ReadAhead:
         self._partition = partition
         self._partitions = partitions
         self._partitioner = partitioner
+        # One thread for all partitions of a log: a log may keep a connection for each thread that reads.
         self._thread = _thread_of(log) if ahead else None
         self._ready: _Ready | None = None
 
@@ -320,15 +351,19 @@ class _ReadAhead:
         if ready is None or ready.offset != offset:
             ready = self._now(offset, lexicon, max_records)
         elif ready.decoded.lexicon is not lexicon:
+            # The state has begun a new table of words, where the same entries name other words.
             ready = _Ready(offset, self._decoded(ready.decoded.records, lexicon), ready.more)
         self._ready = ready
         return None if ready is None else ready.decoded
 
     @contextmanager
     def beyond(self, used: Decoded, rest: Decoded | None, max_records: int) -> Iterator[None]:
-        """Keep the records behind the used ones for the next `at`; read them in the meantime where `rest` is None.
+        """Keep the records behind the used ones for the next `at`; where `rest` is None, read them meanwhile.
 
-        used: the first of the records that `at` gave. Where the body of the `with` fails, they are kept instead.
+        used: the records that are being committed, the first that `at` returned.
+        rest: the others that it returned.
+
+        Where the body of the `with` fails, the used records are kept, since they are to be read again.
         """
         more = self._ready is not None and self._ready.more
         if rest is not None or self._thread is None or not more:
@@ -338,23 +373,28 @@ class _ReadAhead:
         future = self._thread.submit(self._read, used.next_offset, used.lexicon, max_records)
         try:
             yield
-            # Whatever goes wrong in reading ahead will go wrong again when it is read in turn, and is reported then.
+            # An error of reading ahead comes again when the records are read in turn, and is reported then.
             self._ready = None if isinstance(future.exception(), StreamtopicError) else future.result()
         finally:
+            # Waits for the thread: it must not read on beside the next call.
             future.exception()
 
     def _now(self, offset: int, lexicon: Lexicon, max_records: int) -> _Ready | None:
+        """Read now, in the thread of the log where there is one."""
         if self._thread is None:
             return self._read(offset, lexicon, max_records)
         return self._thread.submit(self._read, offset, lexicon, max_records).result()
 
     def _read(self, offset: int, lexicon: Lexicon, max_records: int) -> _Ready | None:
+        """Read and decode records from `offset` on; None at the end of the log."""
         records = self._log.read(self._topic, self._partition, offset, max_records, _BYTES)
         if not records:
             return None
         size = sum(len(record.value or b"") for record in records)
+        # Half: a read ends before the record that would exceed its bytes, and a record may have half of them.
         more = len(records) >= max_records or size >= _BYTES // 2
         return _Ready(offset, self._decoded(records, lexicon), more)
 
     def _decoded(self, records: Sequence[Record], lexicon: Lexicon) -> Decoded:
+        """Decode records of this partition."""
         return decode_all(records, lexicon, self._partitions, self._partitioner)

@@ -1,4 +1,4 @@
-"""The rejected topic: what was refused and why, and another try at it."""
+"""Read the rejected topic, and retry the records that it points at."""
 
 from __future__ import annotations
 
@@ -21,15 +21,19 @@ if TYPE_CHECKING:
 __all__ = ["RETRIED", "Rejection", "parse_rejection", "rejections", "retry"]
 
 RETRIED = ("retried", "still_rejected", "superseded", "gone")
-"""What can become of a rejection that is tried again. `superseded`: a later record of the same id counts instead;
-`gone`: compaction has erased the record."""
+"""Outcomes of a retry. `superseded`: a later record of the same id counts instead. `gone`: compaction has erased the
+record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A refused record: its document id (None without one), its place in the documents topic, why and when.
+    """A refused record.
 
-    Of an id that is too long `document` is the beginning only, and `digest` the SHA-256 of the whole.
+    document: its id, None without one; only the beginning of an id that is too long.
+    partition, offset: its place in the documents topic.
+    reason: the code of the reason.
+    time_ms: when it was refused, milliseconds since 1970.
+    digest: the SHA-256 of an id that is too long, "" for others.
     """
 
     document: bytes | None
@@ -40,29 +44,33 @@ class Rejection:
     digest: str = ""
 
     def is_of(self, record: Record) -> bool:
-        """Return whether it speaks of this record, and not of another at its place in a log that was made anew."""
+        """Return whether it points at this record, and not at another one in its place, as in a log made anew."""
         if self.digest:
             return hashlib.sha256(record.key or b"").hexdigest() == self.digest
         return (record.key or None) == self.document
 
 
 def rejections(log: EventLog, names: TopicNames) -> Iterator[Rejection]:
-    """Yield what is in the rejected topic, oldest first, each place once; what is not a rejection is left out."""
+    """Yield the rejections in the rejected topic, oldest first; records that are not rejections are left out."""
+    # A place is listed once: ingest that was killed before its commit writes its pointers again.
     seen = set[tuple[int, int]]()
     for page in pages(log, names.rejected, 0, log.begin(names.rejected, 0)):
         for record in page:
             rejection = parse_rejection(record)
-            if rejection is not None and (rejection.partition, rejection.offset) not in seen:
-                seen.add((rejection.partition, rejection.offset))
+            if rejection is None:
+                continue
+            place = rejection.partition, rejection.offset
+            if place not in seen:
+                seen.add(place)
                 yield rejection
 
 
 def retry(log: EventLog, names: TopicNames, partitioner: str = MURMUR2) -> Mapping[str, int]:
-    """Append those records again that this version of the program accepts; outcomes by name.
+    """Append the refused records again that this version of the program accepts; return numbers by outcome.
 
-    A record is only repeated if it is the newest of its id: an older one would undo what came after it. Running this
-    twice repeats nothing, since a repeated record is newer than the refused one. A record that came to another
-    partition than its key's (partitioner: the model's) stays refused: moved, it could arrive behind what came after it.
+    Running this twice repeats nothing, since a repeated record is newer than the refused one.
+
+    partitioner: name of the hash by which the model chooses a key's partition.
     """
     by_partition: dict[int, dict[int, Rejection]] = {}
     for rejection in rejections(log, names):
@@ -86,11 +94,16 @@ def _again(
     outcomes: Counter[str],
     partitioner: str,
 ) -> Iterator[Message]:
+    """Yield the records of a partition that are to be appended again; count the outcomes of the others.
+
+    wanted: offset to rejection.
+    """
     partitions = log.partitions(names.documents)
     ids = {rejection.document for rejection in wanted.values()}
     newest: dict[bytes | None, int] = {}
     found: dict[int, Record] = {}
     end = log.end(names.documents, partition)
+    # Anybody may write to the rejected topic, so a pointer may name an offset that never was.
     offset = min(max(min(wanted), log.begin(names.documents, partition)), end)
     for page in pages(log, names.documents, partition, offset, end):
         for record in page:
@@ -99,17 +112,21 @@ def _again(
             if record.offset in wanted and wanted[record.offset].is_of(record):
                 found[record.offset] = record
     for place in wanted:
-        if place not in found:
+        refused = found.get(place)
+        if refused is None:
             outcomes["gone"] += 1
-        elif not _accepted(found[place]) or partition_of(found[place].key, partitions, partitioner) != partition:
+        # A record in another partition than its key's stays refused: moved, it could arrive behind a newer one.
+        elif not _accepted(refused) or partition_of(refused.key, partitions, partitioner) != partition:
             outcomes["still_rejected"] += 1
-        elif newest.get(found[place].key) != place:
+        # Only the newest record of an id is repeated: an older one would undo the changes behind it.
+        elif newest.get(refused.key) != place:
             outcomes["superseded"] += 1
         else:
-            yield Message(found[place].key, found[place].value, found[place].headers, partition)
+            yield Message(refused.key, refused.value, refused.headers, partition)
 
 
 def _accepted(record: Record) -> bool:
+    """Return whether this version of the program accepts a record."""
     try:
         decode_record(record)
     except InvalidEvent:
@@ -118,19 +135,23 @@ def _accepted(record: Record) -> bool:
 
 
 def parse_rejection(record: Record) -> Rejection | None:
-    """Return what a record of the rejected topic says, None if it is not a rejection."""
+    """Return the rejection in a record of the rejected topic, None if it does not hold one."""
     try:
         fields = msgpack.unpackb(record.value or b"")
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException):
         return None
     if not isinstance(fields, dict):
         return None
-    partition, offset, reason = (fields.get(name) for name in ("partition", "offset", "reason"))
+    partition = fields.get("partition")
+    offset = fields.get("offset")
+    reason = fields.get("reason")
+    # `type`, since True is an instance of int.
     if type(partition) is not int or type(offset) is not int or not isinstance(reason, str):
         return None
+    # Anybody may write to this topic. Kafka's partitions are int32, its offsets int64.
     if not (0 <= partition < 1 << 31 and 0 <= offset < 1 << 62):
         return None
     digest = fields.get("key_sha256", "")
-    return Rejection(
-        record.key or None, partition, offset, reason, record.timestamp_ms, digest if isinstance(digest, str) else ""
-    )
+    if not isinstance(digest, str):
+        digest = ""
+    return Rejection(record.key or None, partition, offset, reason, record.timestamp_ms, digest)

@@ -1,4 +1,4 @@
-"""From records of the documents topic to their net effect on a partition: no I/O, one record after the other."""
+"""Find the net effect of records on a partition: one record after the other, without any I/O."""
 
 from __future__ import annotations
 
@@ -31,25 +31,30 @@ OUTCOMES = (
     "forwarded",
     "misplaced",
 )
-"""What can become of a record. `deleted_by_refusal`: rejected ones that removed what their id held; `too_short`:
-documents added or replaced that have no pair of words; `misplaced`: rejected ones in another partition than that of
-their key. All three are counted beside their own outcome. `forwarded`: deletes in another partition, sent to that of
-their key."""
+"""Outcomes of a record.
+
+    deleted_by_refusal  a rejected record that removed the document of its id
+    too_short           a document, added or replaced, that has no pair of words
+    misplaced           a rejected record in another partition than its key's
+    forwarded           a delete in another partition than its key's, which is sent to the right one
+
+The first three are counted beside the record's own outcome."""
 
 MISPLACED = "partition"
-"""The reason code of adds that came to another partition than that of their key."""
+"""The reason code of an add in another partition than its key's."""
 
-# From then on records of its home that are newer may have been counted already, see send_home.py.
+# From this age on, newer records of the document may have been counted at its home already, see send_home.py.
 _LATE_MS = 60_000
-# Headers of a tombstone that its receipt is made of; longer ones are not taken anyway.
+# The longest header that a receipt is made of: a longer one is not taken anyway.
 _MAX_HEADER = 512
 
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """Changes to commit, and records that must be written to a log, and confirmed, before.
+    """The net effect of a batch.
 
-    rejected: pointers for the rejected topic.
+    changes: to be committed.
+    rejected: pointers for the rejected topic. They must be written and confirmed before the commit.
     """
 
     changes: Changes
@@ -63,11 +68,11 @@ def resolve(
     partition: int,
     now_ms: int,
 ) -> Resolution:
-    """Apply records in order to the documents that are live, and return what is different afterwards.
+    """Apply records in order to the live documents, and return the changes.
 
-    live: the live documents among those that the records are about.
-    base: the state that they were read from.
-    partition: which partition the records are of.
+    live: the live documents of the ids in the records.
+    base: the state that these documents were read from.
+    partition: the partition of the records.
     now_ms: milliseconds since 1970, for receipts.
 
     The result depends on the records only, not on how a log is cut into flushes, except for `applied_ms`. The documents
@@ -81,6 +86,13 @@ def resolve(
 
 @dataclass(slots=True)
 class _Run:
+    """The state while records are applied.
+
+    live: the documents as they were before the first record.
+    current: the live documents of the ids in the records, after the records so far.
+    forgets, totals, counted, rejected, forwards, time_ms: of the changes to commit.
+    """
+
     live: LiveDocuments
     base: Meta
     partition: int
@@ -97,10 +109,12 @@ class _Run:
         self.current = dict(self.live.documents)
 
     def take(self, record: Record, event: Event, home: int) -> None:
-        # A producer's clock may be ahead; records that come after would then look as if they were old.
+        """Apply a record."""
+        # A producer's clock may be ahead; records behind this one would then look old.
         self.time_ms = max(self.time_ms, min(record.timestamp_ms, self.now_ms))
         if isinstance(event, Heartbeat):
             return
+        # Partitioners differ over records without a key, and such a record names no document that could be deleted.
         if home != self.partition and not _keyless(event):
             self.elsewhere(record, event, home)
         elif isinstance(event, InvalidEvent):
@@ -111,10 +125,16 @@ class _Run:
             self.delete(record, event)
 
     def reject(self, record: Record, error: InvalidEvent, *, here: bool) -> None:
-        """Point at a record that cannot be taken, and remove what its id held: compaction keeps only this record."""
+        """Refuse a record: point at it, and remove the document of its id.
+
+        here: whether the record is in the partition of its key.
+        """
         self.totals["rejected"] += 1
         self.rejected.append(encode_rejected(record, error))
-        document, request, salt = record.key or b"", request_of(record.headers) or "", salt_of(record.headers)
+        document = record.key or b""
+        request = request_of(record.headers) or ""
+        salt = salt_of(record.headers)
+        # Compaction keeps only this record of the id: a recount of the log could not find the document any more.
         if document in self.current:
             self.totals["deleted_by_refusal"] += 1
             self.forget(record, document, ForgetKind.REFUSED, request, salt)
@@ -129,75 +149,88 @@ class _Run:
         taken the place of a delete here before anybody read that one.
         """
         asked = isinstance(event, Delete)
+        headers: tuple[tuple[str, bytes], ...] = ()
         if isinstance(event, Delete):
             self.totals["forwarded"] += 1
+            headers = _receipt_headers(event)
         else:
             self.totals["misplaced"] += 1
             error = event if isinstance(event, InvalidEvent) else misplaced(self.partition, home)
             self.reject(record, error, here=False)
+        # A rebuild reads old records again, whose deletions at other partitions were settled before it.
         if record.offset < self.base.through or record.key is None:
             return
-        self.forwards.append(
-            Forward(
-                offset=record.offset,
-                document=record.key,
-                home=home,
-                asked=asked,
-                time_ms=record.timestamp_ms,
-                headers=_of_receipts(event) if isinstance(event, Delete) else (),
-                late=self.now_ms - record.timestamp_ms > _LATE_MS,
-            )
+        forward = Forward(
+            offset=record.offset,
+            document=record.key,
+            home=home,
+            asked=asked,
+            time_ms=record.timestamp_ms,
+            headers=headers,
+            late=self.now_ms - record.timestamp_ms > _LATE_MS,
         )
+        self.forwards.append(forward)
 
     def add(self, record: Record, event: AddedDocument) -> None:
+        """Put a document in place of the one that its id held."""
         document = event.document
         have = self.current.get(document)
+        # The same content again forgets nothing, so it must not count against the deletion capacity.
         if have is not None and self.live.same(have, event):
             self.totals["unchanged"] += 1
             return
         if have is not None:
             self.forget(record, document, ForgetKind.REPLACED, "")
         self.totals["added" if have is None else "replaced"] += 1
+        # A pair needs two words of one passage.
         self.totals["too_short"] += max(event.passages.lengths, default=0) < 2
         self.counted[self.base.epoch_of(record.offset)] += 1
         self.current[document] = event
 
     def delete(self, record: Record, event: Delete) -> None:
+        """Delete a document."""
         document = event.document.encode()
         found = document in self.current
         self.totals["deleted" if found else "not_found"] += 1
-        self.forget(
-            record, document, ForgetKind.DELETED if found else ForgetKind.NOT_FOUND, event.request or "", event.salt
-        )
+        kind = ForgetKind.DELETED if found else ForgetKind.NOT_FOUND
+        self.forget(record, document, kind, event.request or "", event.salt)
         self.current.pop(document, None)
 
     def forget(self, record: Record, document: bytes, kind: ForgetKind, request: str, salt: bytes = b"") -> None:
+        """Note a deletion, before the document leaves `current`."""
         have = self.current.get(document)
-        self.forgets.append(
-            Forget(
-                offset=record.offset,
-                document=document,
-                kind=kind,
-                request=request,
-                salt=salt,
-                document_offset=-1 if have is None else have.offset,
-                epoch=-1 if have is None else self.base.epoch_of(have.offset),
-                # A producer's clock, where a topic lets it decide, may say anything.
-                received_ms=min(max(record.timestamp_ms, 0), self.now_ms),
-                applied_ms=self.now_ms,
-            )
+        added = -1 if have is None else have.offset
+        # Where a topic takes the producer's time, it may be any number.
+        received_ms = min(max(record.timestamp_ms, 0), self.now_ms)
+        forget = Forget(
+            offset=record.offset,
+            document=document,
+            kind=kind,
+            request=request,
+            salt=salt,
+            document_offset=added,
+            epoch=-1 if have is None else self.base.epoch_of(added),
+            received_ms=received_ms,
+            applied_ms=self.now_ms,
         )
+        self.forgets.append(forget)
 
     def result(self, next_offset: int) -> Resolution:
+        """Return the net effect."""
         added = [document for document in self.current.values() if isinstance(document, AddedDocument)]
-        removed = [RemovedDocument(i, old) for i, old in self.live.documents.items() if self.current.get(i) is not old]
+        # A document that was replaced counts on both sides: the counts of the old text go, those of the new one come.
+        removed = []
+        for document, old in self.live.documents.items():
+            if self.current.get(document) is not old:
+                removed.append(RemovedDocument(document, old))
+        totals = {name: number for name, number in self.totals.items() if number}
         changes = Changes(
             next_offset=next_offset,
             added=added,
             removed=removed,
             forgets=self.forgets,
             counted=self.counted,
-            totals={name: number for name, number in self.totals.items() if number},
+            totals=totals,
             forwards=self.forwards,
             time_ms=self.time_ms,
         )
@@ -205,7 +238,7 @@ class _Run:
 
 
 def misplaced(partition: int, home: int) -> InvalidEvent:
-    """Return why an add in another partition than that of its key is refused."""
+    """Return the refusal of an add in another partition than its key's."""
     return InvalidEvent(
         MISPLACED,
         f"the record is in partition {partition}, its key belongs to {home}: set the producer's partitioner to that of "
@@ -214,11 +247,11 @@ def misplaced(partition: int, home: int) -> InvalidEvent:
 
 
 def _keyless(event: Event) -> bool:
-    """Whether a record has no key that could name a document, so that it belongs nowhere."""
+    """Return whether a record has no key that could name a document, so that it belongs to no partition."""
     return isinstance(event, InvalidEvent) and event.reason.startswith("key-")
 
 
-def _of_receipts(event: Delete) -> tuple[tuple[str, bytes], ...]:
-    """Return the headers that a delete takes along: those that its receipt is made of."""
+def _receipt_headers(event: Delete) -> tuple[tuple[str, bytes], ...]:
+    """Return the headers that a delete takes along: its receipt is made of them."""
     found = {"request": (event.request or "").encode(), "salt": event.salt}
     return tuple((name, value) for name, value in found.items() if 0 < len(value) <= _MAX_HEADER)

@@ -1,17 +1,18 @@
-"""Deletions that came to another partition than their document's: each is sent to that one, at most once.
+"""Forward deletions from a wrong partition to the partition of their document, each at most once.
 
-What is sent is a tombstone like any other: no header says what it means, so nobody can forge one, and a recount of the
-log gives what ingest gives. A tombstone that is sent twice would take away what was added between the two, from the log
-as well. So the commit that moves the offset past a record also notes what is to be sent for it, and where its home
-ended by then. It is sent after the commit. Whoever finds a note that somebody else has left looks at the home from
-there on: any record of the document is newer than the deletion and has taken its place, be it the tombstone itself, or
-one that replaced it and made compaction erase it.
+The deletion is sent as a plain tombstone without a mark. So nobody can forge one, and a recount of the log gives the
+same counts as ingest.
+
+A tombstone that is sent twice would delete a document that was added between the two, from the log as well. So the
+commit that moves the offset past a record also keeps a note: the deletion to send, and the end of its home partition at
+that time. The tombstone is sent after the commit. A process that finds a note of another process first reads the home
+from that end on. Any record of the document there is newer than the deletion and stands in its place: it is the
+tombstone itself, or a record that replaced it and made compaction erase it.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from streamtopic.streams import Message, pages
@@ -25,95 +26,114 @@ if TYPE_CHECKING:
 __all__ = ["Forwarder"]
 
 CLOCKS_MS = 60_000
-"""How far the clocks of two brokers may be apart: within it, a deletion takes away rather than being lost."""
+"""How far the clocks of two brokers may be apart. Within this time a deletion wins over an add: it must not be lost."""
 
 _AT_ONCE = 1_000
 
 
 class Forwarder:
-    """Sends what one partition has for others. state: the partition, of which this is the writer."""
+    """Sends the deletions that one partition has for others.
+
+    state: the writer of the partition.
+    topic: the documents topic.
+    """
 
     def __init__(self, state: PartitionWriter, log: EventLog, topic: str) -> None:
         self._state = state
         self._log = log
         self._topic = topic
-        # Notes that this writer has made and not yet acted on; all others may have been acted on by somebody.
+        # Notes that this writer has made and not yet acted on. Another process may have acted on any other.
         self._own: set[int] = set()
+        # Offset of a note to the end of its home, open transactions included, when this writer first saw the note.
         self._visible: dict[int, int] = {}
         self._notes: list[Forward] | None = None
         self._before: list[Forward] | None = None
 
     @property
     def waiting(self) -> int:
-        """Deletions that are not yet where they belong."""
+        """Number of deletions that are not yet in their own partition."""
         if self._notes is None:
             self._notes = self._state.forwards()
         return len(self._notes)
 
     def placed(self, forwards: Sequence[Forward]) -> list[Forward]:
-        """Return what is to be noted, with the end of each home as it is now."""
+        """Return the notes with the present end of each home."""
         homes = {forward.home for forward in forwards}
         ends = {home: self._log.written_end(self._topic, home) for home in homes}
         return [replace(forward, end=ends[forward.home]) for forward in forwards]
 
     def noted(self) -> None:
-        """Take notice that notes are being committed: whatever comes of it, all of them have to be read again."""
+        """Take notice that notes are being committed: whether that succeeds or not, they have to be read again."""
         self._before, self._notes = self._notes, None
 
     def committed(self, forwards: Sequence[Forward]) -> None:
-        """Take notice that these notes are this writer's own."""
+        """Take notice that these notes were committed by this writer."""
         self._own.update(forward.offset for forward in forwards)
         if self._before is not None:
             self._before.extend(forwards)
             self._before, self._notes = None, self._before
 
     def step(self) -> int:
-        """Send what can be sent now; how many notes were dealt with. May be repeated after any error."""
+        """Send the deletions that can be sent now; return how many notes were settled.
+
+        May be repeated after any error.
+        """
         if not self.waiting:
             return 0
-        # One look at the home's log will do for all that are late.
-        behind = self._state.meta.next_offset < self._log.end(self._topic, self._state.partition)
+        # Late notes wait until all is counted: one look at the home's log then serves all of them.
+        end = self._log.end(self._topic, self._state.partition)
+        behind = self._state.meta.next_offset < end
+        # None until the end: after an error the notes are read from Redis again.
         known, self._notes = self._notes or [], None
         notes = [note for note in known if not (behind and note.late)]
-        struck = set[int]()
-        for home, some in groupby(sorted(notes, key=lambda note: note.home), key=lambda note: note.home):
-            ready = self._ready(home, list(some))
+        by_home: dict[int, list[Forward]] = {}
+        for note in notes:
+            by_home.setdefault(note.home, []).append(note)
+        settled = set[int]()
+        for home in sorted(by_home):
+            ready = self._ready(home, by_home[home])
             overtaken = self._overtaken(home, ready)
             for start in range(0, len(ready), _AT_ONCE):
-                self._deal(home, ready[start : start + _AT_ONCE], overtaken)
-            struck.update(note.offset for note in ready)
-        self._notes = [note for note in known if note.offset not in struck]
-        return len(struck)
+                self._settle(home, ready[start : start + _AT_ONCE], overtaken)
+            settled.update(note.offset for note in ready)
+        self._notes = [note for note in known if note.offset not in settled]
+        return len(settled)
 
     def _ready(self, home: int, notes: list[Forward]) -> list[Forward]:
-        """Return those of which it can be said whether they are still due."""
-        doubtful = [n.offset for n in notes if n.offset not in self._own and n.offset not in self._visible]
+        """Return the notes of which it is certain by now whether they are still due."""
+        foreign = {note.offset for note in notes} - self._own
+        doubtful = foreign - self._visible.keys()
         if doubtful:
             # They may have been sent, behind a transaction that is still open.
-            self._visible.update(dict.fromkeys(doubtful, self._log.written_end(self._topic, home)))
+            written = self._log.written_end(self._topic, home)
+            self._visible.update(dict.fromkeys(doubtful, written))
         end = self._log.end(self._topic, home)
         counted = self._state.live_elsewhere(home, ())
         after = -1 if counted is None else counted[0]
         readable = [note for note in notes if self._visible.get(note.offset, 0) <= end]
-        # Nobody waits for a receipt of a change that was refused: it is sent only to where there is such a document.
+        # Nobody waits for the receipt of a refused change, so it is sent only if the home holds the document. The home
+        # knows that once it has counted up to the end that was noted.
         return [note for note in readable if note.asked or after >= note.end]
 
-    def _deal(self, home: int, notes: list[Forward], overtaken: Container[int]) -> None:
-        """Send those of these notes that are due, and strike them off."""
-        counted = self._state.live_elsewhere(home, [note.document for note in notes if not note.asked])
+    def _settle(self, home: int, notes: list[Forward], overtaken: Container[int]) -> None:
+        """Send the notes that are due, and strike all of them off."""
+        refused = [note.document for note in notes if not note.asked]
+        counted = self._state.live_elsewhere(home, refused)
         live = frozenset[bytes]() if counted is None else counted[1]
-        due = [note for note in notes if note.offset not in overtaken and (note.asked or note.document in live)]
+        wanted = [note for note in notes if note.asked or note.document in live]
+        due = [note for note in wanted if note.offset not in overtaken]
         if due:
-            # If this fails, they may have been sent or not.
+            # If sending fails, nobody knows whether they were sent: then the home has to be read first.
             self._own.difference_update(note.offset for note in due)
-            self._log.append_many(self._topic, [Message(n.document, None, n.headers, home) for n in due])
+            tombstones = [Message(note.document, None, note.headers, home) for note in due]
+            self._log.append_many(self._topic, tombstones)
         self._state.forwarded(notes)
         for note in notes:
             self._own.discard(note.offset)
             self._visible.pop(note.offset, None)
 
     def _overtaken(self, home: int, notes: Sequence[Forward]) -> set[int]:
-        """Return the offsets of those whose home has a newer record of the same document."""
+        """Return the offsets of the notes whose home has a newer record of the same document."""
         wanted: dict[bytes, list[Forward]] = {}
         for note in notes:
             wanted.setdefault(note.document, []).append(note)
@@ -124,10 +144,12 @@ class Forwarder:
         return found
 
     def _records(self, home: int, notes: Sequence[Forward]) -> Iterator[Record]:
-        """Yield the records of the home that may be newer than one of these."""
+        """Yield the records of the home that may be newer than one of these notes."""
         starts = [note.end for note in notes if not note.late]
+        # Newer records may lie before the end that a late note names, so the broker's times decide.
         if late := [note.time_ms for note in notes if note.late]:
-            starts.append(self._log.offset_at(self._topic, home, min(late) + CLOCKS_MS))
+            oldest = min(late) + CLOCKS_MS
+            starts.append(self._log.offset_at(self._topic, home, oldest))
         if not starts:
             return
         offset = max(min(starts), self._log.begin(self._topic, home))
@@ -137,7 +159,8 @@ class Forwarder:
 
 
 def _is_newer(record: Record, note: Forward) -> bool:
+    """Return whether a record of the home came after the deletion of a note."""
     if record.offset >= note.end:
         return True
-    # A note is late after an outage, or where everything is counted anew: its own tombstone may be among these, too.
+    # Late notes come from an outage or a recount: their own tombstones may be among these records, too.
     return note.late and record.timestamp_ms > note.time_ms + CLOCKS_MS

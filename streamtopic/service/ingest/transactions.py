@@ -1,4 +1,4 @@
-"""Records that nobody can read yet: a transaction that some producer has left open hides all that came behind it."""
+"""Find records that nobody can read yet: a transaction that a producer has left open hides all records behind it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ REMEDY = (
 class Hidden:
     """Records of a partition behind an open transaction; deletes may be among them.
 
-    since_ms: when the first of them was appended, by the broker's clock.
+    partition: its number.
+    records: how many records are hidden.
+    since_ms: when the first of them was appended, milliseconds since 1970 by the broker's clock.
     """
 
     partition: int
@@ -36,10 +38,13 @@ class Hidden:
 
 
 def hidden(log: EventLog, topic: str, partitions: Iterable[int]) -> list[Hidden]:
-    """Return the records that open transactions hide now, by partition. Only one that never ends is a fault."""
+    """Return the records that open transactions hide now, by partition.
+
+    Only a transaction that never ends is a fault.
+    """
     found = []
     for partition in partitions:
-        # In this order: records that come between the two are not taken for hidden ones for long.
+        # Records that arrive between these two calls count as hidden as well, but not for long.
         readable = log.end(topic, partition)
         written = log.written_end(topic, partition)
         since = log.appended_ms(topic, partition, readable) if written > readable else None

@@ -1,4 +1,4 @@
-"""An ingest process: it takes its share of the partitions, counts their records, and gives partitions up on request."""
+"""The ingest process takes its share of the partitions, counts their records, and gives partitions up on request."""
 
 from __future__ import annotations
 
@@ -24,13 +24,17 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 _TAKEN_OVER_PAUSE = 1.0
-# Fewer records than this, and the next round waits for more, so that commits do not cost more than what they hold.
+# After a round of fewer records the next one waits for more: commits would cost more than the records in them.
 _FULL_ENOUGH = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """linger: seconds to wait for more records; heartbeat: seconds between records of an idle partition, 0: none."""
+    """Options of an ingest process.
+
+    linger: seconds to wait for more records after a small round.
+    heartbeat: seconds between records that keep an idle partition moving, 0 for no such records.
+    """
 
     linger: float = 0.1
     heartbeat: float = 43_200.0
@@ -38,7 +42,12 @@ class WorkerOptions:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round over the own partitions: which they are, records counted, events by outcome."""
+    """One round over the partitions of a process.
+
+    partitions: the partitions that it owns.
+    records: how many records were counted.
+    outcomes: number of events by outcome, see OUTCOMES.
+    """
 
     partitions: frozenset[int]
     records: int = 0
@@ -46,13 +55,15 @@ class Round:
 
 
 class IngestWorker:
-    """Counts the partitions that its group gives it.
+    """Counts the partitions that its consumer group gives it.
 
-    topic: the documents topic. open_ingest: becomes the writer of a partition, fencing the one before. clock: seconds
-    since 1970; ticks: seconds that only grow.
+    topic: the documents topic.
+    open_ingest: opens a partition as its writer, and fences the writer before.
+    clock: seconds since 1970.
+    ticks: seconds that only grow.
 
-    A partition's state and offset move in one commit by its newest writer, so a rebalance needs no hand-over: whoever
-    lost a partition without noticing, as after being stopped, can write nothing more to it.
+    The state and the offset of a partition move in one commit of its newest writer, so a rebalance needs no hand-over.
+    A process that lost a partition without noticing, as after a SIGSTOP, can write nothing more to it.
     """
 
     def __init__(
@@ -78,14 +89,16 @@ class IngestWorker:
 
     @property
     def ingests(self) -> Mapping[int, Ingest]:
-        """The partitions that this process writes now."""
+        """The writers of the partitions that this process owns now, by partition."""
         return self._ingests
 
     def step(self, seconds: float) -> Round:
-        """Do one round: take part in the group, commit one flush of each own partition, merge, wait if nothing came.
+        """Do one round: take part in the group, commit one flush of each own partition, merge segments.
 
-        Waits up to `seconds` for records. Raises ComponentUnreachable and StateMismatch as Ingest does; calling again
-        later, or making a new worker, is always safe.
+        seconds: where no record came, wait for one for so long.
+
+        Raises ComponentUnreachable and StateMismatch as Ingest does. Calling again later, or making a new worker, is
+        always safe.
         """
         self._join()
         outcomes, records = Counter[str](), 0
@@ -97,6 +110,7 @@ class IngestWorker:
         for partition in list(self._ingests):
             self._guarded(partition, lambda ingest: ingest.forward())
         if records:
+            # For Kafka's lag tools only: reading goes on from the offset in Redis.
             self._membership.commit({p: ingest.state.meta.next_offset for p, ingest in self._ingests.items()})
         merged = [self._guarded(partition, lambda ingest: ingest.compact_if_due()) for partition in list(self._ingests)]
         if not records and not any(merged):
@@ -111,6 +125,7 @@ class IngestWorker:
         self._membership.leave()
 
     def _join(self) -> None:
+        """Take part in the group; open and give up partitions as it says."""
         owned = self._membership.poll(0.0)
         for partition in [partition for partition in self._ingests if partition not in owned]:
             logger.info("gave up ownership of partition %d", partition)
@@ -121,7 +136,7 @@ class IngestWorker:
                 logger.info("took ownership of partition %d", partition)
 
     def _guarded(self, partition: int, act: Callable[[Ingest], T]) -> T | None:
-        """Act on a partition, which another process may have taken over; it is left alone for a moment then."""
+        """Act on a partition. Where another process has taken it over, leave it alone for a moment."""
         try:
             return act(self._ingests[partition])
         except TakenOver as error:
@@ -132,10 +147,11 @@ class IngestWorker:
             return None
 
     def _idle(self, seconds: float) -> None:
+        """Wait for records, and keep idle partitions moving."""
         now_ms = int(self._clock() * 1000)
         for partition, ingest in self._ingests.items():
             if self._options.heartbeat and now_ms - ingest.state.meta.time_ms >= self._options.heartbeat * 1000:
-                # Without new records Kafka never closes a partition's last file, and compaction never reaches it.
+                # Kafka closes a partition's last file only on a new record, and compaction never reaches an open file.
                 self._log.append_many(self._topic, [encode_heartbeat(partition)])
         positions = {partition: ingest.state.meta.next_offset for partition, ingest in self._ingests.items()}
         if positions:

@@ -1,6 +1,7 @@
-"""The deletion capacity of a base model: the rule that sets it, and the figures that are measured and kept for people.
+"""The deletion capacity of a base model: the rule that sets it, and the figures that are kept for people.
 
-The scheduler is handed `measure_capacity` by the service: its rules and figures are formulas and trials of the paper.
+The service hands `measure_capacity` to the scheduler. Formulas and trials are those of the paper (Wei et al. 2025,
+definition of the deletion capacity, theorems 1 and 3).
 """
 
 import math
@@ -34,13 +35,14 @@ _SAMPLE = 20_000
 
 @dataclass(frozen=True, slots=True)
 class CapacityRule:
-    """How many deletions a base model bears: by a share of its documents, a number, the paper's formula, or trials.
+    """The rule that sets how many deletions a base model bears.
 
-    share: of the documents, under `share`.
-    number: of documents, under `fixed`.
-    constant: c of the formula, under `theorem`.
-    forget_sets: under `calibrated`, `any` as in the paper's definition, or `random` where deletions aim at no topic.
-    updates: under `calibrated`, the most updates that are tried.
+    rule: a `share` of its documents, a `fixed` number, the formula of a `theorem`, or `calibrated` by trials.
+    share: share of the documents, for `share`.
+    number: number of documents, for `fixed`.
+    constant: c of the formula, for `theorem`.
+    forget_sets: for `calibrated`: `any`, as in the paper's definition; `random` where deletions do not aim at a topic.
+    updates: for `calibrated`, the most updates that are tried.
     """
 
     rule: Rule = "share"
@@ -53,7 +55,9 @@ class CapacityRule:
     @property
     def plan(self) -> CalibrationPlan:
         """The trials of `calibrated`."""
-        return CalibrationPlan(most_updates=self.updates, aimed=None if self.forget_sets == "any" else 0)
+        # The most anchors that forget sets are aimed at; None for all of them.
+        aimed = None if self.forget_sets == "any" else 0
+        return CalibrationPlan(most_updates=self.updates, aimed=aimed)
 
     def limit(
         self,
@@ -63,35 +67,42 @@ class CapacityRule:
         tasks: Sequence[HeadTask] = (),
         calibration: Calibration | None = None,
     ) -> int:
-        """Return the capacity of a base model: at least 1 under `share`, 0 or more under the others.
+        """Return the capacity of a base model, in documents: at least 1 under `share`, 0 or more under the others.
 
-        tasks: those whose heads are released in place of A; the formula is then the least of theirs.
-        calibration: of this very model, under `calibrated`.
+        fit: the base model.
+        epsilon, delta: the guarantee of a version.
+        tasks: the tasks whose heads are released in place of A. The formula is then the smallest of theirs.
+        calibration: of the same model, for `calibrated`.
+
         Raises UsageError under `calibrated` without a calibration.
         """
         if self.rule == "fixed":
             return self.number
         if self.rule == "theorem":
-            return int(min(self.constant * _formula(fit, epsilon, delta, tasks), fit.documents))
+            formula = self.constant * _formula(fit, epsilon, delta, tasks)
+            return int(min(formula, fit.documents))
         if self.rule == "share":
-            # Without one deletion of capacity a small corpus would be learned anew for each.
+            # With a capacity of 0, each deletion from a small corpus would be a retrain.
             return max(1, int(self.share * fit.documents))
         if calibration is None:
-            raise UsageError("the rule `calibrated` needs a calibration of this very model: calibrate first")
+            raise UsageError("the rule `calibrated` needs a calibration of the same model: calibrate first")
         return calibration.limit
 
 
 def _formula(fit: TopicFit, epsilon: float, delta: float, tasks: Sequence[HeadTask]) -> float:
-    """Return theorem 1 at c = 1, or theorem 3 for the task that bears least; topics that are gone are not counted."""
+    """Return the capacity of theorem 1 at c = 1, or the smallest capacity of theorem 3 over the tasks."""
     n, r = fit.A.shape
     shares = fit.topic_masses
+    # Theorem 3 is defined only where each topic has a share.
     if not tasks or not (shares > 0).all():
         return base_capacity(1.0, fit.documents, n, r, epsilon, delta)
     place = {anchor: k for k, anchor in enumerate(fit.anchors)}
     formulas = []
     for task in tasks:
+        # A task may name anchors of topics that are gone.
         topics = [place[topic] for topic in task.topics if topic in place]
-        formulas.append(head_capacity_terms(1.0, fit.documents, n, epsilon, delta, shares, topics).formula)
+        terms = head_capacity_terms(1.0, fit.documents, n, epsilon, delta, shares, topics)
+        formulas.append(terms.formula)
     return min(formulas)
 
 
@@ -104,10 +115,14 @@ def measure_capacity(
     delta: float,
     tasks: Sequence[HeadTask] = (),
 ) -> BaseCapacity:
-    """Return the capacity of a model of this snapshot: a function of the documents it counts and the settings.
+    """Return the capacity of a base model: a function of its documents and the settings.
 
-    Cost: no pass over Q, unless the rule is `calibrated`: then see `try_deletions`. Raises StateCorrupt,
-    SnapshotExpired.
+    snapshot: the counts that it was learned from.
+    fit: the base model.
+    epsilon, delta: the guarantee of a version.
+    tasks: the tasks whose heads are released in place of A.
+
+    It makes no pass over Q, except under `calibrated`, see `try_deletions`. Raises StateCorrupt, SnapshotExpired.
     """
     found: Calibration | None = None
     facts = model_facts(fit, snapshot, epsilon, delta, tasks)
@@ -120,10 +135,15 @@ def measure_capacity(
 def model_facts(
     fit: TopicFit, snapshot: Snapshot, epsilon: float, delta: float, tasks: Sequence[HeadTask] = ()
 ) -> dict[str, Any]:
-    """Return the figures that the formulas of a model's capacity need, and their results at c = 1."""
+    """Return the figures that the formulas of a model's capacity need, and their results at c = 1.
+
+    All values have types of msgpack and JSON.
+    """
     n, r = fit.A.shape
     held = _anchor_documents(fit, snapshot)
     constants = {name: _plain(value) for name, value in asdict(fit_constants(fit)).items()}
+    shares = dict(zip(fit.anchors, fit.topic_masses.tolist(), strict=True))
+    anchor_documents = dict(zip(fit.anchors, held.tolist(), strict=True))
     return {
         "documents": fit.documents,
         "words": n,
@@ -132,16 +152,17 @@ def model_facts(
         "delta": delta,
         "formula": _formula(fit, epsilon, delta, tasks),
         "constants": constants,
-        "shares": dict(zip(fit.anchors, fit.topic_masses.tolist(), strict=True)),
-        "anchor_documents": dict(zip(fit.anchors, held.tolist(), strict=True)),
+        "shares": shares,
+        "anchor_documents": anchor_documents,
         "hard_limit": most_deletions(held),
     }
 
 
 def _anchor_documents(fit: TopicFit, snapshot: Snapshot) -> npt.NDArray[np.int64]:
-    """Return how many documents hold each anchor word, (r,)."""
+    """Return the number of documents that hold each anchor word, (r,)."""
     place = {word: k for k, word in enumerate(snapshot.words)}
-    return np.asarray(snapshot.frequency[[place[word] for word in fit.anchors]])
+    anchors = [place[word] for word in fit.anchors]
+    return np.asarray(snapshot.frequency[anchors])
 
 
 def try_deletions(
@@ -151,46 +172,52 @@ def try_deletions(
     fit: TopicFit,
     update: Callable[[int, int], None] = lambda _done, _most: None,
 ) -> tuple[Calibration, dict[str, Any]]:
-    """Take forget sets of stored documents out of copies of a model of this snapshot.
+    """Remove forget sets of stored documents from copies of a model, and see how many deletions it bears.
 
+    plan: sizes and number of the trials.
+    snapshot: the counts that the model was learned from.
+    fit: the model.
     update: told how many updates were made, of how many at most.
-    Returns the calibration, and the same as facts. At most 20,000 documents are read, by hash of their ids.
-    Cost: plan.most_updates updates at most, and one reading of the counts. Raises StateCorrupt, SnapshotExpired.
+
+    Return the calibration, and the same as facts. It makes plan.most_updates updates at most, and reads the counts
+    once. At most 20,000 documents are read, by hash of their ids. Raises StateCorrupt, SnapshotExpired.
     """
     start = time.perf_counter()
     largest = int(plan.largest_share * snapshot.documents) + 1
     keep = reachable_words(snapshot.frequency, snapshot.documents, fit.options, largest)
-    # In memory, since a trial reads counts of words that come in, and a snapshot may expire before the last one.
-    counts = Counts([snapshot.words[k] for k in keep], snapshot.restrict(keep))
+    # In memory: deletions bring other words into the vocabulary, and the snapshot may expire before the last trial.
+    words = [snapshot.words[k] for k in keep]
+    counts = Counts(words, snapshot.restrict(keep))
     documents = read_documents(connection, snapshot, counts.words, limit=_SAMPLE)
     generator = np.random.default_rng(_SEED)
     found = calibrate(counts, documents.batch, fit.options, generator, plan, fit, update)
-    facts = {
-        **_calibration_facts(found),
-        "sampled": documents.batch.documents,
-        "whole": documents.whole,
-        "utility": plan.utility,
-        "probability": plan.probability,
-        "seconds": time.perf_counter() - start,
-    }
+    facts = _calibration_facts(found)
+    facts["sampled"] = documents.batch.documents
+    facts["whole"] = documents.whole
+    facts["utility"] = plan.utility
+    facts["probability"] = plan.probability
+    facts["seconds"] = time.perf_counter() - start
     return found, facts
 
 
 def _calibration_facts(found: Calibration) -> dict[str, Any]:
-    """Return a calibration in types that msgpack and JSON have; None where nothing was measured."""
+    """Return a calibration in types of msgpack and JSON; None stands for a figure that was not measured."""
+    random = [_probe(probe) for probe in found.random]
+    aimed = [_probe(probe) for probe in found.aimed]
     return {
         "limit": found.limit,
         "random_limit": found.random_limit,
-        "aimed_limit": found.aimed_limit if found.aimed else None,
+        "aimed_limit": found.aimed_limit if aimed else None,
         "hard_limit": found.hard_limit,
         "updates": found.updates,
         "complete": found.complete,
-        "random": [_probe(probe) for probe in found.random],
-        "aimed": [_probe(probe) for probe in found.aimed],
+        "random": random,
+        "aimed": aimed,
     }
 
 
 def _probe(probe: Probe) -> dict[str, Any]:
+    """Return the trials of one size in types of msgpack and JSON."""
     means = {name: _plain(probe.mean(name)) for name in ("moved", "l1", "overlap")}
     reasons = sorted({trial.reason for trial in probe.trials if trial.reason})
     return {
@@ -200,10 +227,11 @@ def _probe(probe: Probe) -> dict[str, Any]:
         "borne": probe.borne,
         "passed": probe.passed,
         **means,
-        # Each failed set has its own words in the reason, and three show the kind.
+        # Each failed set names its own words in the reason, and three reasons show the kind.
         "reasons": reasons[:3],
     }
 
 
 def _plain(value: float) -> float | None:
+    """Return a number, None for infinity and nan: JSON has neither."""
     return value if math.isfinite(value) else None

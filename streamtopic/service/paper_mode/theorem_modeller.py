@@ -1,13 +1,14 @@
 """Theorem mode in the service: Algorithm 1 on the base model's own documents, with noise and conditions of its proof.
 
     TheoremRule       the settings of theorem mode
-    TheoremBase       the part of a base model that is kept for it
+    TheoremBase       the part of a base model that is kept for this mode
     Run               the algorithm up to its noise
-    TheoremModeller   the Modeller of this mode: counts, and a base model, to Abar and Rbar
-    theorem_payload   their noise, once; the rest of the payload from the noised numbers
+    TheoremModeller   the Modeller of this mode: from counts and a base model to Abar and Rbar
+    theorem_payload   draws their noise once, and derives the rest of the payload from the noised numbers
 
-An update covers the documents of the base model only, and m_U is its capacity whatever the forget set. Numbers that
-were measured before noise go into the release record, for the operator alone. Source: Wei et al. (2025), algorithm 1.
+An update covers the documents of the base model only, and m_U is the capacity of the base model, whatever the size of
+the forget set. Numbers measured before noise go into the release record, for the operator alone. Source: Wei et al.
+(2025), algorithm 1.
 """
 
 import io
@@ -70,19 +71,20 @@ class TheoremRule:
 
     @property
     def scale(self) -> float:
-        """What one version composes with: that of A and R together, each sigma = scale * Delta."""
+        """The scale by which one version composes with others: that of its draws on A and R together."""
+        # sigma = scale * Delta for each of the two.
         one = theorem_sigma(1.0, self.epsilon, self.delta)
         return 1 / Composition.of([(one, 0.0), (one, 0.0)]).mu
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TheoremBase:
-    """A base model as theorem mode keeps it: T(S) without its counts, and the numbers that its noise follows from.
+    """A base model as theorem mode keeps it: T(S) without its counts, and the numbers that decide its noise.
 
-    statistics: C^S with its words and anchors.
-    facts: sizes and constants.
-    length: mean tokens of the vocabulary in a document.
-    capacity: deletions that it bears.
+    statistics: C^S (r, n) with its words and anchors.
+    facts: sizes and constants of the proof.
+    length: mean number of tokens of the vocabulary in a document.
+    capacity: number of deletions that it bears.
     """
 
     statistics: Statistics
@@ -92,9 +94,15 @@ class TheoremBase:
 
     @classmethod
     def of(cls, fit: TopicFit, source: CountSource, capacity: int) -> Self:
-        """Take it from A(S); source: the counts that it was learned from."""
+        """Return the part to keep of a base model that was just learned.
+
+        fit: A(S).
+        source: the counts that it was learned from.
+        capacity: number of deletions that it bears.
+        """
         place = {word: k for k, word in enumerate(source.words)}
-        tokens = int(source.tokens[[place[word] for word in fit.words]].sum())
+        kept = [place[word] for word in fit.words]
+        tokens = int(source.tokens[kept].sum())
         return cls(Statistics.of(fit), BaseFacts.of(fit), tokens / fit.documents, capacity)
 
     @classmethod
@@ -102,16 +110,15 @@ class TheoremBase:
         """Read the kept base model. Raises StateCorrupt where it was kept in another mode."""
         kept = kept_fields(stored).get(_FIELD)
         with np.load(io.BytesIO(stored.blob)) as arrays:
+            # Certified mode keeps neither.
             if kept is None or "C" not in arrays:
                 raise StateCorrupt("the base model was not kept for theorem mode: run `streamtopic retrain`")
-            words, C = tuple(arrays["words"].tolist()), arrays["C"]
+            words = tuple(arrays["words"].tolist())
+            C = arrays["C"]
         documents = stored.fields["documents"]
-        return cls(
-            Statistics(words, C, tuple(stored.fields["anchors"]), documents),
-            BaseFacts(documents, ModelConstants(**kept["constants"]), kept["q_norm"], kept["rarest"]),
-            kept["length"],
-            stored.fields["capacity"],
-        )
+        statistics = Statistics(words, C, tuple(stored.fields["anchors"]), documents)
+        facts = BaseFacts(documents, ModelConstants(**kept["constants"]), kept["q_norm"], kept["rarest"])
+        return cls(statistics, facts, kept["length"], stored.fields["capacity"])
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -123,9 +130,8 @@ class TheoremBase:
     def options(self, rule: TheoremRule) -> TheoremOptions:
         """Return the options that noise is calibrated to, with m_U = T."""
         # At least 1: for no deletion at all the proof gives no noise.
-        return TheoremOptions(
-            max(self.capacity, 1), rule.epsilon, rule.delta, rule.constant, self.length, known=rule.known
-        )
+        deletions = max(self.capacity, 1)
+        return TheoremOptions(deletions, rule.epsilon, rule.delta, rule.constant, self.length, known=rule.known)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,16 +152,19 @@ class Run:
 
     @classmethod
     def of(cls, left: Remaining, base: TheoremBase, rule: TheoremRule, learner: LearnerOptions) -> Self:
-        """Run it. Raises UsageError where the proof gives no noise or T is exceeded, CannotLearn."""
+        """Run the algorithm. Raises UsageError where the proof gives no noise or T is exceeded, CannotLearn."""
         return cls(left, base, rule, learner, examine(left, base.facts, base.options(rule)))
 
     @property
     def told_apart(self) -> str | None:
-        """Say why a retraining on these counts could be told apart for certain, None where it cannot."""
-        compared, anchors = self.examined.compared, self.base.statistics.anchors
-        # The proof takes the anchors as unchanged: other columns of A would show at once which of the two it is.
-        if compared is None or compared.anchors != anchors:
-            return changed_anchors(anchors, () if compared is None else compared.anchors)
+        """Say why a retraining on these counts could be told apart for certain; None where it could not."""
+        compared = self.examined.compared
+        anchors = self.base.statistics.anchors
+        # The proof takes the anchors as unchanged. Other columns of A would show which of the two it is.
+        if compared is None:
+            return changed_anchors(anchors, ())
+        if compared.anchors != anchors:
+            return changed_anchors(anchors, compared.anchors)
         if math.isnan(compared.ratio):
             return "the proof gives no noise for a retraining: gamma or p would be 0"
         # The size of the noise is published, so two sizes tell the two apart without any draw.
@@ -168,11 +177,11 @@ class Run:
 
 
 class TheoremModeller:
-    """Makes models of the documents of a base model; keeps the last for comparison.
+    """Makes models of the documents of a base model, and keeps the last one for comparison.
 
     options: of the learner.
     rule: the settings of this mode.
-    stored: reads the base model that is kept, with its numbers; None before the first.
+    stored: reads the kept base model with its numbers; it returns None before the first.
     clock: seconds, for durations.
     """
 
@@ -194,15 +203,16 @@ class TheoremModeller:
 
     @property
     def scale(self) -> float:
-        """What one more version composes with."""
+        """The scale by which one more version composes with others."""
         return self.rule.scale
 
     def refuses(self, base: Base) -> str | None:
-        """Return why no update can start from a kept base model: it lacks the C^S that this mode needs."""
+        """Return why no update can start from a kept base model, None where one can."""
+        # Another mode does not keep the C^S that an update starts from.
         return None if _FIELD in base.kept else "the base model was not learned in theorem mode"
 
     def forget(self) -> None:
-        """Drop the last model. Nothing is carried over from it, so the next one is as it would have been."""
+        """Drop the last model. This mode carries nothing over, so later models are the same without it."""
         self.last = None
 
     def retrain(self, snapshot: Snapshot, capacity: MeasureCapacity) -> tuple[Made, NewBase]:
@@ -225,10 +235,13 @@ class TheoremModeller:
         return self._made(run, snapshot, cut_of(snapshot), start), new
 
     def unlearn(self, snapshot: Snapshot, base: Base) -> Made | NotVerified:
-        """Run Algorithm 1 from the kept C^S. snapshot: of the base's documents that are left.
+        """Run Algorithm 1 from the kept C^S.
 
-        Where a retraining on them would have other anchors, or noise of another size, nothing may be released: the two
-        could be told apart for certain. Raises StateCorrupt where the kept base model is damaged.
+        snapshot: of the base model's documents that are left. Where a retraining on them would have other anchors, or
+            noise of another size, the answer is NotVerified: the two could be told apart for certain.
+        base: the base model.
+
+        Raises StateCorrupt where the kept base model is damaged.
         """
         stored = self._stored()
         if stored is None or stored.version != base.version:
@@ -240,10 +253,12 @@ class TheoremModeller:
             run = Run.of(left, kept, self.rule, self.options)
         except (CannotLearn, UsageError) as error:
             return NotVerified(str(error))
-        reason = run.told_apart
-        return self._made(run, snapshot, snapshot.offsets, start) if reason is None else NotVerified(reason)
+        if (reason := run.told_apart) is not None:
+            return NotVerified(reason)
+        return self._made(run, snapshot, snapshot.offsets, start)
 
     def _made(self, run: Run, snapshot: Snapshot, cut: Mapping[int, int], start: float) -> Made:
+        """Return the model of a run. start: when making it began, seconds of the clock."""
         examined = run.examined
         self.last = examined.found
         return Made(
@@ -273,14 +288,15 @@ def theorem_payload(
     """Return the payload of a version in theorem mode.
 
     run: Algorithm 1 up to its noise.
-    source, sample, data: as in `make_payload`.
+    source, sample, key, model, version, data: as in `make_payload`.
     """
     data, left = data or TaskData(), run.left
     frequency = frequencies(left.words, source)
-    digest = fingerprint(left, frequency.tolist(), ["theorem", repr(run.learner), repr(run.rule)], key.counts_key)
+    settings = ["theorem", repr(run.learner), repr(run.rule)]
+    digest = fingerprint(left, frequency.tolist(), settings, key.counts_key)
     # Noise is keyed by the retained counts and the settings, so a retraining on the same documents draws the same.
     release = draw(run.examined, lambda purpose: key.seed(model, version, digest, purpose))
-    # From here on only the published numbers and the retained documents are used.
+    # From here on only the published numbers and the retained documents are used: that is post-processing.
     A = release.A.astype(np.float32)
     heads, unfitted = published_heads(A, left.words, run.base.statistics.anchors, data)
     best, quality = displayed(A, left.words, WordEvidence.of(left, frequency), sample)
@@ -299,15 +315,19 @@ def theorem_payload(
 
 def _noise(release: TheoremRelease, rule: TheoremRule) -> ReleaseNoise:
     """Describe both draws together; sigma, grid and ratio are those of A."""
-    plan, together = release.plan.topics, release.plan.together
-    # The norm is taken after noise: that of the model before it is secret.
+    plan = release.plan.topics
+    together = release.plan.together
+    # The norm is taken after noise: before noise it is secret.
     ratio = norm_ratio(plan.sigma, release.A)
     epsilon = together.epsilon(rule.delta)
     return ReleaseNoise(epsilon, rule.delta, plan.sigma, 1 / together.mu, together.slack, plan.grid, ratio)
 
 
 def _facts(base: TheoremBase, release: TheoremRelease) -> dict[str, Any]:
-    """Return the facts that the release record keeps for the operator: measured before noise, never for subscribers."""
+    """Return the facts that the release record keeps for the operator.
+
+    They were measured before noise, so subscribers never get them.
+    """
     plan, facts = release.plan, base.facts
     constants = {
         "a": plan.constants.a,
@@ -336,6 +356,7 @@ def _facts(base: TheoremBase, release: TheoremRelease) -> dict[str, Any]:
 
 
 def _check(check: Condition) -> dict[str, Any]:
+    """Return a condition of the proof in types of msgpack and JSON."""
     return {
         "name": check.name,
         "value": _plain(check.value),
@@ -347,5 +368,7 @@ def _check(check: Condition) -> dict[str, Any]:
 
 
 def _plain(value: float) -> float | int | None:
-    """Return a number in a type that msgpack and JSON have, None for an infinity or nan."""
-    return value if isinstance(value, int) else float(value) if math.isfinite(value) else None
+    """Return a number in a type of msgpack and JSON, None for an infinity or nan."""
+    if isinstance(value, int):
+        return value
+    return float(value) if math.isfinite(value) else None

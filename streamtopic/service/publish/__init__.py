@@ -1,1 +1,1 @@
-"""From what is staged to the topics that others read: releases, receipts, statements, what deletions leave."""
+"""Publish staged versions, receipts and statements, and remove the traces that deletions leave."""

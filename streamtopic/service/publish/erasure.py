@@ -1,7 +1,7 @@
-"""Erasure: traces that a deletion leaves in logs, Redis and its file are removed, and noted once they are gone.
+"""Erasure removes the traces that deletions leave in logs, in Redis and in Redis's file, and notes when they are gone.
 
-The leading scheduler does it. Whether a log still holds a document is read from the log: only a broker knows when it
-compacts.
+The process of the leading scheduler does it. It reads the log to learn whether a document is still there: only a broker
+knows when it compacts.
 """
 
 from __future__ import annotations
@@ -26,10 +26,8 @@ from streamtopic.state.residue_ledger import Marks, Outstanding, Residue, Residu
 from streamtopic.streams import TopicNames, pages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping
+    from collections.abc import Callable, Generator, Mapping
     from collections.abc import Set as AbstractSet
-
-    import numpy.typing as npt
 
     from streamtopic.state import Lease, Meta, ModelState, Reader
     from streamtopic.streams import EventLog
@@ -52,10 +50,10 @@ _PARTS_OF_AGE = 4
 class ResidueOptions:
     """How soon traces are removed.
 
-    max_age: seconds; logs are read through and Redis's file is written anew at most four times in that time.
-    backups_kept: seconds until backups are destroyed, None where the operator attests it.
+    max_age: seconds. Logs are read, and Redis's file is rewritten, at most four times in that time.
+    backups_kept: seconds until backups are destroyed; None where the operator attests it.
     base_needed: whether updates start from the bytes of the base model.
-    grace: seconds that strings stay in Redis once they were replaced.
+    grace: seconds that a string stays in Redis once it was replaced.
     """
 
     max_age: float = 86_400.0
@@ -64,10 +62,60 @@ class ResidueOptions:
     grace: float = GRACE_SECONDS + _MARGIN_SECONDS
 
 
-class ResidueKeeper:
-    """Observes how far deletions have come, and removes the traces that are left.
+@dataclass(slots=True, eq=False)
+class _Progress:
+    """The marks while one step moves them.
 
-    clock: seconds since 1970. Killed anywhere, the next one goes on from the marks in Redis, and observes again.
+    residue: the marks, and the facts that are kept beside them.
+    positions: partition to its meta.
+    clock: seconds since 1970.
+    """
+
+    residue: Residue
+    positions: Mapping[int, Meta]
+    clock: Callable[[], float]
+
+    def now(self) -> int:
+        """Return milliseconds since 1970."""
+        return int(self.clock() * 1000)
+
+    def move(self, partition: int, stage: Stage, offset: int) -> None:
+        """Move the mark of a partition and stage to an offset, where a deletion waits for it."""
+        marks = self.residue.of(partition, stage)
+        # A step without a deletion would date nothing, and only 64 steps are kept.
+        if self.positions[partition].removed <= marks.offset or offset <= marks.offset:
+            return
+        moved = marks.moved(offset, self.now())
+        self.residue = replace(self.residue, marks={**self.residue.marks, (partition, stage): moved})
+
+    def move_all(self, stage: Stage, offsets: Mapping[int, int]) -> None:
+        """Move the marks of a stage. offsets: by partition."""
+        for partition in offsets.keys() & self.positions.keys():
+            self.move(partition, stage, offsets[partition])
+
+    def passed(self, *stages: Stage) -> dict[int, int]:
+        """Return, by partition, the offset before which deletions have passed all of these stages."""
+        found = {}
+        for partition in self.positions:
+            marks = [self.residue.of(partition, stage) for stage in stages]
+            found[partition] = min(mark.offset for mark in marks)
+        return found
+
+    def passed_by(self, time_ms: int, *stages: Stage) -> dict[int, int]:
+        """Return, by partition, the offset before which deletions had passed all of these stages at a time."""
+        found = {}
+        for partition in self.positions:
+            marks = [self.residue.of(partition, stage) for stage in stages]
+            found[partition] = min(mark.by(time_ms) for mark in marks)
+        return found
+
+
+class ResidueKeeper:
+    """Observes which stages deletions have reached, and removes the traces that are left.
+
+    clock: seconds since 1970.
+
+    If it is killed anywhere, the next one goes on from the marks in Redis, and observes again.
     """
 
     def __init__(
@@ -80,7 +128,7 @@ class ResidueKeeper:
         self._clock = clock
         self._names = TopicNames(state.model)
         self._store = ResidueState(state.connection, state.model)
-        self._look: Generator[None, None, Residue] | None = None
+        self._look: Generator[None, None, dict[Stage, dict[int, int]]] | None = None
         self._look_again = False
         self._next = 0.0
 
@@ -89,10 +137,11 @@ class ResidueKeeper:
         self._look_again = True
 
     def step(self, lease: Lease, *, whole: bool = False) -> bool:
-        """Do a little, as often as you like; return whether marks have moved.
+        """Do a slice of the work; return whether marks have moved. It may be called as often as you like.
 
         lease: shows that the caller leads.
         whole: read the logs to their ends at once.
+
         Raises StateMissing before all partitions are counted, ComponentUnreachable, StateError.
         """
         now = self._clock()
@@ -102,140 +151,159 @@ class ResidueKeeper:
         positions = self._reader.positions()
         if not any(meta.removals for meta in positions.values()):
             return False
-        before = residue = self._store.read()
-        residue = self._own(residue, positions)
-        residue = self._looked_through(residue, positions, whole=whole)
-        residue = self._base(residue, positions, lease)
-        residue = self._segments(residue, positions)
-        residue = self._rewritten(residue, positions)
-        residue = self._backups(residue, positions)
-        residue = _pruned(residue)
-        if residue != before:
-            self._store.write(residue)
-        return residue != before
+        before = self._store.read()
+        progress = _Progress(before, positions, self._clock)
+        # In this order: the mark of a later stage is derived from the marks of earlier ones.
+        self._own(progress)
+        self._looked_through(progress, whole=whole)
+        self._base(progress, lease)
+        self._segments(progress)
+        self._rewritten(progress)
+        self._backups(progress)
+        after = _pruned(progress.residue)
+        if after == before:
+            return False
+        self._store.write(after)
+        return True
 
-    def _own(self, residue: Residue, positions: Mapping[int, Meta]) -> Residue:
-        """Note how far is counted, and how far the newest version reflects once the outbox is empty."""
-        for partition, meta in positions.items():
-            residue = self._moved(residue, positions, partition, Stage.SUBTRACTED, meta.next_offset)
-            totals = residue.totals.get(partition, Marks())
-            if not totals.steps or meta.removals > totals.steps[-1][1]:
-                moved = totals.moved(meta.removed, meta.removals)
-                residue = replace(residue, totals={**residue.totals, partition: moved})
+    def _own(self, progress: _Progress) -> None:
+        """Move the marks of counts, and those of the newest version once the outbox is empty."""
+        for partition, meta in progress.positions.items():
+            progress.move(partition, Stage.SUBTRACTED, meta.next_offset)
+            totals = progress.residue.totals
+            counted = totals.get(partition, Marks())
+            if not counted.steps or meta.removals > counted.steps[-1][1]:
+                moved = counted.moved(meta.removed, meta.removals)
+                progress.residue = replace(progress.residue, totals={**totals, partition: moved})
         newest = self._state.releases(1)
         # A staged version is in Redis before it is in the log: only an empty outbox says that it was published.
         if newest and not self._state.outbox(1):
-            for partition, offset in _cut(newest[0][1]).items():
-                if partition in positions:
-                    residue = self._moved(residue, positions, partition, Stage.RELEASED, offset)
-        return residue
+            progress.move_all(Stage.RELEASED, _cut(newest[0][1]))
 
-    def _looked_through(self, residue: Residue, positions: Mapping[int, Meta], *, whole: bool) -> Residue:
-        """Read through the logs, a slice at a time: one pass serves all deletions that wait."""
+    def _looked_through(self, progress: _Progress, *, whole: bool) -> None:
+        """Read through the logs, a slice at a time, for all waiting deletions at once; move the marks at the end."""
         if self._look is None:
-            if not self._look_due(residue, positions):
-                return residue
+            if not self._look_due(progress):
+                return
             self._look_again = False
-            self._look = self._pass(positions)
+            self._look = self._pass(progress.positions)
         until = time.monotonic() + _SLICE_SECONDS
         while whole or time.monotonic() < until:
             try:
                 next(self._look)
             except StopIteration as done:
                 self._look = None
-                for (partition, stage), marks in done.value.marks.items():
-                    residue = self._moved(residue, positions, partition, stage, marks.offset)
-                return replace(residue, looked=self._now())
+                for stage, offsets in done.value.items():
+                    progress.move_all(stage, offsets)
+                progress.residue = replace(progress.residue, looked=progress.now())
+                return
             except BaseException:
+                # A generator that raised is at its end: the next step begins a new pass.
                 self._look = None
                 raise
-        return residue
 
-    def _look_due(self, residue: Residue, positions: Mapping[int, Meta]) -> bool:
-        late = [p for p, meta in positions.items() if meta.removed > _through(residue, p, (Stage.WITHDRAWN, Stage.LOG))]
-        if not late:
+    def _look_due(self, progress: _Progress) -> bool:
+        """Return whether a deletion waits for the logs, and the last pass is long enough ago."""
+        passed = progress.passed(Stage.WITHDRAWN, Stage.LOG)
+        if all(meta.removed <= passed[partition] for partition, meta in progress.positions.items()):
             return False
-        return self._look_again or self._now() - residue.looked >= self._pause_ms
+        return self._look_again or progress.now() - progress.residue.looked >= self._pause_ms
 
-    def _pass(self, positions: Mapping[int, Meta]) -> Generator[None, None, Residue]:
-        """Return marks up to which neither topic holds anything of a deleted document."""
-        marks = dict[tuple[int, Stage], Marks]()
+    def _pass(self, positions: Mapping[int, Meta]) -> Generator[None, None, dict[Stage, dict[int, int]]]:
+        """Return the offsets before which each topic is free of deleted documents, by stage and partition."""
+        withdrawn = dict[int, int]()
+        log = dict[int, int]()
         records = dict(self._state.releases())
         standing = yield from standing_versions(self._log, self._names.releases, self._state.withdrawn())
         cuts = [_cut(records.get(version, {})) for version in standing]
         newest = _cut(records[max(records)]) if records else {}
         for partition, meta in positions.items():
-            # A version whose bytes are there although it was withdrawn may hold documents deleted after it was made.
-            clean = min((cut.get(partition, 0) for cut in cuts), default=newest.get(partition, 0))
-            marks[partition, Stage.WITHDRAWN] = Marks(((clean, 0),))
+            # A version was withdrawn, but its bytes are still there: it may hold documents deleted after it was made.
+            reflected = [cut.get(partition, 0) for cut in cuts]
+            withdrawn[partition] = min(reflected, default=newest.get(partition, 0))
             if meta.removals:
-                offset = yield from superseded_from(self._log, self._names.documents, partition)
-                marks[partition, Stage.LOG] = Marks(((offset, 0),))
-        return Residue(marks)
+                log[partition] = yield from superseded_from(self._log, self._names.documents, partition)
+        return {Stage.WITHDRAWN: withdrawn, Stage.LOG: log}
 
-    def _base(self, residue: Residue, positions: Mapping[int, Meta], lease: Lease) -> Residue:
-        """Note which documents the base model no longer holds; drop its bytes once the log cannot make them again."""
+    def _base(self, progress: _Progress, lease: Lease) -> None:
+        """Move the marks of the base model; drop its bytes once the log cannot make them again."""
+        positions = progress.positions
         head = self._state.base_head()
-        record = dict(self._state.releases()).get(head.version, {}) if head else {}
-        cut = _cut(record)
-        # The base model before this one stays in Redis for the grace of a replaced string.
-        if head is not None and self._now() < record.get("created", 0) + self._grace_ms:
-            return residue
-        base = None if head is None else Base.parse(head)
-        holds = base is not None and self._state.has_base_bytes()
-        holds = holds and base_forget_set(positions, base.documents, base.epoch) > 0 if base else False
+        cut: Mapping[int, int] = {}
+        holds = False
+        if head is not None:
+            record = dict(self._state.releases()).get(head.version, {})
+            cut = _cut(record)
+            replaced_ms = record.get("created", 0)
+            # The base model before this one stays in Redis for the grace of a replaced string.
+            if progress.now() < replaced_ms + self._grace_ms:
+                return
+            base = Base.parse(head)
+            gone = base_forget_set(positions, base.documents, base.epoch)
+            holds = gone > 0 and self._state.has_base_bytes()
         if holds and not self._options.base_needed:
-            erased = any(residue.of(p, Stage.LOG).offset > cut.get(p, 0) for p in positions)
+            in_log = progress.passed(Stage.LOG)
+            erased = any(in_log[partition] > cut.get(partition, 0) for partition in positions)
             # Stale: another process leads by now, and drops them itself.
             holds = not erased or isinstance(self._state.drop_base_bytes(lease), Stale)
         for partition, meta in positions.items():
             offset = cut.get(partition, 0) if holds else meta.next_offset
-            residue = self._moved(residue, positions, partition, Stage.BASE, offset)
-        return residue
+            progress.move(partition, Stage.BASE, offset)
 
-    def _segments(self, residue: Residue, positions: Mapping[int, Meta]) -> Residue:
-        """Note which documents segments no longer hold, once the segments that they replaced have left Redis too."""
+    def _segments(self, progress: _Progress) -> None:
+        """Move the marks of segments, once the segments that they replaced have left Redis too."""
+        # Redis's own clock: `erased_ms` is by it.
         now_ms = self._state.connection.time_ms()
-        for partition, meta in positions.items():
-            cleared = residue.cleared.get(partition, Marks()).moved(meta.erased, meta.erased_ms)
-            if cleared != residue.cleared.get(partition):
-                residue = replace(residue, cleared={**residue.cleared, partition: cleared})
+        for partition, meta in progress.positions.items():
+            before = progress.residue.cleared
+            cleared = before.get(partition, Marks()).moved(meta.erased, meta.erased_ms)
+            if cleared != before.get(partition):
+                progress.residue = replace(progress.residue, cleared={**before, partition: cleared})
             offset = cleared.by(int(now_ms - self._grace_ms))
+            # No deletion lies behind it, so segments are clean up to the last record that was counted.
             if offset >= meta.removed:
                 offset = meta.next_offset
-            residue = self._moved(residue, positions, partition, Stage.SEGMENTS, offset)
-        return residue
+            progress.move(partition, Stage.SEGMENTS, offset)
 
-    def _rewritten(self, residue: Residue, positions: Mapping[int, Meta]) -> Residue:
-        """Let Redis write its file anew where the file may hold more than Redis itself, and note when it is done."""
-        covers = {p: _through(residue, p, _IN_REDIS) for p in positions}
+    def _rewritten(self, progress: _Progress) -> None:
+        """Let Redis rewrite its file where the file may hold more than Redis itself; move the marks when it is done."""
+        covers = progress.passed(*_IN_REDIS)
         info = self._state.connection.information()
-        # Without an append-only file there is nothing that Redis could have written down.
+        # Without an append-only file, Redis has nothing on disk that it must rewrite.
         if not info.get("aof_enabled"):
-            return self._all_moved(residue, positions, Stage.AOF, covers)
+            progress.move_all(Stage.AOF, covers)
+            return
         busy = info.get("aof_rewrite_in_progress") or info.get("aof_rewrite_scheduled")
-        asked = residue.rewrite
+        asked = progress.residue.rewrite
         if asked is not None:
             if busy and asked.server == info["run_id"]:
-                return residue
-            residue = replace(residue, rewrite=None)
-            # A server that was started again has forgotten that it was asked.
+                return
+            progress.residue = replace(progress.residue, rewrite=None)
+            # A server that was started again has forgotten the request, and its status is of another rewrite.
             if asked.server != info["run_id"]:
-                logger.warning("Redis was started again before it had written its append-only file anew")
+                logger.warning("Redis was restarted before it had rewritten its append-only file: it is asked later")
             elif info.get("aof_last_bgrewrite_status") == "ok":
-                residue = self._all_moved(residue, positions, Stage.AOF, asked.covers)
+                progress.move_all(Stage.AOF, asked.covers)
             else:
-                logger.error("Redis could not write its append-only file anew: see its log, and the room on its disk")
-        if Stage.AOF in residue.attested:
-            attested = {p: _through_by(residue, p, _IN_REDIS, residue.attested[Stage.AOF]) for p in positions}
-            residue = self._all_moved(residue, positions, Stage.AOF, attested)
-        behind = any(min(covers[p], meta.removed) > residue.of(p, Stage.AOF).offset for p, meta in positions.items())
-        if not behind or busy or self._now() - residue.asked < self._pause_ms:
-            return residue
-        return self._ask(residue, covers, info)
+                logger.error("Redis could not rewrite its append-only file: see its log, and free space on its disk")
+        attested = progress.residue.attested.get(Stage.AOF)
+        if attested is not None:
+            progress.move_all(Stage.AOF, progress.passed_by(attested, *_IN_REDIS))
+        reached = progress.passed(Stage.AOF)
+        behind = any(min(covers[p], meta.removed) > reached[p] for p, meta in progress.positions.items())
+        due = progress.now() - progress.residue.asked >= self._pause_ms
+        if behind and due and not busy:
+            self._ask(progress, covers, str(info["run_id"]))
 
-    def _ask(self, residue: Residue, covers: Mapping[int, int], info: Mapping[str, Any]) -> Residue:
-        connection, now = self._state.connection, self._now()
+    def _ask(self, progress: _Progress, covers: Mapping[int, int], server: str) -> None:
+        """Ask Redis to rewrite its append-only file.
+
+        covers: partition to the offset before which the new file holds nothing of deleted documents.
+        server: the run id of the server.
+        """
+        connection = self._state.connection
+        now = progress.now()
+        residue = progress.residue
         # Redis would write expired strings into the new file as well, unless somebody reads their names. Redis itself
         # comes by some time within the margin, so a user who may not look at keys does without.
         with suppress(SettingsError, StateError):
@@ -243,138 +311,122 @@ class ResidueKeeper:
         try:
             connection.call("BGREWRITEAOF")
         except (SettingsError, StateError) as error:
+            # A rewrite of somebody else: it may have begun before the last deletion, so it proves nothing.
             if "in progress" in str(error):
-                return residue
+                return
             if not residue.forbidden:
                 logger.warning(
-                    "%s; have Redis's file written anew now and then, and say so with `streamtopic residue attest "
+                    "%s; rewrite Redis's append-only file at intervals, and attest it with `streamtopic residue attest "
                     "--stage aof --until TIME`",
                     error,
                 )
-            return replace(residue, forbidden=str(error), asked=now)
-        return replace(residue, forbidden="", asked=now, rewrite=Rewrite(now, str(info["run_id"]), covers))
+            progress.residue = replace(residue, forbidden=str(error), asked=now)
+        else:
+            progress.residue = replace(residue, forbidden="", asked=now, rewrite=Rewrite(now, server, covers))
 
-    def _backups(self, residue: Residue, positions: Mapping[int, Meta]) -> Residue:
-        """Note how far every backup that is left is younger than all other stages."""
-        until = residue.attested.get(Stage.SNAPSHOTS, 0)
-        if self._options.backups_kept is not None:
-            until = max(until, self._now() - int(self._options.backups_kept * 1000))
+    def _backups(self, progress: _Progress) -> None:
+        """Move the marks of backups: deletions that had passed all other stages when the oldest backup was made."""
+        until = progress.residue.attested.get(Stage.SNAPSHOTS, 0)
+        kept = self._options.backups_kept
+        if kept is not None:
+            until = max(until, progress.now() - int(kept * 1000))
         earlier = [stage for stage in Stage if stage is not Stage.SNAPSHOTS]
-        reached = {p: _through_by(residue, p, earlier, until) for p in positions}
-        return self._all_moved(residue, positions, Stage.SNAPSHOTS, reached)
-
-    def _all_moved(
-        self, residue: Residue, positions: Mapping[int, Meta], stage: Stage, offsets: Mapping[int, int]
-    ) -> Residue:
-        for partition, offset in offsets.items():
-            if partition in positions:
-                residue = self._moved(residue, positions, partition, stage, offset)
-        return residue
-
-    def _moved(
-        self, residue: Residue, positions: Mapping[int, Meta], partition: int, stage: Stage, offset: int
-    ) -> Residue:
-        """Move a mark where a deletion waits for it; a mark without a deletion would date nothing."""
-        marks = residue.of(partition, stage)
-        if positions[partition].removed <= marks.offset or offset <= marks.offset:
-            return residue
-        return replace(residue, marks={**residue.marks, (partition, stage): marks.moved(offset, self._now())})
-
-    def _now(self) -> int:
-        return int(self._clock() * 1000)
+        progress.move_all(Stage.SNAPSHOTS, progress.passed_by(until, *earlier))
 
     @property
     def _pause_ms(self) -> float:
+        """The least time between two passes through the logs, and between two rewrites of Redis's file."""
         return self._options.max_age * 1000 / _PARTS_OF_AGE
 
     @property
     def _grace_ms(self) -> float:
+        """The time that a replaced string stays in Redis."""
         return self._options.grace * 1000
 
 
 def superseded_from(log: EventLog, topic: str, partition: int) -> Generator[None, None, int]:
-    """Return the offset before which no record has superseded one whose value the log still holds.
+    """Return the offset of the first record that supersedes a value which the log still holds; else the log's end.
 
-    A deletion before it is out of the log: every value that its key held before has gone. Yields after each page, so
-    that the caller can do other things meanwhile. Takes 17 bytes of memory for each record of the partition.
+    A deletion before it has left no trace in the log: all earlier values of its key have been erased. Yields after each
+    page, so that the caller can do other things meanwhile. Needs 17 bytes of memory for each record of the partition.
     """
-    keys, offsets, valued = list[int](), list[int](), list[bool]()
-    parts = [_columns(keys, offsets, valued)]
-    offset, end = log.begin(topic, partition), log.end(topic, partition)
+    # An empty first part each: concatenate needs at least one array, and a log may be empty.
+    hashes = [np.zeros(0, np.uint64)]
+    places = [np.zeros(0, np.int64)]
+    valued = [np.zeros(0, np.bool_)]
+    offset = log.begin(topic, partition)
+    end = log.end(topic, partition)
     for records in pages(log, topic, partition, offset, end):
         held = [record for record in records if record.key is not None and record.key != HEARTBEAT_KEY]
         # Two keys of one hash only make the answer later: an erased record seems to be there.
-        keys = [int.from_bytes(blake2b(record.key or b"", digest_size=8).digest()) for record in held]
-        parts.append(_columns(keys, [record.offset for record in held], [record.value is not None for record in held]))
+        digests = b"".join(blake2b(record.key or b"", digest_size=8).digest() for record in held)
+        hashes.append(np.frombuffer(digests, np.uint64))
+        places.append(np.array([record.offset for record in held], np.int64))
+        valued.append(np.array([record.value is not None for record in held], np.bool_))
         yield
-    hashes, places, whole = (np.concatenate(column) for column in zip(*parts, strict=True))
-    order = np.lexsort((places, hashes))
-    hashes, places, whole = hashes[order], places[order], whole[order]
-    stale = whole[:-1] & (hashes[1:] == hashes[:-1])
-    return min(end, int(places[1:][stale].min(initial=end)))
+    key = np.concatenate(hashes)
+    place = np.concatenate(places)
+    whole = np.concatenate(valued)
+    # By key, and by offset within a key: then the record that supersedes another one comes right behind it.
+    order = np.lexsort((place, key))
+    key = key[order]
+    place = place[order]
+    whole = whole[order]
+    superseded = whole[:-1] & (key[1:] == key[:-1])
+    # `initial`, since there may be none.
+    first = place[1:][superseded].min(initial=end)
+    return min(end, int(first))
 
 
 def standing_versions(log: EventLog, topic: str, versions: AbstractSet[int]) -> Generator[None, None, set[int]]:
-    """Return those of these versions of which the releases topic still holds bytes. Yields after each page."""
+    """Return the versions among these whose bytes the releases topic still holds. Yields after each page."""
     found = set[int]()
     if not versions:
         return found
-    offset, end = log.begin(topic, 0), log.end(topic, 0)
+    offset = log.begin(topic, 0)
+    end = log.end(topic, 0)
     for records in pages(log, topic, 0, offset, end):
-        found |= {version_of(record.key) for record in records if record.value is not None} & versions
+        there = {version_of(record.key) for record in records if record.value is not None}
+        found |= there & versions
         yield
     return found
 
 
-def _columns(
-    keys: list[int], offsets: list[int], valued: list[bool]
-) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    return np.array(keys, np.uint64), np.array(offsets, np.int64), np.array(valued, np.bool_)
-
-
 def waiting_by_stage(residue: Residue) -> dict[Stage, Outstanding]:
-    """Return for each stage how many documents have not reached it, and since when the oldest of them waits."""
+    """Return, for each stage, how many documents have not reached it, and since when the oldest of them waits."""
     found = {}
     for stage in Stage:
         each = [residue.waiting(partition, stage) for partition in residue.totals]
+        documents = sum(one.documents for one in each)
         since = [one.since_ms for one in each if one.since_ms is not None]
-        found[stage] = Outstanding(sum(one.documents for one in each), min(since, default=None))
+        found[stage] = Outstanding(documents, min(since, default=None))
     return found
 
 
 def residue_fields(residue: Residue) -> dict[str, Any]:
-    """Return what is left of deletions as `status --json` and `residue --json` show it."""
-    waiting = {
-        stage.value: {"documents": one.documents, "since": one.since_ms}
-        for stage, one in waiting_by_stage(residue).items()
-    }
+    """Return the traces that are left of deletions, as `status --json` and `residue --json` show them."""
+    waiting = {}
+    for stage, one in waiting_by_stage(residue).items():
+        waiting[stage.value] = {"documents": one.documents, "since": one.since_ms}
+    attested = {stage.value: time_ms for stage, time_ms in residue.attested.items()}
+    completed = {str(partition): offset for partition, offset in residue.completed.items()}
     return {
         "waiting": waiting,
-        "attested": {stage.value: time_ms for stage, time_ms in residue.attested.items()},
+        "attested": attested,
         "aof_forbidden": residue.forbidden,
         "looked": residue.looked or None,
-        "completed": {str(partition): offset for partition, offset in residue.completed.items()},
+        "completed": completed,
     }
 
 
 def _cut(record: Mapping[str, Any]) -> dict[int, int]:
+    """Return, by partition, the offset up to which a recorded version reflects deletions; {} without a record."""
     return {int(partition): int(offset) for partition, offset in record.get("cut", {}).items()}
 
 
-def _through(residue: Residue, partition: int, stages: Iterable[Stage]) -> int:
-    """Return the offset before which deletions have passed all of these stages."""
-    return min(residue.of(partition, stage).offset for stage in stages)
-
-
-def _through_by(residue: Residue, partition: int, stages: Iterable[Stage], time_ms: int) -> int:
-    """Return the offset before which deletions had passed all of these stages at a time."""
-    return min(residue.of(partition, stage).by(time_ms) for stage in stages)
-
-
 def _pruned(residue: Residue) -> Residue:
-    """Leave out marks that date only deletions that are complete."""
-    marks = {
-        (partition, stage): marks.since(residue.completed.get(partition, 0))
-        for (partition, stage), marks in residue.marks.items()
-    }
-    return replace(residue, marks=marks)
+    """Leave out the steps of marks that date only complete deletions."""
+    kept = {}
+    for (partition, stage), marks in residue.marks.items():
+        kept[partition, stage] = marks.since(residue.completed.get(partition, 0))
+    return replace(residue, marks=kept)

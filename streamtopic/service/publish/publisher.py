@@ -1,6 +1,6 @@
-"""Publish releases, receipts and completions, and say again and again which version is the newest.
+"""Publish releases, receipts and completions, and state at intervals which version is the newest.
 
-The bytes of a release or a receipt are fixed before they leave, so each step can be repeated.
+The bytes of a release or a receipt are fixed before they are sent, so each step can be repeated.
 """
 
 import logging
@@ -43,7 +43,7 @@ from streamtopic.streams import EventLog, Message, TopicNames
 __all__ = ["Publisher", "Statements"]
 
 PAGE = 1000
-# Two publishers race for the end of the chain. One that loses so often in a row is not alone in the race.
+# Two publishers race for the end of the chain. A publisher that loses so often in a row is not alone for long.
 _ATTEMPTS = 20
 _LOOK_SECONDS = 3_600
 # Receipts must be kept for ever, so their topic may lose records neither to age, to size nor to compaction.
@@ -57,15 +57,15 @@ class Publisher:
 
     key: signs receipts and completions.
     secret: digests document ids in receipts where the requester sent no salt.
-    link_months: months for which the key of a month is kept after it; the service finds receipts by request id with it.
+    link_months: how many months the key of a month is kept after it. The service finds receipts by request id with it.
     clock: seconds since 1970.
     keys: verify the service's own past signatures, by default `key` alone.
 
-    Every step can be repeated: an outbox record is appended again with the same bytes, which readers skip.
+    Every step can be repeated: an outbox record is appended again with the same bytes, and readers skip it.
 
-    A deletion gets one receipt, also after Redis was restored from an older snapshot: what has a receipt is read from
-    the receipts topic, and a deletion leaves Redis only once its receipt was read back from there. Receipts are staged
-    behind the end of their chain by compare-and-set, so of two publishers one reads again.
+    A deletion gets one receipt, also after Redis was restored from an older snapshot. The publisher reads in the
+    receipts topic which deletions have one, and a deletion leaves Redis only once its receipt was read back from there.
+    Receipts are staged behind the end of their chain by compare-and-set; the loser of two publishers reads again.
     """
 
     def __init__(
@@ -97,9 +97,9 @@ class Publisher:
         self._looked_at: dict[int, object] = {}
 
     def drain(self) -> int:
-        """Publish all that waits in the outbox, oldest first; return the number of records.
+        """Publish the records of the outbox, oldest first; return their number.
 
-        Raises StateMismatch before it writes receipts into a topic that would not keep them.
+        Raises StateMismatch where the receipts topic would lose records.
         """
         published = 0
         while entries := self._state.outbox():
@@ -107,7 +107,9 @@ class Publisher:
                 if topic == self._names.receipts:
                     _refuse_losing(self._log, topic)
                 records = [entry.record for entry in group]
-                self._log.append_many(topic, [Message(r.key, r.value, r.headers, partition=0) for r in records])
+                messages = [Message(record.key, record.value, record.headers, partition=0) for record in records]
+                self._log.append_many(topic, messages)
+            # Only now: a record that was sent twice is skipped by readers, one that was never sent would be lost.
             self._state.confirm(entries)
             published += len(entries)
         return published
@@ -117,9 +119,13 @@ class Publisher:
 
         forgets: partition to its stream of deletions. An entry leaves it only once its receipt is in the log.
         versions: envelopes in any order; by default those of the releases topic.
+
+        Raises StateMismatch where the receipts topic would lose records, StateError where another publisher is always
+        faster, ComponentUnreachable.
         """
         self._destroy_links()
         marks = {partition: stream.mark() for partition, stream in forgets.items()}
+        # While a rebuild counts anew, entries may say less than those that it put aside: they wait until it is done.
         waiting = {p: stream for p, stream in forgets.items() if marks[p][0] and not stream.incomplete}
         if not waiting:
             return 0
@@ -128,9 +134,9 @@ class Publisher:
                 self._versions.refresh()
             versions = self._versions.envelopes
         moved = self._state.moved()
+        ordered = sorted(versions, key=lambda envelope: envelope.version)
         # A version from before documents were moved to other partitions may hold any of them.
-        known = (replace(version, cut={}) if version.version <= moved else version for version in versions)
-        ordered = sorted(known, key=lambda envelope: envelope.version)
+        ordered = [replace(version, cut={}) if version.version <= moved else version for version in ordered]
         issued, latest = 0, (len(ordered), moved)
         for partition, stream in waiting.items():
             # A million deletions may wait for the next version: they are read once, until something changes.
@@ -144,22 +150,28 @@ class Publisher:
         return issued
 
     def issue_completion(self, forgets: Mapping[int, Forgets]) -> bool:
-        """Publish that nothing is left of deleted documents, for all that are newly gone; return whether any were.
+        """Publish a completion where the traces of further deletions are gone; return whether one was published.
 
         forgets: partition to its stream, which holds the deletions that have no receipt yet.
+
+        Raises as `issue_receipts`.
         """
         residue = self._residue.read()
         if not residue.marks:
             return False
-        ends = {partition: _end(residue, partition, stream) for partition, stream in forgets.items()}
-        new = {p: end for p, end in ends.items() if end > residue.completed.get(p, 0) and not forgets[p].incomplete}
+        new: dict[int, int] = {}
+        for partition, stream in forgets.items():
+            clean = _end(residue, partition, stream)
+            if clean > residue.completed.get(partition, 0) and not stream.incomplete:
+                new[partition] = clean
         if not new:
             return False
         issued = False
         for _ in range(_ATTEMPTS):
             head = self._synchronise()
+            chain = self._issued.chain
             before = _completed(self._issued.completions)
-            todo = {p: end for p, end in new.items() if self._issued.chain.between(p, before.get(p, 0), end)}
+            todo = {p: end for p, end in new.items() if chain.between(p, before.get(p, 0), end)}
             if not todo:
                 # Read back from the topic, or nobody asked for these deletions: their marks are not needed any more.
                 self._residue.complete(new)
@@ -170,16 +182,16 @@ class Publisher:
             data = seal_completion(completion, self._key)
             message = completion_message(completion, data)
             record = OutboxRecord(self._names.receipts, message.key or b"", message.value)
-            end = (completion.sequence, digest_of(data))
-            self._staged.append((head.sequence, head.digest), end, [(end[1], record)])
-        raise StateError(
-            f"cannot append a completion of {self._state.model} to the chain of receipts, {_ATTEMPTS} times another "
-            "publisher was faster: run one publisher for each model, and see `streamtopic doctor`"
-        )
+            end = ChainHead(completion.sequence, digest_of(data))
+            self._append(head, end, [(end.digest, record)])
+        raise self._overtaken("a completion")
 
     def _completion(self, residue: Residue, ends: Mapping[int, int], head: ChainHead) -> Completion:
-        reached = {p: residue.reached(p, end - 1) for p, end in ends.items()}
-        attested = {Stage.SNAPSHOTS, Stage.AOF} if residue.forbidden else {Stage.SNAPSHOTS}
+        """Return the completion of all deletions before these ends, to be appended behind `head`."""
+        reached = {p: _dated(residue.reached(p, end - 1)) for p, end in ends.items()}
+        # Backups are known to the operator only, and so is Redis's file where the service may not have it rewritten.
+        by_operator = {Stage.SNAPSHOTS, Stage.AOF} if residue.forbidden else {Stage.SNAPSHOTS}
+        attested = tuple(stage.value for stage in Stage if stage in by_operator)
         return Completion(
             sequence=head.sequence + 1,
             previous=head.digest,
@@ -187,8 +199,8 @@ class Publisher:
             number=len(self._issued.completions) + 1,
             created=int(self._clock() * 1000),
             ends=ends,
-            reached={p: _dated(stages) for p, stages in reached.items()},
-            attested=tuple(stage.value for stage in Stage if stage in attested),
+            reached=reached,
+            attested=attested,
         )
 
     def _destroy_links(self) -> None:
@@ -208,24 +220,34 @@ class Publisher:
         for _ in range(_ATTEMPTS):
             head = self._synchronise()
             chain = self._issued.chain
-            todo = [(f, e) for f, e in served if f.wants_receipt and (partition, f.offset) not in chain]
-            issued = len(todo) if issued is None else issued
+            wanted = [(forget, envelope) for forget, envelope in served if forget.wants_receipt]
+            todo = [(forget, envelope) for forget, envelope in wanted if (partition, forget.offset) not in chain]
+            # The first round decides the number: in later ones the receipts of this round may stand in the chain.
+            if issued is None:
+                issued = len(todo)
             if not todo:
                 return issued
             records, end = self._sealed(partition, todo, head)
-            # Whatever the outcome: the next round reads what came of it.
-            self._staged.append((head.sequence, head.digest), (end.sequence, end.digest), records)
-        raise StateError(
-            f"cannot append receipts of {self._state.model} to their chain, {_ATTEMPTS} times another publisher was "
-            "faster: run one publisher for each model, and see `streamtopic doctor`"
+            self._append(head, end, records)
+        raise self._overtaken("receipts")
+
+    def _append(self, head: ChainHead, end: ChainHead, records: Sequence[tuple[str, OutboxRecord]] = ()) -> None:
+        """Stage records behind the end of the chain, if it is still `head`; `end` is the new one."""
+        # The outcome is not looked at: the caller reads the chain again in any case.
+        self._staged.append((head.sequence, head.digest), (end.sequence, end.digest), records)
+
+    def _overtaken(self, what: str) -> StateError:
+        """Return the error that another publisher has appended to the chain in each attempt."""
+        return StateError(
+            f"cannot append {what} of {self._state.model} to the chain of receipts; another publisher was faster "
+            f"{_ATTEMPTS} times: run one publisher for each model, and see `streamtopic doctor`"
         )
 
     def _synchronise(self) -> ChainHead:
-        """Publish the staged records, read the topic to its end, and return the end of the chain as Redis then has it.
+        """Publish the staged records, read the topic to its end, and return the end of the chain.
 
-        The topic says where the chain ends, whatever Redis remembers: Redis may have been set back, and the receipts
-        that it staged may have become strays. Where the topic does not hold a receipt that Redis has confirmed, the
-        topic has lost records: the chain goes on behind them, so that every reader sees the gap.
+        The topic decides where the chain ends, and Redis is corrected: it may have been set back, and the receipts that
+        it staged may have become strays.
         """
         while True:
             staged = ChainHead(*self._staged.end())
@@ -233,14 +255,17 @@ class Publisher:
             self._read()
             chain = self._issued.chain
             if staged.sequence > chain.head.sequence and not chain.is_stray(staged.digest):
+                # Another publisher has staged meanwhile, so its receipts may come yet.
                 if staged != ChainHead(*self._staged.end()):
                     continue
+                # Redis has confirmed receipts that the topic does not hold: the topic has lost them. The chain goes on
+                # behind them, so that every reader sees the gap.
                 lost = f"{chain.head.sequence + 1} to {staged.sequence}"
                 logger.error("%s has lost receipts %s, which had been published", self._names.receipts, lost)
                 chain.skip_to(staged)
             if staged == chain.head:
                 return staged
-            self._staged.append((staged.sequence, staged.digest), (chain.head.sequence, chain.head.digest))
+            self._append(staged, chain.head)
 
     def _read(self) -> None:
         """Read the new records of the receipts topic."""
@@ -253,6 +278,7 @@ class Publisher:
     def _sealed(
         self, partition: int, todo: Sequence[tuple[Forget, Envelope]], head: ChainHead
     ) -> tuple[list[tuple[str, OutboxRecord]], ChainHead]:
+        """Return the sealed receipts of these deletions, each behind the one before, and the new end of the chain."""
         # A key for each month: when it is destroyed, nobody can tie that month's receipts to request ids any more.
         records, month = [], month_of(self._clock())
         link_key = self._links.of(month)
@@ -262,23 +288,31 @@ class Publisher:
             data = seal_receipt(receipt, self._key)
             head = ChainHead(receipt.sequence, digest_of(data))
             message = to_message(receipt, data)
-            records.append((head.digest, OutboxRecord(self._names.receipts, message.key or b"", message.value)))
+            record = OutboxRecord(self._names.receipts, message.key or b"", message.value)
+            records.append((head.digest, record))
         return records, head
 
     def _receipt(
         self, partition: int, forget: Forget, envelope: Envelope, head: ChainHead, salt: bytes = b""
     ) -> Receipt:
-        """Make the receipt of a deletion. salt: the service's own, for its link and where the requester sent none."""
+        """Return the receipt of a deletion.
+
+        head: the end of the chain before it.
+        salt: the service's own, for the link, and for the digests where the requester sent none.
+        """
         model = self._state.model
         document_salt = forget.salt or service_document_salt(self._secret, salt)
+        document = document_digest(document_salt, model, forget.document)
+        request = request_digest(forget.request, forget.salt or salt)
+        left = max(envelope.capacity - envelope.forgotten, 0)
         return Receipt(
             sequence=head.sequence + 1,
             previous=head.digest,
             model=model,
             partition=partition,
             offset=forget.offset,
-            request=request_digest(forget.request, forget.salt or salt),
-            document=document_digest(document_salt, model, forget.document),
+            request=request,
+            document=document,
             link=request_digest(forget.request, salt),
             received=forget.received_ms,
             applied=forget.applied_ms,
@@ -291,23 +325,25 @@ class Publisher:
             delta=envelope.delta,
             cumulative_epsilon=envelope.cumulative_epsilon,
             capacity_used=envelope.forgotten,
-            capacity_left=max(envelope.capacity - envelope.forgotten, 0),
+            capacity_left=left,
             release=self._versions.digest(envelope.version),
             commitment=envelope.commitment,
         )
 
 
 class Statements:
-    """Publishes statements of a model: which version is the newest, and which must not be used.
+    """Publishes statements of a model: which version is the newest, and which versions must not be used.
 
     A statement is published at once where something has changed, else every `interval_ms`.
 
-    published: the releases topic, read to its end before a statement about it.
-    interval_ms: time within which readers may count on the next one; 0 for a process that ends: it promises nothing.
+    published: the releases topic, which is read to its end before a statement.
+    key: signs statements.
+    interval_ms: milliseconds within which readers may count on the next one; 0 for a process that ends and promises
+        none.
     clock: seconds since 1970.
 
-    Numbers only grow: the next one is beyond those that Redis and the topic hold, so neither a restored Redis nor a
-    second publisher makes them go back. A statement never takes back a newest version or a withdrawal.
+    The number of a statement is larger than all numbers in Redis and in the topic, so neither a restored Redis nor a
+    second publisher makes numbers go back. A statement never takes back a newest version or a withdrawal.
     """
 
     def __init__(
@@ -332,8 +368,10 @@ class Statements:
     def publish(self, *, changed: bool) -> Statement | None:
         """Publish a statement if one is due, or if it differs from the last; return it, or None.
 
-        changed: whether anything was published since the last call. Without that, and before a statement is due, the
-        topic is not read. Raises ComponentUnreachable.
+        changed: whether anything was published since the last call. If not, the topic is read only once a statement is
+            due.
+
+        Raises ComponentUnreachable.
         """
         now = int(self._clock() * 1000)
         if (now < self._due and not changed) or not self._log.partitions(self._topic):
@@ -341,19 +379,22 @@ class Statements:
         self._published.refresh()
         before = self._published.statement
         said = self._said(now)
-        # Another publisher may have said the same a moment ago. Compaction keeps the last, which must be the newest.
+        # Another publisher may have said the same a moment ago. Compaction keeps the last record, which must be the
+        # newest statement.
         if before is not None and before.sequence == self._published.last_statement and self._holds(before, said):
             self._due = before.made + self._interval_ms // 2
             if now < self._due:
                 return None
         number = self._state.next_statement(0 if before is None else before.sequence)
         statement = Statement(self._state.model, number, now, self._interval_ms, *said)
-        self._log.append_many(self._topic, [statement_message(seal_statement(statement, self._key))])
+        message = statement_message(seal_statement(statement, self._key))
+        self._log.append_many(self._topic, [message])
         # Twice an interval, so that one statement that comes late does not alarm readers.
         self._due = now + self._interval_ms // 2
         return statement
 
     def _holds(self, before: Statement, said: tuple[int, str, tuple[int, ...]]) -> bool:
+        """Return whether a statement still says all that is to be said."""
         return (before.newest, before.digest, before.withdrawn, before.interval) == (*said, self._interval_ms)
 
     def _said(self, now: int) -> tuple[int, str, tuple[int, ...]]:
@@ -361,30 +402,38 @@ class Statements:
         versions, before = self._published.versions, self._published.statement
         newest, digest = 0, ""
         if versions:
-            newest, digest = versions[-1].envelope.version, versions[-1].sealed
-        gone = self._state.withdrawn_alone().union(*(version.envelope.withdrawn for version in versions))
+            newest = versions[-1].envelope.version
+            digest = versions[-1].sealed
+        # Withdrawals without a new version are known to Redis only.
+        gone = set(self._state.withdrawn_alone())
+        for version in versions:
+            gone.update(version.envelope.withdrawn)
         if before is None:
             return newest, digest, tuple(sorted(gone))
+        gone.update(before.withdrawn)
+        # The topic may have lost its newest version. Readers must not take an older one for the newest.
         if before.newest >= newest:
             newest, digest = before.newest, before.digest
         if before.made > now:
             logger.warning("statement %d is of a later time than now: set this machine's clock right", before.sequence)
-        return newest, digest, tuple(sorted(gone.union(before.withdrawn)))
+        return newest, digest, tuple(sorted(gone))
 
 
 def _end(residue: Residue, partition: int, stream: Forgets) -> int:
-    """Return the offset before which deletions are complete, and have their receipts."""
-    # A completion must not run ahead of receipts: it stands for deletions that have theirs.
+    """Return the offset before which all deletions are complete and have their receipts."""
+    # A completion must not run ahead of receipts: it speaks of deletions that have theirs.
     waiting = stream.read(0, 1)
     done = residue.done(partition)
     return min(done, waiting[0].offset) if waiting else done
 
 
 def _dated(stages: Mapping[Stage, int | None]) -> dict[str, int]:
+    """Return the times of stages that have one, by name."""
     return {stage.value: at for stage, at in stages.items() if at is not None}
 
 
 def _completed(completions: Sequence[Completion]) -> dict[int, int]:
+    """Return, by partition, the offset up to which deletions are complete."""
     ends = dict[int, int]()
     for completion in completions:
         ends |= completion.ends
@@ -392,7 +441,7 @@ def _completed(completions: Sequence[Completion]) -> dict[int, int]:
 
 
 def _served(stream: Forgets, partition: int, versions: Sequence[Envelope]) -> list[tuple[Forget, Envelope]]:
-    """Return the oldest deletions that a version can be named for, with it."""
+    """Return the oldest deletions that a published version reflects, each with the first such version."""
     served: list[tuple[Forget, Envelope]] = []
     # A document may be deleted, added and deleted again while its first deletion still waits.
     touched: dict[bytes, list[Forget]] = {}
@@ -408,24 +457,29 @@ def _served(stream: Forgets, partition: int, versions: Sequence[Envelope]) -> li
 
 
 def _first(forget: Forget, partition: int, versions: Sequence[Envelope], earlier: Sequence[Forget]) -> Envelope | None:
-    """Return the version that a receipt can name as the first without the document, None while it is not made yet.
+    """Return the version that a receipt names as the first without the document, None while there is no such version.
 
-    For a document that was there: the first version that reflects the deletion. Cuts only grow, so later ones do too.
-    For one that was not there, nor waits to be deleted: the version current at the deletion.
+    A document that was there: the first version that reflects the deletion.
+    A document that was not there, and no earlier deletion of which waits: the version at the time of the deletion.
     """
-    # The version before the first says nothing, although it may never have held the document: another version that is
-    # being made meanwhile may hold it.
+    # Before the first version nothing can be named: a version that was being made at that time may hold the document.
     if not forget.found and not any(before.found for before in earlier):
-        current = next((v for v in reversed(versions) if v.cut.get(partition, 0) <= forget.offset), None)
-        if current is not None:
-            return current
+        for version in reversed(versions):
+            if version.cut.get(partition, 0) <= forget.offset:
+                return version
+    # Cuts only grow, so all later versions are without the document, too.
     return next((version for version in versions if version.cut.get(partition, 0) > forget.offset), None)
 
 
 def _refuse_losing(log: EventLog, topic: str) -> None:
-    """Raise StateMismatch where a topic does not keep every record for ever, as receipts must be kept."""
+    """Raise StateMismatch where a topic does not keep every record for ever: receipts must be kept."""
     have = log.settings(topic)
-    losing = [f"{name}={have[name]}" for name, kept in _KEPT.items() if have.get(name) not in {None, *kept}]
+    losing = []
+    for name, kept in _KEPT.items():
+        value = have.get(name)
+        # None: a log in files may have no settings, and then it keeps every record.
+        if value is not None and value not in kept:
+            losing.append(f"{name}={value}")
     if losing:
         raise StateMismatch(
             f"topic {topic} has {', '.join(losing)}, so receipts would be lost: run `streamtopic init`, which makes it "

@@ -3,7 +3,7 @@
     scheduler  the steps: decide, model, stage; one leader at a time
     situation  where the model stands in Redis
     decide     the next action, a pure function of the situation
-    modeller   what makes models: the protocol of a mode, and certified mode
+    modeller   the protocol of a mode that makes models, and certified mode
     payload    a model's bytes: noise, topics, heads of downstream tasks
     version    the envelope, record, ledger entry and messages of a version
     lease      leadership, renewed while a model is learned

@@ -1,4 +1,4 @@
-"""The scheduler's next action: one pure function of the situation, a policy and the time."""
+"""Decide the scheduler's next action: a pure function of the situation, a policy and the time."""
 
 from dataclasses import dataclass
 
@@ -25,22 +25,22 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """Where a model stands: all that a decision depends on beside the policy and the clock.
+    """The facts that a decision depends on, beside the policy and the clock.
 
-    documents: live documents.
+    documents: number of live documents.
     base_documents: documents that the base model was trained on; None before the first base model.
     model_documents: documents of the last published version.
-    forget_set: documents of the base model that are gone since.
+    forget_set: documents of the base model that were deleted since.
     published_forget_set: the forget set of the last version.
     unserved: deletions that no version reflects yet.
     oldest_unserved_ms: when the oldest of these was received, milliseconds since 1970.
     new_documents: documents added since the last version.
     capacity: deletions that the base model bears.
     next_epsilon: the cumulative epsilon if one more version of this base model is released.
-    failed: why the last attempt on these very documents made no model.
+    failed: why the last attempt on the same documents made no model; None where there was no such attempt.
     requested: the operator's request, `unlearn` or `retrain`.
-    behind: why counts have not come to where the last version was made.
-    lost: why an update must not start from the base model that is kept.
+    behind: why the counts are older than the last version; None where they are not.
+    lost: why an update must not start from the kept base model; None where it may.
     doubled: versions that stand in the log with two contents.
     base_only: whether an update covers the base model's documents only.
     """
@@ -98,7 +98,7 @@ def decide(situation: Situation, policy: Policy, now_ms: int) -> Decision:
 
 
 def _first(situation: Situation) -> Decision | None:
-    """Decide where deletions do not matter: nothing to learn from, no model yet, or a request for a new one."""
+    """Decide where deletions do not matter: no documents, no model yet, or a request for a new one."""
     # Counts from before the newest version would give a model of fewer documents under a newer number.
     if situation.behind is not None:
         return Wait(situation.behind)
@@ -115,6 +115,7 @@ def _first(situation: Situation) -> Decision | None:
 
 
 def _later(situation: Situation, policy: Policy, now_ms: int) -> Decision:
+    """Decide whether there is a cause to act, and whether an update may still stand on the base model."""
     cause = _cause(situation, policy, now_ms)
     if cause is None:
         return Wait(_quiet(situation, policy))
@@ -126,7 +127,7 @@ def _later(situation: Situation, policy: Policy, now_ms: int) -> Decision:
             f"one more release would spend epsilon {situation.next_epsilon:.2f} of {policy.epsilon_budget:g} "
             "on this base"
         )
-    # Once so many are due, learning anew serves the deletions as well.
+    # New documents need a retrain then, and a retrain serves the deletions as well.
     if situation.base_only and _grown(situation, policy):
         return Retrain(f"{cause}; an update covers the base model's documents only")
     return Unlearn(cause)
@@ -150,23 +151,28 @@ def _cause(situation: Situation, policy: Policy, now_ms: int) -> str | None:
 
 
 def _grown(situation: Situation, policy: Policy) -> bool:
+    """Return whether new documents are many enough for a new version."""
     return 0 < situation.new_documents >= policy.update_after * situation.model_documents
 
 
 def _deletions(situation: Situation, policy: Policy, now_ms: int) -> str | None:
+    """Return why the deletions that wait cause an update now, or None."""
     near = policy.unlearn_at * situation.capacity
+    # Once for a base model: the next version has published a forget set of at least `near`.
     if situation.forget_set >= near and situation.published_forget_set < near:
         return f"the forget set of {situation.forget_set} reached {policy.unlearn_at:.0%} of {situation.capacity}"
     # Near capacity each further share of it causes one update, so that single deletions do not cause one each.
     if situation.forget_set >= near and situation.unserved >= max(1.0, policy.batch * situation.capacity):
         return f"{situation.unserved} more deletions while capacity is near"
-    waited = now_ms - (situation.oldest_unserved_ms if situation.oldest_unserved_ms is not None else now_ms)
+    received = now_ms if situation.oldest_unserved_ms is None else situation.oldest_unserved_ms
+    waited = now_ms - received
     if waited >= policy.max_forget_lag_ms:
         return f"a deletion has waited {waited / 1000:.0f} s of at most {policy.max_forget_lag_ms / 1000:.0f} s"
     return None
 
 
 def _quiet(situation: Situation, policy: Policy) -> str:
+    """Return why there is nothing to do yet."""
     if situation.unserved:
         return (
             f"{situation.unserved} deletions wait, none longer than {policy.max_forget_lag_ms / 1000:.0f} s; "

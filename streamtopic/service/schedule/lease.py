@@ -1,4 +1,4 @@
-"""Leadership of the scheduler, renewed in the background while a model is learned."""
+"""Leadership of the scheduler: a lease, renewed in the background while a model is learned."""
 
 import threading
 from collections.abc import Iterator
@@ -11,12 +11,11 @@ __all__ = ["LeaseKeeper"]
 
 
 class LeaseKeeper:
-    """Takes the lease and keeps it.
+    """Takes the lease of a model and keeps it. Only its holder can stage a version.
 
     state: over a connection of its own, since renewals go on beside all other calls.
     holder: the name of this process.
-    ttl_ms: milliseconds without a renewal after which another scheduler may take over; without the lease nobody can
-        stage.
+    ttl_ms: milliseconds without a renewal after which another scheduler may take over.
     """
 
     def __init__(self, state: ModelState, holder: str, ttl_ms: int) -> None:
@@ -25,7 +24,7 @@ class LeaseKeeper:
         self._ttl_ms = ttl_ms
 
     def acquire(self) -> Lease | None:
-        """Become or stay leader; None while another scheduler leads."""
+        """Become or stay leader; return None while another scheduler leads."""
         return self._state.acquire(self._holder, self._ttl_ms)
 
     @contextmanager
@@ -39,7 +38,7 @@ class LeaseKeeper:
                 try:
                     now = self._state.acquire(self._holder, self._ttl_ms)
                 except StreamtopicError:
-                    continue  # staging checks the lease, and says what is wrong
+                    continue  # staging checks the lease again, and reports the error
                 # Another scheduler led meanwhile, so the token is void, and renewing it would only keep others out.
                 if now is None or now.token != lease.token:
                     return
@@ -53,5 +52,5 @@ class LeaseKeeper:
             thread.join()
 
     def release(self) -> None:
-        """Give leadership up, so that another scheduler need not wait."""
+        """Give leadership up, so that another scheduler need not wait until the lease ends."""
         self._state.release(Lease(self._holder, 0))

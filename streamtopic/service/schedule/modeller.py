@@ -1,11 +1,11 @@
-"""What makes models: one protocol for every mode, one value for every model, and the certified mode.
+"""Make models: one protocol for every mode, one value for every model, and the certified mode.
 
-    Modeller           what the scheduler asks of a mode; the service chooses one and hands it in
+    Modeller           the protocol of a mode; the service chooses a mode and hands it to the scheduler
     Made               a model of a snapshot, before noise, with the facts that its version states
-    NotVerified        an update that must not be published, and why
-    CertifiedModeller  carries the model over where that is verified, learns it cold where it is not
+    NotVerified        an update that must not be published, with the reason
+    CertifiedModeller  carries the model over where that is verified, and learns it cold where it is not
 
-In certified mode the retained counts decide the anchors of an update, be they the base model's anchors or others.
+In certified mode the retained counts decide the anchors of an update. They may differ from those of the base model.
 """
 
 import time
@@ -63,19 +63,19 @@ class NewBase:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Made:
-    """A model of a snapshot, before noise: secret but for the facts that its version states.
+    """A model of a snapshot, before noise. All of it is secret, except for the facts that its version states.
 
     snapshot: the counts that it was made from.
     cut: partition to the offset up to which records are reflected.
-    documents: how many documents it is of.
+    documents: number of documents that it was made from.
     words: (n,), ascending.
     anchors: (r,), the anchor word of each topic.
-    tolerance: the promised distance to the model of a retraining.
+    tolerance: the promised distance to the model of a retraining (Frobenius norm of the difference of A).
     certificate: the proven bound on that distance, infinite where the promise rests on another proof.
     margin: the least lead of an anchor.
-    seconds: how long making it took, without the trials of its capacity.
-    draw: noises it and fills the payload of a version, given sampled documents (as in `make_payload`), the noise key,
-        the model's name, the version and the data of downstream tasks.
+    seconds: how long it took to make, without the trials of its capacity.
+    draw: adds noise and fills the payload of a version. It takes sampled documents (as in `make_payload`), the noise
+        key, the model's name, the version and the data of downstream tasks.
     fit: the learned model; None where a kept base model was moved without learning.
     warm: whether it was carried over from the last model.
     """
@@ -96,7 +96,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class NotVerified:
-    """An update could not be verified against the base model, so a retrain is due; `reason` says why."""
+    """An update that could not be verified, so that a retrain is due; `reason` says why."""
 
     reason: str
 
@@ -125,7 +125,10 @@ class Modeller(Mode, Protocol):
         """The last model before noise, for checks inside the service only."""
 
     def retrain(self, snapshot: Snapshot, capacity: MeasureCapacity) -> tuple[Made, NewBase]:
-        """Learn a new base model cold; its first version, and the base model itself.
+        """Learn a new base model cold; return its first version and the base model itself.
+
+        snapshot: of all epochs that were closed before.
+        capacity: measures how many deletions the base model bears.
 
         Raises CannotLearn where these counts allow no model that may be published.
         """
@@ -133,16 +136,25 @@ class Modeller(Mode, Protocol):
     def unlearn(self, snapshot: Snapshot, base: Base) -> Made | NotVerified:
         """Make a model of the documents that remain.
 
-        snapshot: of all live documents; where `base_only`, of those of the base model that are left.
+        snapshot: of all live documents; where `base_only`, of the documents of the base model that are left.
         base: the base model that the update stands on.
+
+        Raises CannotLearn where no model can be made of them at all.
         """
 
     def forget(self) -> None:
-        """Drop what was carried over in memory, so that nothing found false lives on."""
+        """Drop the model in memory, so that nothing of a model that was found false lives on."""
 
 
 class CertifiedModeller:
-    """Keeps the last fit with its snapshot. After a restart it has none, and the first model is learned cold."""
+    """Certified mode: it keeps the last fit in memory with its snapshot, and carries it over.
+
+    After a restart there is no such fit, and the first model is learned cold.
+
+    options: of the learner.
+    guarded: the guarantee that noise is calibrated to.
+    clock: seconds, for durations.
+    """
 
     guarantee: Literal["certified", "theorem"] = "certified"
     base_only = False
@@ -157,7 +169,7 @@ class CertifiedModeller:
 
     @property
     def scale(self) -> float:
-        """What one more version composes with."""
+        """The scale by which one more version composes with others, see `gaussian_scale`."""
         return gaussian_scale(self._guarded.epsilon, self._guarded.delta)
 
     @property
@@ -166,7 +178,7 @@ class CertifiedModeller:
         return self._last[0] if self._last else None
 
     def refuses(self, _base: Base) -> str | None:
-        """Return None: an update starts from memory or from counts, so from any base model."""
+        """Return None: an update starts from memory or from counts, so any base model will do."""
         return None
 
     def forget(self) -> None:
@@ -174,7 +186,7 @@ class CertifiedModeller:
         self._last = None
 
     def retrain(self, snapshot: Snapshot, capacity: MeasureCapacity) -> tuple[Made, NewBase]:
-        """Learn cold, so that no bit of the models before is left: epsilon begins anew with it.
+        """Learn cold, so that nothing of earlier models is left, and the privacy account begins anew.
 
         Raises CannotLearn, also where the certificate does not reach the tolerance.
         """
@@ -195,7 +207,7 @@ class CertifiedModeller:
         warm = self._warm(snapshot)
         if isinstance(warm, NotVerified):
             return warm
-        # After a restart nothing is carried over; the cold model is one of the same base and spends its epsilon.
+        # After a restart nothing is carried over. The cold model belongs to the same base and spends its epsilon.
         fit = warm or learn(snapshot, self.options)
         try:
             self._keep(require_tolerance(fit), snapshot)
@@ -208,21 +220,25 @@ class CertifiedModeller:
         if self._last is None:
             return None
         fit, before = self._last
-        # The update works in place, so whatever happens the old fit is gone.
+        # The update works in place, so the old fit is gone even if it fails.
         self._last = None
         try:
             delta = snapshot.since(before)
             outcome = update(fit, snapshot, delta, delta.passages())
-        # Its counts were merged away, so the change since then is not known: learn cold.
+        # Segments of the older snapshot were merged away, so the change since then is unknown: learn cold.
         except SnapshotExpired:
             return None
-        return NotVerified(outcome.reason) if isinstance(outcome, NeedsRetrain) else outcome.fit
+        if isinstance(outcome, NeedsRetrain):
+            return NotVerified(outcome.reason)
+        return outcome.fit
 
     def _keep(self, fit: TopicFit, snapshot: Snapshot) -> TopicFit:
+        """Keep a fit for the next update, and return it."""
         self._last = (fit, snapshot)
         return fit
 
     def _made(self, fit: TopicFit, snapshot: Snapshot, seconds: float, *, warm: bool) -> Made:
+        """Return a fit as the model of its snapshot."""
         return Made(
             snapshot,
             cut_of(snapshot),
@@ -245,14 +261,14 @@ def learn_cold(snapshot: Snapshot, options: LearnerOptions) -> TopicFit:
 
 
 def require_tolerance(fit: TopicFit) -> TopicFit:
-    """Return a fit whose certificate reaches the tolerance. Raises CannotLearn for any other."""
+    """Return the fit if its certificate reaches the tolerance. Raises CannotLearn otherwise."""
     tolerance = fit.options.tolerance
     # Written so that a certificate of nan is refused as well.
     if not fit.certificate.bound <= tolerance:
         raise CannotLearn(
             "certificate",
             f"the certificate does not reach the tolerance {tolerance:g}: "
-            "ask fewer topics, add documents or raise the tolerance",
+            "ask for fewer topics, add documents or raise the tolerance",
         )
     return fit
 
@@ -260,6 +276,6 @@ def require_tolerance(fit: TopicFit) -> TopicFit:
 def cut_of(snapshot: Snapshot) -> dict[int, int]:
     """Return, by partition, the offset up to which a snapshot reflects records.
 
-    A retraining reads epochs that were closed before it; records behind a partition's cut belong to the next epoch.
+    A retraining reads closed epochs only; records behind a partition's cut belong to the next epoch.
     """
     return {view.partition: view.meta.end_of(snapshot.through) for view in snapshot.views}

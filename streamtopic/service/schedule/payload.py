@@ -1,4 +1,4 @@
-"""From a learned model to the bytes of a version: noise once, then everything else from the noised numbers.
+"""Turn a learned model into the payload of a version: noise once, then everything else from the noised numbers.
 
     make_payload     topics, noised, with heads of downstream tasks on them; or heads alone
     read_labelled    the labelled documents that heads are fitted on
@@ -6,13 +6,13 @@
     withheld_heads   heads in place of topics, noised jointly
 
 Where topics are published, a head is fitted from zero on the noised A and the labelled documents that are left: the
-paper's naive setting. Fitting it is post-processing, so it costs no epsilon and needs no bound. Labels ride on
-documents, so a deleted document is in no head.
+paper's naive setting. Fitting it is post-processing, so it costs no epsilon and needs no bound. Labels are part of
+documents, so a deleted document is not in any head.
 
 Where topics are withheld, each task publishes its B = A w alone. With k heads in a version each head gets sqrt(k) times
 the noise that it would need alone, so that together they are (epsilon, delta)-indistinguishable from those of a
-retraining. Which tasks have a head is a function of the documents that are left, and so are all numbers that the noise
-is calibrated to. Source: streamtopic.privacy.head_noise.
+retraining. The documents that are left decide which tasks have a head, and all numbers that the noise is calibrated to.
+Source: streamtopic.privacy.head_noise.
 """
 
 import hashlib
@@ -66,15 +66,15 @@ __all__ = [
 
 
 TOP_WORDS = 20
-"""So many words of each topic are published: the coherent ten, which quality is measured on, and ten more."""
+"""Number of words published of each topic: the coherent ten, on which quality is measured, and ten more."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskOptions:
     """The downstream tasks of a service.
 
-    tasks: by name; a document is of a task if it has a label of that name.
-    withheld: whether heads go out in place of topics.
+    tasks: by name; a document belongs to a task if it has a label of that name.
+    withheld: whether heads are published in place of topics.
     """
 
     tasks: Mapping[str, HeadTask] = field(default_factory=dict)
@@ -83,9 +83,10 @@ class TaskOptions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Labelled:
-    """The labelled documents of each task, in the order of their ids; a document may be of several tasks.
+    """The labelled documents of a version.
 
-    whole: whether no document was deleted between the cut of a version and this reading; such a one is in no head.
+    by_task: task to its documents, in the order of their ids; a document may belong to several tasks.
+    whole: False where documents were deleted between the cut of a version and this reading. They are not in any head.
     """
 
     by_task: Mapping[str, LabelledDocuments] = field(default_factory=dict)
@@ -94,12 +95,12 @@ class Labelled:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskData:
-    """The data that heads of a version are made of, besides its model.
+    """The data that the heads of a version are made of, beside its model.
 
     options: the tasks.
     labelled: their documents.
-    before: heads of the last version where topics are withheld, to start from.
-    cold: whether the model was learned from counts, so that it has the same bits on every path.
+    before: heads of the last version, to start from; empty unless topics are withheld.
+    cold: whether the model was learned from counts alone, so that it has the same bits on every path.
     """
 
     options: TaskOptions = field(default_factory=TaskOptions)
@@ -109,7 +110,7 @@ class TaskData:
 
 
 def read_labelled(connection: Connection, snapshot: Snapshot, words: Sequence[str], options: TaskOptions) -> Labelled:
-    """Read a snapshot's labelled documents, over `words`: a function of the documents that are left.
+    """Read the labelled documents that are left of a snapshot, as counts of `words`.
 
     Raises StateCorrupt, ComponentUnreachable.
     """
@@ -130,8 +131,11 @@ def labelled_by_task(
     counts = LabelledDocuments.of(batch, words, [""] * batch.documents).counts
     found = {}
     for task in options.tasks:
-        rows = np.array([row for row, classes in enumerate(labels) if task in classes], np.intp)
-        found[task] = LabelledDocuments(tuple(words), counts[rows], tuple(labels[row][task] for row in rows))
+        rows = [row for row, of_document in enumerate(labels) if task in of_document]
+        classes = tuple(labels[row][task] for row in rows)
+        # intp: an empty list would become an array of floats, which cannot index.
+        own = counts[np.array(rows, np.intp)]
+        found[task] = LabelledDocuments(tuple(words), own, classes)
     return found
 
 
@@ -145,9 +149,12 @@ def labelled_digest(counted: str, data: TaskData) -> str:
     state = hashlib.sha256(b"streamtopic heads 1\0" + counted.encode())
     for task in sorted(data.options.tasks):
         documents = data.labelled.by_task[task]
+        counts = documents.counts
+        # Each text by its own digest: texts one behind the other could be divided in another way.
         for text in (task, repr(data.options.tasks[task]), *documents.labels):
             state.update(hashlib.sha256(text.encode()).digest())
-        for array in (documents.counts.indptr, documents.counts.indices, documents.counts.data):
+        for array in (counts.indptr, counts.indices, counts.data):
+            # One width and byte order: scipy chooses int32 or int64 by size, and machines differ.
             state.update(np.asarray(array).astype("<i8").tobytes() + b"\0")
     return state.hexdigest()
 
@@ -155,7 +162,14 @@ def labelled_digest(counted: str, data: TaskData) -> str:
 def published_heads(
     A: npt.NDArray[np.float32], words: tuple[str, ...], anchors: tuple[str, ...], data: TaskData
 ) -> tuple[dict[str, Head], dict[str, str]]:
-    """Fit a head for each task on A (n, r) as published; also tasks without a head, and why."""
+    """Fit a head for each task on the published A.
+
+    A: (n, r), the topics with their noise.
+    words: (n,), the rows of A.
+    anchors: (r,), the anchor word of each topic.
+
+    Return the heads by task, and for each task without a head the reason.
+    """
     # Each starts from zero, so it is a function of A and the labelled documents alone, whatever was learned before.
     model = TopicMatrix(A.astype(np.float64), words, anchors)
     heads, unfitted = {}, {}
@@ -169,9 +183,11 @@ def published_heads(
 
 
 def head_of(fitted: TopicHead, data: LabelledDocuments, B: npt.NDArray[np.float64] | None = None) -> Head:
-    """Return a head as a release carries it: with its w, or with a noised B in place of w."""
-    w = fitted.w if B is None else None
-    return Head(fitted.topics, fitted.classes, len(data), w, None if B is None else B.astype(np.float32))
+    """Return a head as a release carries it: with its w, or with a noised B (n, classes) in place of w."""
+    documents = len(data)
+    if B is None:
+        return Head(fitted.topics, fitted.classes, documents, fitted.w)
+    return Head(fitted.topics, fitted.classes, documents, None, B.astype(np.float32))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -181,7 +197,7 @@ class WithheldHeads:
     heads: as released.
     fitted: before noise, secret; the next version starts from them.
     noised: with their noise.
-    unfitted: tasks without a head, and why.
+    unfitted: for each task without a head, the reason.
     """
 
     heads: Mapping[str, Head]
@@ -200,11 +216,13 @@ def withheld_heads(
     delta: float,
     seed_for: Callable[[str], NoiseSeed],
 ) -> WithheldHeads:
-    """Fit all heads, warm from those of the last version, and noise them.
+    """Fit all heads, starting from those of the last version, and add noise.
 
     source: the counts that `fit` was made from.
-    base_error: the bound that its certificate keeps.
+    base_error: the bound on the distance of A to that of a retraining, which its certificate keeps.
+    epsilon, delta: the guarantee of all heads together.
     seed_for: task to the seed of its noise.
+
     Raises CannotLearn where no task has a head.
     """
     model = TopicMatrix(fit.A, fit.words, fit.anchors)
@@ -228,8 +246,11 @@ def withheld_heads(
     if not fitted:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in unfitted.items())
         raise CannotLearn("tasks", f"topics are withheld and no task has a head ({reasons})")
-    noised = {
-        name: release_task_weights(
+    heads: dict[str, Head] = {}
+    noised: dict[str, NoisedMatrix] = {}
+    # Only now: the noise of each head grows with the number of heads.
+    for name, head in fitted.items():
+        noised[name] = release_task_weights(
             head.task_weights(model),
             constants[name],
             data.options.tasks[name],
@@ -238,9 +259,7 @@ def withheld_heads(
             seed=seed_for(name),
             together=len(fitted),
         )
-        for name, head in fitted.items()
-    }
-    heads = {name: head_of(head, data.labelled.by_task[name], noised[name].matrix) for name, head in fitted.items()}
+        heads[name] = head_of(head, data.labelled.by_task[name], noised[name].matrix)
     return WithheldHeads(heads, fitted, noised, unfitted)
 
 
@@ -253,7 +272,10 @@ def _measured(
     *,
     cold: bool,
 ) -> HeadConstants:
-    """Measure the constants that noise is calibrated to; raise CannotLearn for a head out of reach."""
+    """Measure the constants that the noise of a head is calibrated to.
+
+    Raises CannotLearn where rounding may keep the head from its tolerance.
+    """
     constants = head_constants(model, labelled, task, base_error, cold=cold)
     # A model carried over differs in its last digits from one learned cold. Where these would decide a constant, noise
     # would tell the two apart, so the constant is measured on the cold one.
@@ -264,6 +286,7 @@ def _measured(
 
 
 def _fitted(before: TopicHead | None, model: TopicMatrix, labelled: LabelledDocuments, task: HeadTask) -> TopicHead:
+    """Fit a head, by one step from the last version's head where there is one."""
     if before is None:
         return fit_head(model, labelled, task)
     try:
@@ -277,8 +300,8 @@ def _fitted(before: TopicHead | None, model: TopicMatrix, labelled: LabelledDocu
 class Guarded:
     """The guarantee that the noise of a version is calibrated to.
 
-    epsilon, delta: that a version and one of a retraining are indistinguishable by.
-    tolerance: the distance that both may lie apart before noise.
+    epsilon, delta: a version and a retraining on the same documents are (epsilon, delta)-indistinguishable.
+    tolerance: the greatest distance between both before noise.
     """
 
     epsilon: float
@@ -291,10 +314,10 @@ class ReleaseNoise:
     """The noise of a whole version, of topics or of heads.
 
     epsilon, delta: of all its parts together.
-    sigma: standard deviation of the noise on a number, the largest where parts differ.
-    scale, slack: with these it composes with other versions.
-    grid: every noised number is a multiple of it, the largest where parts differ.
-    ratio: norm of the noise over norm of the model in three digits; from 1 on only noise is left to see.
+    sigma: standard deviation of the noise on a number; the largest of its parts.
+    scale, slack: by these it composes with other versions.
+    grid: every noised number is a multiple of it; the largest of its parts.
+    ratio: norm of the noise over norm of the model, in three digits. From 1 on the noise hides the model.
     """
 
     epsilon: float
@@ -309,43 +332,42 @@ class ReleaseNoise:
     def of(cls, noised: NoisedMatrix) -> "ReleaseNoise":
         """Describe a version of one noised matrix."""
         plan = noised.plan
-        # The norm is taken after noise: that of the model before it is secret.
+        # The norm is taken after noise: before noise it is secret.
         ratio = norm_ratio(plan.sigma, noised.matrix)
         return cls(plan.epsilon, plan.delta, plan.sigma, plan.scale, plan.slack, plan.grid, ratio)
 
     @classmethod
     def of_heads(cls, noised: Collection[NoisedMatrix]) -> "ReleaseNoise":
-        """Describe a version of several heads that were noised jointly; its ratio is the largest of a head."""
+        """Describe a version of several heads that were noised jointly; its ratio is the largest of all heads."""
         plans = [one.plan for one in noised]
         together = Composition.of((plan.scale, plan.slack) for plan in plans)
-        return cls(
-            epsilon=plans[0].epsilon,
-            delta=plans[0].delta,
-            sigma=max(plan.sigma for plan in plans),
-            scale=1 / together.mu,
-            slack=together.slack,
-            grid=max(plan.grid for plan in plans),
-            ratio=max(head_ratio(one) for one in noised),
-        )
+        sigma = max(plan.sigma for plan in plans)
+        grid = max(plan.grid for plan in plans)
+        ratio = max(head_ratio(one) for one in noised)
+        # Each head was noised for the epsilon and delta of all together.
+        first = plans[0]
+        return cls(first.epsilon, first.delta, sigma, 1 / together.mu, together.slack, grid, ratio)
 
 
 def norm_ratio(sigma: float, matrix: npt.NDArray[Any]) -> float:
-    """Return the norm of noise of this sigma over that of the matrix that is released, in three digits."""
-    return _three_digits(sigma * math.sqrt(matrix.size) / float(np.linalg.norm(matrix)))
+    """Return the expected norm of noise of this sigma over the norm of the released matrix, in three digits."""
+    noise = sigma * math.sqrt(matrix.size)
+    return _three_digits(noise / float(np.linalg.norm(matrix)))
 
 
 def head_ratio(noised: NoisedMatrix) -> float:
-    """Return the norm of a head's noise over that of its B, in three digits, from released numbers alone."""
+    """Return the norm of a head's noise over the norm of its B, in three digits, from released numbers alone."""
     size = noised.matrix.size
     noise = noised.plan.sigma**2 * size
-    # ||B~||^2 less the expected share of the noise. Below three standard deviations of that share chance alone could
-    # give it, so B is taken to be no larger than those.
+    # ||B~||^2 less the expected share of the noise. Below three standard deviations of that share it could be chance,
+    # so B is taken to be no larger than those.
     signal = float(np.square(noised.matrix).sum()) - noise
     least = 3 * math.sqrt(2 / size) * noise
     return _three_digits(math.sqrt(noise / max(signal, least)))
 
 
 def _three_digits(ratio: float) -> float:
+    """Return a ratio in three digits."""
     # Two paths to one model may leave a released number on two neighbouring points of the grid. The digits of a norm
     # would repeat that in the envelope, beside the numbers that the noise is for.
     return float(f"{ratio:.3g}")
@@ -353,11 +375,14 @@ def _three_digits(ratio: float) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PayloadPlan:
-    """A payload with the noise it carries and the digest that its noise was drawn for.
+    """A payload with its noise.
 
-    unfitted: tasks without a head in it, and why.
+    payload: the published numbers and words.
+    noise: the noise in it.
+    digest: of the retained counts and settings, for which the noise was drawn.
+    unfitted: for each task without a head, the reason.
     fitted: heads before noise where topics are withheld, secret.
-    covered: whether every condition of the paper's proof held; None where the guarantee rests on no such condition.
+    covered: whether every condition of the paper's proof held; None where the guarantee does not rest on them.
     facts: further fields of the release record, for the operator alone.
     """
 
@@ -385,23 +410,35 @@ def make_payload(
     source: the counts that `fit` was made from.
     guarded: the guarantee that noise is calibrated to.
     sample: words (positions in `fit.words`) of sampled documents, for NPMI; None leaves NPMI out.
+    key: the secret that noise is drawn from.
+    model: name of the model.
+    version: number of the version.
     data: of downstream tasks.
 
-    A crash, a retry or a restored state draws the same bytes again, because the noise is keyed by the digest of the
-    numbers that it is added to. Raises CannotLearn where topics are withheld and no task has a head.
+    Raises CannotLearn where topics are withheld and no task has a head.
     """
     data = data or TaskData()
     frequency = frequencies(fit.words, source)
-    digest = fingerprint(fit, frequency.tolist(), [repr(fit.options), repr(guarded)], key.counts_key)
+    # The noise is keyed by the digest of the numbers that it is added to. So a crash, a retry or a restored state draws
+    # the same bytes again, and nobody can average over several draws.
+    settings = [repr(fit.options), repr(guarded)]
+    digest = fingerprint(fit, frequency.tolist(), settings, key.counts_key)
     if data.options.withheld:
-        return _heads_alone(fit, source, guarded, key, model, version, labelled_digest(digest, data), data)
-    seed = key.seed(model, version, digest)
-    noised = release_matrix(fit.A, tolerance=guarded.tolerance, epsilon=guarded.epsilon, delta=guarded.delta, seed=seed)
-    # From here on only the published numbers and the retained documents are used.
+        digest = labelled_digest(digest, data)
+        return _heads_alone(fit, source, guarded, key, model, version, digest, data)
+    noised = release_matrix(
+        fit.A,
+        tolerance=guarded.tolerance,
+        epsilon=guarded.epsilon,
+        delta=guarded.delta,
+        seed=key.seed(model, version, digest),
+    )
+    # From here on only the published numbers and the retained documents are used: that is post-processing.
     A = noised.matrix.astype(np.float32)
     related = topic_correlations(fit, A.astype(np.float64))
     heads, unfitted = published_heads(A, fit.words, fit.anchors, data)
-    best, quality = displayed(A, fit.words, WordEvidence.of(fit, frequency), sample)
+    evidence = WordEvidence.of(fit, frequency)
+    best, quality = displayed(A, fit.words, evidence, sample)
     payload = Payload(
         words=fit.words,
         A=A,
@@ -411,27 +448,30 @@ def make_payload(
         quality=quality,
         heads=heads,
     )
-    return PayloadPlan(payload, ReleaseNoise.of(noised), digest, unfitted, facts=head_facts(heads, data))
+    noise = ReleaseNoise.of(noised)
+    return PayloadPlan(payload, noise, digest, unfitted, facts=head_facts(heads, data))
 
 
 def remarks(plan: PayloadPlan) -> list[str]:
     """Return warnings for the operator about a version."""
-    said = [f"task {task!r} has no head: {reason}" for task, reason in plan.unfitted.items()]
+    warnings = [f"task {task!r} has no head: {reason}" for task, reason in plan.unfitted.items()]
     if plan.noise.ratio >= 1:
-        remedy = "; lower `tolerance`, down to 1e-9, or raise `ridge` of the tasks" if plan.payload.A is None else ""
-        remedy = remedy if plan.covered is None else "; set `guarantee` to certified"
-        said.append(f"the noise outweighs the model, with {plan.noise.ratio:.3g} times its norm{remedy}")
-    return said
+        remedy = ""
+        if plan.covered is not None:
+            remedy = "; set `guarantee` to certified"
+        elif plan.payload.A is None:
+            remedy = "; lower `tolerance`, down to 1e-9, or raise `ridge` of the tasks"
+        warnings.append(f"the noise outweighs the model, with {plan.noise.ratio:.3g} times its norm{remedy}")
+    return warnings
 
 
 def head_facts(heads: Mapping[str, Head], data: TaskData) -> dict[str, Any]:
-    """Return the fields of heads in the release record; none where there are no tasks."""
+    """Return the fields of heads in the release record, {} for a service without tasks."""
     if not data.options.tasks:
         return {}
-    about = {
-        name: {"topics": list(head.topics), "classes": list(head.classes), "documents": head.documents}
-        for name, head in heads.items()
-    }
+    about = {}
+    for name, head in heads.items():
+        about[name] = {"topics": list(head.topics), "classes": list(head.classes), "documents": head.documents}
     return {"heads": about, "labelled_whole": data.labelled.whole}
 
 
@@ -445,6 +485,7 @@ def _heads_alone(
     digest: str,
     data: TaskData,
 ) -> PayloadPlan:
+    """Return the payload of a version of heads in place of topics. digest: as in `labelled_digest`."""
     found = withheld_heads(
         fit,
         source,
@@ -457,16 +498,21 @@ def _heads_alone(
     facts = head_facts(found.heads, data)
     for task, noised in found.noised.items():
         plan = noised.plan
-        facts["heads"][task] |= {"sigma": plan.sigma, "sensitivity": plan.sensitivity, "grid": plan.grid}
-        facts["heads"][task]["ratio"] = head_ratio(noised)
+        about = facts["heads"][task]
+        about["sigma"] = plan.sigma
+        about["sensitivity"] = plan.sensitivity
+        about["grid"] = plan.grid
+        about["ratio"] = head_ratio(noised)
     noise = ReleaseNoise.of_heads(found.noised.values())
-    return PayloadPlan(Payload(fit.words, heads=found.heads), noise, digest, found.unfitted, found.fitted, facts=facts)
+    payload = Payload(fit.words, heads=found.heads)
+    return PayloadPlan(payload, noise, digest, found.unfitted, found.fitted, facts=facts)
 
 
 def frequencies(words: Sequence[str], source: CountSource) -> npt.NDArray[np.int64]:
-    """Return in how many documents of a source each of these words is, (n,)."""
+    """Return, for each of these words, the number of documents of a source that hold it, (n,)."""
     place = {word: k for k, word in enumerate(source.words)}
-    return np.array([source.frequency[place[word]] for word in words], np.int64)
+    found = [source.frequency[place[word]] for word in words]
+    return np.array(found, np.int64)
 
 
 def displayed(
@@ -475,12 +521,14 @@ def displayed(
     evidence: WordEvidence,
     sample: WordSets | None,
 ) -> tuple[tuple[tuple[str, ...], ...], dict[str, float]]:
-    """Return the top words of each topic of a published A (n, r), as they are shown, and their quality.
+    """Return the top words of each topic, as they are shown, and their quality.
 
+    A: (n, r), as published.
     words: (n,), the rows of A.
     evidence: of these words in the retained documents.
     sample: as in `make_payload`.
-    Quality is that of the first ten words of each topic.
+
+    Quality is measured on the first ten words of each topic: diversity, and NPMI where there is a sample.
     """
     order = top_words(A.astype(np.float64), evidence, TOP_WORDS)
     first = order[:, :COHERENT]

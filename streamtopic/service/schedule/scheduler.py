@@ -1,6 +1,6 @@
-"""The scheduler: decide, model, stage one version. One leader at a time.
+"""The scheduler decides, makes a model and stages one version. One scheduler leads at a time.
 
-A step reads top to bottom here: `step` takes the lease, `_step` decides, `_unlearn` or `_retrain` makes a model,
+A step reads from top to bottom: `step` takes the lease, `_step` decides, `_unlearn` or `_retrain` makes a model,
 `_stage` turns it into signed bytes that wait for the publisher, and `_withdraw` takes versions back where no model can
 be made.
 """
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from streamtopic.errors import CannotLearn
 from streamtopic.privacy.keystream import NoiseKey
+from streamtopic.service.kept import stored_base
 from streamtopic.service.published import Published
 from streamtopic.service.schedule.decide import Decision, Policy, Retrain, Situation, Unlearn, Wait, decision_text
 from streamtopic.service.schedule.lease import LeaseKeeper
@@ -30,10 +31,9 @@ from streamtopic.service.schedule.version import (
     outgoing,
     release_record,
     replaced,
-    stored_base,
 )
 from streamtopic.signed import Envelope, Kind, SigningKey, release_digest, seal_release, to_messages
-from streamtopic.state import Connection, Lease, ModelState, Reader, Snapshot, Stale, cut
+from streamtopic.state import Connection, Lease, Meta, ModelState, Reader, Snapshot, Stale, cut
 from streamtopic.state.documents import sample_words
 
 __all__ = ["Scheduler", "SchedulerOptions", "Step"]
@@ -46,13 +46,13 @@ class SchedulerOptions:
     """The settings of a scheduler.
 
     model: name of the model.
-    topics: how many topics it has.
+    topics: number of topics.
     policy: when to act.
-    capacity_rule: the rule that the deletion capacity is set by, as envelopes name it.
-    tasks: downstream tasks, and whether their heads go out in place of topics.
-    delta: of the guarantee, which versions compose to.
-    keep_versions: how many versions stay in the log, besides those that are withdrawn.
-    self_check: when an update is checked before it leaves.
+    capacity_rule: the rule by which the deletion capacity is set, as envelopes name it.
+    tasks: downstream tasks, and whether their heads are published in place of topics.
+    delta: the delta at which the cumulative epsilon of all versions is stated.
+    keep_versions: number of versions that stay in the log, beside those that are withdrawn.
+    self_check: when an update is checked before it is staged.
     """
 
     model: str
@@ -69,10 +69,10 @@ class SchedulerOptions:
 class Step:
     """The result of one step.
 
-    decision: the action taken, with its reason.
-    version: the version staged, if any.
+    decision: the action, with its reason.
+    version: the version that was staged, if any.
     withdrawn: versions that were withdrawn.
-    seconds: by stage.
+    seconds: durations by stage.
     """
 
     decision: Decision
@@ -82,11 +82,13 @@ class Step:
 
 
 class Scheduler:
-    """Decides and stages; its modeller keeps the current model in memory so that the next update is warm.
+    """Decides and stages. Its modeller keeps the current model in memory, so that the next update is warm.
 
-    modeller: the mode that models are made in.
+    modeller: the mode in which models are made.
     capacity: measures the deletion capacity of a new base model.
-    published: the versions in the releases topic; read to its end before a version is staged.
+    noise_key: the secret that noise is drawn from.
+    signing_key: signs releases.
+    published: the versions in the releases topic; it is read to its end before a version is staged.
     lease: leadership.
     clock: seconds since 1970.
     """
@@ -129,8 +131,9 @@ class Scheduler:
     def step(self, requested: str | None = None) -> Step:
         """Decide once and act on it.
 
-        requested: `unlearn` or `retrain`; None takes the request that waits in Redis from an operator, if any.
-        Raises ComponentUnreachable, StateError; a failed attempt stages nothing, and may be repeated.
+        requested: `unlearn` or `retrain`; None takes an operator's request that waits in Redis, if any.
+
+        Raises ComponentUnreachable, StateError. A failed attempt stages nothing, and may be repeated.
         """
         lease = self._lease.acquire()
         if lease is None:
@@ -144,7 +147,7 @@ class Scheduler:
 
     @contextmanager
     def leading(self) -> Iterator[Lease | None]:
-        """Yield this scheduler's lease, which lasts for as long as the block runs; None where another one leads."""
+        """Yield this scheduler's lease, which lasts as long as the block runs; None where another scheduler leads."""
         lease = self._lease.acquire()
         with nullcontext() if lease is None else self._lease.kept(lease):
             yield lease
@@ -154,6 +157,7 @@ class Scheduler:
         self._lease.release()
 
     def _step(self, lease: Lease, requested: str | None) -> Step:
+        """Decide as the leader, and act."""
         waiting = self.state.requested()
         requested = requested or (waiting or "").partition(":")[0] or None
         # Redis may have been set back since; the log says which versions subscribers hold.
@@ -164,40 +168,42 @@ class Scheduler:
             return self._withdraw(lease, decision, situation)
         with self._lease.kept(lease):
             account(self.state, self._published.rivals)
-            # Versions read back from the log change the situation, so the first decision may rest on a false one.
+            # Versions read back from the log change the situation, so the decision above may be wrong.
             if adopt(self.state, lease, self._published.versions):
                 decision = self.decide(requested)
             step = Step(decision) if isinstance(decision, Wait) else self._act(lease, decision)
-        # Only now: a process that is killed before leaves the request to the next leader.
+        # Only now: a process that is killed before this leaves the request to the next leader.
         if waiting is not None:
             self.state.fulfil(waiting)
         return step
 
     def _act(self, lease: Lease, decision: Retrain | Unlearn) -> Step:
-        # Read before the attempt: a document that comes meanwhile must not be held for one that was tried.
+        """Make and stage a model; withdraw versions where none can be made."""
+        # Read before the attempt: a document that comes meanwhile was not part of it.
         offsets = self._offsets()
         try:
-            return self._unlearn(lease, decision) if isinstance(decision, Unlearn) else self._retrain(lease, decision)
+            if isinstance(decision, Unlearn):
+                return self._unlearn(lease, decision)
+            return self._retrain(lease, decision)
         except CannotLearn as error:
             self._failed = (offsets, str(error))
-            return self._withdraw(
-                lease,
-                Wait(f"no model can be made of the present documents: {error}"),
-                self._situation.read(failed=str(error)),
-            )
+            wait = Wait(f"no model can be made of the present documents: {error}")
+            return self._withdraw(lease, wait, self._situation.read(failed=str(error)))
 
     def _unlearn(self, lease: Lease, decision: Unlearn) -> Step:
+        """Update the base model and stage the result; retrain where the update cannot be verified."""
         base = self._situation.base()
         if base is None:
-            return Step(Wait("the base model vanished while it was decided on"))
+            return Step(Wait("the base model vanished after the decision"))
         through = base.epoch if self.modeller.base_only else None
-        made = self.modeller.unlearn(self.reader.snapshot(through=through), base)
+        snapshot = self.reader.snapshot(through=through)
+        made = self.modeller.unlearn(snapshot, base)
         # The counts are right in any case, so a model learned from them serves the deletion as well.
         if isinstance(made, NotVerified):
             return self._retrain(lease, Retrain(f"{decision.reason}; {made.reason}"))
         checked = self._own_check(made)
         if checked is not None and checked.passed is False:
-            # A false version is not published. One learned cold rests on nothing that the check found false.
+            # A false version must not be published. A model learned cold rests on nothing that the check found false.
             self.modeller.forget()
             reason = f"{decision.reason}; the update was not borne out by the service's own check: {checked.detail}"
             # A retraining needs the memory that the false model still takes.
@@ -206,27 +212,32 @@ class Scheduler:
         return self._stage(lease, decision, made, base, checked=checked)
 
     def _own_check(self, made: Made) -> Checked | None:
-        """Check an update that was carried over, where that is due; keep and tell the result."""
+        """Check an update that was carried over, where a check is due; keep the result in Redis and log a failure."""
         now = self._situation.now()
         if made.fit is None or not made.warm:
             return None
         if not self.options.self_check.due(self.state.checked(), now):
             return None
         checked = check_update(made.fit, made.snapshot, self._noise_key.counts_key)
-        version, suspects = self._next_version(), self._situation.suspects()
-        self.state.note_check(checked.fields(version, now, suspects if checked.passed is False else ()))
+        version = self._next_version()
+        suspects = self._situation.suspects() if checked.passed is False else ()
+        self.state.note_check(checked.fields(version, now, suspects))
         if checked.passed is False:
+            withdrawn = ", ".join(map(str, suspects)) or "no other"
             logger.error(
                 "version %d of %s is not published: %s. One learned from the counts takes its place and withdraws %s",
                 version,
                 self.options.model,
                 checked.detail,
-                ", ".join(map(str, suspects)) or "no other",
+                withdrawn,
             )
         return checked
 
     def _retrain(self, lease: Lease, decision: Retrain) -> Step:
-        """Begin a new epoch everywhere, train on all before it, commit once: a crash leaves the old base as it was."""
+        """Begin a new epoch in every partition, and train on all epochs before it.
+
+        The new base model is committed with its version, so a crash leaves the old one as it was.
+        """
         positions = self.reader.positions()
         # Partitions may be epochs apart where an earlier attempt was killed between two cuts; the largest closes all.
         epoch = max(meta.epoch for meta in positions.values())
@@ -234,7 +245,8 @@ class Scheduler:
             result = cut(self.connection, self.options.model, partition, epoch=epoch + 1, leader=lease.token)
             if isinstance(result, Stale):
                 return Step(Wait(f"partition {partition} could not begin an epoch: {result.reason}"))
-        made, new = self.modeller.retrain(self.reader.snapshot(through=epoch), self._capacity)
+        snapshot = self.reader.snapshot(through=epoch)
+        made, new = self.modeller.retrain(snapshot, self._capacity)
         limit, facts = new.capacity.limit, new.capacity.facts
         base = Base(self._next_version(), epoch, made.documents, made.anchors, limit, facts)
         return self._stage(lease, decision, made, base, new=new)
@@ -249,48 +261,48 @@ class Scheduler:
         new: NewBase | None = None,
         checked: Checked | None = None,
     ) -> Step:
-        """Stage a version.
+        """Write a version into the outbox in Redis; its bytes are fixed from here on.
 
         base: the base model that it stands on.
-        new: the same with its numbers, where this is its first version.
-        checked: the result of its own check, if there was one.
+        new: the same base model with its numbers, where this is its first version.
+        checked: the result of the service's own check, if there was one.
         """
         version = self._next_version()
         kind: Kind = "unlearn" if new is None else "retrain"
+        model = self.options.model
         start = time.perf_counter()
         plan = self._payload(made, version)
         envelope = self._envelope(made, plan, kind, base, version)
         sealed = seal_release(plan.payload, envelope, self._signing_key)
         chunks = to_messages(version, sealed)
-        records = [outgoing(self.options.model, message) for message in chunks]
+        records = [outgoing(model, message) for message in chunks]
         records += replaced(self.state, envelope, self.options.keep_versions)
-        seconds = _stages(kind, made, base, checked) | {"noise and release": time.perf_counter() - start}
-        result = self.state.stage(
-            lease,
-            version,
-            release=release_record(
-                envelope,
-                digest=release_digest(sealed),
-                chunks=len(chunks),
-                warm=made.warm,
-                reason=decision.reason,
-                seconds=sum(seconds.values()),
-                unfitted=plan.unfitted,
-                facts={**plan.facts, **_told(checked)},
-            ),
-            ledger=ledger_entry(envelope, plan.digest),
-            records=records,
-            base=None if new is None else stored_base(base, new, self._salt(version, plan)),
+        seconds = _stages(kind, made, base, checked)
+        seconds["noise and release"] = time.perf_counter() - start
+        record = release_record(
+            envelope,
+            digest=release_digest(sealed),
+            chunks=len(chunks),
+            warm=made.warm,
+            reason=decision.reason,
+            seconds=sum(seconds.values()),
+            unfitted=plan.unfitted,
+            facts={**plan.facts, **_check_fields(checked)},
         )
+        ledger = ledger_entry(envelope, plan.digest)
+        stored = None if new is None else stored_base(base, new, self._salt(version, plan))
+        # One script for all of it: a version never lacks its record, its ledger entry or its base model.
+        result = self.state.stage(lease, version, release=record, ledger=ledger, records=records, base=stored)
         if isinstance(result, Stale):
             return Step(Wait(f"version {version} was not staged: {result.reason}"), seconds=seconds)
-        # Only once it is staged: heads of a version that nobody gets are no start for the next.
+        # Only once it is staged: the next version must not start from heads that nobody gets.
         self._failed, self._heads = None, plan.fitted
         for remark in remarks(plan):
-            logger.warning("version %d of %s: %s", version, self.options.model, remark)
+            logger.warning("version %d of %s: %s", version, model, remark)
         return Step(decision, version, envelope.withdrawn, seconds)
 
     def _next_version(self) -> int:
+        """Return the number of the next version."""
         last = self._situation.last()
         return last.version + 1 if last else 1
 
@@ -299,96 +311,118 @@ class Scheduler:
         return self._noise_key.seed(self.options.model, version, plan.digest, "base").secret
 
     def _payload(self, made: Made, version: int) -> PayloadPlan:
-        """Read the documents that a payload needs beside its model, and draw it."""
+        """Read the documents that a payload needs beside its model, and draw its noise."""
         tasks = self.options.tasks
-        # NPMI is a figure of topics, so nothing is read for it where topics are withheld.
+        # NPMI is a figure of topics, so its sample is not read where topics are withheld.
         sample = None if tasks.withheld else sample_words(self.connection, made.snapshot, made.words)
         labelled = read_labelled(self.connection, made.snapshot, made.words, tasks)
         data = TaskData(tasks, labelled, before=self._heads, cold=not made.warm)
         return made.draw(sample, self._noise_key, self.options.model, version, data)
 
     def _envelope(self, made: Made, plan: PayloadPlan, kind: Kind, base: Base, version: int) -> Envelope:
-        spent = self._situation.spent(base.version).then(plan.noise.scale, plan.noise.slack)
+        """Return the signed facts of a version."""
+        options, noise = self.options, plan.noise
+        created = self._situation.now()
         facts = describe(
-            made,
-            base=base,
-            kind=kind,
-            version=version,
-            model=self.options.model,
-            topics=self.options.topics,
-            created=self._situation.now(),
+            made, base=base, kind=kind, version=version, model=options.model, topics=options.topics, created=created
         )
+        spent = self._situation.spent(base.version).then(noise.scale, noise.slack)
+        withdrawn = self._withdrawn_by(made.snapshot)
+        previous = self._digest(version - 1)
+        # Under a key: without one, who can guess the documents could try the guesses (docs/guarantees.md).
+        commitment = self._noise_key.commitment(options.model, version, plan.digest)
         return Envelope(
             **facts,
             guarantee=self.modeller.guarantee,
-            epsilon=plan.noise.epsilon,
-            delta=plan.noise.delta,
-            sigma=plan.noise.sigma,
-            scale=plan.noise.scale,
-            slack=plan.noise.slack,
-            ratio=plan.noise.ratio,
+            epsilon=noise.epsilon,
+            delta=noise.delta,
+            sigma=noise.sigma,
+            scale=noise.scale,
+            slack=noise.slack,
+            ratio=noise.ratio,
             covered=plan.covered,
-            capacity_rule=self.options.capacity_rule,
-            cumulative_epsilon=spent.epsilon(self.options.delta),
-            withdrawn=self._withdrawn_by(made.snapshot),
-            previous=self._digest(version - 1),
-            commitment=self._noise_key.commitment(self.options.model, version, plan.digest),
+            capacity_rule=options.capacity_rule,
+            cumulative_epsilon=spent.epsilon(options.delta),
+            withdrawn=withdrawn,
+            previous=previous,
+            commitment=commitment,
         )
 
     def _digest(self, version: int) -> str:
-        """Return the digest of the version before the next one, "" where there is none or nobody knows it any more.
-
-        What stands in the log comes first: subscribers hold that, whatever Redis was set back to.
-        """
+        """Return the digest of a version, "" where it is not known."""
+        # The log comes first: subscribers hold its versions, whatever Redis was set back to.
+        if digest := self._published.digest(version):
+            return digest
         newest = dict(self.state.releases(1))
-        return self._published.digest(version) or str(newest.get(version, {}).get("digest", ""))
+        return str(newest.get(version, {}).get("digest", ""))
 
     def _withdrawn_by(self, snapshot: Snapshot) -> tuple[int, ...]:
-        """Return versions that a new one replaces: none may stand whose promise is broken, doubled or unproven."""
-        now = self._situation
-        return tuple(sorted({*self._holding(snapshot), *now.doubled(), *now.unproven(), *now.refuted()}))
+        """Return the versions that a new one withdraws: their promise is broken, doubled or unproven."""
+        found = set(self._holding(snapshot))
+        found.update(self._situation.doubled())
+        found.update(self._situation.unproven())
+        found.update(self._situation.refuted())
+        return tuple(sorted(found))
 
     def _holding(self, snapshot: Snapshot | None) -> tuple[int, ...]:
-        """Return versions that still hold a document forgotten since, and are not withdrawn yet."""
-        # A version made of a snapshot misses deletions up to its cut only; a withdrawal alone looks at all of them.
-        views = () if snapshot is None else snapshot.views
-        positions = {view.partition: view.meta for view in views} or self.reader.positions()
+        """Return versions that hold a document deleted since, and are not withdrawn yet.
+
+        snapshot: the counts of the version that withdraws them, None for a withdrawal without a new version.
+        """
+        # A new version reflects deletions up to its cut only; a withdrawal alone reflects all of them.
+        if snapshot is None:
+            positions: Mapping[int, Meta] = self.reader.positions()
+        else:
+            positions = {view.partition: view.meta for view in snapshot.views}
+        waiting = unserved(self.reader, positions, self._situation.last())
         forgotten = [
             (partition, forget.document_offset)
-            for partition, forget in unserved(self.reader, positions, self._situation.last())
+            for partition, forget in waiting
             if forget.offset < positions[partition].next_offset
         ]
-        return holding(self.state.releases(), self.state.withdrawn(), forgotten) if forgotten else ()
+        if not forgotten:
+            return ()
+        return holding(self.state.releases(), self.state.withdrawn(), forgotten)
 
     def _withdraw(self, lease: Lease, decision: Wait, situation: Situation) -> Step:
         """Withdraw versions where no model can be made to take their place.
 
-        Versions go that hold documents which waited too long, or that the own check has not borne out.
+        These are versions that hold documents whose deletion has waited too long, and versions that the service's own
+        check did not bear out.
         """
-        # A model can be made, so the next version withdraws what it replaces, and subscribers are never without one.
+        # A model can be made, so the next version withdraws this one, and subscribers are never without one.
         if situation.failed is None:
             return Step(decision)
+        found = set(self._situation.refuted())
         oldest = situation.oldest_unserved_ms
-        late = oldest is not None and self._situation.now() - oldest >= self.options.policy.max_forget_lag_ms
-        versions = tuple(sorted({*self._situation.refuted(), *(self._holding(None) if late else ())}))
+        if oldest is not None:
+            waited_ms = self._situation.now() - oldest
+            if waited_ms >= self.options.policy.max_forget_lag_ms:
+                found.update(self._holding(None))
+        versions = tuple(sorted(found))
         if not versions:
             return Step(decision)
         records = erasures(self.state, self.state.releases(), versions, retired=False)
         result = self.state.withdraw(lease, versions, records)
-        return Step(decision, withdrawn=() if isinstance(result, Stale) else versions)
+        # Another scheduler leads by now, and withdraws them itself.
+        if isinstance(result, Stale):
+            return Step(decision)
+        return Step(decision, withdrawn=versions)
 
     def _failure(self) -> str | None:
-        """Return why the last attempt failed, while no document has come or gone since."""
+        """Return why the last attempt failed, as long as no document has come or gone since."""
         if self._failed is None:
             return None
-        return self._failed[1] if self._offsets() == self._failed[0] else None
+        offsets, reason = self._failed
+        return reason if self._offsets() == offsets else None
 
     def _offsets(self) -> dict[int, int]:
+        """Return, by partition, the offset up to which records are counted."""
         return {partition: meta.next_offset for partition, meta in self.reader.positions().items()}
 
 
 def _stages(kind: Kind, made: Made, base: Base, checked: Checked | None) -> dict[str, float]:
-    """Return the seconds that a model took until it is staged, by stage."""
+    """Return the seconds that it took to make a model, by stage."""
     seconds: dict[str, float] = {kind: made.seconds}
     if checked is not None:
         seconds["self check"] = checked.seconds
@@ -397,6 +431,6 @@ def _stages(kind: Kind, made: Made, base: Base, checked: Checked | None) -> dict
     return seconds
 
 
-def _told(checked: Checked | None) -> dict[str, object]:
-    """Return what the release record keeps of an own check."""
+def _check_fields(checked: Checked | None) -> dict[str, object]:
+    """Return the fields that the release record keeps of the service's own check."""
     return {} if checked is None else {"self_check": {"passed": checked.passed, "detail": checked.detail}}

@@ -1,11 +1,11 @@
-"""Where a model stands in Redis: the situation that `decide` needs. Reads only, so `status` uses it as well.
+"""Read the situation of a model from Redis, as `decide` needs it. It writes nothing, so `status` uses it as well.
 
 Base, LastRelease  the base model and the newest version, as the scheduler wrote them
 Mode               the part of a modeller that a decision depends on
-SituationReader    reads the situation, and which versions must not stand any longer
+SituationReader    reads the situation, and the versions that must be withdrawn
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -21,7 +21,7 @@ __all__ = ["Base", "BaseCapacity", "LastRelease", "Mode", "SituationReader", "ba
 class BaseCapacity:
     """The deletion capacity of a base model, with the facts that it was derived from.
 
-    limit: deletions that the model bears.
+    limit: number of deletions that the model bears.
     facts: msgpack values for people, kept with the base model as its `calibration`.
     """
 
@@ -35,12 +35,12 @@ class Base:
 
     version: the version that it was published as.
     epoch: the last epoch that it was trained on.
-    documents: how many documents it was trained on.
-    anchors: the anchor word of each topic.
-    capacity: deletions that it bears.
-    calibration: the facts that the capacity was derived from (BaseCapacity.facts). Of a base that was read from Redis,
-        it holds only what a report shows (`shown_calibration`).
-    kept: names of the fields that are kept with it, some for one modeller alone.
+    documents: number of documents that it was trained on.
+    anchors: (r,), the anchor word of each topic.
+    capacity: number of deletions that it bears.
+    calibration: the facts that the capacity was derived from (BaseCapacity.facts). A base that was read from Redis has
+        only the facts that a report shows (`shown_calibration`).
+    kept: names of the fields that are kept with it; some belong to one modeller alone.
     """
 
     version: int
@@ -53,17 +53,13 @@ class Base:
 
     @classmethod
     def parse(cls, stored: StoredBase) -> "Base":
-        """Read the fields that Redis keeps of it."""
+        """Read the fields that Redis keeps of a base model."""
         fields = stored.fields
-        return cls(
-            stored.version,
-            stored.epoch,
-            fields["documents"],
-            tuple(fields["anchors"]),
-            fields["capacity"],
-            fields.get("calibration", {}),
-            frozenset(fields),
-        )
+        documents = fields["documents"]
+        anchors = tuple(fields["anchors"])
+        capacity = fields["capacity"]
+        calibration = fields.get("calibration", {})
+        return cls(stored.version, stored.epoch, documents, anchors, capacity, calibration, frozenset(fields))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +68,9 @@ class LastRelease:
 
     version: its number.
     base: the version of its base model.
-    documents: how many documents it holds.
-    forget_set: documents of the base model that were gone by then.
-    counted: documents that were ever accepted by then.
+    documents: number of documents that it holds.
+    forget_set: documents of the base model that were deleted by then.
+    counted: documents that had ever been accepted by then.
     cut: partition to the first offset that the version does not reflect.
     """
 
@@ -93,20 +89,16 @@ class LastRelease:
 
 
 def base_forget_set(positions: Mapping[int, Meta], base_documents: int, base_epoch: int) -> int:
-    """Return f: documents that the base model was trained on and that are gone.
-
-    It is derived from live counts and not counted up, so no fault can refund a deletion.
-    """
+    """Return f, the number of documents that the base model was trained on and that were deleted since."""
+    # Derived from live counts and not counted up, so no fault can refund a deletion.
     return base_documents - sum(meta.live_through(base_epoch) for meta in positions.values())
 
 
 def unserved(reader: Reader, positions: Mapping[int, Meta], last: LastRelease | None) -> list[tuple[int, Forget]]:
-    """Return (partition, deletion) for each deletion that no version reflects.
-
-    Deletions of documents that came after the last version count as well: their receipts wait for a later version.
-    """
+    """Return (partition, deletion) for each deletion that no version reflects."""
     if last is None:
         return []
+    # Deletions of documents that came after the last version count too: their receipts wait for a later version.
     waiting = []
     for partition in positions:
         at = last.cut.get(partition, 0)
@@ -118,7 +110,7 @@ def unserved(reader: Reader, positions: Mapping[int, Meta], last: LastRelease | 
 
 
 def unproven(record: Mapping[str, Any]) -> bool:
-    """Whether the guarantee of a recorded version rests on a certificate from before certificates were proven."""
+    """Return whether a version's guarantee rests on a certificate of an older program, which was not a proof."""
     certified = record.get("guarantee", "certified") == "certified"
     return certified and int(record.get("revision", 0)) < REVISION
 
@@ -128,7 +120,7 @@ class Mode(Protocol):
 
     @property
     def scale(self) -> float:
-        """What one more version composes with, as the scale of a Gaussian mechanism."""
+        """The scale of the Gaussian mechanism by which one more version composes with others."""
 
     @property
     def base_only(self) -> bool:
@@ -142,9 +134,10 @@ class SituationReader:
     """Reads the present situation of a model from Redis.
 
     mode: how versions of this model are made.
-    delta: of the guarantee that versions compose to.
+    policy: when to act.
+    delta: the delta at which the cumulative epsilon of all versions is stated.
     clock: seconds since 1970.
-    rivals: releases that stand in the log under another one's number, see Published.
+    rivals: releases that stand in the log under the number of another one, see Published.
     """
 
     def __init__(
@@ -166,27 +159,29 @@ class SituationReader:
         self._rivals = rivals
 
     def read(self, requested: str | None = None, failed: str | None = None) -> Situation:
-        """Return where the model stands now.
+        """Return the present situation.
 
         requested: the operator's request, if any.
         failed: why no model can be made of the present documents, if that is known.
+
+        Raises StateMissing, StateCorrupt, ComponentUnreachable.
         """
         positions = self._reader.positions()
         documents = sum(meta.documents for meta in positions.values())
-        # Both hold whatever the base model is, so they are read before anything may end this early.
+        # These two do not depend on the base model, so each situation has them.
         doubled, distrusted = self.doubled(), self._distrusted()
         last, base = self.last(), self.base()
         if last is None:
             return Situation(documents, failed=failed, requested=requested, lost=distrusted, doubled=doubled)
         behind = _behind(positions, last)
         lost = _lost(positions, last, base)
-        # A base model that was kept for another mode is as good as none.
+        # No update can start from a base model that was kept for another mode.
         if lost is None and base is not None:
             lost = self._mode.refuses(base)
         lost = lost or distrusted
         if base is None or behind is not None:
             return Situation(documents, failed=failed, requested=requested, behind=behind, lost=lost, doubled=doubled)
-        waiting = [forget for _, forget in unserved(self._reader, positions, last)]
+        received = [forget.received_ms for _, forget in unserved(self._reader, positions, last)]
         ever_counted = sum(sum(meta.counted.values()) for meta in positions.values())
         next_spent = self.spent(base.version).then(self._mode.scale)
         return Situation(
@@ -195,8 +190,8 @@ class SituationReader:
             model_documents=last.documents,
             forget_set=base_forget_set(positions, base.documents, base.epoch),
             published_forget_set=last.forget_set,
-            unserved=len(waiting),
-            oldest_unserved_ms=min((forget.received_ms for forget in waiting), default=None),
+            unserved=len(received),
+            oldest_unserved_ms=min(received, default=None),
             new_documents=ever_counted - last.counted,
             capacity=base.capacity,
             next_epsilon=next_spent.epsilon(self._delta),
@@ -224,27 +219,28 @@ class SituationReader:
     def spent(self, base_version: int | None) -> Composition:
         """Return the composition of all versions of a base model so far."""
         entries = self._state.spent() if base_version else []
-        return Composition.of((e["scale"], e["slack"]) for e in entries if e["base"] == base_version)
+        own = [entry for entry in entries if entry["base"] == base_version]
+        return Composition.of((entry["scale"], entry["slack"]) for entry in own)
 
     def doubled(self) -> tuple[int, ...]:
         """Return versions that stand in the log with two contents and are not withdrawn yet."""
-        versions = {envelope.version for envelope in self._rivals}
-        return tuple(sorted(versions - self._state.withdrawn())) if versions else ()
+        return self._standing({envelope.version for envelope in self._rivals})
 
     def refuted(self) -> tuple[int, ...]:
-        """Return versions made before the last own check failed and after the last model known to be right.
-
-        Versions that are withdrawn by now are left out.
-        """
+        """Return the suspects of the service's last own check, if it failed; those withdrawn by now are left out."""
         # A check that could not be made (None) speaks against no version.
         last = self._state.checked()
-        suspects = set() if last is None or last["passed"] is not False else set(last["suspects"])
-        return tuple(sorted(suspects - self._state.withdrawn())) if suspects else ()
+        if last is None or last["passed"] is not False:
+            return ()
+        return self._standing(last["suspects"])
 
     def suspects(self) -> tuple[int, ...]:
-        """Return versions carried over in memory since the last that was learned cold or borne out by a check."""
+        """Return the versions that an error in memory may have reached.
+
+        These were carried over since the last version that was learned cold or borne out by a check.
+        """
         found = list[int]()
-        # Newest first, up to a version that rests on nothing carried over: an error before it cannot have lived on.
+        # Newest first, up to a version that does not rest on a carried-over model: an older error ended there.
         for version, record in reversed(self._state.releases()):
             if not record.get("warm") or record.get("self_check", {}).get("passed"):
                 break
@@ -252,34 +248,45 @@ class SituationReader:
         return tuple(reversed(found))
 
     def unproven(self) -> tuple[int, ...]:
-        """Return versions whose certificate was not a proof, made by an older program and not withdrawn yet."""
-        versions = {version for version, record in self._state.releases() if unproven(record)}
-        return tuple(sorted(versions - self._state.withdrawn())) if versions else ()
+        """Return versions of an older program, whose certificate was not a proof, that are not withdrawn yet."""
+        return self._standing(version for version, record in self._state.releases() if unproven(record))
 
     def now(self) -> int:
         """Return milliseconds since 1970."""
         return int(self._clock() * 1000)
 
+    def _standing(self, versions: Iterable[int]) -> tuple[int, ...]:
+        """Return those of the versions that are not withdrawn yet, oldest first."""
+        found = set(versions)
+        # Most often there is no such version, and then a read of Redis is saved.
+        return tuple(sorted(found - self._state.withdrawn())) if found else ()
+
     def _distrusted(self) -> str | None:
-        """Return why the model in memory must not be carried over, None where nothing speaks against it."""
+        """Return why the model in memory must not be carried over, None where it may be."""
         refuted = self.refuted()
         return f"version {refuted[0]} is not borne out by the service's own check" if refuted else None
 
 
 def _behind(positions: Mapping[int, Meta], last: LastRelease) -> str | None:
-    """Return which partitions have counted less than the newest version reflects, as after Redis was set back."""
-    late = {p: last.cut[p] for p, meta in positions.items() if meta.next_offset < last.cut.get(p, 0)}
+    """Return why counts are older than the newest version, as after Redis was set back; None where they are not."""
+    late = []
+    for partition, meta in sorted(positions.items()):
+        reflected = last.cut.get(partition, 0)
+        if meta.next_offset < reflected:
+            late.append(f"{partition} up to {reflected}")
     if not late:
         return None
-    places = ", ".join(f"{partition} up to {offset}" for partition, offset in sorted(late.items()))
+    places = ", ".join(late)
     return f"version {last.version} reflects more than is counted now: waiting for ingest to reach partition {places}"
 
 
 def _lost(positions: Mapping[int, Meta], last: LastRelease, base: Base | None) -> str | None:
-    """Return why the base model that Redis holds is not that of the newest version, or cannot be told apart."""
+    """Return why the base model in Redis is not the base of the newest version, or may not be; None where it is."""
     if base is None or base.version != last.base:
         held = "no base model" if base is None else f"the base model of version {base.version}"
         return f"Redis was set back: it holds {held}, the newest version is of {last.base}"
     # A partition that has not begun an epoch after the base model's would count new documents as the base's own.
-    merged = [partition for partition, meta in positions.items() if meta.epoch <= base.epoch]
-    return f"Redis was set back: partition {merged[0]} has lost where the base model ends" if merged else None
+    for partition, meta in positions.items():
+        if meta.epoch <= base.epoch:
+            return f"Redis was set back: partition {partition} has lost the end of the base model's epoch"
+    return None

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from streamtopic.counts import Weighting
 from streamtopic.events import encode_add, encode_delete, encode_heartbeat
-from streamtopic.service.ingest.missed_deletes import sweep, sweep_if_due
+from streamtopic.service.ingest import missed_deletes
+from streamtopic.service.ingest.missed_deletes import remove_missed, remove_missed_if_due
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.verify.recount import documents_in_log
 from streamtopic.state import ForgetKind, ModelSettings, Reader
@@ -48,7 +49,7 @@ class World:
         self.log.compact(self.topics.documents, tombstones_ms=0)
 
     def due(self):
-        return sweep_if_due(self.ingest, self.log, self.now_ms, RETENTION_MS)
+        return remove_missed_if_due(self.ingest, self.log, self.now_ms, RETENTION_MS)
 
     def counted(self):
         snapshot = Reader(self.connection, self.topics.model, 1).snapshot()
@@ -106,7 +107,7 @@ def test_what_was_missed_makes_versions_change_but_gets_no_receipt(world):
 
 
 @pytest.mark.parametrize("days", [0, 14, 16])
-def test_only_who_was_away_too_long_sweeps(world, days):
+def test_only_who_was_away_too_long_looks_for_missed_deletes(world, days):
     """Within half of the retention no delete can have left the log, so nothing is read."""
     world.send(add("a"), add("b"))
     list(world.ingest.drain())
@@ -115,7 +116,7 @@ def test_only_who_was_away_too_long_sweeps(world, days):
     assert (world.due() is None) == (days < 15)
 
 
-def test_a_sweep_that_is_interrupted_is_done_again(world, monkeypatch):
+def test_a_removal_that_is_interrupted_is_done_again(world, monkeypatch):
     """Killed between two commits, the next writer removes the rest; entries come after those that are there."""
     world.send(*(add(f"d{n}") for n in range(1_500)), add("kept"))
     list(world.ingest.drain())
@@ -123,12 +124,17 @@ def test_a_sweep_that_is_interrupted_is_done_again(world, monkeypatch):
     world.pass_days(40)
     world.forget_deletes()
 
-    def tick():
+    remove = missed_deletes._remove
+
+    def interrupted(*arguments, **options):
         if len(world.ingest.state.forgets):
             raise KeyboardInterrupt
+        return remove(*arguments, **options)
 
-    with pytest.raises(KeyboardInterrupt):
-        sweep(world.ingest, world.log, world.now_ms, tick)
+    with monkeypatch.context() as patch:
+        patch.setattr(missed_deletes, "_remove", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            remove_missed(world.ingest, world.log, world.now_ms)
     world.ingest = world.open()
     assert world.due().removed == 500
     list(world.ingest.drain())
@@ -145,7 +151,7 @@ EVENTS = st.lists(
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(before=EVENTS, after=EVENTS)
 def test_whatever_was_missed_the_counts_are_those_of_the_log(connection, tmp_path_factory, before, after):
-    """After a sweep and the rest of the log, counts equal a recount of the documents that are still there."""
+    """After the removal and the rest of the log, counts equal a recount of the documents that are still there."""
     world = World(connection, tmp_path_factory.mktemp("log"))
     world.send(add("first"), *before)
     list(world.ingest.drain())

@@ -6,7 +6,7 @@ import numpy as np
 
 from streamtopic.counts import Weighting
 from streamtopic.events import encode_add, encode_delete, encode_heartbeat
-from streamtopic.service.ingest.missed_deletes import sweep_if_due
+from streamtopic.service.ingest.missed_deletes import remove_missed_if_due
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.verify.recount import documents_in_log
 from streamtopic.state import ModelSettings, Reader
@@ -35,7 +35,7 @@ def test_deletes_that_kafka_has_erased_are_made_up_for(kafka_server, connection)
         list(ingest.drain())
         log.append_many(names.documents, [encode_delete(f"d{n}", "r") for n in range(20)])
         _await_erased(log, names.documents)
-        report = sweep_if_due(ingest, log, int(time.time() * 1000) + 20 * DAY_MS, 30 * DAY_MS)
+        report = remove_missed_if_due(ingest, log, int(time.time() * 1000) + 20 * DAY_MS, 30 * DAY_MS)
         assert report.removed == 20
         list(ingest.drain())
         end = ingest.state.meta.next_offset

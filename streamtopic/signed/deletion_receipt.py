@@ -3,7 +3,7 @@
 Receipts and completions are the links of one chain (`receipt_chain`). A receipt never names the document: whoever reads
 the topic must not be able to try ids until a digest fits. So the digests of request id and document id are salted. The
 requester draws the salt and can check the receipt with it. Without one the service salts with a key of the month, which
-is destroyed on schedule; from then on nobody can say which document the receipt is about.
+is destroyed on schedule. From then on nobody can tell which document the receipt is about.
 """
 
 import dataclasses

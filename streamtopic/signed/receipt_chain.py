@@ -313,7 +313,7 @@ class ReceiptReader:
         link = open_link(record.value, self._key)
         # The key of a record is not signed.
         if link.model != self._model or link.id.encode() != record.key:
-            raise InvalidRelease(f"receipt {link.id} lies under another key: somebody has copied it")
+            raise InvalidRelease(f"receipt {link.id} has another key as a record: somebody has copied it")
         return link
 
 

@@ -147,7 +147,10 @@ class Assembler:
         self.counted = 0
 
     def take(self, record: Record) -> Assembled | Removed | None:
-        """Return what the record completes or removes, None if it does neither. Others than chunks are passed over."""
+        """Return the release that the record completes or removes, None if it does neither.
+
+        A record that is not a chunk, and cannot be a statement or key list, is passed over.
+        """
         place = KEY.match(record.key or b"")
         if place is None:
             if record.key not in (STATEMENT_KEY, KEYS_KEY):
@@ -204,7 +207,7 @@ class Assembler:
             # The newest has just got a chunk. It goes only if it is too large by itself.
             oldest = next(key for key in self._pending if key != newest or len(self._pending) == 1)
             self._drop(oldest)
-            self.skip(record, f"the unfinished version {oldest[0]} is dropped for it: too many are unfinished")
+            self.skip(record, f"it came while version {oldest[0]} was unfinished, which is dropped: too many are")
 
     def _drop(self, key: _Key) -> None:
         self._size -= self._pending.pop(key).size

@@ -220,8 +220,8 @@ def release_digest(data: bytes) -> str:
 
 
 def _digest(parts: Mapping[str, bytes]) -> str:
-    # Of what is signed, and not of all bytes: envelope and digest of the payload are enough to compute it, so a report
-    # proves it without the model.
+    # Of the signed bytes, and not of the whole container: envelope and digest of the payload are enough to compute it,
+    # so a report proves it without the model.
     return statement_digest(KIND, {name: hashlib.sha256(part).digest() for name, part in parts.items()})
 
 

@@ -207,8 +207,8 @@ def seal(kind: str, parts: Mapping[str, bytes], key: SigningKey) -> bytes:
 def open_sealed(kind: str, data: bytes, key: Verifier) -> Sealed:
     """Return the verified parts of a container.
 
-    Raises InvalidRelease if any byte differs from what `seal` wrote under `key`, UnknownKey if the container names a
-    key that `key` does not know.
+    Raises InvalidRelease if any byte differs from the container that `seal` made with this key, UnknownKey if the
+    container names a key that `key` does not know.
     """
     found = _container(data)
     if found["kind"] != kind:

@@ -115,7 +115,7 @@ def steps_of(version: int) -> tuple[tuple[str, str, str], ...]:
             "every deletion has its receipt, signed, and none was left out",
             "streamtopic receipts verify receipts.jsonl --public-key signing.pub",
             (
-                "what `streamtopic receipts export` wrote, and the public key; with `--head` and the digest above, "
+                "the file of `streamtopic receipts export`, and the public key; with `--head` and the digest above, "
                 "also that none is missing at the end"
             ),
         ),

@@ -68,7 +68,8 @@ class _Known:
     @property
     def cut(self) -> dict[int, int] | None:
         """Partition to the offset up to which its records are in the version; None if documents were moved since."""
-        signed = {str(partition): offset for partition, offset in self.release.envelope.cut.items()}
+        envelope = self.release.envelope
+        signed = {str(partition): offset for partition, offset in envelope.cut.items()}
         # The record comes first: an instance empties its cut when documents move, while a signed cut stays.
         cut = self.record.get("cut", signed)
         return {int(partition): offset for partition, offset in cut.items()} or None

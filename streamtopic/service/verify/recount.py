@@ -96,7 +96,8 @@ class Numbering:
     def batch(self, documents: Sequence[Document]) -> tuple[list[str], DocumentBatch]:
         """Return documents that were numbered here as one batch, over the sorted words that they hold."""
         words, place = self._places(documents)
-        return words, DocumentBatch.build([_all_placed(passages, place) for passages in documents])
+        rows = [_all_placed(passages, place) for passages in documents]
+        return words, DocumentBatch.build(rows)
 
     def _places(self, documents: Sequence[Document]) -> tuple[list[str], npt.NDArray[np.int32]]:
         """Return the sorted words of these documents, and by number of a word its place among them, else -1."""
@@ -303,7 +304,8 @@ class Recounts:
         cut: partition to the offset up to which records are read.
         added: count only documents that were added before these offsets; None for all documents.
         """
-        key = tuple(sorted(cut.items())), tuple(sorted((added or {}).items()))
+        limits = added or {}
+        key = tuple(sorted(cut.items())), tuple(sorted(limits.items()))
         if key not in self._made:
             self._made[key] = self._counted(cut, added)
         return self._made[key]

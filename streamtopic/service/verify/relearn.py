@@ -132,7 +132,7 @@ def _version(sources: Sources, version: int | None) -> _Version | Comparison:
     asked = newest if version is None else version
     name = "newest version" if asked == newest else "this version"
     if not records:
-        return _not_made(name, "none has been published yet")
+        return _not_made(name, "no version has been published yet")
     if asked in sources.state.withdrawn():
         return _not_made(name, f"version {asked} is withdrawn")
     if asked not in records:
@@ -154,7 +154,8 @@ def _counts(sources: Sources, counted: Recounts) -> Comparison:
         return _agrees(name, detail)
     # Compaction may erase a counted document as soon as a record that is not counted yet supersedes it.
     if not found.whole and ends != snapshot.offsets:
-        waiting = sum(ends.values()) - sum(snapshot.offsets.values())
+        counted_up_to = sum(snapshot.offsets.values())
+        waiting = sum(ends.values()) - counted_up_to
         detail = f"{waiting} records wait, and the log may have erased those they supersede: verify again without lag"
         return _not_made(name, detail)
     return _differs(name, problem)
@@ -176,7 +177,7 @@ def _base_model(sources: Sources, counted: Recounts) -> Comparison:
     name = "base model"
     stored = sources.state.base()
     if stored is None:
-        return _not_made(name, "there is none yet")
+        return _not_made(name, "there is no base model yet")
     record = dict(sources.state.releases()).get(stored.version)
     if record is None:
         return _differs(name, f"there is no record of version {stored.version}: run `streamtopic retrain`")
@@ -290,7 +291,7 @@ def _compared(sources: Sources, key: NoiseKey, counted: Recounts, fit: TopicFit,
     try:
         plan = draw_again(sources, key, fit, found.counts, made.number, labelled)
     except CannotLearn as error:
-        return (_differs(made.name, f"the documents in the log allow none: {error}"),)
+        return (_differs(made.name, f"the documents in the log do not make a version: {error}"),)
     committed = _committed(release, key, made, plan)
     what = f"version {made.number}, signed, noise included"
     if counted.tasks.withheld:
@@ -344,7 +345,7 @@ def _learned(name: str, counted: Recounts, record: Mapping[str, Any]) -> TopicFi
     try:
         return learn(counted.of(record).counts, counted.options)
     except CannotLearn as error:
-        return _differs("model", f"the documents in the log allow none: {error}")
+        return _differs("model", f"the documents in the log do not make a model: {error}")
 
 
 def _cannot(name: str, counted: Recounts, record: Mapping[str, Any]) -> Comparison | None:
@@ -376,8 +377,9 @@ def topics_differ(release: Release, plan: PayloadPlan) -> tuple[str | None, floa
     if sent.words != again.words or sent.A.shape != again.A.shape:
         return "a model learned from scratch has other words or topics", 0.0
     gap = float(np.abs(sent.A - again.A).max())
+    largest = float(sent.A.max())
     # Rounding may put a number of A on the next point of the noise's grid, and A is stored in single precision.
-    bound = 2 * plan.noise.grid + 2.0**-23 * float(sent.A.max())
+    bound = 2 * plan.noise.grid + 2.0**-23 * largest
     # In this form a NaN is refused too.
     if not gap <= bound:
         return f"largest difference {gap:.3g} from one learned from scratch", gap
@@ -391,8 +393,9 @@ def _others_differ(sent: Payload, again: Payload) -> str | None:
     for name in ("R", "shares"):
         one = np.asarray(getattr(sent, name), np.float64)
         other = np.asarray(getattr(again, name), np.float64)
-        allowed = _ROUNDING * max(1.0, float(np.abs(other).max()))
-        if not np.abs(one - other).max() <= allowed:
+        largest = float(np.abs(other).max())
+        gap = float(np.abs(one - other).max())
+        if not gap <= _ROUNDING * max(1.0, largest):
             return f"A is that of one learned from scratch, {name} is not"
     if sent.top_words != again.top_words:
         return "A is that of one learned from scratch, top words are not"
@@ -409,7 +412,8 @@ def _heads_differ(release: Release, labelled: Labelled, options: TaskOptions) ->
     for task in sorted({*sent, *again}):
         problem = _other(sent.get(task), again.get(task))
         if problem is None:
-            one, other = np.asarray(sent[task].w), np.asarray(again[task].w)
+            one = np.asarray(sent[task].w)
+            other = np.asarray(again[task].w)
             gap = float(np.linalg.norm(one - other))
             # Each fit stops within this distance of the optimum, so two may lie twice that apart.
             problem = _apart(gap, 2 * options.tasks[task].distance)
@@ -438,7 +442,8 @@ def _withheld_differ(release: Release, plan: PayloadPlan) -> str | None:
             # Before noise two may lie the sensitivity apart. Rounding adds a step of the noise's grid, and the single
             # precision of B.
             fact = facts[task]
-            rounding = fact["grid"] + 2.0**-22 * float(np.abs(one).max())
+            largest = float(np.abs(one).max())
+            rounding = fact["grid"] + 2.0**-22 * largest
             problem = _apart(gap, fact["sensitivity"] + rounding)
         if problem is not None:
             return f"head of task {task!r}: {problem}"

@@ -125,7 +125,7 @@ def _form(payload: Payload, envelope: Envelope) -> Finding:
     # Eigenvalues of a matrix with a NaN cannot be computed, so these checks come second.
     problems = problems or list(_malformed(arrays))
     if problems:
-        detail = f"{', '.join(problems)}: not what a release of topics holds"
+        detail = f"{', '.join(problems)}: these numbers are not those of a model"
         return fails(name, detail, "signed", "do not use this version: `streamtopic retrain`")
     if payload.A is None:
         return holds(name, f"{envelope.n} words; topics are withheld", "signed")
@@ -168,7 +168,7 @@ def _record(envelope: Envelope, proof: Proof, record: Record | None) -> Finding:
     if record.get("digest", proof.digest) not in {"", proof.digest}:
         differing.append("digest")
     if not differing:
-        return holds(name, "Redis says of it what the signed envelope says", "records")
+        return holds(name, "Redis and the signed envelope say the same of it", "records")
     detail = f"Redis differs from the signed envelope in {', '.join(differing)}"
     return fails(name, detail, "records", "trust the envelope; `streamtopic retrain`")
 
@@ -314,7 +314,7 @@ def _composition(envelope: Envelope, records: Records, ledger: Records) -> Findi
     older = [version for version in versions if unproven(records[version])]
     # An older certificate was not a proof, so the sum that contains its epsilon is not proved either.
     if older and not envelope.unproven and envelope.guarantee == "certified":
-        detail = f"version {older[0]}, of the same base, adds what it says, but {_UNPROVEN}"
+        detail = f"epsilon of version {older[0]}, of the same base, is in the sum, but {_UNPROVEN}"
         return not_checked(name, detail, "records", RENEW)
     noise = [(ledger[version]["scale"], ledger[version]["slack"]) for version in versions]
     spent = Composition.of(noise).epsilon(envelope.delta)
@@ -335,10 +335,10 @@ def _withdrawal(topic: ReleasesTopic, envelope: Envelope) -> Iterator[Finding]:
     name = "withdrawal"
     named = ", ".join(map(str, envelope.withdrawn))
     left = [str(version) for version in envelope.withdrawn if version in topic.standing]
-    detail = f"withdrawn with it, since they do not keep what is promised: {named}; "
+    detail = f"withdrawn with it, since they do not keep the promise: {named}; "
     if left:
         detail += f"not yet erased: {', '.join(left)}"
-        yield fails(name, detail, "log", "`streamtopic publish` erases what is staged")
+        yield fails(name, detail, "log", "`streamtopic publish` erases them")
     else:
         yield holds(name, detail + "their bytes are tombstoned", "log")
 
@@ -430,7 +430,7 @@ def reopened_finding(evidence: Record, proof: Proof, envelope: Envelope, key: Ve
 def _problems(evidence: Record, proof: Proof, envelope: Envelope, key: Verifier) -> Iterator[str]:
     """Yield how the file of a report contradicts the signed envelope or the signed receipts in it."""
     if evidence["proof"]["digest"] != proof.digest:
-        yield "the digest in the file is not that of what was signed"
+        yield "the digest in the file is not the digest of the signed bytes"
     for listed in evidence["forgotten"]["receipts"]:
         number = str(listed["sequence"])[:20]
         try:

@@ -100,7 +100,7 @@ class Cluster:
         self.proxy = self._stack.enter_context(Proxy(free_port(), self.redis.port))
         self._configure()
         self._create_topics()
-        # A setting of whoever runs the campaign must not reach the service.
+        # The environment of the person who runs the campaign must not change the settings of the service.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("STREAMTOPIC_")}
         # Seven programs share this machine: none may take all of its cores for a product of small matrices.
         environment |= {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -146,7 +146,7 @@ class Cluster:
         )
 
     def forget_copies(self) -> None:
-        """Replace all copies of Redis's data by one of now."""
+        """Drop all copies of Redis's data and keep a new one."""
         # The file is written anew as well: its end, too, would be a state from before.
         write_anew(self.redis.client)
         while self.copies:

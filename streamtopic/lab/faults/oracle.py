@@ -189,7 +189,7 @@ class Oracle:
         book.next_offset = max(book.next_offset, offset)
 
     def missing(self) -> list[Away]:
-        """Return the records in other partitions than those of their keys that never took effect where they belong."""
+        """Return the records in foreign partitions that never took effect in the partitions of their keys."""
         # A delete must have become a record there, or met one that is newer. Nobody waits for a receipt of a refused
         # change, so it need only have ended the document.
         return [

@@ -57,7 +57,7 @@ class Proxy:
         self._do(lambda: self._armed.append(parts))
 
     def hold(self, *parts: bytes, seconds: float) -> Held:
-        """Hold the next command with all these parts back for some seconds, and return what becomes of it."""
+        """Hold the next command with all these parts back for some seconds."""
         hold = Held(parts, seconds)
         self._do(lambda: self._holding.append(hold))
         return hold
@@ -110,7 +110,7 @@ class Proxy:
         self._ready.set()
         self._loop.run_forever()
         server.close()
-        # Every link is cut, so what still runs is about to end.
+        # Every link is cut, so the remaining tasks are about to end.
         if tasks := asyncio.all_tasks(self._loop):
             self._loop.run_until_complete(asyncio.wait(tasks, timeout=10))
 

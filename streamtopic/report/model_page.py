@@ -13,7 +13,7 @@ from streamtopic.report.rendering import render
 from streamtopic.report.topic_history import TopicHistory, topic_history
 from streamtopic.report.topic_layout import TopicMap, place_topics, spread
 from streamtopic.signed import Release
-from streamtopic.signed.release_fields import GIVEN_AWAY, HELPS
+from streamtopic.signed.release import GIVEN_AWAY, HELPS
 
 __all__ = ["model_page"]
 

@@ -1,79 +1,81 @@
 """Bytes that prove where they come from: keys, the canonical form, releases, receipts and their topics.
 
 Keys and containers
-pack, unpack     canonical msgpack: the same value gives the same bytes
-SigningKey       an Ed25519 key that signs (PublicKey: that verifies)
-KeyList          a model's keys over time, signed by its root key (seal_keys, open_keys; Revoked: one of its entries)
-KeyRing          the keys that a reader believes, as lists arrive
-Verifier         what PublicKey and KeyRing have in common
-seal, unseal     parts signed together, as one container (open_sealed: with who signed them, Sealed)
-kind_of          what a container says it is of, unverified
-fitting          a dataclass of signed fields, each of its type
-signed_by        a part of one, shown without the rest, with its signature (signature_of)
-statement_digest names what is signed
-new_signing_key  a key pair in two files; new_secret, load_secret: a secret in one
+pack, unpack       canonical msgpack: equal values have equal bytes
+SigningKey         signs (Ed25519); PublicKey verifies
+new_signing_key    makes a key pair in two files (new_secret, load_secret: a secret in one file)
+KeyList            a model's keys over time, signed by its root key (seal_keys, open_keys; Revoked: one entry)
+KeyRing            the keys that a reader trusts, which change as lists arrive
+Verifier           the protocol of PublicKey and KeyRing
+seal               signs named parts together, in one container
+unseal             verifies a container and returns its parts (open_sealed: with the signer, as Sealed)
+kind_of            the kind that a container claims, unverified
+signed_by          verifies one part of a container without the others, by its signature (signature_of)
+statement_digest   names the signed bytes
+fitting            makes a dataclass of unpacked fields and checks their types
 
 Releases: one published version of a model
-Payload     what the guarantee covers: words, A, R, shares, top words, quality, heads
-Head        a task's classifier
-Envelope    facts about the service: versions, guarantee, capacity, what was forgotten
-REVISION    of the proof that certificates rest on, said by each envelope
-Release     both, verified
-Kind        of a release: base, unlearn or retrain; Topic, Guarantee: parts of a Release as readers use them
-seal_release, open_release    to signed bytes and back (pack_envelope, unpack_envelope: of an envelope alone)
-release_digest                names a release; the next one and receipts repeat it
-RELEASE_BYTES                 how many a release may have
-match_topics                  which topic of one version is which of another
-to_messages, tombstones       to records of the releases topic; version_of: the version of a record's key
-STATEMENT_KEY, KEYS_KEY       the keys under which statements and key lists stand
-Assembler                     records back to signed bytes, Assembled
-Statement                     which version is the newest, signed (seal_statement, open_statement, statement_message)
-ReleaseReader                 follows the releases topic: Opened, Refused, Removed
-follow_keys                   takes in the key lists that are in it (keys_message: a record of one)
-newest_statement              what it says last of the newest version and of withdrawn ones
+Payload            words, A, R, shares, top words, quality, heads: the part that the guarantee covers
+Head               a task's classifier
+Envelope           facts about the version: guarantee, capacity, forgotten documents
+Kind               how a version was made: retrain or unlearn
+REVISION           of the proof that certificates rest on; each envelope names one
+Release            a verified version, as readers use it (Topic, Guarantee: parts of it)
+seal_release       signed bytes of payload and envelope (open_release: back, verified)
+pack_envelope      canonical bytes of an envelope, unsigned (unpack_envelope: back)
+release_digest     names a release; the next release and receipts repeat it
+match_topics       pairs the topics of two versions
+to_messages        records of a release in the releases topic (tombstones: records that erase it)
+version_of         the version to which a record belongs, by its key
+RELEASE_BYTES      the longest release
+Assembler          puts records together to signed bytes (Assembled)
+Statement          which version is the newest, signed (seal_statement, open_statement, statement_message)
+STATEMENT_KEY      key of statements in the topic (KEYS_KEY: of key lists; keys_message: record of one)
+ReleaseReader      follows the releases topic (Opened, Refused, Removed)
+follow_keys        takes in the key lists of the topic
+newest_statement   the statement with the highest number
 
-Receipts: what was done about each deletion, chained so that none can be left out unseen
-Receipt        one deletion
-Completion     the end of many deletions: nothing is left; in the same chain, a Link of it as a receipt is
-seal_receipt   its signed bytes; open_receipt: back, verified; to_message: as a record of the receipts topic
-seal_completion   as seal_receipt (open_completion, completion_message); open_link: back from either
-receipt_id     names a receipt; request_digest, document_digest: what it says of request and document, under a Salt
-               (salt_bytes, service_salt, service_document_salt; plain_request_digest: without one)
-Chain          takes receipts as they come and says which of them are the one chain
-ChainHead      the newest receipt of a chain, which the next one names
-ReceiptReader  follows the receipts topic
-digest_of      names a record of the chain
-audit          checks receipts in a file, offline, with an Audit as its result; export_line: a line of it
+Receipts: the record of each deletion, chained so that none can be left out unseen
+Receipt            one deletion (receipt_id: its name)
+Completion         the end of many deletions
+Link               a receipt or a completion: one record of the chain
+seal_receipt       signed bytes (open_receipt: back, verified; to_message: record of the receipts topic)
+seal_completion    the same of a completion (open_completion, completion_message)
+open_link          opens either of the two
+request_digest     how a receipt names a request, under a Salt (document_digest: a document; salt_bytes)
+service_salt       the service's own salt of a receipt (service_document_salt: of the document in it)
+plain_request_digest   how receipts of format 2 name a request
+Chain              decides which links belong to the chain
+ChainHead          the newest link of a chain
+digest_of          names a link; the next one repeats it
+ReceiptReader      follows the receipts topic
+audit              checks receipts in a file, without the service (Audit; export_line: a line of the file)
 """
 
-from streamtopic.signed.canonical import fitting, pack, unpack
-from streamtopic.signed.completion import (
+from streamtopic.signed.deletion_receipt import (
     Completion,
     Link,
-    completion_message,
-    open_completion,
-    open_link,
-    seal_completion,
-)
-from streamtopic.signed.deletion_receipt import (
     Receipt,
     Salt,
+    completion_message,
     document_digest,
+    open_completion,
+    open_link,
     open_receipt,
     plain_request_digest,
     receipt_id,
     request_digest,
     salt_bytes,
+    seal_completion,
     seal_receipt,
     service_document_salt,
     service_salt,
     to_message,
 )
-from streamtopic.signed.exported_receipts import Audit, audit, export_line
 from streamtopic.signed.key_ring import KeyList, KeyRing, Revoked, open_keys, seal_keys
 from streamtopic.signed.matching import match_topics
-from streamtopic.signed.receipt_chain import Chain, ChainHead, ReceiptReader, digest_of
-from streamtopic.signed.release import Guarantee, Release, Topic
+from streamtopic.signed.receipt_chain import Audit, Chain, ChainHead, ReceiptReader, audit, digest_of, export_line
+from streamtopic.signed.release import Guarantee, Release, Topic, open_release
 from streamtopic.signed.release_chunks import (
     RELEASE_BYTES,
     Assembled,
@@ -84,22 +86,28 @@ from streamtopic.signed.release_chunks import (
     version_of,
 )
 from streamtopic.signed.release_codec import (
-    open_release,
+    REVISION,
+    Envelope,
+    Head,
+    Kind,
+    Payload,
     pack_envelope,
     release_digest,
     seal_release,
     unpack_envelope,
 )
-from streamtopic.signed.release_fields import REVISION, Envelope, Head, Kind, Payload
 from streamtopic.signed.releases_topic import Opened, Refused, ReleaseReader, follow_keys, newest_statement
 from streamtopic.signed.sealed import (
     Sealed,
+    fitting,
     kind_of,
     open_sealed,
+    pack,
     seal,
     signature_of,
     signed_by,
     statement_digest,
+    unpack,
     unseal,
 )
 from streamtopic.signed.signing_keys import (

@@ -1,62 +1,84 @@
-"""Deletion receipts: what was done about one deletion, signed, without saying whose document it was.
+"""What is signed about deletions: a receipt for each one, and completions, which say that nothing is left of many.
 
-Whoever reads the topic must not be able to try ids until a digest fits. So the digests of request id and document id
-are salted: the requester draws the salt and can check their own receipt with it. Without one the service salts with a
-key of the month, which is destroyed on schedule; from then on nobody can say what the receipt is about.
+Receipts and completions are the links of one chain (`receipt_chain`). A receipt never names the document: whoever reads
+the topic must not be able to try ids until a digest fits. So the digests of request id and document id are salted. The
+requester draws the salt and can check the receipt with it. Without one the service salts with a key of the month, which
+is destroyed on schedule. From then on nobody can tell which document the receipt is about.
 """
 
 import dataclasses
 import hashlib
 import hmac
 import math
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from streamtopic.errors import InvalidRelease
-from streamtopic.signed.canonical import pack, unpack
-from streamtopic.signed.sealed import open_sealed, seal
+from streamtopic.signed.sealed import Sealed, kind_of, open_sealed, pack, seal, unpack
 from streamtopic.signed.signing_keys import SigningKey, Verifier
 from streamtopic.streams import Message
 
 __all__ = [
+    "COMPLETIONS",
+    "Completion",
+    "Link",
     "Receipt",
     "Salt",
+    "completion_message",
     "document_digest",
+    "open_completion",
+    "open_link",
     "open_receipt",
     "plain_request_digest",
     "receipt_id",
     "request_digest",
     "salt_bytes",
+    "seal_completion",
     "seal_receipt",
     "service_document_salt",
     "service_salt",
     "to_message",
 ]
 
-FORMAT = 3
-KIND = "receipt"
+RECEIPT_FORMAT = 3
+COMPLETION_FORMAT = 1
+RECEIPT = "receipt"
+COMPLETION = "completion"
 Salt = str | bytes
 
-_DROPPED = {2: {"length"}, FORMAT: set[str]()}
-"""Fields of each format that is read which a receipt has no longer."""
+COMPLETIONS = -1
+"""Stands for a partition where completions have their place in the chain of receipts."""
 
+# Formats that are read, with the fields of each that a receipt does not have any more.
+_DROPPED = {2: {"length"}, RECEIPT_FORMAT: set[str]()}
+# These are infinite where a certificate cannot be had or a budget is used up; canonical bytes hold no infinities.
+_UNBOUNDED = ("certificate", "cumulative_epsilon")
 _LARGEST = (1 << 63) - 1
+# One spelling for each number: int() would also take "01" or "+1", and two names would be one partition.
+_PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """One deletion.
 
-    sequence: its number in the model's chain of receipts, from 1; previous: digest of the sealed bytes of the one
-    before ("" for the first). model, partition, offset: of the delete's record, which name the receipt. request: salted
-    digest of the request id ("" for none); document: salted digest of the document id. received, applied: milliseconds
-    since 1970. found: whether there was such a document. version: the first without it; mode: the guarantee's kind; the
-    rest are that version's, epsilon and cumulative_epsilon at its delta.
-    release: the digest that names that version (`Release.digest`); commitment: what it says of its counts; both "" for
-    one of an older program.
-    link: digest of the request id for the service itself, under its key of the month `month` (as "2026-11").
-    format: 2 for a receipt of an older version, whose request digest has no salt, and which has no link.
+    sequence: number in the model's chain of receipts, from 1.
+    previous: digest of the sealed bytes of the link before; "" for the first.
+    model, partition, offset: place of the delete's record, which names the receipt.
+    request: salted digest of the request id; "" if there was no request id.
+    document: salted digest of the document id.
+    received, applied: milliseconds since 1970.
+    found: whether there was such a document.
+    version: first version without the document.
+    mode, certificate, sigma, epsilon, delta, cumulative_epsilon: the guarantee of that version; epsilons at its delta.
+    capacity_used, capacity_left: deletions since the base of that version, and how many more the base bears.
+    release: digest that names that version (`Release.digest`); "" for a version of an older program.
+    commitment: that version's commitment to its counts; "" for a version of an older program.
+    link: digest of the request id for the service itself, under its key of the month.
+    month: which key that is, such as "2026-11".
+    format: 2 for a receipt of an older program: its request digest has no salt, and it has no link.
     """
 
     sequence: int
@@ -82,7 +104,7 @@ class Receipt:
     commitment: str = ""
     link: str = ""
     month: str = ""
-    format: int = FORMAT
+    format: int = RECEIPT_FORMAT
 
     @property
     def id(self) -> str:
@@ -90,24 +112,80 @@ class Receipt:
         return receipt_id(self.model, self.partition, self.offset)
 
     def is_about(self, document: str | bytes, salt: Salt) -> bool:
-        """Whether this is the receipt of a document, which whoever drew the salt can tell; else False."""
+        """Whether this is the receipt of a document. False for any other salt than the one it was made with."""
         name = document.encode(errors="replace") if isinstance(document, str) else document
-        return hmac.compare_digest(document_digest(salt_bytes(salt), self.model, name), self.document)
+        digest = document_digest(salt_bytes(salt), self.model, name)
+        # A comparison that stops at the first difference would tell by its time how much of a guess is right.
+        return hmac.compare_digest(digest, self.document)
 
     def is_of(self, request: str, salt: Salt) -> bool:
         """Whether this is the receipt of a request that was sent with this salt."""
+        # Two deletions without a request id have the same digest "", and are not each other's receipt.
         return bool(request) and hmac.compare_digest(request_digest(request, salt), self.request)
 
     def is_linked(self, request: str, keys: Mapping[str, bytes]) -> bool:
-        """Whether this is the receipt of a request, for the holder of the service's keys: month to key."""
+        """Whether this is the receipt of a request, for the holder of the service's keys.
+
+        keys: month to key. False once the key of the month is destroyed.
+        """
         if self.month not in keys or not request:
             return False
+        # Under the key of the month, since the requester's own salt is not kept.
         salt = service_salt(keys[self.month], self.id)
         return hmac.compare_digest(request_digest(request, salt), self.link)
 
 
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """The end of many deletions: nothing is left of their documents.
+
+    It covers the deletions before `ends` in their partition whose receipts stand earlier in the chain.
+
+    sequence, previous: as of a receipt, in the same chain.
+    model: as of a receipt.
+    number: of the completion, from 1.
+    created: milliseconds since 1970.
+    ends: partition to the offset before which its deletions are complete.
+    reached: partition to stage to the time when all these deletions had reached it, milliseconds since 1970.
+    attested: stages for which the operator vouches.
+    """
+
+    sequence: int
+    previous: str
+    model: str
+    number: int
+    created: int
+    ends: Mapping[int, int]
+    reached: Mapping[int, Mapping[str, int]]
+    attested: tuple[str, ...] = ()
+    format: int = field(default=COMPLETION_FORMAT)
+
+    @property
+    def id(self) -> str:
+        """Name of the completion, and its key in the receipts topic."""
+        return f"{self.model}/completed/{self.number}"
+
+    @property
+    def partition(self) -> int:
+        """The place of completions in the chain, where a receipt has its partition."""
+        return COMPLETIONS
+
+    @property
+    def offset(self) -> int:
+        """The place among completions, where a receipt has its offset."""
+        return self.number
+
+    def covers(self, receipt: Receipt) -> bool:
+        """Whether the deletion of a receipt of the same chain is complete."""
+        return receipt.sequence < self.sequence and receipt.offset < self.ends.get(receipt.partition, 0)
+
+
+Link = Receipt | Completion
+"""One record of the chain."""
+
+
 def receipt_id(model: str, partition: int, offset: int) -> str:
-    """Id of the receipt for the delete at this place of the documents topic."""
+    """Return the id of the receipt for the delete at this place of the documents topic."""
     return f"{model}/{partition}/{offset}"
 
 
@@ -117,17 +195,25 @@ def salt_bytes(salt: Salt) -> bytes:
 
 
 def service_salt(key: bytes, receipt: str) -> bytes:
-    """Salt of the receipt with this id, where the service must have one of its own. key: that of the month."""
+    """Return the salt that the service draws for a receipt whose requester sent none.
+
+    key: that of the month. receipt: id of the receipt.
+    """
+    # The prefix and the one of each digest keep values under the same key apart.
     return hmac.digest(key, b"streamtopic salt\0" + receipt.encode(), "sha256")
 
 
 def service_document_salt(secret: bytes, salt: bytes) -> bytes:
-    """Salt of a document's digest, from the service's own salt of its receipt: Redis alone does not tell it."""
+    """Return the salt of a document's digest, where the requester sent none.
+
+    secret: of the service, kept outside Redis. salt: of the receipt (`service_salt`).
+    """
+    # The key of the month lies in Redis, so that key alone must not be enough to try document ids.
     return hmac.digest(secret, salt, "sha256")
 
 
 def request_digest(request: str, salt: Salt) -> str:
-    """How a receipt names a request id, for whoever knows the salt; "" for none."""
+    """Return the digest by which a receipt names a request id, hexadecimal; "" if there is no request id."""
     if not request:
         return ""
     message = b"streamtopic request\0" + request.encode(errors="replace")
@@ -135,58 +221,132 @@ def request_digest(request: str, salt: Salt) -> str:
 
 
 def plain_request_digest(request: str) -> str:
-    """How receipts of format 2 name a request id; "" for none."""
-    return hashlib.sha256(b"streamtopic request\0" + request.encode(errors="replace")).hexdigest() if request else ""
+    """Return the digest by which receipts of format 2 name a request id, hexadecimal; "" if there is no request id."""
+    if not request:
+        return ""
+    return hashlib.sha256(b"streamtopic request\0" + request.encode(errors="replace")).hexdigest()
 
 
 def document_digest(salt: bytes, model: str, document: bytes) -> str:
-    """How a receipt names a document, for whoever knows the salt. In format 2 it was the service's secret."""
+    """Return the digest by which a receipt names a document, hexadecimal."""
+    # In format 2 the salt is the service's secret, for all documents alike.
     message = b"streamtopic document\0" + model.encode() + b"\0" + document
     return hmac.new(salt, message, hashlib.sha256).hexdigest()
 
 
 def seal_receipt(receipt: Receipt, key: SigningKey) -> bytes:
-    """Signed bytes of a receipt: a function of its arguments."""
+    """Return the signed bytes of a receipt: equal receipts have equal bytes."""
     fields: dict[str, Any] = dataclasses.asdict(receipt)
     fields |= {name: None for name in _UNBOUNDED if fields[name] == math.inf}
-    return seal(KIND, {"receipt": pack(fields)}, key)
+    return seal(RECEIPT, {RECEIPT: pack(fields)}, key)
+
+
+def seal_completion(completion: Completion, key: SigningKey) -> bytes:
+    """Return the signed bytes of a completion: equal completions have equal bytes."""
+    fields: dict[str, Any] = dataclasses.asdict(completion)
+    # Keys of canonical maps are text.
+    fields["ends"] = {str(partition): end for partition, end in completion.ends.items()}
+    fields["reached"] = {str(partition): dict(stages) for partition, stages in completion.reached.items()}
+    fields["attested"] = list(completion.attested)
+    return seal(COMPLETION, {COMPLETION: pack(fields)}, key)
+
+
+def open_link(data: bytes, key: Verifier) -> Link:
+    """Return the receipt or completion in signed bytes. Raises InvalidRelease unless `key` signed exactly these."""
+    return open_completion(data, key) if kind_of(data) == COMPLETION else open_receipt(data, key)
 
 
 def open_receipt(data: bytes, key: Verifier) -> Receipt:
-    """The receipt in signed bytes. Raises InvalidRelease unless `key` signed exactly these bytes, and nothing else."""
-    sealed = open_sealed(KIND, data, key)
-    fields = unpack(sealed.parts.get("receipt", b""))
-    version = fields.get("format") if isinstance(fields, dict) else None
-    if not isinstance(version, int) or version not in _DROPPED:
-        read = " and ".join(map(str, _DROPPED))
-        raise InvalidRelease(f"a receipt of format {str(version)[:20]}: this program reads {read}, update it")
-    kept = {name: value for name, value in fields.items() if name not in _DROPPED[version]}
-    kept |= {name: math.inf for name in _UNBOUNDED if name in kept and kept[name] is None}
-    if not _REQUIRED <= kept.keys() <= _KINDS.keys():
-        names = sorted((_REQUIRED - kept.keys()) | (kept.keys() - _KINDS.keys()))
-        raise InvalidRelease(f"a signed receipt has missing or unknown fields ({', '.join(names)[:200]})")
-    wrong = [name for name, value in kept.items() if not _is_sound(_KINDS[name], value)]
-    if wrong:
-        raise InvalidRelease(f"a signed receipt has malformed fields ({', '.join(wrong)}): update this program")
-    receipt = Receipt(**kept)
-    key.admit(sealed.key, KIND, receipt.sequence, sealed.digest)
+    """Return the receipt in signed bytes. Raises InvalidRelease unless `key` signed exactly these bytes."""
+    sealed = open_sealed(RECEIPT, data, key)
+    receipt = _receipt(unpack(sealed.parts.get(RECEIPT, b"")))
+    _admit(receipt, sealed, key)
     return receipt
 
 
+def open_completion(data: bytes, key: Verifier) -> Completion:
+    """Return the completion in signed bytes. Raises InvalidRelease unless `key` signed exactly these bytes."""
+    sealed = open_sealed(COMPLETION, data, key)
+    completion = _completion(unpack(sealed.parts.get(COMPLETION, b"")))
+    _admit(completion, sealed, key)
+    return completion
+
+
 def to_message(receipt: Receipt, data: bytes) -> Message:
-    """Record of a sealed receipt."""
+    """Return the record of a sealed receipt, for the receipts topic."""
     return Message(receipt.id.encode(), data, partition=0)
 
 
-_UNBOUNDED = ("certificate", "cumulative_epsilon")
-_KINDS = {field.name: field.type for field in dataclasses.fields(Receipt)}
-_REQUIRED = {field.name for field in dataclasses.fields(Receipt) if field.default is dataclasses.MISSING}
+def completion_message(completion: Completion, data: bytes) -> Message:
+    """Return the record of a sealed completion, for the receipts topic."""
+    return Message(completion.id.encode(), data, partition=0)
 
 
-def _is_sound(kind: object, value: object) -> bool:
-    """Whether a field holds what its type says: a whole number from 0 to 2^63 - 1, a number, text, or a truth value."""
+def _admit(link: Link, sealed: Sealed, key: Verifier) -> None:
+    # A revoked key still counts for the links of the chain up to a number, receipts and completions alike.
+    key.admit(sealed.key, RECEIPT, link.sequence, sealed.digest)
+
+
+_RECEIPT_TYPES = {field.name: field.type for field in dataclasses.fields(Receipt)}
+_RECEIPT_REQUIRED = {field.name for field in dataclasses.fields(Receipt) if field.default is dataclasses.MISSING}
+_COMPLETION_FIELDS = {field.name for field in dataclasses.fields(Completion)}
+
+
+def _receipt(fields: object) -> Receipt:
+    version = fields.get("format") if isinstance(fields, dict) else None
+    if not isinstance(fields, dict) or not isinstance(version, int) or version not in _DROPPED:
+        read = " and ".join(map(str, _DROPPED))
+        raise InvalidRelease(f"a receipt of format {str(version)[:20]}: this program reads {read}, update it")
+    dropped = _DROPPED[version]
+    kept = {name: value for name, value in fields.items() if name not in dropped}
+    kept |= {name: math.inf for name in _UNBOUNDED if name in kept and kept[name] is None}
+    missing = _RECEIPT_REQUIRED - kept.keys()
+    unknown = kept.keys() - _RECEIPT_TYPES.keys()
+    if missing or unknown:
+        names = ", ".join(sorted(missing | unknown))
+        raise InvalidRelease(f"a signed receipt has missing or unknown fields ({names[:200]}): update this program")
+    wrong = [name for name, value in kept.items() if not _has_type(_RECEIPT_TYPES[name], value)]
+    if wrong:
+        raise InvalidRelease(f"a signed receipt has malformed fields ({', '.join(wrong)}): update this program")
+    return Receipt(**kept)
+
+
+def _has_type(kind: object, value: object) -> bool:
+    # Exact types, since a bool is an int in Python.
     if kind is int:
-        return type(value) is int and 0 <= value <= _LARGEST
+        return _is_number(value)
     if kind is float:
         return type(value) in {int, float}
     return type(value) is kind
+
+
+def _completion(fields: object) -> Completion:
+    if not isinstance(fields, dict) or fields.get("format") != COMPLETION_FORMAT:
+        raise InvalidRelease(f"a signed completion has another format than {COMPLETION_FORMAT}: update this program")
+    numbers = [fields.get(name) for name in ("sequence", "number", "created")]
+    texts = [fields.get("previous"), fields.get("model")]
+    sound = all(map(_is_number, numbers)) and all(isinstance(text, str) for text in texts)
+    if set(fields) != _COMPLETION_FIELDS or not sound:
+        raise InvalidRelease("a signed completion has missing, unknown or malformed fields: update this program")
+    attested = fields["attested"]
+    if not isinstance(attested, list) or not all(isinstance(stage, str) for stage in attested):
+        raise InvalidRelease("a signed completion has a malformed field (attested): update this program")
+    ends = _by_partition(fields["ends"])
+    reached = _by_partition(fields["reached"])
+    if not all(map(_is_number, ends.values())) or not all(map(_is_dated, reached.values())):
+        raise InvalidRelease("a signed completion has a malformed field (ends or reached): update this program")
+    return Completion(**fields | {"ends": ends, "reached": reached, "attested": tuple(attested)})
+
+
+def _by_partition(found: object) -> dict[int, Any]:
+    if not isinstance(found, dict) or not all(map(_PARTITION.fullmatch, found)):
+        raise InvalidRelease("a signed completion has a malformed field (ends or reached): update this program")
+    return {int(name): value for name, value in found.items()}
+
+
+def _is_number(value: object) -> bool:
+    return type(value) is int and 0 <= value <= _LARGEST
+
+
+def _is_dated(stages: object) -> bool:
+    return isinstance(stages, dict) and all(map(_is_number, stages.values()))

@@ -1,7 +1,7 @@
 """A model's signing keys over time, in a list that only the root key signs.
 
-The root key stays offline: it signs nothing but lists. Whoever knows its public half learns from the newest list which
-key signs now, which signed before, and of which a thief may have a copy.
+The root key stays offline: it signs nothing but lists. A reader who has its public half learns from the newest list
+which key signs now, which keys signed before, and which keys a thief may have.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.errors import InvalidRelease, UnknownKey, UsageError
-from streamtopic.signed.canonical import pack, unpack
-from streamtopic.signed.sealed import seal, unseal
+from streamtopic.signed.sealed import pack, seal, unpack, unseal
 from streamtopic.signed.signing_keys import PublicKey, SigningKey
 
 if TYPE_CHECKING:
@@ -24,10 +23,12 @@ KIND = "keys"
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """A key that no longer counts, and what it signed before that still does.
+    """A key that no longer counts, with the releases and receipts that it signed before and that still count.
 
-    releases: version to SHA-256 of its sealed bytes. receipts: number of the last receipt in the chain, and SHA-256 of
-    its sealed bytes, which stands for all before it. revoked: milliseconds since 1970.
+    key: the revoked key.
+    releases: version to SHA-256 of its sealed bytes, hexadecimal.
+    receipts: number of the last receipt that counts, and SHA-256 of its sealed bytes; the chain proves all before it.
+    revoked: milliseconds since 1970.
     """
 
     key: PublicKey
@@ -38,9 +39,13 @@ class Revoked:
 
 @dataclass(frozen=True, slots=True)
 class KeyList:
-    """One list. sequence: its number, from 1; created: milliseconds since 1970.
+    """One list.
 
-    current: the key that signs; previous: keys that signed before, whose signatures stay valid.
+    sequence: its number, from 1.
+    created: milliseconds since 1970.
+    current: the key that signs now.
+    previous: keys that signed before; their signatures stay valid.
+    revoked: keys that no longer count.
     """
 
     model: str
@@ -50,9 +55,18 @@ class KeyList:
     previous: tuple[PublicKey, ...] = ()
     revoked: tuple[Revoked, ...] = ()
 
+    @property
+    def all_keys(self) -> tuple[PublicKey, ...]:
+        """Every key of the list, revoked ones included."""
+        return (self.current, *self.previous, *(entry.key for entry in self.revoked))
+
     def rotated(self, new: PublicKey, created: int) -> "KeyList":
-        """Return the next list, in which `new` signs. Raises UsageError for a key that is in the list already."""
-        if new in {self.current, *self.previous, *(revoked.key for revoked in self.revoked)}:
+        """Return the next list, in which `new` signs. Raises UsageError for a key that is in the list already.
+
+        created: milliseconds since 1970.
+        """
+        # No reader would accept what a revoked key signs from now on.
+        if new in self.all_keys:
             raise UsageError(f"key {new.key_id} is in the key list already: make a new one")
         return replace(
             self,
@@ -63,49 +77,54 @@ class KeyList:
         )
 
     def without(self, revoked: Revoked) -> "KeyList":
-        """Return the next list, in which a previous key is revoked. Raises UsageError for one that is not previous."""
+        """Return the next list, in which a previous key is revoked. Raises UsageError for any other key."""
         if revoked.key not in self.previous:
             raise UsageError(
                 f"key {revoked.key.key_id} cannot be revoked: it is not among the previous keys of list "
                 f"{self.sequence}; a key that signs now must be rotated first"
             )
+        previous = tuple(key for key in self.previous if key != revoked.key)
         return replace(
             self,
             sequence=self.sequence + 1,
             created=revoked.revoked,
-            previous=tuple(key for key in self.previous if key != revoked.key),
+            previous=previous,
             revoked=(*self.revoked, revoked),
         )
 
 
 def seal_keys(keys: KeyList, root: SigningKey) -> bytes:
-    """Signed bytes of a list."""
+    """Return the signed bytes of a list."""
+    previous = [key.raw for key in keys.previous]
+    revoked = [_pack_revoked(entry) for entry in keys.revoked]
     fields: dict[str, Any] = {
         "format": FORMAT,
         "model": keys.model,
         "sequence": keys.sequence,
         "created": keys.created,
         "current": keys.current.raw,
-        "previous": [key.raw for key in keys.previous],
-        "revoked": [_plain(revoked) for revoked in keys.revoked],
+        "previous": previous,
+        "revoked": revoked,
     }
     return seal(KIND, {"keys": pack(fields)}, root)
 
 
 def open_keys(data: bytes, root: PublicKey) -> KeyList:
-    """The list in signed bytes. Raises InvalidRelease unless `root` signed exactly these bytes."""
+    """Return the list in signed bytes. Raises InvalidRelease unless `root` signed exactly these bytes."""
     parts = unseal(KIND, data, root)
     try:
         fields = unpack(parts["keys"])
         if fields["format"] != FORMAT:
             raise InvalidRelease(f"a key list of format {fields['format']}: this program reads {FORMAT}, update it")
+        previous = [_public_key(raw) for raw in fields["previous"]]
+        revoked = [_unpack_revoked(entry) for entry in fields["revoked"]]
         return KeyList(
             model=str(fields["model"]),
             sequence=int(fields["sequence"]),
             created=int(fields["created"]),
-            current=PublicKey(_raw(fields["current"])),
-            previous=tuple(PublicKey(_raw(raw)) for raw in fields["previous"]),
-            revoked=tuple(_revoked(entry) for entry in fields["revoked"]),
+            current=_public_key(fields["current"]),
+            previous=tuple(previous),
+            revoked=tuple(revoked),
         )
     except (KeyError, TypeError, ValueError, AttributeError, UsageError) as error:
         raise InvalidRelease(f"a signed key list has malformed fields ({error}): update this program") from error
@@ -113,10 +132,13 @@ def open_keys(data: bytes, root: PublicKey) -> KeyList:
 
 @dataclass(slots=True)
 class KeyRing:
-    """The keys that a reader of `model` believes, which change as newer lists arrive (a Verifier).
+    """The keys that a reader of a model trusts, which change as newer lists arrive (a Verifier).
 
-    pinned: what its user gave it: the root key, or, as long as no list signed with that arrives, the one key that
-    signs. also: keys that are believed without a list, such as a service's own. keys: the newest list.
+    pinned: the key that the user gave. It is the root key of the lists, or the one key that signs while there is no
+        list.
+    model: name of the model.
+    also: keys that are trusted without a list, such as a service's own.
+    keys: the newest list; None before the first.
     """
 
     pinned: PublicKey
@@ -128,7 +150,7 @@ class KeyRing:
     def load(
         cls, source: "KeyRing | PublicKey | str | bytes | Path", model: str, also: Iterable[PublicKey] = ()
     ) -> "KeyRing":
-        """A ring from a public key, as `PublicKey.load` takes it; a ring stays as it is."""
+        """Return a ring of a public key, in any form that `PublicKey.load` takes; a ring is returned as it is."""
         return source if isinstance(source, KeyRing) else cls(PublicKey.load(source), model, tuple(also))
 
     @property
@@ -137,37 +159,38 @@ class KeyRing:
         return 0 if self.keys is None else self.keys.sequence
 
     def take(self, data: bytes) -> bool:
-        """Take in a list; whether it is newer than all before. Raises InvalidRelease unless the pinned key signed it.
+        """Take in a sealed list, and return whether it is newer than all before.
 
-        A list of an older number changes nothing, however late it arrives.
+        Raises InvalidRelease unless the pinned key signed it for this model.
         """
         keys = open_keys(data, self.pinned)
         if keys.model != self.model:
             raise InvalidRelease(f"it is the key list of model {keys.model}")
+        # Anybody may write an old list again: it must not bring a revoked key back.
         if keys.sequence <= self.sequence:
             return False
         self.keys = keys
         return True
 
     def named(self, key_id: str) -> PublicKey:
-        """Return a key that is believed. Raises UnknownKey."""
-        found = next((key for key in self._known() if key.key_id == key_id), None)
-        if found is None:
-            raise UnknownKey(f"key {key_id} is not known: give the root key, or a newer key list")
-        return found
+        """Return the trusted key with this id. Raises UnknownKey."""
+        for key in self._known():
+            if key.key_id == key_id:
+                return key
+        raise UnknownKey(f"key {key_id} is not known: give the root key, or a newer key list")
 
     @classmethod
     def of_list(cls, pinned: PublicKey, data: bytes) -> "KeyRing":
-        """A ring of the keys in a list that `pinned` signed, of whatever model. Raises InvalidRelease."""
+        """Return a ring of the keys in a list of any model. Raises InvalidRelease unless `pinned` signed the list."""
         keys = open_keys(data, pinned)
         return cls(pinned, keys.model, keys=keys)
 
     def verify(self, signature: bytes, message: bytes, key_id: str | None = None) -> str:
         """See Verifier.verify."""
-        known = self._known()
-        wanted = [key for key in known if key_id in (None, key.key_id)]
+        wanted = [key for key in self._known() if key_id in (None, key.key_id)]
         if not wanted:
-            raise UnknownKey(self._strange(str(key_id)[:16]))
+            raise UnknownKey(self._unknown(str(key_id)[:16]))
+        # The file of a report does not name the signer, so each of these keys may have signed it.
         for key in wanted[:-1]:
             try:
                 return key.verify(signature, message)
@@ -177,19 +200,15 @@ class KeyRing:
 
     def admit(self, key_id: str, kind: str, number: int, digest: str) -> None:
         """See Verifier.admit."""
-        revoked = next((entry for entry in self._revoked() if entry.key.key_id == key_id), None)
-        if revoked is None:
-            return
-        last, head = revoked.receipts
-        counts = (kind == "release" and revoked.releases.get(number) == digest) or (
-            kind == "receipt" and (number < last or (number, digest) == (last, head))
-        )
-        if not counts:
-            raise InvalidRelease(
-                f"{kind} {number} is signed with key {key_id}, which was revoked, and is not from before: do not use it"
-            )
+        revoked = () if self.keys is None else self.keys.revoked
+        for entry in revoked:
+            if entry.key.key_id == key_id and not _still_counts(entry, kind, number, digest):
+                raise InvalidRelease(
+                    f"{kind} {number} is signed with key {key_id}, which was revoked, and is not from before: do not "
+                    "use it"
+                )
 
-    def _strange(self, key_id: str) -> str:
+    def _unknown(self, key_id: str) -> str:
         names = ", ".join(key.key_id for key in self._known())
         if self.keys is not None:
             return (
@@ -204,30 +223,40 @@ class KeyRing:
     def _known(self) -> list[PublicKey]:
         if self.keys is None:
             return list(dict.fromkeys((self.pinned, *self.also)))
-        listed = (self.keys.current, *self.keys.previous, *(revoked.key for revoked in self.keys.revoked))
-        return list(dict.fromkeys((*listed, *self.also)))
-
-    def _revoked(self) -> tuple[Revoked, ...]:
-        return () if self.keys is None else self.keys.revoked
+        # With a list the pinned key is the root key, which signs nothing but lists.
+        return list(dict.fromkeys((*self.keys.all_keys, *self.also)))
 
 
-def _plain(revoked: Revoked) -> dict[str, Any]:
+def _still_counts(revoked: Revoked, kind: str, number: int, digest: str) -> bool:
+    # Exact bytes, not numbers: a thief can sign another release 3, and a time in it is the thief's to choose.
+    if kind == "release":
+        return revoked.releases.get(number) == digest
+    if kind == "receipt":
+        last, head = revoked.receipts
+        # Receipts before the last one are named by its chain of digests.
+        return number < last or (number, digest) == (last, head)
+    return False
+
+
+def _pack_revoked(revoked: Revoked) -> dict[str, Any]:
+    releases = {str(version): digest for version, digest in revoked.releases.items()}
     return {
         "key": revoked.key.raw,
-        "releases": {str(version): digest for version, digest in revoked.releases.items()},
+        "releases": releases,
         "receipts": list(revoked.receipts),
         "revoked": revoked.revoked,
     }
 
 
-def _raw(value: object) -> bytes:
-    # bytes() of a number would be as many zeros, however many.
-    if not isinstance(value, bytes):
-        raise TypeError(f"a key is a {type(value).__name__}")
-    return value
+def _public_key(raw: object) -> PublicKey:
+    # bytes(n) of a number n is n zeros, and a list may hold any number here.
+    if not isinstance(raw, bytes):
+        raise TypeError(f"a key is a {type(raw).__name__}")
+    return PublicKey(raw)
 
 
-def _revoked(fields: Mapping[str, Any]) -> Revoked:
-    number, head = fields["receipts"]
+def _unpack_revoked(fields: Mapping[str, Any]) -> Revoked:
+    key = _public_key(fields["key"])
     releases = {int(version): str(digest) for version, digest in fields["releases"].items()}
-    return Revoked(PublicKey(_raw(fields["key"])), releases, (int(number), str(head)), int(fields["revoked"]))
+    number, head = fields["receipts"]
+    return Revoked(key, releases, (int(number), str(head)), int(fields["revoked"]))

@@ -1,13 +1,18 @@
 """The chain of receipts and completions: each names its number and the digest of the one before, so that gaps show.
 
 The receipts topic only grows: nothing in it is compacted, replaced or reordered. So its order alone decides which
-receipts count: the first signed record for the next place, whose previous digest fits. All others are strays, whoever
-wrote them: every reader passes them over, and what they speak of gets a receipt in the chain.
+receipts count: the first signed record for the next place whose previous digest fits. All other records are strays,
+whoever wrote them. Every reader passes them over, and their deletions get another receipt in the chain.
 
-`ReceiptReader` follows the topic: it gives verified receipts in the order of their chain, and passes over the rest.
+Chain           decides which links belong to the chain
+ReceiptReader   follows the receipts topic
+audit           checks the lines of a file, without the service (export_line: one such line)
 """
 
+import base64
+import binascii
 import hashlib
+import json
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
@@ -15,31 +20,35 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from streamtopic.errors import InvalidRelease, UnknownKey
-from streamtopic.signed.completion import COMPLETIONS, Completion, Link, open_link
-from streamtopic.signed.deletion_receipt import Receipt
+from streamtopic.signed.deletion_receipt import COMPLETIONS, Completion, Link, Receipt, open_link
 from streamtopic.signed.signing_keys import Verifier
 from streamtopic.streams import EventLog, Record, TopicNames
 
-__all__ = ["Chain", "ChainHead", "ReceiptReader", "digest_of"]
+__all__ = ["Audit", "Chain", "ChainHead", "ReceiptReader", "audit", "digest_of", "export_line"]
 
 
 def digest_of(data: bytes) -> str:
-    """How the next receipt names these sealed bytes."""
+    """Return the digest by which the next link names these sealed bytes: SHA-256, hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class ChainHead:
-    """The newest receipt of a chain: its number and the digest of its sealed bytes; 0 and "" before the first."""
+    """The newest link of a chain.
+
+    sequence: its number; 0 before the first.
+    digest: of its sealed bytes; "" before the first.
+    """
 
     sequence: int = 0
     digest: str = ""
 
 
 class Chain:
-    """Which receipts and completions of a model are in the chain; 16 bytes each.
+    """Decides which receipts and completions of a model belong to the chain; it keeps 16 bytes of each.
 
-    head: the newest one. lost: numbers that the chain goes on without.
+    head: the newest link.
+    lost: ranges of numbers that the log lacks, after which the chain goes on.
     """
 
     def __init__(self) -> None:
@@ -50,86 +59,101 @@ class Chain:
         self._stray_digests: set[str] = set()
 
     def __len__(self) -> int:
-        return sum(len(places) for partition, places in self._places.items() if partition != COMPLETIONS)
+        """Return the number of receipts in the chain, without completions."""
+        receipts = [places for partition, places in self._places.items() if partition != COMPLETIONS]
+        return sum(map(len, receipts))
 
     def __contains__(self, place: tuple[int, int]) -> bool:
         """Whether the delete at this (partition, offset) has its receipt."""
         partition, offset = place
-        return partition in self._places and self._places[partition].find(offset) is not None
+        places = self._places.get(partition)
+        return places is not None and places.find(offset) is not None
 
     @property
     def strays(self) -> int:
-        """How many receipts competed with those of the chain."""
+        """Number of links that were passed over, because another one has their place."""
         return len(self._stray_digests)
 
     def between(self, partition: int, begin: int, end: int) -> int:
-        """Return how many deletes of a partition from `begin` on and before `end` have their receipt."""
-        return self._places[partition].between(begin, end) if partition in self._places else 0
+        """Return how many deletes at offsets from `begin` up to and without `end` have their receipt."""
+        places = self._places.get(partition)
+        return 0 if places is None else places.between(begin, end)
 
-    def holds(self, receipt: Link, digest: str) -> bool:
-        """Whether this very receipt is in the chain."""
-        places = self._places.get(receipt.partition)
-        return places is not None and places.find(receipt.offset) == _short(digest)
+    def holds(self, link: Link, digest: str) -> bool:
+        """Whether the chain holds this link with exactly these bytes."""
+        places = self._places.get(link.partition)
+        return places is not None and places.find(link.offset) == _short(digest)
 
     def is_stray(self, digest: str) -> bool:
-        """Whether a receipt with this digest was passed over."""
+        """Whether a link with this digest was passed over."""
         return digest in self._stray_digests
 
-    def take(self, receipt: Link, digest: str) -> list[Link]:
-        """Take the next verified receipt of the log; those that belong to the chain from now on, in its order."""
-        if self.holds(receipt, digest):
-            return []  # a publisher that was killed sends its bytes again
-        # The one before it is not in the log: records are lost, or a compaction of former times has moved it.
-        if receipt.sequence > self.head.sequence + 1 and receipt.previous not in self._stray_digests:
-            self._waiting.setdefault(receipt.sequence, []).append((receipt, digest))
+    def take(self, link: Link, digest: str) -> list[Link]:
+        """Take the next verified link of the log. Returns the links that join the chain now, in its order.
+
+        digest: of the link's sealed bytes.
+        """
+        # A publisher that was killed sends its bytes again.
+        if self.holds(link, digest):
             return []
-        if not self._continues(receipt):
+        # The link before this one is not in the log: records are lost, or a compaction of former times has moved it.
+        if link.sequence > self.head.sequence + 1 and link.previous not in self._stray_digests:
+            self._waiting.setdefault(link.sequence, []).append((link, digest))
+            return []
+        if not self._continues(link):
             self._stray_digests.add(digest)
             return []
-        self._accept(receipt, digest)
-        return [receipt, *self._continue()]
+        self._accept(link, digest)
+        return [link, *self._continue()]
 
     def settle(self) -> list[Link]:
-        """At the end of the log: go on past receipts that are lost; those that belong to the chain from now on."""
+        """Go on past links that are lost, at the end of the log. Returns the links that join the chain now."""
         accepted: list[Link] = []
         while self._waiting:
             number = min(self._waiting)
             if number > self.head.sequence + 1:
+                # The first in the log that waits for this number counts; the one before it is known by its digest.
                 first, _ = self._waiting[number][0]
                 self.skip_to(ChainHead(number - 1, first.previous))
             accepted += self._continue()
         return accepted
 
     def skip_to(self, head: ChainHead) -> None:
-        """Go on from `head` although the receipts up to it are not known: the log has lost them."""
+        """Continue from `head` although the log has lost the links up to it."""
         self.lost.append(range(self.head.sequence + 1, head.sequence + 1))
         self.head = head
 
     def _continue(self) -> list[Link]:
-        """Accept those that waited for what has come; their competitors are strays."""
+        """Accept the links that waited for the one just accepted; their competitors are strays."""
         accepted: list[Link] = []
         for number in sorted(self._waiting):
             if number > self.head.sequence + 1:
                 break
-            for receipt, digest in self._waiting.pop(number):
-                if self._continues(receipt):
-                    self._accept(receipt, digest)
-                    accepted.append(receipt)
-                elif not self.holds(receipt, digest):
+            for link, digest in self._waiting.pop(number):
+                if self._continues(link):
+                    self._accept(link, digest)
+                    accepted.append(link)
+                elif not self.holds(link, digest):
                     self._stray_digests.add(digest)
         return accepted
 
-    def _continues(self, receipt: Link) -> bool:
-        follows = (receipt.sequence, receipt.previous) == (self.head.sequence + 1, self.head.digest)
-        return follows and (receipt.partition, receipt.offset) not in self
+    def _continues(self, link: Link) -> bool:
+        head = self.head
+        follows = link.sequence == head.sequence + 1 and link.previous == head.digest
+        # A second receipt of one deletion would count it twice, however well it is chained.
+        return follows and (link.partition, link.offset) not in self
 
-    def _accept(self, receipt: Link, digest: str) -> None:
-        self._places.setdefault(receipt.partition, _Places()).add(receipt.offset, _short(digest))
-        self.head = ChainHead(receipt.sequence, digest)
+    def _accept(self, link: Link, digest: str) -> None:
+        places = self._places.setdefault(link.partition, _Places())
+        places.add(link.offset, _short(digest))
+        self.head = ChainHead(link.sequence, digest)
 
 
 class _Places:
-    """Offsets of a partition's deletions that have a receipt, with the first eight bytes of its digest."""
+    """Offsets of one partition's deletions that have a receipt, each with the first eight bytes of its digest.
+
+    Arrays, since the topic keeps its receipts for ever, and Python objects would take several times these 16 bytes.
+    """
 
     def __init__(self) -> None:
         self._offsets = array("q")
@@ -140,10 +164,13 @@ class _Places:
 
     def find(self, offset: int) -> int | None:
         place = bisect_left(self._offsets, offset)
-        return self._digests[place] if self._offsets[place : place + 1] == array("q", [offset]) else None
+        if place == len(self._offsets) or self._offsets[place] != offset:
+            return None
+        return self._digests[place]
 
     def between(self, begin: int, end: int) -> int:
-        return max(bisect_left(self._offsets, end) - bisect_left(self._offsets, begin), 0)
+        first, last = bisect_left(self._offsets, begin), bisect_left(self._offsets, end)
+        return max(last - first, 0)
 
     def add(self, offset: int, digest: int) -> None:
         place = bisect_left(self._offsets, offset)
@@ -152,6 +179,7 @@ class _Places:
 
 
 def _short(digest: str) -> int:
+    # 8 of 32 bytes are enough to tell two signed receipts of one deletion apart.
     return int(digest[:16], 16)
 
 
@@ -166,13 +194,14 @@ def _nothing_new() -> bool:
 class ReceiptReader:
     """Follows a model's receipts topic; each record is read once.
 
-    Whoever may write to the topic can put anything there. A record that is not a receipt of this model, signed with
-    `key`, is passed over.
+    Anybody who may write to the topic can put anything there. The reader passes over each record that is not a receipt
+    or completion of this model signed with `key`.
 
-    note: told of every receipt, with its offset. learn: asked where a record names a key that is not known: takes in
-    newer key lists, and says whether there were any.
-    chain: what is known of the chain. completions: those in it, in its order. skipped: how many records were neither
-    receipts nor completions.
+    note: called with every receipt and its offset.
+    learn: called where a record names an unknown key. It takes in newer key lists, and returns whether there were any.
+    chain: the chain as far as the topic was read.
+    completions: those in the chain, in its order.
+    skipped: number of records that are neither receipts nor completions.
     """
 
     def __init__(
@@ -189,7 +218,7 @@ class ReceiptReader:
         self._key = key
         self._note = note
         self._learn = learn
-        # Where a record named a key that was not known then.
+        # Offset of the first record that named a key which was not known then.
         self._unknown: int | None = None
         self._offset: int | None = None
         self.chain = Chain()
@@ -197,7 +226,10 @@ class ReceiptReader:
         self.skipped = 0
 
     def read(self) -> Iterator[Receipt]:
-        """Yield receipts that belong to the chain and were not known before, in its order, up to the end of the log."""
+        """Yield receipts that have joined the chain since the last call, in its order, up to the end of the log.
+
+        Raises ComponentUnreachable.
+        """
         if self._log.partitions(self._topic) == 0:
             return
         begin = self._log.begin(self._topic, 0)
@@ -208,27 +240,34 @@ class ReceiptReader:
             for record in records:
                 yield from self._receipts(self._take(record))
                 self._offset = record.next_offset
+        # Only here is it certain that the missing links are lost, and do not come later in the log.
         yield from self._receipts(self.chain.settle())
 
     def at(self, offset: int) -> Receipt | None:
-        """Return the chain's receipt at an offset that was noted, None where a stray is there."""
+        """Return the chain's receipt at an offset that was noted, None if the record there is a stray."""
         records = self._log.read(self._topic, 0, offset, 1)
-        found = self._chained(records[0]) if records and records[0].offset == offset else None
+        # A log that has lost the record answers with the next one.
+        if not records or records[0].offset != offset:
+            return None
+        found = self._chained(records[0])
         return found if isinstance(found, Receipt) else None
 
     def records(self, ids: AbstractSet[bytes] | None = None) -> Iterator[tuple[Link, Record]]:
-        """Yield what is in the chain with its records, each once, from the start of the log, as far as `read` went.
+        """Yield each link of the chain with its record, from the start of the log up to where `read` has come.
 
-        ids: only those with one of these.
+        ids: keys of the wanted records; None for all.
         """
+        # A publisher that was killed may have written the same bytes twice.
         seen = set[int]()
         offset = self._log.begin(self._topic, 0)
         while offset < (self._offset or 0) and (records := self._log.read(self._topic, 0, offset)):
             for record in records:
-                receipt = self._chained(record) if ids is None or record.key in ids else None
-                if receipt is not None and receipt.sequence not in seen:
-                    seen.add(receipt.sequence)
-                    yield receipt, record
+                if ids is not None and record.key not in ids:
+                    continue
+                link = self._chained(record)
+                if link is not None and link.sequence not in seen:
+                    seen.add(link.sequence)
+                    yield link, record
             offset = records[-1].next_offset
 
     def _receipts(self, links: Iterable[Link]) -> Iterator[Receipt]:
@@ -240,13 +279,14 @@ class ReceiptReader:
 
     def _take(self, record: Record) -> list[Link]:
         try:
-            receipt = self._opened(record)
+            link = self._opened(record)
         except InvalidRelease:
             self.skipped += 1
             return []
-        if isinstance(receipt, Receipt):
-            self._note(receipt, record.offset)
-        return self.chain.take(receipt, digest_of(record.value or b""))
+        # A stray is noted as well: it may turn out only later that it does not belong to the chain.
+        if isinstance(link, Receipt):
+            self._note(link, record.offset)
+        return self.chain.take(link, digest_of(record.value or b""))
 
     def _opened(self, record: Record) -> Link:
         while True:
@@ -254,22 +294,126 @@ class ReceiptReader:
                 return self._open(record)
             except UnknownKey:
                 if not self._learn():
-                    # Its key may be in a list that comes later; what was read since is known then and counts once.
+                    # Its key may be in a list that comes later. Records are then read again from here; the chain knows
+                    # those that it holds, so none counts twice.
                     self._unknown = record.offset if self._unknown is None else self._unknown
                     raise
 
     def _chained(self, record: Record) -> Link | None:
-        """Return the receipt or completion in a record that was read before, None for one that is not in the chain."""
+        """Return the link in a record that was read before, None if it is not in the chain."""
         try:
-            receipt = self._open(record)
+            link = self._open(record)
         except InvalidRelease:
             return None
-        return receipt if self.chain.holds(receipt, digest_of(record.value or b"")) else None
+        return link if self.chain.holds(link, digest_of(record.value or b"")) else None
 
     def _open(self, record: Record) -> Link:
         if record.value is None:
             raise InvalidRelease(f"record {record.offset} of {self._topic} is a tombstone, which erases nothing here")
-        receipt = open_link(record.value, self._key)
-        if receipt.model != self._model or receipt.id.encode() != record.key:
-            raise InvalidRelease(f"receipt {receipt.id} lies under another key: somebody has copied it")
-        return receipt
+        link = open_link(record.value, self._key)
+        # The key of a record is not signed.
+        if link.model != self._model or link.id.encode() != record.key:
+            raise InvalidRelease(f"receipt {link.id} has another key as a record: somebody has copied it")
+        return link
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """The result of checking a file of receipts.
+
+    receipts: number of receipts in the chain.
+    completions: number of completions in the chain.
+    completed: number of receipts whose deletions these completions cover.
+    first, last: number of the first and of the last link.
+    head: digest of the last link, which proves the whole chain to a reader who knows it.
+    problems: (line, problem); line 0 for a problem of the whole file.
+    """
+
+    receipts: int
+    completions: int
+    completed: int
+    first: int
+    last: int
+    head: str
+    problems: tuple[tuple[int, str], ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether every line is signed and the chain is whole from its first receipt."""
+        return not self.problems
+
+
+def export_line(link: Link, data: bytes) -> str:
+    """Return the line of a receipt or completion, a JSON object: its number, id, request digest and signed bytes."""
+    # Only `signed` is ever checked. The rest is there to find a line with grep.
+    signed = base64.b64encode(data).decode()
+    request = "" if isinstance(link, Completion) else link.request
+    fields = {"sequence": link.sequence, "id": link.id, "request": request, "signed": signed}
+    return json.dumps(fields)
+
+
+def audit(lines: Iterable[str], key: Verifier) -> Audit:
+    """Check signatures and chain of exported lines, in any order and with repetitions, without the service."""
+    chain = Chain()
+    problems = list[tuple[int, str]]()
+    accepted = list[Link]()
+    models = set[str]()
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            data = _signed(line)
+            link = open_link(data, key)
+        except InvalidRelease as error:
+            problems.append((number, str(error)))
+            continue
+        models.add(link.model)
+        accepted += chain.take(link, digest_of(data))
+    accepted += chain.settle()
+    problems += [(0, problem) for problem in _problems_of_all(chain, models)]
+    completions = [link for link in accepted if isinstance(link, Completion)]
+    first = _first(chain) if accepted else 0
+    return Audit(
+        receipts=len(chain),
+        completions=len(completions),
+        completed=_completed(chain, completions),
+        first=first,
+        last=chain.head.sequence,
+        head=chain.head.digest,
+        problems=tuple(problems),
+    )
+
+
+def _first(chain: Chain) -> int:
+    for gap in chain.lost:
+        if gap.start == 1:
+            return gap.stop
+    return 1
+
+
+def _completed(chain: Chain, completions: Iterable[Completion]) -> int:
+    """Return how many receipts of the chain are complete, by their offsets.
+
+    A receipt that stands behind a completion counts as well, although the completion does not cover it.
+    """
+    ends = dict[int, int]()
+    for completion in completions:
+        for partition, end in completion.ends.items():
+            ends[partition] = max(end, ends.get(partition, 0))
+    return sum(chain.between(partition, 0, end) for partition, end in ends.items())
+
+
+def _problems_of_all(chain: Chain, models: set[str]) -> Iterator[str]:
+    if len(models) > 1:
+        yield f"receipts of several models: {', '.join(sorted(models))}; check each by itself"
+    for gap in chain.lost:
+        yield f"receipts {gap.start} to {gap.stop - 1} are missing"
+    if chain.strays:
+        yield f"{chain.strays} receipts compete with others for a place in the chain: do not rely on these"
+
+
+def _signed(line: str) -> bytes:
+    try:
+        return base64.b64decode(json.loads(line)["signed"], validate=True)
+    except (ValueError, KeyError, TypeError, RecursionError, binascii.Error) as error:
+        raise InvalidRelease(f"the line is not an exported receipt: {type(error).__name__}") from error

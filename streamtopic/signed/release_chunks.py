@@ -1,4 +1,4 @@
-"""Releases as records of the releases topic: chunks under `version/chunk`, taken together by their digest."""
+"""Releases as records of the releases topic: chunks under keys `version/chunk`, put together by their digest."""
 
 import hashlib
 import logging
@@ -20,15 +20,17 @@ __all__ = [
     "version_of",
 ]
 
+# Below the 1 MiB of the topic's `max.message.bytes`, with room for key and headers.
 CHUNK_BYTES = 900 << 10
 RELEASE_BYTES = 256 << 20
-"""The longest release, and all that a reader keeps of unfinished ones: 60 million numbers, as of 60,000 words and
+"""The longest release, and the memory of a reader for unfinished ones: 60 million numbers, which are 60,000 words and
 1,000 topics."""
 
 MAX_CHUNKS = -(-RELEASE_BYTES // CHUNK_BYTES)
 MAX_PENDING = 8
-# Whoever can write junk can write much of it: after so many lines only every thousandth record is logged.
+# Anybody who can write junk can write much of it: after these many lines only every thousandth record is logged.
 LOGGED = 20
+# One spelling for each number: with "01" beside "1" a release would have two sets of keys. 18 digits fit into 64 bits.
 KEY = re.compile(rb"([1-9][0-9]{0,17})/(0|[1-9][0-9]{0,8})\Z")
 RETIRED = "st-retired"
 NUMBER = re.compile(rb"(0|[1-9][0-9]{0,17})\Z")
@@ -39,9 +41,11 @@ logger = logging.getLogger("streamtopic.signed")
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """Bytes of a release whose chunks are all there and fit their digest; the signature is still to be checked.
+    """Bytes of a release whose chunks are all there and fit their digest. The signature is not yet checked.
 
-    chunks: how many there were; offset: where the first of them came in the log.
+    version: number in the keys of its chunks.
+    chunks: number of chunks.
+    offset: of the first of them in the log.
     """
 
     version: int
@@ -52,9 +56,12 @@ class Assembled:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """A version of which a chunk was tombstoned; `retired`: for its age, while it may still be used.
+    """A version with a tombstone for one of its chunks.
 
-    Anybody may have written that: it erases bytes, and withdraws nothing. A signed envelope or statement does.
+    Anybody may have written the tombstone: it erases bytes and withdraws nothing. Only a signed envelope or statement
+    withdraws.
+
+    retired: whether the tombstone says that the version was erased for its age; such a version may still be used.
     """
 
     version: int
@@ -62,44 +69,61 @@ class Removed:
 
 
 def to_messages(version: int, data: bytes) -> list[Message]:
-    """Records of a sealed release, each value at most 900 KiB.
+    """Return the records of a sealed release, each value at most 900 KiB.
 
-    Raises CannotLearn for one that is longer than any reader takes.
+    Raises CannotLearn for a release that is longer than readers accept.
     """
     if len(data) > RELEASE_BYTES:
+        mebibytes = len(data) / 2**20
         raise CannotLearn(
             "release-size",
-            f"version {version} has {len(data) / 2**20:,.0f} MiB, and readers take {RELEASE_BYTES >> 20}: lower "
-            "`max_words` or `topics`",
+            f"version {version} has {mebibytes:,.0f} MiB, and readers accept {RELEASE_BYTES >> 20}: lower `max_words` "
+            "or `topics`",
         )
     pieces = [data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)]
     digest = hashlib.sha256(data).hexdigest().encode()
+    # In each record, so that a reader can tell from any of them which chunks belong together and when all are there.
     shared = (("version", b"%d" % version), ("chunks", b"%d" % len(pieces)), ("sha256", digest))
-    return [
-        Message(b"%d/%d" % (version, chunk), piece, (*shared, ("chunk", b"%d" % chunk)), partition=0)
-        for chunk, piece in enumerate(pieces)
-    ]
+    messages = []
+    for chunk, piece in enumerate(pieces):
+        headers = (*shared, ("chunk", b"%d" % chunk))
+        messages.append(Message(_key(version, chunk), piece, headers, partition=0))
+    return messages
 
 
 def tombstones(version: int, chunks: int, *, retired: bool = False) -> list[Message]:
-    """Records that erase a version of `chunks` chunks from a compacted topic: a withdrawn one, or one past its time."""
+    """Return the records that erase a version from the compacted topic.
+
+    chunks: number of its chunks.
+    retired: whether it is erased for its age and not withdrawn.
+    """
     headers = ((RETIRED, b""),) if retired else ()
-    return [Message(b"%d/%d" % (version, chunk), None, headers, partition=0) for chunk in range(chunks)]
+    return [Message(_key(version, chunk), None, headers, partition=0) for chunk in range(chunks)]
+
+
+def _key(version: int, chunk: int) -> bytes:
+    return b"%d/%d" % (version, chunk)
 
 
 def version_of(key: bytes | None) -> int:
-    """Version that a record with this key is a chunk of, 0 for a record that is not a chunk."""
+    """Return the version to which a record with this key belongs, 0 for a record that is not a chunk."""
     place = KEY.match(key or b"")
     return int(place[1]) if place else 0
 
 
+# Version, digest and number of chunks: records that disagree on one of these belong to different releases.
 _Key = tuple[int, bytes, int]
-"""Version, digest and number of chunks: records that disagree on one of these belong to different releases."""
 
 
 @dataclass(slots=True)
 class _Pending:
-    """Chunks of a release that is not whole yet. offset: where the first of them came."""
+    """Chunks of a release that is not whole yet.
+
+    chunks: number of chunks of the whole release.
+    offset: of the first record.
+    pieces: chunk to its bytes.
+    size: of all pieces, in bytes.
+    """
 
     chunks: int
     offset: int
@@ -108,11 +132,12 @@ class _Pending:
 
 
 class Assembler:
-    """Takes records in the order of the log and gives back whole releases, never half ones.
+    """Takes records in the order of the log and returns whole releases, never half ones.
 
-    Bounded: unfinished releases hold RELEASE_BYTES together, and are at most 8; the oldest goes first.
-    skipped: records that were passed over, and unfinished releases that were dropped, each said in the program's log.
-    counted: offset up to which the log was read before, where it is read again.
+    Memory is bounded: at most 8 unfinished releases with RELEASE_BYTES together are kept. The oldest is dropped first.
+
+    skipped: number of records that were passed over and of unfinished releases that were dropped.
+    counted: offset before which records are already in `skipped`, where the log is read a second time.
     """
 
     def __init__(self) -> None:
@@ -122,7 +147,10 @@ class Assembler:
         self.counted = 0
 
     def take(self, record: Record) -> Assembled | Removed | None:
-        """What the record completes or removes, None if nothing. A record that is not a chunk is passed over."""
+        """Return the release that the record completes or removes, None if it does neither.
+
+        A record that is not a chunk, and cannot be a statement or key list, is passed over.
+        """
         place = KEY.match(record.key or b"")
         if place is None:
             if record.key not in (STATEMENT_KEY, KEYS_KEY):
@@ -131,27 +159,29 @@ class Assembler:
         version, chunk = int(place[1]), int(place[2])
         if record.value is None:
             for key in [key for key in self._pending if key[0] == version]:
-                self._forget(key)
+                self._drop(key)
             return Removed(version, retired=record.header(RETIRED) is not None)
         wrong = _wrong(record, record.value, place[1], chunk)
         if wrong is not None:
             self.skip(record, wrong)
             return None
-        key = (version, record.header("sha256") or b"", int(record.header("chunks") or b"1"))
-        pending = self._pending.setdefault(key, _Pending(key[2], record.offset, {}))
+        digest = record.header("sha256") or b""
+        chunks = int(record.header("chunks") or b"1")
+        key = (version, digest, chunks)
+        pending = self._pending.setdefault(key, _Pending(chunks, record.offset, {}))
         self._keep(pending, chunk, record.value)
-        if len(pending.pieces) < pending.chunks:
+        if len(pending.pieces) < chunks:
             self._bound(record, key)
             return None
-        self._forget(key)
-        data = b"".join(pending.pieces[number] for number in range(pending.chunks))
-        if hashlib.sha256(data).hexdigest().encode() == key[1]:
-            return Assembled(version, data, pending.chunks, pending.offset)
+        self._drop(key)
+        data = b"".join(pending.pieces[number] for number in range(chunks))
+        if hashlib.sha256(data).hexdigest().encode() == digest:
+            return Assembled(version, data, chunks, pending.offset)
         self.skip(record, f"the chunks of version {version} do not fit their digest")
         return None
 
     def skip(self, record: Record, reason: str) -> None:
-        """Count a record that is passed over, and say which and why; one before `counted` was counted before."""
+        """Count and log a record that is passed over; one before `counted` was counted and logged already."""
         if record.offset < self.counted:
             return
         self.skipped += 1
@@ -174,22 +204,23 @@ class Assembler:
     def _bound(self, record: Record, newest: _Key) -> None:
         """Drop the oldest unfinished releases until the others keep within the bounds."""
         while len(self._pending) > MAX_PENDING or self._size > RELEASE_BYTES:
+            # The newest has just got a chunk. It goes only if it is too large by itself.
             oldest = next(key for key in self._pending if key != newest or len(self._pending) == 1)
-            self._forget(oldest)
-            self.skip(
-                record, f"it came before version {oldest[0]} was whole, which is dropped: too many are unfinished"
-            )
+            self._drop(oldest)
+            self.skip(record, f"it came while version {oldest[0]} was unfinished, which is dropped: too many are")
 
-    def _forget(self, key: _Key) -> None:
+    def _drop(self, key: _Key) -> None:
         self._size -= self._pending.pop(key).size
 
 
 def _wrong(record: Record, value: bytes, version: bytes, chunk: int) -> str | None:
-    """Say why `to_messages` cannot have made a record under the key of a chunk; None where it may have."""
+    """Return why `to_messages` cannot have made this record, None where it may have."""
     chunks, digest = record.header("chunks") or b"", record.header("sha256") or b""
     named = record.header("version") == version and record.header("chunk") == b"%d" % chunk
-    if not named or not NUMBER.match(chunks) or not chunk < int(chunks) <= MAX_CHUNKS or not DIGEST.match(digest):
+    if not named or not NUMBER.match(chunks) or not DIGEST.match(digest):
+        return "its headers are not those of a chunk"
+    if not chunk < int(chunks) <= MAX_CHUNKS:
         return "its headers are not those of a chunk"
     if len(value) > CHUNK_BYTES:
-        return f"its {len(value)} bytes are more than a chunk has"
+        return f"its value has {len(value)} bytes, and a chunk has at most {CHUNK_BYTES}"
     return None

@@ -1,4 +1,4 @@
-"""Reading the releases topic: releases, statements and key lists, each verified, none taken at its word."""
+"""Reads the releases topic: releases, statements and key lists, each of them verified before it counts."""
 
 import hashlib
 import logging
@@ -8,9 +8,8 @@ from typing import TypeVar
 
 from streamtopic.errors import InvalidRelease, UnknownKey
 from streamtopic.signed.key_ring import KeyRing
-from streamtopic.signed.release import Release
+from streamtopic.signed.release import Release, open_sealed_release
 from streamtopic.signed.release_chunks import Assembled, Assembler, Removed
-from streamtopic.signed.release_codec import open_sealed_release
 from streamtopic.signed.statement import KEYS_KEY, STATEMENT_KEY, Statement, open_statement
 from streamtopic.streams import EventLog, Record, TopicNames, pages
 
@@ -23,7 +22,11 @@ logger = logging.getLogger("streamtopic.signed")
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A release that verifies, the first of its number. chunks: records that it is spread over."""
+    """A release that verifies, the first with its number.
+
+    data: its signed bytes.
+    chunks: number of records over which it is spread.
+    """
 
     release: Release
     data: bytes
@@ -31,18 +34,22 @@ class Opened:
 
     @property
     def version(self) -> int:
-        """Its number."""
+        """Number of the version."""
         return self.release.version
 
     @property
     def digest(self) -> str:
-        """SHA-256 of its sealed bytes."""
+        """SHA-256 of its signed bytes, hexadecimal."""
         return hashlib.sha256(self.data).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Bytes that are not taken for the release of this number. rival: where they verify, as another one did before."""
+    """Bytes that are not accepted as the release of this number.
+
+    reason: why not.
+    rival: the release in them, if they verify and another release has the number already.
+    """
 
     version: int
     reason: InvalidRelease
@@ -51,18 +58,20 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """Who signed a version that was opened, and the digest of its bytes."""
+    """A version that was opened: id of the key that signed it, SHA-256 of its signed bytes."""
 
     key: str
     digest: str
 
 
 class ReleaseReader:
-    """Follows a model's releases topic; what it needs in memory is bounded (Assembler).
+    """Follows a model's releases topic in bounded memory (Assembler).
 
-    keys: what signatures are verified with; lists that the topic holds are taken in. statement: that with the highest
-    number, None before the first; last: number of the one that came last, which compaction will keep.
-    discredited: digests of releases that were opened, of a key that was revoked since, and do not count any more.
+    keys: verifies signatures; key lists in the topic are taken in.
+    statement: the one with the highest number; None before the first.
+    last: number of the statement that came last, which compaction will keep.
+    discredited: digests of opened releases whose key was revoked since, so that they do not count any more.
+    offset: where to continue; None before the first read.
     """
 
     def __init__(self, log: EventLog, model: str, keys: KeyRing) -> None:
@@ -75,26 +84,27 @@ class ReleaseReader:
         self._topic = TopicNames(model).releases
         self._assembler = Assembler()
         self._held: dict[int, _Held] = {}
-        # Where to read again once a newer key list is there: at something that is signed with an unknown key.
+        # Offset of the first record with an unknown key, and the number of the key list then: compaction keeps the last
+        # list only, so the list that names the key may stand behind what the key has signed.
         self._unknown: tuple[int, int] | None = None
         self.offset: int | None = None
 
     @property
     def skipped(self) -> int:
-        """Records that were passed over, since they are part of no release, statement or list that is possible."""
+        """Number of records that were passed over, because they cannot belong to a release, statement or key list."""
         return self._assembler.skipped
 
     def digest(self, version: int) -> str | None:
-        """Return the digest of a version that was opened, None for others."""
+        """Return the digest of a version that was opened, None for any other."""
         held = self._held.get(version)
         return None if held is None else held.digest
 
     def signed_with(self, key_id: str) -> dict[int, str]:
-        """Return the versions that this key signed, of those that were opened, with their digests."""
+        """Return the opened versions that this key signed, with their digests."""
         return {version: held.digest for version, held in self._held.items() if held.key == key_id}
 
     def read(self) -> Iterator[Opened | Refused | Removed]:
-        """Yield what came since, up to the end of the log. Raises ComponentUnreachable."""
+        """Yield the news since the last call, up to the end of the log. Raises ComponentUnreachable."""
         if self._log.partitions(self._topic) == 0:
             return
         if self.offset is None:
@@ -104,22 +114,26 @@ class ReleaseReader:
                 for record in records:
                     yield from self._take(record)
                 self.offset = records[-1].next_offset
-            if self._unknown is None or self.keys.sequence <= self._unknown[1]:
+            if self._unknown is None:
+                return
+            offset, sequence = self._unknown
+            if self.keys.sequence <= sequence:
                 return
             self._assembler.counted = self.offset
-            self.offset = max(self._unknown[0], self._log.begin(self._topic, 0))
+            self.offset = max(offset, self._log.begin(self._topic, 0))
             self._unknown = None
 
     def _take(self, record: Record) -> Iterator[Opened | Refused | Removed]:
         if record.key == STATEMENT_KEY:
-            self._state(record)
+            self._take_statement(record)
             return
         if record.key == KEYS_KEY:
-            self._list(record)
+            self._take_keys(record)
             return
         match self._assembler.take(record):
             case Assembled() as whole:
-                if (found := self._open(whole)) is not None:
+                found = self._open(whole)
+                if found is not None:
                     yield found
             case Removed() as removed:
                 yield removed
@@ -127,6 +141,7 @@ class ReleaseReader:
     def _open(self, whole: Assembled) -> Opened | Refused | None:
         version, digest = whole.version, hashlib.sha256(whole.data).hexdigest()
         held = self._held.get(version)
+        # Written again by a publisher that was killed, or read again for the sake of a newer key list.
         if held is not None and held.digest == digest:
             return None
         try:
@@ -138,37 +153,40 @@ class ReleaseReader:
             return Refused(version, error)
         envelope = release.envelope
         if (envelope.model, envelope.version) != (self._model, version):
-            return Refused(version, InvalidRelease(f"it says to be version {envelope.version} of {envelope.model}"))
+            return Refused(version, InvalidRelease(f"it is signed as version {envelope.version} of {envelope.model}"))
+        # The first release of a number is the one that subscribers hold.
         if held is not None:
-            reason = InvalidRelease("another release with this version is signed as well")
+            reason = InvalidRelease("another release with this version number is signed as well")
             return Refused(version, reason, release)
         self._held[version] = _Held(signer, digest)
         return Opened(release, whole.data, whole.chunks)
 
-    def _state(self, record: Record) -> None:
+    def _take_statement(self, record: Record) -> None:
         if record.value is None:
             return
         try:
             found = open_statement(record.value, self.keys)
         except InvalidRelease as error:
+            # The topic may bring the list with this key later; then the record is read again.
             if isinstance(error, UnknownKey):
                 self._note_unknown(record.offset)
-            self._assembler.skip(record, f"no statement of this model: {error}")
+            self._assembler.skip(record, f"it is not a statement of this model: {error}")
             return
         if found.model != self._model:
             self._assembler.skip(record, f"it is a statement of model {found.model}")
             return
         self.last = found.sequence
+        # Anybody may write an old statement again.
         if self.statement is None or found.sequence > self.statement.sequence:
             self.statement = found
 
-    def _list(self, record: Record) -> None:
+    def _take_keys(self, record: Record) -> None:
         if record.value is None:
             return
         try:
             newer = self.keys.take(record.value)
         except InvalidRelease as error:
-            self._assembler.skip(record, f"no key list of this model: {error}")
+            self._assembler.skip(record, f"it is not a key list of this model: {error}")
             return
         if not newer:
             return
@@ -180,7 +198,7 @@ class ReleaseReader:
                 logger.warning("release %d of %s no longer counts: %s", version, self._model, error)
                 self.discredited.add(held.digest)
                 del self._held[version]
-                # What counts under that number may have been refused since the other was there first.
+                # The release that counts under this number may have been refused, because this one was there first.
                 self._unknown = (0, self.keys.sequence - 1)
 
     def _note_unknown(self, offset: int) -> None:
@@ -189,20 +207,23 @@ class ReleaseReader:
 
 
 def follow_keys(log: EventLog, model: str, keys: KeyRing) -> bool:
-    """Take in the key lists of a model's releases topic; whether one was newer. Raises ComponentUnreachable.
+    """Take in the key lists of a model's releases topic, and return whether one was newer.
 
-    For readers of what is signed elsewhere, such as receipts.
+    Readers of other topics with signed records, such as receipts, use it. Raises ComponentUnreachable.
     """
     newer = False
+    # Not any(), which would stop at the first newer list.
     for taken in _under(log, model, KEYS_KEY, keys.take):
         newer |= taken
     return newer
 
 
 def newest_statement(log: EventLog, model: str, keys: KeyRing) -> Statement | None:
-    """Return the statement with the highest number in a model's releases topic, None where none verifies.
+    """Return the statement with the highest number in a model's releases topic, None if no statement verifies.
 
-    keys: with the topic's key lists taken in (`follow_keys`). No release is put together. Raises ComponentUnreachable.
+    keys: with the topic's key lists taken in (`follow_keys`).
+
+    It does not put releases together. Raises ComponentUnreachable.
     """
     statements = _under(log, model, STATEMENT_KEY, lambda value: open_statement(value, keys))
     own = (statement for statement in statements if statement.model == model)
@@ -210,7 +231,7 @@ def newest_statement(log: EventLog, model: str, keys: KeyRing) -> Statement | No
 
 
 def _under(log: EventLog, model: str, key: bytes, take: Callable[[bytes], T]) -> Iterator[T]:
-    """Yield what `take` makes of each record of the releases topic under a key; one that it refuses is passed over."""
+    """Yield the result of `take` for each record of the releases topic under a key; refused records are passed over."""
     topic = TopicNames(model).releases
     if log.partitions(topic) == 0:
         return

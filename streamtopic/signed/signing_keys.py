@@ -1,4 +1,4 @@
-"""Key pairs (Ed25519) and secrets in files that only their owner can read."""
+"""Ed25519 key pairs and secrets, in files that only their owner can read."""
 
 import hashlib
 import os
@@ -16,31 +16,41 @@ from streamtopic.errors import InvalidRelease, SettingsError, UnknownKey
 __all__ = ["PublicKey", "SigningKey", "Verifier", "load_secret", "new_secret", "new_signing_key"]
 
 SECRET_BYTES = 32
+_HEXADECIMAL = set("0123456789abcdefABCDEF")
 
 
 class Verifier(Protocol):
-    """What signatures are verified with: one public key, or the keys of a list (KeyRing)."""
+    """Verifies signatures: one public key, or the keys of a list (KeyRing)."""
 
     def verify(self, signature: bytes, message: bytes, key_id: str | None = None) -> str:
-        """Return the id of the key that signed `message`; key_id: the only key that may have.
+        """Return the id of the key that signed `message`.
 
-        Raises UnknownKey for a key that is not known here, InvalidRelease for a signature that is not its.
+        signature: 64 bytes.
+        key_id: the key that the message names as its signer; None to try every known key.
+
+        Raises UnknownKey if that key is not known here, InvalidRelease if the signature does not verify.
         """
         ...
 
     def admit(self, key_id: str, kind: str, number: int, digest: str) -> None:
-        """Raise InvalidRelease where that key was revoked, and what it signed is not from before.
+        """Raise InvalidRelease if that key was revoked, and the list does not count this content as from before.
 
-        kind: release, receipt (of a completion too, which is in the same chain) or statement; number: its version or
-        sequence number; digest: SHA-256 of its sealed bytes, in hexadecimal digits. Asked after `verify`, once what is
-        signed has been read.
+        Call it after `verify`, once the signed content has been read.
+
+        key_id: the key that signed.
+        kind: release, receipt or statement; receipt for a completion too, which is in the same chain.
+        number: version or sequence number of the content.
+        digest: SHA-256 of its sealed bytes, hexadecimal.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """A key that verifies; `raw` is its 32 bytes."""
+    """A key that verifies (a Verifier).
+
+    raw: its 32 bytes.
+    """
 
     raw: bytes
 
@@ -52,15 +62,16 @@ class PublicKey:
 
     @classmethod
     def load(cls, source: "PublicKey | str | bytes | Path") -> "PublicKey":
-        """A key from a file (PEM), PEM text, 64 hexadecimal digits or 32 bytes. Raises SettingsError."""
+        """Return the key in a PEM file, PEM text, 64 hexadecimal digits or 32 bytes. Raises SettingsError."""
         if isinstance(source, PublicKey):
             return source
         if isinstance(source, bytes) and len(source) == SECRET_BYTES:
             return cls(source)
         text = source.decode(errors="replace") if isinstance(source, bytes) else str(source)
-        if len(text) == 2 * SECRET_BYTES and all(digit in "0123456789abcdefABCDEF" for digit in text):
+        if len(text) == 2 * SECRET_BYTES and set(text) <= _HEXADECIMAL:
             return cls(bytes.fromhex(text))
-        data = text.encode() if text.lstrip().startswith("-----BEGIN") else _read(Path(text), "public key")
+        is_pem = text.lstrip().startswith("-----BEGIN")
+        data = text.encode() if is_pem else _read(Path(text), "public key")
         try:
             key = serialization.load_pem_public_key(data)
         except ValueError as error:
@@ -72,6 +83,7 @@ class PublicKey:
     @property
     def key_id(self) -> str:
         """16 hexadecimal digits that name the key."""
+        # Names a key and does not prove it: each signature is verified with the whole key.
         return hashlib.sha256(self.raw).hexdigest()[:16]
 
     @property
@@ -90,32 +102,33 @@ class PublicKey:
         try:
             Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, message)
         except InvalidSignature:
+            # Without the cause: it is an empty exception of another library.
             raise InvalidRelease(f"the signature is not that of key {self.key_id}: do not use this") from None
         return self.key_id
 
     def admit(self, key_id: str, kind: str, number: int, digest: str) -> None:
-        """See Verifier.admit; a single key is never revoked."""
+        """See Verifier.admit. It never raises: only a key list can revoke a key."""
 
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """A key that signs; deterministic (RFC 8032), so a retry gives the same bytes."""
+    """A key that signs. Signatures are deterministic (RFC 8032), so a retry gives the same bytes."""
 
     _private: Ed25519PrivateKey = field(repr=False)
 
     @classmethod
     def generate(cls) -> Self:
-        """A new key."""
+        """Return a new key."""
         return cls(Ed25519PrivateKey.generate())
 
     @classmethod
     def from_bytes(cls, seed: bytes) -> Self:
-        """The key of a 32-byte seed."""
+        """Return the key of a 32-byte seed."""
         return cls(Ed25519PrivateKey.from_private_bytes(seed))
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """A key from its PEM file. Raises SettingsError for a file that is missing, no such key, or open to others."""
+        """Return the key in a PEM file. Raises SettingsError if it is missing, of another type, or open to others."""
         try:
             key = serialization.load_pem_private_key(_read_private(path, "signing key"), None)
         except (ValueError, TypeError) as error:
@@ -126,21 +139,21 @@ class SigningKey:
 
     @property
     def public(self) -> PublicKey:
-        """The key that verifies."""
+        """The public half, which verifies."""
         return PublicKey(self._private.public_key().public_bytes_raw())
 
     def save(self, path: Path) -> None:
-        """Write the PEM file, readable by its owner only; one that exists is never replaced (SettingsError)."""
+        """Write a PEM file that only its owner can read. Raises SettingsError if the file exists."""
         encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
         _write(path, self._private.private_bytes(encoding, form, serialization.NoEncryption()), 0o600)
 
     def sign(self, message: bytes) -> bytes:
-        """Signature, 64 bytes."""
+        """Return the signature, 64 bytes."""
         return self._private.sign(message)
 
 
 def new_signing_key(private: Path, public: Path) -> str:
-    """Make a key pair in two PEM files; its key id. Raises SettingsError if one exists."""
+    """Write a new key pair to two PEM files, and return its key id. Raises SettingsError if one of the files exists."""
     key = SigningKey.generate()
     key.save(private)
     _write(public, key.public.pem, 0o644)
@@ -148,14 +161,17 @@ def new_signing_key(private: Path, public: Path) -> str:
 
 
 def new_secret(path: Path) -> bytes:
-    """Make a secret of 32 random bytes in a file, readable by its owner only. Raises SettingsError if it exists."""
+    """Write 32 random bytes to a file that only its owner can read. Raises SettingsError if the file exists."""
     secret = secrets.token_bytes(SECRET_BYTES)
     _write(path, secret.hex().encode() + b"\n", 0o600)
     return secret
 
 
 def load_secret(path: Path) -> bytes:
-    """Read a file of `new_secret`. Raises SettingsError for one that is missing, malformed or open to others."""
+    """Return the secret in a file of `new_secret`.
+
+    Raises SettingsError if the file is missing, malformed or open to others.
+    """
     try:
         secret = bytes.fromhex(_read_private(path, "secret").decode())
     except ValueError as error:
@@ -182,6 +198,8 @@ def _read(path: Path, name: str) -> bytes:
 def _write(path: Path, data: bytes, mode: int) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # O_EXCL: a key that is overwritten is lost with all that it signed or salted. The mode is given here, since a
+        # chmod after the write would leave a moment in which others can read the file.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)

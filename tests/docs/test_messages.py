@@ -15,10 +15,9 @@ from streamtopic import events
 from streamtopic.events import Add, Delete, decode, decode_record
 from streamtopic.local.broker_files import find_java
 from streamtopic.parsing import MAX_VALUES
-from streamtopic.signed import completion as completions
-from streamtopic.signed import deletion_receipt as receipts
+from streamtopic.signed.deletion_receipt import COMPLETION_FORMAT, RECEIPT_FORMAT, Completion, Receipt
 from streamtopic.signed.release_chunks import CHUNK_BYTES
-from streamtopic.signed.release_fields import FORMAT, Envelope, Head, Payload
+from streamtopic.signed.release_codec import FORMAT, Envelope, Head, Payload
 from streamtopic.streams import KafkaLog, KafkaOptions, TopicNames
 from streamtopic.text import MAX_MARKS, MAX_PAIRS, MAX_PASSAGE, MAX_TEXT_WORDS, MAX_WORD, MAX_WORDS
 
@@ -164,8 +163,8 @@ def test_reasons_are_those_of_the_program():
         ("envelope", Envelope),
         ("payload", Payload),
         ("head", Head),
-        ("receipt", receipts.Receipt),
-        ("completion", completions.Completion),
+        ("receipt", Receipt),
+        ("completion", Completion),
     ],
 )
 def test_fields_are_those_of_the_program(schema, kind):
@@ -175,8 +174,8 @@ def test_fields_are_those_of_the_program(schema, kind):
 
 def test_formats_are_those_of_the_program():
     """The description is of the formats that are written now."""
-    assert SCHEMAS["receipt"]["properties"]["format"]["const"] == receipts.FORMAT
-    assert SCHEMAS["completion"]["properties"]["format"]["const"] == completions.FORMAT
+    assert SCHEMAS["receipt"]["properties"]["format"]["const"] == RECEIPT_FORMAT
+    assert SCHEMAS["completion"]["properties"]["format"]["const"] == COMPLETION_FORMAT
     assert SCHEMAS["envelope"]["properties"]["format"]["const"] == FORMAT
 
 

@@ -11,8 +11,7 @@ from streamtopic.cli import main
 from streamtopic.errors import InvalidRelease, StreamtopicError
 from streamtopic.lab.bench.fuzz import DECODERS, fuzz, one_input
 from streamtopic.service.ingest.rejections import parse_rejection
-from streamtopic.signed import Envelope, Payload
-from streamtopic.signed.canonical import fitting
+from streamtopic.signed import Envelope, Payload, fitting
 from streamtopic.streams import Record
 
 SECONDS = 60

@@ -1,4 +1,4 @@
-"""Rounds of events and faults, each followed by rest and by every check."""
+"""Runs rounds of events and faults, each followed by rest and by every check."""
 
 from __future__ import annotations
 
@@ -26,19 +26,27 @@ if TYPE_CHECKING:
 
 __all__ = ["Options", "Report", "run"]
 
+# Events that are sent together.
 _BATCH = 20
+# Seconds to wait for rest once there is a finding: the rest then tells little.
 _PATIENCE = 20.0
+# The first rest may take this many times as long: on a fresh machine every process compiles the kernels, all at once.
 _WARMING = 4.0
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """A campaign. It ends with the round in which `faults` faults or `events` events are reached, or at a finding.
+    """A campaign. It ends after the round that reaches `faults` or `events`, or has a finding.
 
-    seed: of events and faults. kinds: shares of the kinds of faults. round_faults, round_events: of one round, within
-    `window` seconds. live: documents that live at a time, about. rest_seconds: most that all may take to come to rest.
-    compact_every: rounds after which the log is compacted, 0 for never. erode: whether at the end the log loses
-    records, and the state is made anew from what is left.
+    seed: of events and faults.
+    faults, events: numbers at which it ends.
+    kinds: kind of fault to share.
+    round_faults, round_events: numbers in one round.
+    window: seconds within which these happen.
+    live: about how many documents live at a time.
+    rest_seconds: the longest that the service may take to come to rest.
+    compact_every: rounds after which the log is compacted; 0 for never.
+    erode: whether the log loses records at the end, and the state is made anew from the records left.
     """
 
     seed: int
@@ -56,11 +64,18 @@ class Options:
 
 @dataclass(slots=True)
 class Report:
-    """What a campaign came to; findings: [] where the service did all that it promises.
+    """The result of a campaign.
 
-    faults: by kind. rest: seconds that each round took to come to rest after its last fault was undone. strays, rivals:
-    receipts and releases that a publisher wrote late, when their place was another's. compactions: of the log.
-    hidden_asked: how often the service was asked what an open transaction hides.
+    faults: number by kind.
+    events: number of events that were sent.
+    rest: seconds that each round took to come to rest after its last fault was undone.
+    deletions, versions, documents: receipts and versions published, documents that live.
+    lost_replies: number of replies that the proxy has lost.
+    strays, rivals: receipts and releases that a publisher wrote late, when another one had their place.
+    compactions: of the log.
+    hidden_asked: how often the service was asked whether a transaction hides records.
+    seconds: that it took.
+    findings: [] if the service kept all its promises.
     """
 
     seed: int
@@ -85,7 +100,10 @@ class Report:
 
 
 def run(cluster: Cluster, options: Options, say: Callable[[str], None] = lambda _: None) -> Report:
-    """Run a campaign on a cluster that was just started. `say` is told of each round and each fault."""
+    """Run a campaign on a cluster that was just started, and return its result.
+
+    say: called with a line about each round and each fault.
+    """
     with Observer(cluster, PARTITIONS) as observer:
         return _Campaign(cluster, options, observer, say).run()
 
@@ -121,7 +139,7 @@ class _Campaign:
         self._report.compactions += 1
 
     def _rested(self) -> list[str]:
-        """Come to rest, and return what is wrong then."""
+        """Wait for rest, and return the findings then."""
         before = len(self._report.findings)
         self._conclude(self._options.rest_seconds)
         found = self._report.findings[before:]
@@ -129,7 +147,8 @@ class _Campaign:
         return found
 
     def _erode(self) -> None:
-        """Take from the log what it may lose, then what it must not; nothing of it can be undone, so it comes last."""
+        """Take records from the log, first such as it may lose, then such as it must not lose."""
+        # Last in a campaign, since it cannot be undone.
         self._compact()
         events, steps = self._options.round_events, self._eroder
         for step in (steps.rebuild, lambda: steps.go_on(events), lambda: steps.refuse(events)):
@@ -137,10 +156,8 @@ class _Campaign:
                 self._report.findings += step()
 
     def _begin(self) -> None:
-        """Reach a first model without any fault, so that every finding after it is a fault's.
-
-        On a fresh machine every process compiles the kernels first, all at once.
-        """
+        """Reach a first model without any fault."""
+        # A finding after it is then the work of a fault.
         for worker in self._cluster.staff:
             worker.start()
         self._feed(self._options.live, 0)
@@ -152,6 +169,7 @@ class _Campaign:
         with ThreadPoolExecutor(len(faults) + 2) as pool:
             doing: list[Future[None]] = [pool.submit(self._do, fault, start) for fault in faults]
             doing.append(pool.submit(self._feed, self._options.round_events, self._options.window))
+            # In the middle of the faults, so that a later fault sets Redis back to a moment of disorder.
             doing.append(pool.submit(self._copy, self._rng.uniform(0, self._options.window)))
             while not all(future.done() for future in doing):
                 self._watch()
@@ -172,13 +190,14 @@ class _Campaign:
         self._injector.copy()
 
     def _feed(self, events: int, seconds: float = 0.0) -> None:
-        """Send events, spread over some seconds; those that the broker does not take are sent again or lost."""
+        """Send events, spread over some seconds."""
         log, _ = open_log(self._cluster.kafka.servers)
         try:
             for _ in range(-(-events // _BATCH)):
                 try:
                     log.append_many(self._cluster.names.documents, self._stream.batch(_BATCH))
                 except ComponentUnreachable as error:
+                    # Lost or not, the oracle knows only what it finds in the log.
                     self._say(f"  (a batch of events was not confirmed: {error})")
                 self._report.events += _BATCH
                 time.sleep(seconds * _BATCH / events)
@@ -186,12 +205,12 @@ class _Campaign:
             log.close()
 
     def _watch(self) -> None:
-        """Follow what happens; a process that ended by itself is a finding, and is started again."""
+        """Follow log and published topics. A process that ended by itself is a finding."""
         self._observer.look()
         self._report.findings += self._cluster.deaths()
 
     def _conclude(self, rest_seconds: float) -> None:
-        """Undo what is left of the faults, wait for rest, check everything."""
+        """Undo the rest of the faults, wait for rest, and make every check."""
         self._cluster.proxy.disarm()
         start = time.monotonic()
         calm = 0
@@ -202,11 +221,10 @@ class _Campaign:
             self._watch()
             unrest = self._observer.unrest()
             calm = 0 if unrest else calm + 1
-            # After a finding it need not be waited for to the end.
             patience = _PATIENCE if self._report.findings else rest_seconds
             if time.monotonic() - start > patience:
                 wrote = [f"{worker.name} last wrote:\n{worker.tail(5)}" for worker in self._cluster.staff]
-                self._report.findings += [*(f"no rest: {what}" for what in unrest), *wrote]
+                self._report.findings += [*(f"not at rest: {what}" for what in unrest), *wrote]
                 break
             time.sleep(0.2)
         self._report.rest.append(time.monotonic() - start)

@@ -1,4 +1,4 @@
-"""What the service holds and published, against the oracle. Each check returns its findings, [] if there are none."""
+"""Checks of Redis and of everything published against the oracle. Each returns its findings, [] if all is well."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ _TOTALS = (
 def check_counts(oracle: Oracle, reader: Reader, *, totals: bool = True) -> list[str]:
     """Compare every pair, every word and every counter, bit for bit.
 
-    totals: what became of records too, which nobody can tell of those that have left the log.
+    totals: whether to compare the counters of records too; they cannot be known for records that have left the log.
     """
     expected, snapshot = oracle.counts(), reader.snapshot()
     whole = snapshot.restrict(np.arange(len(snapshot.words)))
     rows = np.repeat(np.arange(whole.n_words), np.diff(whole.indptr)).tolist()
     words, stored = snapshot.words, zip(rows, whole.columns.tolist(), whole.values.tolist(), strict=True)
-    # The oracle names a pair with its lesser word first; so does an upper triangle over sorted words.
+    # The oracle names a pair with its lesser word first, and so does an upper triangle over sorted words.
     pairs = {(words[row], words[column]): value for row, column, value in stored}
     findings = _differences("pair", expected.pairs, pairs)
     findings += _differences("documents with", expected.frequency, _named(words, whole.frequency.tolist()))
@@ -70,7 +70,10 @@ def check_counts(oracle: Oracle, reader: Reader, *, totals: bool = True) -> list
 
 
 def check_documents(oracle: Oracle, stored: Mapping[int, set[bytes]]) -> list[str]:
-    """Compare the ids whose records are kept, by partition: a deleted document is physically gone."""
+    """Check that Redis keeps records of exactly the live documents: a deleted document is physically gone.
+
+    stored: partition to the ids in Redis.
+    """
     findings = []
     for partition, book in enumerate(oracle.books):
         have, want = stored.get(partition, set()), set(book.live)
@@ -80,7 +83,7 @@ def check_documents(oracle: Oracle, stored: Mapping[int, set[bytes]]) -> list[st
 
 
 def check_forwards(oracle: Oracle) -> list[str]:
-    """Every delete, and every refused change, that came to a foreign partition took effect where it belongs."""
+    """Check that each delete and each refused change in a foreign partition took effect where it belongs."""
     return _some(
         "it never took effect in the partition of its key:",
         [f"{away.document!r} at {away.partition}/{away.offset}" for away in oracle.missing()],
@@ -88,16 +91,16 @@ def check_forwards(oracle: Oracle) -> list[str]:
 
 
 def check_rejected(oracle: Oracle, witness: Witness) -> list[str]:
-    """Every refused record was reported, and none else."""
+    """Check that exactly the refused records were reported."""
     want = {(partition, offset) for partition, book in enumerate(oracle.books) for offset in book.refused}
     return [
         *_some("a refused record was not reported:", want - witness.rejected),
-        *_some("a record was reported that is fine:", witness.rejected - want),
+        *_some("a record was reported that must not be refused:", witness.rejected - want),
     ]
 
 
 def check_receipts(oracle: Oracle, witness: Witness) -> list[str]:
-    """Every deletion has one receipt, which says what was done, and from its version on the document is gone."""
+    """Check that each deletion has one true receipt, and that the document is gone from the receipt's version on."""
     want = {(p, offset): one for p, book in enumerate(oracle.books) for offset, one in book.deletions.items()}
     findings = _some("a deletion has no receipt:", want.keys() - witness.receipts.keys())
     findings += _some("a receipt is for no deletion:", witness.receipts.keys() - want.keys())
@@ -120,7 +123,8 @@ def check_receipts(oracle: Oracle, witness: Witness) -> list[str]:
 
 
 def _is_for(receipt: Receipt, deletion: Deletion) -> bool:
-    """Whether the one who sent the delete can tell that this is its receipt: by HMAC-SHA256, told from the docs."""
+    """Whether the requester can tell that this is the receipt of the deletion."""
+    # HMAC-SHA256 by the words of the docs, and not by the code that made the receipt.
     digest = hmac.new(deletion.salt, b"streamtopic request\0" + deletion.request.encode(), hashlib.sha256)
     return receipt.request == (digest.hexdigest() if deletion.request else "")
 
@@ -130,12 +134,10 @@ def _names_no_version(receipt: Receipt, cuts: Mapping[int, object]) -> list[str]
 
 
 def check_versions(oracle: Oracle, witness: Witness) -> list[str]:
-    """Versions follow each other, made of the documents before their cuts, epsilon only growing.
-
-    A number that stands in the log with two contents, which no log can prevent, is withdrawn by a later version.
-    """
+    """Check that versions follow each other, hold the documents before their cuts, and that epsilon only grows."""
     findings, published = list(witness.findings), _published(witness)
     withdrawn = {number for release in published.values() for number in release.envelope.withdrawn}
+    # No log can prevent that two releases are written under one number; a later version must withdraw it.
     for version, contents in sorted(witness.versions.items()):
         if len(contents) > 1 and version not in withdrawn:
             findings.append(f"version {version} stands with {len(contents)} different contents")
@@ -155,12 +157,10 @@ def check_versions(oracle: Oracle, witness: Witness) -> list[str]:
 
 
 def _contents(oracle: Oracle, release: Release) -> list[str]:
-    """Compare a version with the documents that lived at its cut.
-
-    A retraining closes an epoch first and reads it a moment later, so documents that went between the two may be gone.
-    """
+    """Compare the number of a version's documents with those that lived at its cut."""
     envelope = release.envelope
     spans = [span for p, book in enumerate(oracle.books) for span in book.live_at(envelope.cut.get(p, 0))]
+    # A retraining closes an epoch and reads it a moment later; documents that were deleted in between may be missing.
     least = len(spans) if envelope.kind == "unlearn" else sum(span.end is None for span in spans)
     if not least <= envelope.m <= len(spans):
         return [
@@ -170,7 +170,7 @@ def _contents(oracle: Oracle, release: Release) -> list[str]:
 
 
 def check_subscribers(witness: Witness, subscribers: Sequence[Subscriber]) -> list[str]:
-    """Every subscriber got what was published, in order, each version with the same content."""
+    """Check that every subscriber got the published versions, each with the published content."""
     findings = [finding for subscriber in subscribers for finding in subscriber.findings]
     contents = {version: next(iter(found)) for version, found in witness.versions.items()}
     for number, subscriber in enumerate(subscribers):

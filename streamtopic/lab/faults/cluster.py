@@ -26,8 +26,10 @@ __all__ = ["LEASE", "MODEL", "PARTITIONS", "SESSION", "Cluster"]
 
 MODEL = "faults"
 PARTITIONS = 4
+# Short, so that a process that was stopped is replaced within a round; 6 s is the least that Kafka's brokers allow.
 SESSION = 6.0
 LEASE = 3.0
+# Copies of Redis that a fault may set it back to.
 _COPIES = 4
 
 _SETTINGS = """
@@ -54,15 +56,17 @@ keep_versions = 1000
 """
 
 
-# Transactions that are left open end soon after their time.
+# Transactions that are left open must end soon after their time, so that a round can come to rest.
 _BROKER = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
+# Enough for `rebuild`, the slowest command that a campaign runs.
 _ANSWER_SECONDS = 300.0
 
 
 class Cluster:
-    """Everything that a campaign does harm to, as a context manager; it leaves nothing running.
+    """The target of a campaign, as a context manager that leaves nothing running.
 
-    folder: data, keys and output. program: how a process is started, before the name of its part.
+    folder: for data, keys and output.
+    program: command that starts a process, without the name of its part.
     """
 
     def __init__(self, folder: Path, program: Sequence[str] = (sys.executable, "-m", "streamtopic")) -> None:
@@ -78,6 +82,7 @@ class Cluster:
         try:
             return self._start()
         except BaseException:
+            # Python does not call __exit__ where __enter__ has raised.
             self._stack.close()
             raise
 
@@ -95,6 +100,7 @@ class Cluster:
         self.proxy = self._stack.enter_context(Proxy(free_port(), self.redis.port))
         self._configure()
         self._create_topics()
+        # The environment of the person who runs the campaign must not change the settings of the service.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("STREAMTOPIC_")}
         # Seven programs share this machine: none may take all of its cores for a product of small matrices.
         environment |= {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -109,26 +115,26 @@ class Cluster:
 
     @property
     def staff(self) -> list[Worker]:
-        """The processes that are to run whenever no fault keeps them from it."""
+        """The processes that must run unless a fault prevents it."""
         return [*self.ingests, *self.schedulers, *self.publishers]
 
     @property
     def workers(self) -> list[Worker]:
-        """The staff, and the ingests that come and go in a rebalance storm."""
+        """The staff, and the ingests that join and leave in a rebalance storm."""
         return [*self.staff, *self.guests]
 
     @property
     def public_key(self) -> PublicKey:
-        """What releases and receipts verify with."""
+        """The key that verifies releases and receipts."""
         return PublicKey.load(self.folder / "keys" / "signing.pub")
 
     @property
     def url(self) -> str:
-        """Redis without the proxy."""
+        """Address of Redis without the proxy."""
         return f"redis://127.0.0.1:{self.redis.port}/0"
 
     def ask(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of the program to its end."""
+        """Run a command of the program to its end, and return its status and output."""
         return subprocess.run(  # noqa: S603  this program's own commands
             [*self._program, *command, "--config", str(self.config)],
             stdin=subprocess.DEVNULL,
@@ -140,14 +146,15 @@ class Cluster:
         )
 
     def forget_copies(self) -> None:
-        """Keep a new copy of Redis's data in place of all older ones; nor can the end of its file be lost any more."""
+        """Drop all copies of Redis's data and keep a new one."""
+        # The file is written anew as well: its end, too, would be a state from before.
         write_anew(self.redis.client)
         while self.copies:
             shutil.rmtree(self.copies.pop())
         self.copy()
 
     def copy(self) -> None:
-        """Keep a copy of Redis's data, to set it back to; the oldest of several goes."""
+        """Keep a copy of Redis's data, to which a fault may set it back. The oldest of several is dropped."""
         self._copied += 1
         to = self.folder / "copies" / str(self._copied)
         self.redis.copy(to)
@@ -156,7 +163,7 @@ class Cluster:
             shutil.rmtree(self.copies.pop(0))
 
     def deaths(self) -> list[str]:
-        """Say which processes ended by themselves, with the last that they wrote; each end once."""
+        """Return which processes ended by themselves, each with its last output; each end is told once."""
         found = []
         for worker in self.workers:
             worker.check()

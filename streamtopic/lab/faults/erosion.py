@@ -1,4 +1,4 @@
-"""What leaves the log, by compaction and by retention: the broker does it, and the oracle counts what is left."""
+"""Takes records from the log, by compaction and by retention, and compares the service with the records left."""
 
 from __future__ import annotations
 
@@ -22,22 +22,26 @@ if TYPE_CHECKING:
 
 __all__ = ["Eroder", "compact", "delete_records", "what_is_left"]
 
+# The broker closes segments and compacts them as soon as it can.
 _HASTY = {"max.compaction.lag.ms": "1", "min.cleanable.dirty.ratio": "0.001", "segment.ms": "200"}
 _USUAL = {"min.cleanable.dirty.ratio": "0.5", "segment.ms": "604800000"}
 _DEADLINE = 180.0
 _PAUSE = 1.5
+# Exit status, and words of the message, of an ingest that finds a gap in the log.
 _REFUSED = 1
 _GAP = "left the log before they were counted"
 _REMEDY = "`streamtopic rebuild`"
 
 
 def compact(servers: str, topic: str, partitions: int, usual: dict[str, str]) -> tuple[int, int]:
-    """Have the broker compact a topic until no record is left that another one has replaced; records before and after.
+    """Make the broker compact a topic until no record is left that another one has replaced.
 
-    Settings are `usual` again afterwards. The newest records of each partition are in an open file, which no broker
-    compacts: heartbeats close it. Raises TimeoutError.
+    usual: settings of the topic, which it has again afterwards.
+
+    Returns the number of records before and after, without heartbeats after. Raises TimeoutError.
     """
     log, _ = open_log(servers)
+    # The newest records of each partition are in an open file, which brokers do not compact: heartbeats close it.
     beats = [
         Message(b"st:heartbeat", msgpack.packb({"op": "heartbeat"}), partition=partition)
         for partition in range(partitions)
@@ -60,11 +64,12 @@ def compact(servers: str, topic: str, partitions: int, usual: dict[str, str]) ->
 
 
 def delete_records(servers: str, topic: str, offsets: dict[int, int]) -> None:
-    """Remove the records before these offsets, by partition, as retention does.
+    """Remove the records before these offsets, as retention does.
 
-    A broker refuses that for a topic that is only compacted, as `init` makes it; an operator may have changed it.
+    offsets: by partition.
     """
     log, _ = open_log(servers)
+    # A broker refuses that for a topic that is only compacted, as `init` makes it; an operator may have changed it.
     with closing(log):
         log.configure(topic, {"cleanup.policy": "compact,delete", "retention.ms": "-1"})
     admin: Any = KafkaAdminClient(bootstrap_servers=servers)
@@ -75,7 +80,7 @@ def delete_records(servers: str, topic: str, offsets: dict[int, int]) -> None:
 
 
 def what_is_left(servers: str, topic: str, partitions: int) -> Oracle:
-    """Count what the log holds now, from nothing."""
+    """Return an oracle that has read only the records which the log holds now."""
     oracle, tail = Oracle(partitions), TopicTail(servers, topic, partitions, anew=True)
     try:
         for record in tail.read():
@@ -96,10 +101,13 @@ def _records(servers: str, topic: str, partitions: int) -> Sequence[Any]:
 
 
 class Eroder:
-    """Lets a cluster's documents topic lose what it may lose, and what it must not; each method returns its findings.
+    """Takes records from a cluster's documents topic, such as it may lose and such as it must not lose.
 
-    feed: sends so many events. rest: waits until all is counted, and checks it. end: ends a process properly.
-    say: is told what happens.
+    Each method returns its findings.
+
+    feed: sends this many events.
+    rest: waits until everything is counted, makes every check and returns the findings.
+    say: called with a line about each step.
     """
 
     def __init__(
@@ -119,11 +127,7 @@ class Eroder:
         self._partitions = len(observer.oracle.books)
 
     def compact(self) -> list[str]:
-        """Compact the log at rest: what is left must count as what is stored.
-
-        Older copies of Redis go: with a compacted log they would no longer come to the same history, only to the same
-        counts.
-        """
+        """Compact the log at rest: the records left must give the counts that are stored."""
         usual = self._cluster.names.settings()[self._topic]
         try:
             before, after = compact(self._cluster.kafka.servers, self._topic, self._partitions, usual)
@@ -132,11 +136,12 @@ class Eroder:
         self._say(f"  compacted: {before} records, {after} left")
         findings = self._rest()
         findings += self._compared(totals=False)
+        # With a compacted log an older copy of Redis would come to the same counts, but not to the same history.
         self._cluster.forget_copies()
         return findings
 
     def rebuild(self) -> list[str]:
-        """Make the state anew from what is left of the log, as an operator does."""
+        """Make the state anew from the records left in the log, as an operator does."""
         for worker in self._cluster.staff:
             worker.terminate()
         answer = self._cluster.ask("rebuild", "--yes", "--json")
@@ -144,12 +149,12 @@ class Eroder:
             return [f"`streamtopic rebuild` ended with status {answer.returncode}:\n{answer.stderr[-2000:]}"]
         self._observer.look()
         findings = self._compared(totals=True)
-        self._say(f"  made anew from what is left, {len(findings)} findings")
+        self._say(f"  state made anew from the records left, {len(findings)} findings")
         return findings
 
     def go_on(self, events: int) -> list[str]:
-        """Go on after a rebuild, and after all records that were counted have left the log."""
-        # What became of records that are gone is no longer known to anybody.
+        """Continue after a rebuild, and after all counted records have left the log."""
+        # Nobody knows any more what became of records that have left the log, so totals are of the records left.
         left = what_is_left(self._cluster.kafka.servers, self._topic, self._partitions)
         for book, known in zip(self._observer.oracle.books, left.books, strict=True):
             book.totals = known.totals
@@ -157,14 +162,14 @@ class Eroder:
         findings = self._rest()
         counted = {p: meta.next_offset for p, meta in self._observer.reader.positions().items()}
         delete_records(self._cluster.kafka.servers, self._topic, counted)
-        self._say("  all that was counted has left the log")
+        self._say("  all counted records have left the log")
         self._feed(events)
         return findings + self._rest()
 
     def refuse(self, events: int) -> list[str]:
-        """Let records leave the log that nobody has counted: ingest must refuse, and say what to do.
+        """Let records leave the log before they are counted: ingest must refuse to run, and name the remedy.
 
-        The state is then made anew, of what the log still holds.
+        The remedy is then applied: the state is made anew from the records left.
         """
         for worker in self._cluster.staff:
             worker.terminate()
@@ -172,6 +177,7 @@ class Eroder:
         self._feed(events)
         self._observer.look()
         ends = {p: book.next_offset for p, book in enumerate(self._observer.oracle.books)}
+        # Half of the records that were not counted, so that some are lost and some are left in each partition.
         delete_records(self._cluster.kafka.servers, self._topic, {p: (counted[p] + ends[p] + 1) // 2 for p in ends})
         ingest = self._cluster.ingests[0]
         ingest.start()
@@ -182,15 +188,15 @@ class Eroder:
         said, status = ingest.tail(12), ingest.deaths[:]
         ingest.kill()
         ingest.deaths.clear()
-        self._say("  records that nobody had counted have left the log")
+        self._say("  records that were not counted have left the log")
         findings = []
         if status != [_REFUSED] or _GAP not in said or _REMEDY not in said:
             findings.append(f"with a gap in the log ingest ended with {status or 'nothing'} and said:\n{said}")
         return findings + self.rebuild()
 
     def _compared(self, *, totals: bool) -> list[str]:
-        """Compare what is stored with what the log still holds."""
+        """Compare Redis with the records that the log still holds."""
         oracle = what_is_left(self._cluster.kafka.servers, self._topic, self._partitions)
         found = checks.check_counts(oracle, self._observer.reader, totals=totals)
         found += checks.check_documents(oracle, self._observer.stored())
-        return [f"of what is left of the log: {finding}" for finding in found]
+        return [f"compared with the records left in the log: {finding}" for finding in found]

@@ -1,4 +1,4 @@
-"""How each fault is done, and undone."""
+"""Does each kind of fault to a cluster, and undoes it."""
 
 from __future__ import annotations
 
@@ -32,41 +32,47 @@ __all__ = ["STAGE", "Injector", "newest_leader", "staged_late"]
 
 _STORM = 4
 _COMES_SECONDS = 5.0
-# Commands are told by the script's call and by keys that only they name.
+# A command is recognised by the call of a script, and by keys that only this script names.
 _COMMIT = (b"EVALSHA", b":meta", b":forgets")
 STAGE = (b"EVALSHA", b":releases", b":ledger")
 _COMMANDS = (_COMMIT, _COMMIT, STAGE, (b"EVALSHA", b":outbox"), (b"EVALSHA",), ())
 _END_SECONDS = 40.0
 _HOUR, _DAY = 3_600.0, 86_400.0
 _SKEWS = (-400 * _DAY, -_DAY, -_HOUR, -5.0, 5.0, _HOUR, _DAY, 400 * _DAY)
-# Seconds after which the broker ends a transaction: of a producer that has gone, of one that will end it itself.
+# Seconds after which the broker ends a transaction: of a producer that is gone, and of one that will end it itself.
 _ABANDONED, _OPEN = 3.0, 30.0
 _ENDS: tuple[Literal["commit", "abort"] | None, ...] = ("commit", "abort", None)
 _ASKED = 0.7
 _COMES_BACK = 60.0
-# A command that is held back is let go so long after it was seen who leads by then.
+# Seconds from the look at who leads to the moment when a held command is let go.
 _EARLY = 0.3
 
 
 def newest_leader(client: redis.Redis, model: str) -> int:
-    """Return the fencing token of the newest leader, 0 where nobody can tell."""
+    """Return the fencing token of the newest leader, 0 if Redis does not answer or has no leader."""
     with contextlib.suppress(redis.exceptions.RedisError):
         return int(client.get(f"{{st:{model}}}:fence") or 0)
     return 0
 
 
 def staged_late(held: Held, before: int, after: int) -> list[str]:
-    """Return what is wrong with a version that was held back while the newest leader was `before`, then `after`."""
+    """Return the findings about a version whose staging was held back.
+
+    held: the command.
+    before, after: fencing token of the newest leader when it was held, and when it was let go.
+    """
+    # Without a new leader in between it is right that the version is staged.
     if not 0 < before < after or b"applied" not in held.reply:
         return []
     return ["a version was staged by a scheduler that another one had succeeded"]
 
 
 class Injector:
-    """Does faults to a cluster; several at a time, but only one to each part of it.
+    """Does faults to a cluster, several at a time, but only one to each part of it.
 
-    known: ids of documents that may be live. findings: what went wrong while a fault was done, such as a process that
-    did not end when it was asked to. asked: how often the service was asked what a transaction hides.
+    known: returns ids of documents that may be live.
+    findings: problems while a fault was done, such as a process that did not end when it was asked to.
+    asked: how often the service was asked whether a transaction hides records.
     """
 
     def __init__(self, cluster: Cluster, known: Callable[[], Sequence[str]] = lambda: ()) -> None:
@@ -78,7 +84,7 @@ class Injector:
         self.findings: list[str] = []
 
     def do(self, fault: Fault) -> None:
-        """Do a fault, wait for as long as it lasts, and undo it: what it stopped runs again afterwards."""
+        """Do a fault, wait as long as it lasts, and undo it."""
         act = getattr(self, "_" + fault.kind.replace(" ", "_"), None)
         if act is not None:
             act(fault)
@@ -99,6 +105,7 @@ class Injector:
             worker.start()
 
     def _suspend(self, worker: Worker, fault: Fault) -> None:
+        # Longer than the others wait before they take over, so that the worker wakes up with a successor.
         others_wait = LEASE if worker in self._cluster.schedulers else SESSION
         with worker.lock:
             worker.suspend()
@@ -117,8 +124,9 @@ class Injector:
         self._late(STAGE, self._cluster.schedulers, LEASE * (1.3 + fault.seconds))
 
     def _late(self, command: tuple[bytes, ...], senders: list[Worker], seconds: float) -> None:
-        """Hold a command back, end who may have sent it, and let it arrive when others have taken over."""
+        """Hold a command back, end its possible senders, and let it arrive when others have taken over."""
         held = self._cluster.proxy.hold(*command, seconds=seconds)
+        # There may be no such command in this round.
         if not held.begun.wait(_COMES_SECONDS):
             return
         before = self._leaders()
@@ -166,6 +174,7 @@ class Injector:
 
     def _redis_loses_its_end(self, fault: Fault) -> None:
         with self._redis:
+            # Mostly some bytes, which cut a command in two; seldom many commands.
             self._cluster.redis.lose(int(200_000 * fault.amount**4))
 
     def _kill_kafka(self, fault: Fault) -> None:
@@ -181,7 +190,7 @@ class Injector:
             self._cluster.kafka.start()
 
     def _rebalance_storm(self, fault: Fault) -> None:
-        """Guests join and leave the group in quick turn, politely or not."""
+        """Let guests join and leave the group in quick turn, politely or not."""
         with self._storm:
             for turn in range(_STORM):
                 guest = self._cluster.guests[turn % len(self._cluster.guests)]
@@ -204,7 +213,7 @@ class Injector:
         self._send(lambda: poison(rng, self._known(), PARTITIONS))
 
     def _gzip_bomb(self, fault: Fault) -> None:
-        """Send records that unfold, half of the time to a topic that lets them in."""
+        """Send records that unfold, half of the time to a topic whose settings let them in."""
         topic, rng = self._cluster.names.documents, Random(fault.which)
         usual = self._cluster.names.settings()[topic]
         with self._bombs, ExitStack() as stack:
@@ -215,7 +224,7 @@ class Injector:
             time.sleep(fault.seconds)
 
     def _open_transaction(self, fault: Fault) -> None:
-        """Leave records behind a transaction that is open; while it is, the service says so."""
+        """Hide records behind an open transaction, and ask the service meanwhile whether it says so."""
         rng, how = Random(fault.which), _ENDS[fault.which % len(_ENDS)]
         timeout = _ABANDONED if how is None else _OPEN
         name, begun = f"stranger-{fault.which}-{time.monotonic_ns()}", time.monotonic()
@@ -233,15 +242,19 @@ class Injector:
             transaction.end(how)
 
     def _look_for_hidden(self, until: float) -> None:
-        """Ask the service what is hidden, and hold it to that where the transaction was surely open meanwhile."""
+        """Ask the service for hidden records.
+
+        until: time until which the transaction is surely open.
+        """
         answer = self._cluster.ask("status", "--json")
+        # An answer that came later may be about a transaction that the broker has ended.
         if answer.returncode == 0 and time.monotonic() < until:
             self.asked += 1
             if not json.loads(answer.stdout)["hidden"]:
                 self.findings.append("a transaction was open, and `streamtopic status` said that nothing is hidden")
 
     def _wrong_clocks(self, fault: Fault) -> None:
-        """Start a process with a clock that is wrong, and let records come from one; then put the clock right."""
+        """Run a process with a wrong clock, send records with wrong timestamps, then run it with the right clock."""
         staff, rng = self._cluster.staff, Random(fault.which)
         worker, skew = staff[fault.which % len(staff)], rng.choice(_SKEWS)
         with worker.lock:
@@ -260,13 +273,16 @@ class Injector:
         compression: str | None = None,
         skew: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """Send records as somebody else; a broker that is away takes none of them."""
+        """Send records as another producer. They are lost if the broker is away."""
         servers, topic = self._cluster.kafka.servers, self._cluster.names.documents
         with contextlib.suppress(KafkaError), Stranger(servers, topic, compression=compression) as one:
             one.send(make(), skew)
 
     def _configure(self, topic: str, settings: Mapping[str, str], *, repeat: bool = False) -> None:
-        """Change a topic. repeat: until the broker has taken it."""
+        """Change the settings of a topic.
+
+        repeat: whether to try again until the broker has taken them.
+        """
         deadline = time.monotonic() + (_COMES_BACK if repeat else 0)
         while True:
             log, _ = open_log(self._cluster.kafka.servers)
@@ -281,14 +297,16 @@ class Injector:
                 log.close()
 
     def copy(self) -> None:
-        """Keep a copy of Redis's data in the middle of it all."""
+        """Keep a copy of Redis's data in the middle of the faults."""
+        # Not while a fault restarts Redis: a copy of half a restored folder would be no state that ever was.
         with self._redis:
             self._cluster.copy()
 
     def end(self, worker: Worker) -> None:
-        """Ask a process to end; it must do so, with status 0, whatever else happens meanwhile."""
+        """Ask a process to end. It must end in time and without an error, whatever else happens meanwhile."""
         status = worker.terminate(_END_SECONDS)
         if status is None:
             self.findings.append(f"{worker.name} did not end within {_END_SECONDS:.0f} s of SIGTERM:\n{worker.tail()}")
+        # -15: the signal came before the program had set its handler.
         elif status not in (0, -15):
             self.findings.append(f"{worker.name} ended with status {status} after SIGTERM:\n{worker.tail()}")

@@ -1,6 +1,6 @@
-"""Records that nobody should send: forged headers, and contents that are made to hurt whoever reads them.
+"""Makes records that nobody should send: with forged headers, or with contents that hurt a careless reader.
 
-The same generator and documents make the same ones. What each of them must come to is told by `reading`.
+The same generator and documents make the same records. `reading` says what each of them means.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["bombs", "forged", "poison", "strange"]
 
 _LONG_KEY = 2 << 20
-# What a batch of one record takes beside key and value, at most.
+# Bytes of a batch of one record beside key and value, at most.
 _AROUND = 100
 _MARKS = "\u0316\u0300"
 
+# Names that the service itself writes, and sizes at the edges of what a request and a salt may have.
 _RESERVED = (
     ("st-origin", b"1/999999999999999"),
     ("st-origin", b"0/0"),
@@ -46,15 +47,13 @@ _RESERVED_IDS = (b"st:statement", b"st:keys", b"st:heartbeat-not", b"1/0")
 
 
 def strange(rng: Random, documents: Sequence[str], size: int) -> list[Message]:
-    """Return plain records about these documents and about new ones: adds, changes, deletes."""
+    """Return plain records about these documents and about new ones: adds, changes and deletes."""
     return [_plain(rng, documents) for _ in range(size)]
 
 
 def forged(rng: Random, documents: Sequence[str], partitions: int, size: int = 20) -> list[Message]:
-    """Return records whose headers say what only the service could know, some of them in another's partition.
-
-    Each means what its key and its value say.
-    """
+    """Return records with headers that only the service writes, some of them in the partition of another key."""
+    # Whatever the headers say, each record means what its key and its value say.
     made = []
     for _ in range(size):
         plain = _plain(rng, documents)
@@ -66,11 +65,11 @@ def forged(rng: Random, documents: Sequence[str], partitions: int, size: int = 2
 
 
 def poison(rng: Random, documents: Sequence[str], partitions: int, size: int = 6) -> list[Message]:
-    """Return records that are made to end whoever reads them, half of them under the ids of these documents."""
+    """Return records that could end a careless reader, more than half of them under the ids of these documents."""
     made = []
     for turn in range(size):
         key = _id(rng, documents)
-        # Of the giants one each time, so that a campaign's log stays of a size that can be read again and again.
+        # One giant only, so that a campaign's log keeps a size that can be read again and again.
         kinds = _giants(key) if turn == 0 else _small(key, rng)
         key, value = rng.choice(kinds)
         request = (("request", b"poison-%d" % rng.randrange(10**9)),) if rng.random() < 0.3 else ()
@@ -79,7 +78,7 @@ def poison(rng: Random, documents: Sequence[str], partitions: int, size: int = 6
 
 
 def bombs(rng: Random, documents: Sequence[str], partitions: int) -> list[Message]:
-    """Return records that are small while they are compressed: one that may be counted, and one that is too large."""
+    """Return records that are small while they are compressed: one that must be counted, and one that is too large."""
     made = []
     for size in (3 << 20, LARGEST + (2 << 20)):
         key = _id(rng, documents)
@@ -110,6 +109,7 @@ def _giants(key: bytes) -> list[tuple[bytes, bytes | None]]:
 
 
 def _small(key: bytes, rng: Random) -> list[tuple[bytes, bytes]]:
+    # Around the deepest that a record may be, 64, and beyond what a recursive parser survives.
     deep = rng.choice([60, 70, 1_000, 20_000])
     nested = b'{"op": "add", "text": "t1w1 t1w2", "meta": ' + b"[" * deep + b"]" * deep + b"}"
     add = b'{"op": "add", "text": "t1w1 t1w2", '
@@ -140,7 +140,7 @@ def _text(text: str) -> bytes:
 
 
 def _filled(fields: dict[str, str], size: int) -> bytes:
-    """Return this map as JSON of `size` bytes: its `meta` is as long as it takes."""
+    """Return this map as JSON of `size` bytes: its `meta` fills the rest."""
     short = json.dumps(fields).encode()
     return json.dumps(fields | {"meta": "m" * (size - len(short))}).encode()
 
@@ -152,7 +152,7 @@ def _id(rng: Random, documents: Sequence[str]) -> bytes:
 
 
 def _partition(rng: Random, key: bytes, partitions: int, share: float) -> int:
-    """Return the partition of a key, or another one for this share of records."""
+    """Return the partition of a key, or for this share of records another partition."""
     at = home(key, partitions)
     if partitions > 1 and rng.random() < share:
         return (at + rng.randrange(1, partitions)) % partitions

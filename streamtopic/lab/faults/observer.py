@@ -1,4 +1,4 @@
-"""All that a campaign looks at: the log, what was published, what Redis holds, and whether it has come to rest."""
+"""Looks at a cluster for a campaign: at the log, at everything published, at Redis, and whether it has come to rest."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ def stored_documents(client: redis.Redis, model: str, partitions: int) -> dict[i
 
 
 class Observer:
-    """Looks at a cluster from outside, past the proxy. partitions: of the documents topic."""
+    """Looks at a cluster from outside, past the proxy.
+
+    partitions: number of partitions of the documents topic.
+    """
 
     def __init__(self, cluster: Cluster, partitions: int) -> None:
         self.oracle = Oracle(partitions)
@@ -66,7 +69,7 @@ class Observer:
         return Reader(self._connection, self._cluster.names.model, self._partitions)
 
     def look(self) -> None:
-        """Follow the log and what is published; a broker that is away is looked at later."""
+        """Follow the log and the published topics up to their ends, unless the broker is away."""
         try:
             for record in self._tail.read():
                 self.oracle.take(
@@ -77,15 +80,17 @@ class Observer:
             self._hidden = self._tail.hidden()
             self.witness.read()
         except ComponentUnreachable:
+            # The broker may be one of the faults; the next look continues where this one stopped.
             return
         for subscriber in self.subscribers:
             subscriber.poll()
 
     def unrest(self) -> list[str]:
-        """Say what is still to be done, as of the last look; [] where all has come to rest."""
+        """Return the work that the service still has, as of the last look; [] if it has come to rest."""
         try:
             positions = self.reader.positions()
             state = ModelState.find(self._connection, self._cluster.names.model)
+            # Without its keys the model has not begun, so it is not at rest either.
             waiting = len(state.outbox()) if state else 1
             away = sum(self.reader.forwards(partition) for partition in positions)
         except (ComponentUnreachable, StateError) as error:
@@ -111,10 +116,11 @@ class Observer:
         return unread
 
     def check(self) -> list[str]:
-        """Make every check; findings."""
+        """Make every check, and return the findings."""
         try:
             counts = checks.check_counts(self.oracle, self.reader)
         except StreamtopicError as error:
+            # A finding like any other: the checks that do not read counts still tell something.
             counts = [f"the counts cannot be read: {error}"]
         return [
             *counts,
@@ -138,6 +144,7 @@ class Observer:
                 model=cluster.names.model,
                 public_key=cluster.public_key,
                 progress=progress,
+                # The campaign covers both ways to subscribe.
                 include_withdrawn=number == 0,
             )
 

@@ -1,6 +1,6 @@
-"""What must be true after any faults, told from the records of the documents topic alone.
+"""Derives the truth, whatever faults there were, from the records of the documents topic alone.
 
-Plain dictionaries and Python's own integers: nothing here is shared with the code that counts and stores.
+It uses plain dictionaries and Python's own integers, and shares nothing with the code that counts and stores.
 """
 
 from __future__ import annotations
@@ -23,7 +23,12 @@ _CAP, _SHIFT = 256, 30
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """A live document: the offset that added it, passages (L, word counts), labels."""
+    """A live document.
+
+    offset: of the record that added it.
+    passages: (L, word counts) each, where L is the number of all tokens.
+    labels: task to class.
+    """
 
     offset: int
     passages: tuple[Passage, ...]
@@ -31,13 +36,18 @@ class Live:
 
     @property
     def length(self) -> int:
-        """Tokens."""
+        """Number of tokens."""
         return sum(length for length, _ in self.passages)
 
 
 @dataclass(slots=True)
 class Span:
-    """A document's life: offsets of the record that added it and of the one that ended it (None: it lives)."""
+    """The life of a document.
+
+    document: its id.
+    begin: offset of the record that added it.
+    end: offset of the record that ended it; None while it lives.
+    """
 
     document: bytes
     begin: int
@@ -50,7 +60,12 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """A delete that must have one receipt: its request id and salt, and what it ended, if there was a document."""
+    """A deletion that must have one receipt.
+
+    request: its request id; "" if it has none.
+    span: the life that it ended; None if there was no document.
+    salt: that the requester sent; empty if there was none.
+    """
 
     request: str
     span: Span | None
@@ -59,7 +74,14 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class Away:
-    """A record in another partition than its key's. asked: whether it is a delete; time_ms: when it was appended."""
+    """A record in another partition than the one of its key.
+
+    document: its key.
+    partition, offset: its place.
+    home: the partition of its key.
+    asked: whether it is a delete.
+    time_ms: when it was appended, milliseconds since 1970.
+    """
 
     document: bytes
     partition: int
@@ -71,7 +93,16 @@ class Away:
 
 @dataclass(slots=True)
 class PartitionBook:
-    """What one partition's records come to."""
+    """The result of one partition's records.
+
+    next_offset: where reading continues.
+    live: id to live document.
+    spans: the lives of all documents that there ever were.
+    open: id to the life that lasts.
+    deletions: offset to the deletion at it.
+    refused: offsets of records that are refused.
+    totals: kind of effect to number of records.
+    """
 
     next_offset: int = 0
     live: dict[bytes, Live] = field(default_factory=dict)
@@ -82,14 +113,19 @@ class PartitionBook:
     totals: Counter[str] = field(default_factory=Counter)
 
     def live_at(self, cut: int) -> list[Span]:
-        """Return the documents that the records before `cut` leave."""
+        """Return the lives that last after the records before `cut`."""
         return [span for span in self.spans if span.holds(cut)]
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Counts of the live documents: ordered pairs (first word not after the second); documents, tokens and documents
-    in which it is heavy, by word.
+    """Counts of the live documents.
+
+    pairs: (word, word), the lesser word first, to the sum of weights.
+    frequency: word to number of documents.
+    tokens: word to number of tokens.
+    heavy: word to number of documents in which it is heavy.
+    documents: their number.
     """
 
     pairs: dict[tuple[str, str], int]
@@ -100,7 +136,12 @@ class Counted:
 
 
 class Oracle:
-    """Follows the documents topic, record by record."""
+    """Follows the documents topic, record by record.
+
+    books: by partition.
+    away: records in other partitions than those of their keys.
+    newest: key to the time of the newest record in its own partition.
+    """
 
     def __init__(self, partitions: int) -> None:
         self.books = [PartitionBook() for _ in range(partitions)]
@@ -116,7 +157,10 @@ class Oracle:
         headers: Sequence[tuple[str, bytes]],
         time_ms: int = 0,
     ) -> None:
-        """Take the next record of a partition in. time_ms: when it was appended, by the broker's clock."""
+        """Take in the next record of a partition.
+
+        time_ms: when it was appended, by the broker's clock, milliseconds since 1970.
+        """
         book = self.books[partition]
         book.next_offset = offset + 1
         asked = understand(key, value, headers)
@@ -131,7 +175,7 @@ class Oracle:
         elif asked.kind == "nothing" or key is None:
             return
         elif elsewhere:
-            # What the service sends home for it is a record of its own there.
+            # The service sends a record to the partition of the key, which takes effect there.
             book.totals["forwarded"] += 1
         elif asked.kind == "add":
             _add(book, key, Live(offset, asked.passages, asked.labels))
@@ -139,16 +183,15 @@ class Oracle:
             _delete(book, key, offset, asked)
 
     def reach(self, partition: int, offset: int) -> None:
-        """Take notice that there is no record before this offset that was not taken in."""
+        """Note that every record before this offset was taken in."""
+        # The last offsets of a partition may have no record: compaction and transactions leave gaps.
         book = self.books[partition]
         book.next_offset = max(book.next_offset, offset)
 
     def missing(self) -> list[Away]:
-        """Return what came to another partition than its key's, and never took effect where it belongs.
-
-        A delete must have become a record there, or met one that is newer; of a refused change nobody waits for a
-        receipt, so it need only have ended the document.
-        """
+        """Return the records in foreign partitions that never took effect in the partitions of their keys."""
+        # A delete must have become a record there, or met one that is newer. Nobody waits for a receipt of a refused
+        # change, so it need only have ended the document.
         return [
             away
             for away in self.away
@@ -157,7 +200,7 @@ class Oracle:
         ]
 
     def _place(self, key: bytes, record: Away, kind: str) -> None:
-        """Note which of the records of a key are at home, and which are not and must take effect there."""
+        """Note whether a record is in the partition of its key, or must take effect there."""
         if record.home == record.partition:
             self.newest[key] = max(self.newest.get(key, 0), record.time_ms)
         elif kind != "nothing" and 0 < len(key) <= LONGEST_KEY:
@@ -170,6 +213,7 @@ class Oracle:
 
 def _add(book: PartitionBook, key: bytes, new: Live) -> None:
     have = book.live.get(key)
+    # An identical add leaves the document as old as it was, so a version before it holds it still.
     if have is not None and (have.passages, have.labels) == (new.passages, new.labels):
         book.totals["unchanged"] += 1
         return
@@ -187,7 +231,7 @@ def _delete(book: PartitionBook, key: bytes, offset: int, asked: Asked) -> None:
 
 
 def _refuse(book: PartitionBook, key: bytes | None, offset: int, asked: Asked, *, here: bool) -> None:
-    """End what a refused record's id held; it has a receipt where the record asks for one."""
+    """End the document of a refused record; the end has a receipt if the record asks for one."""
     have = book.live.pop(key, None) if key is not None else None
     span = _end(book, key, offset) if have is not None and key is not None else None
     if have is not None:
@@ -204,10 +248,10 @@ def _end(book: PartitionBook, key: bytes, offset: int) -> Span | None:
 
 
 def count(documents: Iterable[Live]) -> Counted:
-    """Count documents one by one: h_i h_j w for two words of a passage, h_i (h_i - 1) w for one.
+    """Return the counts of documents: h_i h_j w for two words of a passage, h_i (h_i - 1) w for one word.
 
-    w = 2^30 f(L) / (L (l - 1)), L tokens of the document and l of the passage. A word is heavy in a document where it
-    is a tenth of its tokens or more.
+    h: how often a word is in the passage. w = 2^30 f(L) / (L (l - 1)), for L tokens of the document and l tokens of the
+    passage. A word is heavy in a document if it is a tenth of its tokens or more.
     """
     pairs: dict[tuple[str, str], int] = {}
     frequency, tokens, heavy, number = Counter[str](), Counter[str](), Counter[str](), 0
@@ -231,10 +275,15 @@ def count(documents: Iterable[Live]) -> Counted:
 
 
 def _weight(length: int, total: int) -> int:
-    """Return the weight of a passage's pairs; total: tokens of its document."""
+    """Return the weight of a passage's pairs.
+
+    length: tokens of the passage.
+    total: tokens of its document.
+    """
+    # One token has no pair.
     if length < 2:
         return 0
     # The passage has length / total of the document's mass, for length (length - 1) pairs.
     mass, pairs = (min(total, _CAP) << _SHIFT) * length, total * length * (length - 1)
-    # Rounded to the nearest, halves upwards.
+    # Rounded to the nearest, halves upwards, in integers of any size: a float would round a second time.
     return (2 * mass + pairs) // (2 * pairs)

@@ -1,4 +1,4 @@
-"""Which faults, when: drawn from a seed, so that a campaign can be run again."""
+"""Draws kinds and times of faults from a seed, so that a campaign can be run again."""
 
 from __future__ import annotations
 
@@ -38,18 +38,27 @@ EVERY_KIND: Mapping[str, float] = {
 }
 """Kinds of faults with their shares.
 
-suspend: SIGSTOP for longer than the others wait, then SIGCONT. late: a command arrives when its sender is dead and
-replaced. lose replies: what was asked was done, unheard. fill: no memory is left for writes. set redis back: it starts
-again from an older copy of its data. redis loses its end: some last bytes of what it wrote.
-forged headers, poison records, gzip bomb: records of a producer that means harm. open transaction: committed, aborted
-or left to the broker. wrong clocks: of a process, and of who sends records meanwhile.
+suspend: SIGSTOP for longer than the others wait, then SIGCONT.
+late: a command arrives when its sender is dead and replaced.
+lose replies: commands are done, and their senders do not hear of it.
+fill redis: there is no memory left for writes.
+set redis back: it starts again from an older copy of its data.
+redis loses its end: it starts again without the last bytes that it wrote.
+forged headers, poison records, gzip bomb: records of a producer that means harm.
+open transaction: it is committed, aborted or left to the broker.
+wrong clocks: of a process, and of a producer meanwhile.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault. delay: seconds from the start of its round; which: picks a target among several; seconds: how long it
-    lasts; amount: of whatever the kind counts, from 0 to 1.
+    """One fault.
+
+    kind: of EVERY_KIND.
+    delay: seconds from the start of its round.
+    which: any number, which picks a target among several.
+    seconds: how long it lasts, from 0 to 1; each kind has its own scale.
+    amount: how much of it there is, from 0 to 1; each kind has its own scale.
     """
 
     kind: str
@@ -60,7 +69,12 @@ class Fault:
 
 
 def draw(rng: Random, number: int, window: float, kinds: Mapping[str, float] = EVERY_KIND) -> Sequence[Fault]:
-    """Draw a round of faults that begin within `window` seconds, in the order in which they begin."""
+    """Return a round of faults in the order in which they begin.
+
+    number: of faults.
+    window: seconds within which they begin.
+    kinds: kind to share.
+    """
     names = rng.choices(list(kinds), list(kinds.values()), k=number)
     faults = [Fault(name, rng.uniform(0, window), rng.randrange(1 << 16), rng.random(), rng.random()) for name in names]
     return sorted(faults, key=lambda fault: fault.delay)

@@ -1,4 +1,4 @@
-"""Programs that are killed, stopped and started again, and that end with this one whatever happens to it."""
+"""Programs that are killed, stopped and started again, and that end with this program, however it ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Guard", "Worker", "free_port"]
 
-# Reads "+PID" and "-PID"; at the end of its input, which also comes when this program is killed, it kills what is left.
+# Reads "+PID" and "-PID". At the end of its input it kills the programs that are left. The input ends when this program
+# ends, even by SIGKILL, which no handler in this program could see.
 _GUARD = """
 left=" "
 while read -r line; do
@@ -37,7 +38,7 @@ def free_port() -> int:
 
 
 class Guard:
-    """Kills the programs given to it when this one ends, also when it is killed itself."""
+    """Kills the programs given to it when this program ends, even if it is killed."""
 
     def __init__(self) -> None:
         self._shell = subprocess.Popen(  # noqa: S603  fixed text
@@ -46,6 +47,7 @@ class Guard:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             text=True,
+            # An interrupt at the terminal goes to the whole group, and the guard must outlive it.
             start_new_session=True,
         )
         self._lock = threading.Lock()
@@ -62,7 +64,7 @@ class Guard:
         self._say(f"+{pid}")
 
     def forget(self, pid: int) -> None:
-        """Leave it alone: it has ended, and its number may become another's."""
+        """Leave this program alone: it has ended, and its number may become that of another program."""
         self._say(f"-{pid}")
 
     def _say(self, line: str) -> None:
@@ -73,9 +75,12 @@ class Guard:
 
 
 class Worker:
-    """One program, started as often as faults want it; its output is appended to a file.
+    """One program, started as often as faults need it; its output is appended to a file.
 
-    deaths: exit statuses of ends that nobody here asked for.
+    name: of the program, for findings.
+    deaths: exit statuses of ends that no fault asked for.
+    starts: how often it was started.
+    lock: held by a fault while it does something to the program.
     """
 
     def __init__(
@@ -94,7 +99,7 @@ class Worker:
 
     @property
     def running(self) -> bool:
-        """Whether it was started and not ended from here."""
+        """Whether it was started, and not ended by this object."""
         return self._process is not None
 
     @property
@@ -103,7 +108,10 @@ class Worker:
         return self._process.pid if self._process else None
 
     def start(self, skew: float = 0.0) -> None:
-        """Start it unless it runs; an end of its own is noted first. skew: seconds that its clock is ahead."""
+        """Start it unless it runs. An end of its own is noted first.
+
+        skew: seconds by which its clock is ahead.
+        """
         with self.lock:
             self.check()
             if self._process is not None:
@@ -126,37 +134,38 @@ class Worker:
         return [python, "-m", "streamtopic.lab.faults.skewed", str(seconds), *program]
 
     def check(self) -> None:
-        """Note it if the program ended by itself."""
+        """Note the exit status if the program ended by itself."""
         with self.lock:
             if self._process is not None and (status := self._process.poll()) is not None:
                 self.deaths.append(status)
                 self._gone()
 
     def kill(self) -> None:
-        """End it with -9, stopped or not."""
+        """End it with SIGKILL, suspended or not."""
         self._end(signal.SIGKILL, 30)
 
     def terminate(self, seconds: float = 30) -> int | None:
-        """Ask it to end; its exit status, or None where it had to be killed after `seconds` or did not run."""
+        """Ask it to end, and return its exit status; None if it did not run, or had to be killed after `seconds`."""
+        # A suspended process would not see the signal.
         self.resume()
         return self._end(signal.SIGTERM, seconds)
 
     def suspend(self) -> None:
-        """Stop it in its tracks: to the others it is as if it were dead, to itself nothing happened."""
+        """Suspend it: the other processes take it for dead, and it does not notice that time passes."""
         with self.lock:
             if self._process is not None and self._process.poll() is None:
                 self._process.send_signal(signal.SIGSTOP)
                 self._stopped = True
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Let it continue."""
         with self.lock:
             if self._process is not None and self._stopped:
                 self._process.send_signal(signal.SIGCONT)
             self._stopped = False
 
     def tail(self, lines: int = 20) -> str:
-        """Return the last lines that it wrote."""
+        """Return the last lines of its output."""
         text = self._output.read_text("utf-8", "replace") if self._output.exists() else ""
         return "\n".join(text.splitlines()[-lines:])
 

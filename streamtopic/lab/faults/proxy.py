@@ -1,7 +1,7 @@
 """A TCP proxy in front of Redis that loses replies and holds commands back.
 
-After a lost reply a command was done, and nobody hears of it. A command that was held back arrives late: its sender may
-be dead by then, and another may have taken its place.
+The command of a lost reply was done, but its sender does not hear of it. A command that is held back arrives late: its
+sender may be dead by then, and another may have taken its place.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 __all__ = ["Held", "Proxy"]
 
 _BLOCK = 1 << 16
+# A command that is let go gets this long to be answered, before its late arrival counts as over.
 _ANSWER_SECONDS = 5.0
 
 
 class Proxy:
     """Forwards connections from one port of this machine to another, in a thread of its own.
 
-    lost: replies that never arrived, so far.
+    port: where it listens.
+    lost: number of replies that it has lost so far.
     """
 
     def __init__(self, port: int, target: int) -> None:
@@ -51,7 +53,7 @@ class Proxy:
         self._loop.close()
 
     def lose_reply(self, *parts: bytes) -> None:
-        """Cut the next connection that gets a reply to a command with all these parts: after it was done, unheard."""
+        """Cut the connection of the next command with all these parts, after Redis has done it and before its reply."""
         self._do(lambda: self._armed.append(parts))
 
     def hold(self, *parts: bytes, seconds: float) -> Held:
@@ -61,16 +63,16 @@ class Proxy:
         return hold
 
     def disarm(self) -> None:
-        """Lose no further reply, hold no further command."""
+        """Stop losing replies and holding commands."""
         self._do(self._armed.clear)
         self._do(self._holding.clear)
 
     def sever(self) -> None:
-        """Cut every connection at once."""
+        """Cut all connections at once."""
         self._do(self._cut_all)
 
     def loses(self, request: bytes) -> bool:
-        """Whether the reply to this request is to be lost; asked once for each."""
+        """Whether the reply to this request must be lost. The request that it answers is used up."""
         for parts in self._armed:
             if all(part in request for part in parts):
                 self._armed.remove(parts)
@@ -79,7 +81,7 @@ class Proxy:
         return False
 
     def holds(self, request: bytes) -> Held | None:
-        """Return the hold that this request falls under; asked once for each."""
+        """Return the hold for this request, None if there is none. The hold that it answers is used up."""
         for hold in self._holding:
             if all(part in request for part in hold.parts):
                 self._holding.remove(hold)
@@ -92,6 +94,7 @@ class Proxy:
             link.cut()
 
     def _do(self, what: Callable[[], object]) -> None:
+        # Lists and links belong to the loop's thread, so every change is made there.
         done = threading.Event()
 
         def act() -> None:
@@ -107,7 +110,7 @@ class Proxy:
         self._ready.set()
         self._loop.run_forever()
         server.close()
-        # Every link is cut, so what still runs is about to end.
+        # Every link is cut, so the remaining tasks are about to end.
         if tasks := asyncio.all_tasks(self._loop):
             self._loop.run_until_complete(asyncio.wait(tasks, timeout=10))
 
@@ -115,6 +118,7 @@ class Proxy:
         try:
             there = await asyncio.open_connection("127.0.0.1", self._target)
         except OSError:
+            # A Redis that is down refuses connections; the client must see the same.
             writer.transport.abort()
             return
         link = _Link(self, (reader, writer), there)
@@ -128,9 +132,13 @@ class Proxy:
 
 @dataclass(slots=True)
 class Held:
-    """A command that is held back. begun: set once it is; over: once it was let go and answered, or will not be.
+    """A command that is held back.
 
-    reply: what Redis said to it, though nobody may have been there to hear it.
+    parts: bytes by which it is told from others.
+    seconds: how long it is held.
+    begun: set when it is held.
+    over: set when it was let go and answered, or never will be.
+    reply: answer of Redis, which may have reached nobody.
     """
 
     parts: tuple[bytes, ...]
@@ -158,6 +166,7 @@ class _Link:
 
     def cut(self) -> None:
         """End both sides at once."""
+        # Abort and not close: a connection that breaks does not send its buffers first.
         for _, writer in (self._here, self._there):
             writer.transport.abort()
 
@@ -173,7 +182,7 @@ class _Link:
 
     async def _requests(self) -> None:
         while data := await self._here[0].read(_BLOCK):
-            # What a command is called stands at its start; the end of one block may belong to the next command.
+            # A command has its name at its start, but the end of one block may belong to the next command.
             self._request = (self._request + data)[: 4 * _BLOCK]
             held = self._proxy.holds(data)
             if held is None:
@@ -200,6 +209,7 @@ class _Link:
             if self._held is not None:
                 self._held.reply = data
                 self._answered.set()
+            # Only now, when the reply shows that Redis has done the command.
             if self._proxy.loses(request):
                 return
             self._here[1].write(data)

@@ -1,6 +1,6 @@
-"""What a record of the documents topic asks for, told a second time.
+"""Reads a record of the documents topic a second time, by the rules of docs/messages.md.
 
-The rules are those of docs/messages.md, written down again on purpose: nothing is shared with the code that decodes.
+The rules are written down again on purpose: nothing is shared with the code that decodes.
 """
 
 from __future__ import annotations
@@ -23,18 +23,23 @@ Passage = tuple[int, dict[str, int]]
 _WORD = re.compile("[a-z0-9]{2,}")
 _LONGEST = 8192
 _DEEPEST, _MOST_VALUES = 64, 65_536
-# Of a run of combining marks 30 count. In the stream they stand only in words that are too long to count anyway.
+# The rules keep 30 of a run of combining marks. Here all are dropped, since the stream has them only in words that are
+# too long to count anyway.
 _MARKS = re.compile("[\u0300-\u036f]+")
 
 LONGEST_KEY = 512
 LARGEST = 4 << 20
-"""Bytes that a value has at most."""
+"""The most bytes of a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a record asks for; passages and labels are an add's; request and salt are those of a delete, or of a
-    refused record that ends what its id held (empty for none).
+    """What a record asks for.
+
+    kind: of the request.
+    passages: (L, word counts) of an add.
+    labels: task to class, of an add.
+    request, salt: of a delete, or of a refused record that ends the document of its id; empty if there is none.
     """
 
     kind: Literal["add", "delete", "nothing", "refused"]
@@ -49,7 +54,7 @@ _EMPTY = {b"", b"null", b'""', b"{}", b"\xc0", b"\xa0", b"\xc4", b"\x80"}
 
 
 def understand(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes]]) -> Asked:
-    """Read a record. Texts are taken to be ASCII, as those of the stream are."""
+    """Return what a record asks for. Texts are taken for ASCII, as the stream makes them."""
     if not key or len(key) > LONGEST_KEY or not _is_text(key):
         return _REFUSED
     asked = _named(dict(headers))
@@ -58,12 +63,13 @@ def understand(key: bytes | None, value: bytes | None, headers: Sequence[tuple[s
         return _REFUSED if beat is None or beat.get("op") == "add" else _NOTHING
     if value is None:
         return Asked("delete", **asked)
+    # A producer with a schema registry puts a zero byte and the id of a schema before the value.
     value = value[5:] if value[:1] == b"\0" and len(value) >= 5 else value
     if value.removeprefix(b"\xef\xbb\xbf").strip(b" \t\r\n\v\f\0").lower() in _EMPTY:
         return Asked("delete", **asked)
     fields = _map(value)
     if fields is None:
-        # Of damaged records only these are deletes here; the stream makes no others.
+        # A damaged record that says "delete" is one. The stream makes only these two forms of it.
         damaged = b'{"op": "delete"' in value[:20] or b"\xa2op\xa6delete" in value[:20]
         return Asked("delete" if damaged else "refused", **asked)
     read = _asked(fields, asked)
@@ -97,13 +103,14 @@ def _map(value: bytes) -> Mapping[Any, Any] | None:
         return None
     try:
         fields = json.loads(value, parse_constant=_refuse) if value.startswith(b"{") else msgpack.unpackb(value)
-    except Exception:  # noqa: BLE001  whatever a parser says of hostile bytes, they are no map
+    except Exception:  # noqa: BLE001  whatever a parser says of hostile bytes, they are not a map
         return None
     return fields if isinstance(fields, dict) and _is_bounded(fields) else None
 
 
 def _is_bounded(fields: Mapping[Any, Any]) -> bool:
-    """Whether a map holds no more values, and no deeper ones, than a record may."""
+    """Whether a map has at most as many values, and at most as deep ones, as a record may have."""
+    # Level by level, so that the depth is counted on the way.
     level: list[object] = [value for name, value in fields.items() if name not in {"text", "counts", "labels"}]
     values = 1 + 2 * len(fields)
     for depth in range(_MOST_VALUES):
@@ -156,6 +163,7 @@ def _passages(fields: Mapping[Any, Any]) -> tuple[Passage, ...] | None:
     if not isinstance(text, str) or len(text.encode(errors="replace")) > 1_000_000:
         return None
     words = _WORD.findall(_MARKS.sub("", text.lower()))
+    # The first distinct words count, in the order of the text.
     first = dict.fromkeys(word for word in words if len(word) <= 64)
     held = frozenset(list(first)[:65536])
     longest = 8192
@@ -179,6 +187,7 @@ def _counted(counts: object) -> tuple[Passage, ...] | None:
     for word, number in counts.items():
         if not isinstance(word, str) or not 0 < len(word) <= 64 or not _encodable(word):
             return None
+        # True is an int in Python, but not a number in JSON.
         if type(number) is not int or not 1 <= number <= 8192:
             return None
     length = sum(counts.values())
@@ -209,7 +218,7 @@ def _encodable(text: str) -> bool:
 
 
 def home(key: bytes, partitions: int) -> int:
-    """The partition of a key: Kafka's murmur2, from its definition."""
+    """Return the partition of a key: Kafka's murmur2, from its definition."""
     mask, m = 0xFFFFFFFF, 0x5BD1E995
     h = 0x9747B28C ^ len(key)
     rest = len(key) % 4

@@ -1,4 +1,4 @@
-"""A Redis on a port of its own, with an append-only file, that faults can happen to."""
+"""A Redis for faults, on a port of its own and with an append-only file."""
 
 from __future__ import annotations
 
@@ -25,10 +25,12 @@ _READY_SECONDS = 120.0
 
 
 class RedisServer:
-    """A real redis-server on the loopback; everything is written to its append-only file.
+    """A real redis-server on the loopback, which writes everything to its append-only file.
 
-    folder: its data. Copies of the data are taken while it is stopped in its tracks, so each is what a crash at that
-    moment would have left.
+    folder: its data.
+    port: where it listens.
+    guard: ends it with this program.
+    client: of this server, past the proxy.
     """
 
     def __init__(self, folder: Path, port: int, guard: Guard) -> None:
@@ -39,7 +41,7 @@ class RedisServer:
         self.client = redis.Redis(host="127.0.0.1", port=port, protocol=2, socket_timeout=60)
 
     def start(self) -> None:
-        """Start it and wait until it has loaded its data."""
+        """Start it and wait until it has loaded its data. Raises ComponentUnreachable."""
         self._folder.mkdir(parents=True, exist_ok=True)
         with (self._folder.parent / "redis.log").open("ab") as output:
             self._server = subprocess.Popen(  # noqa: S603  a path found by find_server, arguments made here
@@ -58,7 +60,7 @@ class RedisServer:
                 return
 
     def kill(self) -> None:
-        """End it with -9."""
+        """End it with SIGKILL."""
         if self._server is not None:
             self._server.kill()
             self._server.wait()
@@ -66,15 +68,16 @@ class RedisServer:
             self._server = None
 
     def pause(self, milliseconds: int) -> None:
-        """Let it answer nobody for a while."""
+        """Make it answer no client for a while."""
         self.client.execute_command("CLIENT", "PAUSE", milliseconds)  # type: ignore[no-untyped-call]
 
     def limit(self, size: int) -> None:
-        """Let it take no more than `size` bytes of memory, 0 for any: what would write more is refused."""
+        """Limit its memory to `size` bytes, 0 for no limit. Beyond the limit it refuses writes."""
         self.client.config_set("maxmemory", size)
 
     def copy(self, to: Path) -> None:
         """Copy the data as they are at this moment."""
+        # Suspended, so that the copy is what a crash at this moment would have left.
         if self._server is not None:
             self._server.send_signal(signal.SIGSTOP)
         try:
@@ -84,22 +87,21 @@ class RedisServer:
                 self._server.send_signal(signal.SIGCONT)
 
     def restore(self, copy: Path) -> None:
-        """Start again from an older copy, in place of what is there."""
+        """Start again from an older copy of the data."""
         self.kill()
         shutil.rmtree(self._folder)
         shutil.copytree(copy, self._folder)
         self.start()
 
     def lose(self, size: int) -> None:
-        """Start again without the last `size` bytes of what was written since the last start, wherever that cuts.
-
-        The file is then written anew, as docs/faults.md asks of an operator.
-        """
+        """Start again without the last `size` bytes that were written since the last start, wherever that cuts."""
+        # No more than that: older bytes were safe on the disk when the server last started.
         known = int(self.client.info("persistence")["aof_base_size"])
         self.kill()
         newest = max(self._folder.rglob("*.aof"), key=lambda file: file.stat().st_mtime_ns)
         os.truncate(newest, max(known, newest.stat().st_size - size))
         self.start()
+        # As docs/faults.md asks of an operator.
         write_anew(self.client)
 
     def _options(self) -> list[str]:

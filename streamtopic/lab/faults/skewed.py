@@ -1,6 +1,6 @@
-"""Run a Python program whose clock is wrong: `python -m streamtopic.lab.faults.skewed SECONDS -m MODULE ARGUMENTS`.
+"""Runs a Python program with a wrong clock: `python -m streamtopic.lab.faults.skewed SECONDS -m MODULE ARGUMENTS`.
 
-Only the time of day is wrong. Clocks that only grow, those of the broker and of Redis, are right.
+Only the time of day of this program is wrong. Its monotonic clocks are right, and so are those of broker and Redis.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ __all__: list[str] = []
 
 
 def _skew(seconds: float) -> None:
-    """Put the clock forward, or back."""
+    """Put the time of day forward, or back for negative seconds."""
+    # Both functions, since a program that mixes them must not see two times.
     true, true_ns, nanoseconds = time.time, time.time_ns, int(seconds * 1e9)
     time.time = lambda: true() + seconds
     time.time_ns = lambda: true_ns() + nanoseconds

@@ -1,4 +1,4 @@
-"""A producer that is not ours: compressed batches, wrong timestamps, and transactions that it may not end."""
+"""Another producer than ours: compressed batches, wrong timestamps, and transactions that it may leave open."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ _PATIENCE_MS = 20_000
 
 
 class Stranger:
-    """Sends records to a topic with kafka-python itself. What the broker does not take is lost, as it is to anybody.
+    """Sends records to a topic with kafka-python itself. Records that the broker does not take are lost.
 
-    transaction: the name of its transactions; "": it makes none. timeout_ms: after which the broker ends one.
+    compression: of batches, such as "gzip"; None for uncompressed ones.
+    transaction: the name of its transactions; "" for a producer without transactions.
+    timeout_ms: after which the broker ends a transaction.
     """
 
     def __init__(
@@ -49,12 +51,15 @@ class Stranger:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        # It need not be polite; a transaction that it leaves open is the broker's to end.
+        # It need not be polite: the broker ends a transaction that is left open.
         with contextlib.suppress(KafkaError, AssertionError):
             self.producer.close(timeout=0.1)
 
     def send(self, messages: Sequence[Message], skew: Callable[[], float] = lambda: 0.0) -> int:
-        """Send records and wait for their confirmations; how many came. skew: seconds to put each timestamp forward."""
+        """Send records, wait for their confirmations, and return how many came.
+
+        skew: returns the seconds by which a timestamp is put forward.
+        """
         waiting = []
         for message in messages:
             with contextlib.suppress(KafkaError):
@@ -77,9 +82,9 @@ class Stranger:
 
 
 class Transaction:
-    """Records of one transaction. The broker ends it by itself after `timeout_ms`.
+    """Records of one transaction, which the broker ends by itself after `timeout_ms`.
 
-    sent: how many of them are in the log, behind nothing that ends the transaction.
+    sent: how many of them are in the log while the transaction is open.
     """
 
     def __init__(self, stranger: Stranger, messages: Sequence[Message]) -> None:
@@ -89,7 +94,7 @@ class Transaction:
         self.sent = stranger.send(messages)
 
     def end(self, how: Literal["commit", "abort"]) -> None:
-        """End it."""
+        """End the transaction."""
         if how == "commit":
             self._stranger.producer.commit_transaction()
         else:

@@ -1,7 +1,7 @@
-"""A seeded stream of records for the documents topic: documents that come, change, go and come again.
+"""Makes a seeded stream of records for the documents topic: documents that come, change, go and come again.
 
-Hostile and misrouted records are among them. Texts are ASCII and are drawn from a few planted topics, so that a model
-of them is learned in well under a second.
+Hostile and misrouted records are among them. Texts are ASCII and drawn from a few planted topics, so a model of them is
+learned in well under a second.
 """
 
 from __future__ import annotations
@@ -22,26 +22,27 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "TOPICS", "EventStream"]
 
 TOPICS = 4
-_WORDS = 60  # of each topic, and as many that all share
+_WORDS = 60  # of each topic, and as many that all topics share
 _TOKENS = 30
 # A topic's first word is its own alone and in many of its documents: an anchor that few deletions can move.
 _STEPS = list(accumulate([1.5, *(1 / (word + 5) for word in range(1, _WORDS))]))
 
 KINDS = ("new", "again", "replaced", "identical", "deleted", "unknown", "hostile", "misrouted", "odd")
-"""Kinds of records. again: an id that was deleted before; odd: valid, in a form that few producers use."""
+"""Kinds of records. again: under an id that was deleted before; odd: valid, in a form that few producers use."""
 
 
 class EventStream:
-    """Makes records; the same generator and arguments make the same ones.
+    """Makes records; the same generator and arguments make the same records.
 
-    live: about how many documents are to live once the stream has run for a while. Which documents are live is the
-    stream's own belief, for the choice of the next record only.
+    partitions: of the documents topic.
+    live: about how many documents live once the stream has run for a while.
     """
 
     def __init__(self, rng: Random, partitions: int, live: int = 500) -> None:
         self._rng = rng
         self._partitions = partitions
         self._target = live
+        # The stream's own belief, for the choice of the next record only: the oracle knows which documents live.
         self._live: dict[str, Message] = {}
         self._gone: list[str] = []
         self._made = 0
@@ -49,7 +50,8 @@ class EventStream:
 
     @property
     def known(self) -> list[str]:
-        """Ids that the stream takes for live; others may ask while it makes records."""
+        """Ids of documents that the stream takes for live."""
+        # A copy in one step, since faults ask from other threads while the stream makes records.
         return list(self._live)
 
     def batch(self, size: int) -> list[Message]:
@@ -57,6 +59,7 @@ class EventStream:
         return [self._next() for _ in range(size)]
 
     def _next(self) -> Message:
+        # New documents until there are enough; from then on more deletions than additions.
         full = len(self._live) / self._target
         weights = (
             0.6 if full < 1 else 0.15,  # new
@@ -104,7 +107,7 @@ class EventStream:
         return Message(key, sent.value, sent.headers, elsewhere if self._partitions > 1 else 0)
 
     def _odd(self) -> Message:
-        """A valid record that is nothing special only on paper."""
+        """Return a valid record in a form that few producers use."""
         self._made += 1
         fields = self._rng.choice(
             [
@@ -122,15 +125,13 @@ class EventStream:
         return self._store(f"odd-{self._made}", Message(f"odd-{self._made}".encode(), packed))
 
     def _hostile(self) -> Message:
-        """A record that must be refused, often under the id of a live document, or a delete in another's dialect.
-
-        Either way nothing is left under the id.
-        """
+        """Return a record that must be refused or is a delete in another dialect, often under the id of a live one."""
         known = list(self._live)
         document = self._rng.choice(known) if known and self._rng.random() < 0.5 else f"hostile-{self._rng.random()}"
         key, value = self._rng.choice(_hostile(document.encode(), self._rng))
         headers = (("request", f"request-{self._requests}".encode()),) if self._rng.random() < 0.3 else ()
         self._requests += bool(headers)
+        # Refused or deleted, nothing is left under the id.
         if key == document.encode() and self._live.pop(document, None) is not None:
             self._gone.append(document)
         return Message(key, value, headers)
@@ -154,14 +155,14 @@ class EventStream:
         return Message(key, None, (("request", request.encode()), *salt))
 
     def _words(self, tokens: int) -> list[str]:
-        """Draw words of one topic mostly, some of a second, some that all share."""
+        """Return words, most of one topic, some of a second, and some that all topics share."""
         first, second = self._rng.randrange(TOPICS), self._rng.randrange(TOPICS)
         sources = self._rng.choices((f"t{first}", f"t{second}", "all"), cum_weights=(7, 9, 10), k=tokens)
         words = self._rng.choices(range(_WORDS), cum_weights=_STEPS, k=tokens)
         return [f"{source}w{word}" for source, word in zip(sources, words, strict=True)]
 
 
-# A record without a key is not among them: a compacted topic takes none.
+# A record without a key is not among them, since a compacted topic refuses it.
 def _hostile(key: bytes, rng: Random) -> list[tuple[bytes, bytes]]:
     add = msgpack.packb({"op": "add", "text": "some text"})
     return [

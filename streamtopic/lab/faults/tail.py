@@ -1,4 +1,4 @@
-"""Topics as any client of Kafka sees them: read with kafka-python itself, not through the service's own code."""
+"""Reads topics as any client of Kafka sees them, with kafka-python itself and not with the service's own code."""
 
 from __future__ import annotations
 
@@ -16,13 +16,17 @@ if TYPE_CHECKING:
 __all__ = ["TailRecord", "TopicTail"]
 
 _POLL_MS = 1_000
+# A broker that answers these many polls without a record has a fault, and the caller must hear of it.
 _POLLS = 60
 _ANSWER_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class TailRecord:
-    """A record at its place; time_ms: when it was appended, by the broker's clock."""
+    """A record at its place.
+
+    time_ms: when it was appended, by the broker's clock, milliseconds since 1970.
+    """
 
     partition: int
     offset: int
@@ -35,8 +39,9 @@ class TailRecord:
 class TopicTail:
     """Reads a topic from its beginning, each record once, across any failure of the broker.
 
-    Records of a transaction come once it was committed, never if it was not. anew: begin with what the log still holds,
-    whatever it has lost.
+    Records of a transaction come when it is committed, and never if it is aborted.
+
+    anew: begin at the first record that the log still holds; else a log that has lost records is an error.
     """
 
     def __init__(self, servers: str, topic: str, partitions: int, *, anew: bool = False) -> None:
@@ -49,15 +54,15 @@ class TopicTail:
 
     @property
     def positions(self) -> dict[int, int]:
-        """By partition: the offset that reading goes on from; there may be no record before it."""
+        """Partition to the offset at which reading continues; there may be gaps before it."""
         return dict(self._next)
 
     def hidden(self) -> dict[int, int]:
-        """Return how many offsets lie behind transactions that are still open, by partition. Raises as `read`."""
+        """Return by partition how many offsets lie behind transactions that are still open. Raises as `read`."""
         try:
             if self._whole is None:
                 self._whole = self._open("read_uncommitted")
-            # In this order, so that none is overlooked.
+            # In this order, so that records which come between the two do not count as hidden.
             written = self._whole.end_offsets(self._places, timeout_ms=_ANSWER_MS)
             readable = self._connected().end_offsets(self._places, timeout_ms=_ANSWER_MS)
         except KafkaError as error:
@@ -66,9 +71,9 @@ class TopicTail:
         return {p.partition: written[p] - readable[p] for p in self._places if written[p] > readable[p]}
 
     def read(self) -> Iterator[TailRecord]:
-        """Yield what is there now and was not read before, in order within each partition.
+        """Yield the records that are there now and were not read before, in order within each partition.
 
-        Raises ComponentUnreachable where the broker does not answer; reading goes on with the next call.
+        Raises ComponentUnreachable if the broker does not answer. The next call continues where this one stopped.
         """
         try:
             yield from self._read()
@@ -77,7 +82,7 @@ class TopicTail:
             raise ComponentUnreachable(f"Kafka at {self._servers} does not answer: {error!r}") from error
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         for consumer in (self._consumer, self._whole):
             if consumer is not None:
                 consumer.close(autocommit=False)
@@ -85,6 +90,7 @@ class TopicTail:
 
     def _read(self) -> Iterator[TailRecord]:
         consumer = self._connected()
+        # Fixed before reading: a topic that grows all the time would never let this call end.
         ends = consumer.end_offsets(self._places, timeout_ms=_ANSWER_MS)
         for _ in range(_POLLS):
             if all(self._next[place.partition] >= ends[place] for place in self._places):
@@ -96,7 +102,7 @@ class TopicTail:
                     yield TailRecord(
                         record.partition, record.offset, record.key, record.value, headers, record.timestamp
                     )
-            # Beyond the last record there may be a gap that compaction left.
+            # Compaction and the marks of transactions leave offsets without a record, also at the end of the topic.
             for place in self._places:
                 position = consumer.position(place, timeout_ms=_ANSWER_MS) or 0
                 self._next[place.partition] = max(self._next[place.partition], position)
@@ -116,6 +122,7 @@ class TopicTail:
     def _open(self, isolation: str) -> Any:  # noqa: ANN401  as above
         return KafkaConsumer(
             bootstrap_servers=self._servers,
+            # Positions are kept in `_next`, which outlives a consumer.
             enable_auto_commit=False,
             auto_offset_reset="none",
             isolation_level=isolation,

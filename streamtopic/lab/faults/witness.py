@@ -1,4 +1,4 @@
-"""What the world saw: every release, receipt and rejection that ever stood in the log, and what subscribers got."""
+"""Keeps what the world saw: every release, receipt and rejection that was ever in the log, and what subscribers got."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Subscriber", "Witness", "digest"]
 
 
 def digest(release: Release) -> str:
-    """Tell two releases apart: everything that a subscriber gets."""
+    """Return a digest of everything in a release that a subscriber gets, which tells two releases apart."""
     payload, envelope = release.payload, release.envelope
     parts = [repr(payload.words), repr(payload.top_words), repr(dict(payload.quality)), repr(envelope)]
     parts += [repr((task, head.topics, head.classes, head.documents)) for task, head in sorted(payload.heads.items())]
@@ -40,8 +40,11 @@ def digest(release: Release) -> str:
 class Witness:
     """Follows the topics that the service writes, with kafka-python itself.
 
-    versions: number to what was published under it, by digest, the first in the log first. receipts: place of a delete
-    to its receipt in the chain; strays: receipts that competed for a place in it. rejected: places that were reported.
+    versions: number to the releases under it, by digest; the first in the log comes first.
+    receipts: (partition, offset) of a delete to its receipt in the chain.
+    strays: number of receipts that competed for a place in the chain.
+    rejected: (partition, offset) of records that were reported as refused.
+    findings: releases and receipts that do not verify or must not be there.
     """
 
     servers: str
@@ -59,11 +62,11 @@ class Witness:
 
     @property
     def rivals(self) -> int:
-        """Releases under a number that another one had before."""
+        """Number of releases under a number that another one had before."""
         return sum(len(contents) - 1 for contents in self.versions.values())
 
     def read(self) -> None:
-        """Take in what came since. Raises ComponentUnreachable."""
+        """Take in the records since the last call. Raises ComponentUnreachable."""
         for topic, take in (
             (self.names.releases, self._release),
             (self.names.receipts, self._receipt),
@@ -75,7 +78,7 @@ class Witness:
                 take(record)
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         for tail in self._tails.values():
             tail.close()
 
@@ -101,8 +104,9 @@ class Witness:
             self.findings.append(f"receipt at offset {record.offset} does not verify: {error}")
             return
         name, place = hashlib.sha256(record.value).hexdigest(), (receipt.partition, receipt.offset)
+        # A publisher that was killed before it could note what it had sent sends the same bytes once more.
         if name in self._known:
-            return  # the same bytes once more: a publisher was killed before it could note that it had sent them
+            return
         if (receipt.sequence, receipt.previous) != (self._head[0] + 1, self._head[1]):
             self.strays += 1
             return
@@ -121,8 +125,11 @@ class Witness:
 class Subscriber:
     """A client of the releases topic that is started again now and then.
 
-    seen: version to digest, in the order in which they came; refused: releases that it did not take. progress: file
-    that its restarts go on from.
+    open_one: makes a subscriber that continues from a file.
+    progress: that file.
+    seen: version to digest, in the order in which they came.
+    refused: number of releases that it did not take.
+    findings: versions that came out of order.
     """
 
     def __init__(self, open_one: Callable[[Path], ModelSubscriber], progress: Path) -> None:
@@ -134,7 +141,7 @@ class Subscriber:
         self._subscriber: ModelSubscriber | None = None
 
     def poll(self) -> None:
-        """Take what is there now; a broker that is away is not a finding."""
+        """Take the releases that are there now. A broker that is away is not a finding."""
         try:
             if self._subscriber is None:
                 self._subscriber = self._open(self._progress)
@@ -142,11 +149,12 @@ class Subscriber:
                 self._take(release)
         except ComponentUnreachable:
             return
+        # Counted here, since a restart begins with a new subscriber.
         self.refused += self._subscriber.refused
         self._subscriber.refused = 0
 
     def restart(self) -> None:
-        """End it properly; the next poll starts another that goes on where this one stopped."""
+        """End it properly. The next poll starts another subscriber, which continues where this one stopped."""
         if self._subscriber is not None:
             self._subscriber.close()
             self._subscriber = None

@@ -1,10 +1,10 @@
-"""What an auditor gets about one version: facts, who vouches for each, and how to check them.
+"""Verification: an auditor gets the facts about one version, the grounds of each, and the steps to check them.
 
-gather             all of it, as values that JSON has
-release_findings   what can be checked about a version at once
-relearned          what counting and learning again has found
-read_audit         the result of `streamtopic audit`, to go with it
-Finding            one thing that was checked
+gather             all evidence about a version, as JSON values
+release_findings   checks of a version that do not count or learn again
+relearned          findings of counting and learning again
+read_audit         reads the result of `streamtopic audit`, to go with the evidence (Audited)
+Finding            one check and its outcome (passed: of several; as_json)
 """
 
 from streamtopic.service.verify.audit_results import Audited, read_audit

@@ -1,10 +1,10 @@
-"""What a version promises, from which assumptions, and what it does not: in words, by mode."""
+"""The promise of a version in words: its claim, its assumptions, its limits, and the steps to check it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streamtopic.signed.release_fields import GIVEN_AWAY, HELPS
+from streamtopic.signed.release import GIVEN_AWAY, HELPS
 
 if TYPE_CHECKING:
     from streamtopic.signed import Envelope
@@ -44,6 +44,7 @@ _CERTIFIED = (
         "arithmetic, alike for both; the certificate is a proven bound on every other number before noise."
     ),
 )
+# Of versions made before certificates were proven: they must not claim the proof.
 _CERTIFIED_BEFORE = (
     *_CERTIFIED[:-1],
     "Nothing is assumed of the corpus: the certificate is a bound on this very model.",
@@ -66,12 +67,17 @@ _WITHHELD = (
 
 
 def statement_of(published: str, envelope: Envelope) -> str:
-    """Return the claim of a version in words. published: `topics`, or `tasks` where the topics are withheld."""
+    """Return the claim of a version in words.
+
+    published: `topics`, or `tasks` where the topics are withheld.
+    """
     held = "words and task weights" if published == "tasks" else "words, topics, shares, top words, quality, heads"
     never = f"one that was trained on the {envelope.m} that remain and never saw the others"
+    # The paper compares with a retraining that runs its update on an empty forget set.
     if envelope.guarantee == "theorem":
         never += ", and then ran the same update with nothing to forget"
     forgot = f"a service that learned from {_documents(envelope.forgotten)} deleted since and forgot them"
+    # The claim of a retrain is about any documents deleted before it.
     if not envelope.forgotten:
         forgot = "a service that learned from documents deleted by now and forgot them"
     return (
@@ -82,7 +88,10 @@ def statement_of(published: str, envelope: Envelope) -> str:
 
 
 def assumptions_of(published: str, envelope: Envelope) -> tuple[str, ...]:
-    """Return what the claim of a version rests on."""
+    """Return the assumptions of a version's claim.
+
+    published: `topics`, or `tasks` where the topics are withheld.
+    """
     own: tuple[str, ...] = _CERTIFIED if envelope.guarantee == "certified" else _THEOREM
     if envelope.unproven:
         own = (*_CERTIFIED_BEFORE, UNPROVEN)
@@ -90,7 +99,7 @@ def assumptions_of(published: str, envelope: Envelope) -> tuple[str, ...]:
 
 
 def steps_of(version: int) -> tuple[tuple[str, str, str], ...]:
-    """Return what a stranger does to check: what it shows, the command, what it needs."""
+    """Return the steps by which a stranger checks a version: (fact that it shows, command, needs)."""
     return (
         (
             "these facts are signed, and this page says what was signed",
@@ -106,7 +115,7 @@ def steps_of(version: int) -> tuple[tuple[str, str, str], ...]:
             "every deletion has its receipt, signed, and none was left out",
             "streamtopic receipts verify receipts.jsonl --public-key signing.pub",
             (
-                "what `streamtopic receipts export` wrote, and the public key; with `--head` and the digest above, "
+                "the file of `streamtopic receipts export`, and the public key; with `--head` and the digest above, "
                 "also that none is missing at the end"
             ),
         ),
@@ -129,4 +138,4 @@ def steps_of(version: int) -> tuple[tuple[str, str, str], ...]:
 
 
 def _documents(number: int) -> str:
-    return {0: "no documents", 1: "1 document"}.get(number, f"{number} documents")
+    return "1 document" if number == 1 else f"{number} documents"

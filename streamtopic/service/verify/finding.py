@@ -1,4 +1,4 @@
-"""One thing that was checked about a version, and what came of it."""
+"""Findings: one check of a version each, with its outcome, its grounds and the remedy."""
 
 from __future__ import annotations
 
@@ -10,18 +10,25 @@ if TYPE_CHECKING:
 
     from streamtopic.service.verify.relearn import Comparison, Verification
 
-__all__ = ["RENEW", "Finding", "Source", "as_json", "passed", "relearned"]
+__all__ = ["RENEW", "Finding", "Source", "as_json", "fails", "holds", "not_checked", "passed", "relearned"]
 
 Source = Literal["signed", "log", "records", "relearned", "audit"]
-"""The grounds of a finding: the signed release; records of the log, each signed; the records in Redis; the documents of
-the log, counted and learned from again; a file that `streamtopic audit` wrote."""
+"""The grounds of a finding.
+
+signed: the signed release.
+log: records of the log, each of them signed.
+records: the records in Redis.
+relearned: the documents of the log, counted and learned from again.
+audit: a file that `streamtopic audit` wrote.
+"""
 
 RENEW = "`streamtopic retrain` begins a base whose certificates are proven, and withdraws such versions"
 
 _ERASED = (
-    "what was deleted has left the log, so only models made from now on can be learned again: `streamtopic retrain`, "
-    "then `streamtopic verify`"
+    "deleted documents have left the log, so only models made from now on can be learned again: `streamtopic "
+    "retrain`, then `streamtopic verify`"
 )
+# By the name of a comparison that found a difference.
 _REMEDIES = {
     "counts": "do not trust this state: keep a copy of it, then `streamtopic rebuild --yes` and `streamtopic verify`",
     "base model": "`streamtopic retrain` makes a base that can be checked; verify with the settings it was made with",
@@ -32,6 +39,7 @@ _REMEDIES = {
     "settings": "verify with the settings that the version was made with (`--config`, `--set`)",
     "model": "`streamtopic status` says why no model can be made of these documents",
 }
+# By the name of a comparison that could not be made.
 _UNCHECKED = {
     "counts": "run it again once `streamtopic status` shows no lag",
     "newest version": "verify where the noise key is, on a version that is not withdrawn",
@@ -54,19 +62,31 @@ class Finding:
     remedy: str = ""
 
 
+def holds(name: str, detail: str, source: Source) -> Finding:
+    """Return the finding of a check that passed."""
+    return Finding(name, True, detail, source)  # noqa: FBT003  the outcome is this function's name
+
+
+def fails(name: str, detail: str, source: Source, remedy: str) -> Finding:
+    """Return the finding of a check that failed."""
+    return Finding(name, False, detail, source, remedy)  # noqa: FBT003  as above
+
+
+def not_checked(name: str, detail: str, source: Source, remedy: str) -> Finding:
+    """Return the finding of a check that could not be made."""
+    return Finding(name, None, detail, source, remedy)
+
+
 def relearned(verification: Verification, *, exact: bool = False) -> tuple[Finding, ...]:
     """Return the findings of counting and learning again, with remedies.
 
     exact: with figures of models before noise. Only the operator may see these; a report never has them.
     """
-    return tuple(
-        Finding(check.name, check.passed, _told(check, exact=exact), "relearned", _remedy(check))
-        for check in verification.checks
-    )
-
-
-def _told(check: Comparison, *, exact: bool) -> str:
-    return f"{check.detail}; {check.exact}" if exact and check.exact else check.detail
+    findings = []
+    for check in verification.checks:
+        detail = f"{check.detail}; {check.exact}" if exact and check.exact else check.detail
+        findings.append(Finding(check.name, check.passed, detail, "relearned", _remedy(check)))
+    return tuple(findings)
 
 
 def passed(findings: Iterable[Finding]) -> bool:
@@ -75,7 +95,7 @@ def passed(findings: Iterable[Finding]) -> bool:
 
 
 def as_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
-    """Return findings as JSON has them."""
+    """Return findings as JSON values."""
     return [asdict(finding) for finding in findings]
 
 
@@ -83,7 +103,10 @@ def _remedy(check: Comparison) -> str:
     if check.passed:
         return ""
     if check.passed is None:
+        # One comparison has several reasons why it cannot be made, told apart by their texts in `relearn`.
         if "older program" in check.detail:
             return RENEW
-        return _ERASED if "erased" in check.detail else _UNCHECKED.get(check.name, _ERASED)
+        if "erased" in check.detail:
+            return _ERASED
+        return _UNCHECKED.get(check.name, _ERASED)
     return _REMEDIES.get(check.name, "`streamtopic doctor` says what is wrong with the service")

@@ -1,4 +1,4 @@
-"""The deletions that a version reflects, told from receipts and from those that still wait; no document is named."""
+"""The deletions that a version reflects, from their receipts, and those that still wait. Documents are not named."""
 
 from __future__ import annotations
 
@@ -6,27 +6,32 @@ import base64
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.service.verify.finding import Finding
+from streamtopic.service.verify.finding import fails, holds, not_checked
 from streamtopic.signed import Receipt, ReceiptReader, digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from streamtopic.service.verify.finding import Finding
     from streamtopic.signed import Verifier
     from streamtopic.state import Forget, Reader
     from streamtopic.streams import EventLog
 
 __all__ = ["LISTED", "ChainSummary", "WaitingDeletions", "read_receipts", "read_waiting"]
 
-# Receipts of a version that a report lists one by one, so that its file stays small; `receipts export` gives all.
+# Receipts of a version that a report lists one by one. More would make its file large; `receipts export` gives all.
 LISTED = 200
 
 
 @dataclass(slots=True)
 class Served:
-    """ChainSummary that name one version as the first without the document. Times: milliseconds since 1970.
+    """The receipts that name one version as the first without the document.
 
-    slowest: longest time from a deletion's record to its subtraction.
+    version: its number.
+    receipts: how many.
+    found: how many of them deleted a document that was there.
+    first_received, last_received, last_applied: milliseconds since 1970; 0 without a receipt.
+    slowest: longest time from a deletion's record to its subtraction, milliseconds.
     """
 
     version: int
@@ -38,7 +43,8 @@ class Served:
     slowest: int = 0
 
     def take(self, receipt: Receipt) -> None:
-        """Count one in."""
+        """Count a receipt in."""
+        # 0 stands for none yet.
         self.first_received = min(self.first_received or receipt.received, receipt.received)
         self.last_received = max(self.last_received, receipt.received)
         self.last_applied = max(self.last_applied, receipt.applied)
@@ -49,9 +55,18 @@ class Served:
 
 @dataclass(slots=True)
 class ChainSummary:
-    """The chain of receipts, and those of one version. listed: at most LISTED of that version's, as JSON has them.
+    """The chain of receipts, and the receipts of one version.
 
-    names: version to the digests and commitments that receipts name it by; unbound: receipts that name a number only.
+    wanted: number of that version.
+    served: version to its receipts.
+    listed: at most LISTED receipts of the wanted version, as JSON values.
+    last: number of the newest link of the chain.
+    head: its digest.
+    strays: links that compete with those of the chain.
+    lost: (first, last) number of each gap.
+    refused: records that are neither receipts nor completions signed by this key.
+    names: version to the (digest, commitment) pairs that receipts name it by.
+    unbound: receipts that name a version by its number only.
     """
 
     wanted: int
@@ -66,7 +81,7 @@ class ChainSummary:
     unbound: int = 0
 
     def take(self, receipt: Receipt) -> None:
-        """Count one of the chain in."""
+        """Count a receipt of the chain in."""
         self.served.setdefault(receipt.version, Served(receipt.version)).take(receipt)
         if receipt.release:
             self.names.setdefault(receipt.version, set()).add((receipt.release, receipt.commitment))
@@ -74,64 +89,81 @@ class ChainSummary:
             self.unbound += 1
 
     def as_json(self, base: int) -> dict[str, Any]:
-        """Return them as JSON has them. base: version that the wanted one descends from."""
+        """Return the summary as JSON values.
+
+        base: version that the wanted one descends from.
+        """
+        wanted = self.served.get(self.wanted, Served(self.wanted))
         since = [asdict(served) for version, served in sorted(self.served.items()) if base <= version <= self.wanted]
+        lost = [list(gap) for gap in self.lost]
+        chain = {
+            "receipts": self._receipts,
+            "last": self.last,
+            "head": self.head,
+            "strays": self.strays,
+            "lost": lost,
+            "refused": self.refused,
+        }
         return {
-            "this_version": asdict(self.served.get(self.wanted, Served(self.wanted))),
+            "this_version": asdict(wanted),
             "since_base": since,
             "receipts": self.listed,
             "receipts_listed": len(self.listed),
-            "chain": {
-                "receipts": sum(served.receipts for served in self.served.values()),
-                "last": self.last,
-                "head": self.head,
-                "strays": self.strays,
-                "lost": [list(gap) for gap in self.lost],
-                "refused": self.refused,
-            },
+            "chain": chain,
         }
 
+    @property
+    def _receipts(self) -> int:
+        return sum(served.receipts for served in self.served.values())
+
     def finding(self) -> Finding:
-        """Say whether the chain is whole."""
+        """Return whether the chain is whole."""
         name = "receipts"
-        total = sum(served.receipts for served in self.served.values())
         if self.lost:
             gaps = ", ".join(f"{first} to {last}" for first, last in self.lost)
             detail = f"receipts {gaps} are missing from the chain"
-            return Finding(name, passed=False, detail=detail, source="log", remedy="restore the receipts topic")
-        detail = (
-            f"{total} receipts, each signed, numbered without a gap; number {self.last} has digest {self.head or '-'}"
-        )
+            return fails(name, detail, "log", "restore the receipts topic")
+        detail = f"{self._receipts} receipts, each signed, numbered without a gap"
+        detail += f"; number {self.last} has digest {self.head or '-'}"
         if self.strays:
             detail += f"; {self.strays} compete with them and do not count"
         if self.refused:
-            # Nothing can be taken out of this topic, so one such record must not fail all reports to come.
+            # Nothing can be removed from this topic, so one such record must not fail every later report.
             detail += f"; other records that are not receipts signed by this key were passed over: {self.refused}"
-        return Finding(name, passed=True, detail=detail, source="log")
+        return holds(name, detail, "log")
 
 
 def read_receipts(log: EventLog, model: str, key: Verifier, version: int) -> ChainSummary:
-    """Read a model's receipts topic up to its end. Raises ComponentUnreachable."""
+    """Return a summary of a model's receipts topic, read up to its end.
+
+    key: verifies the receipts.
+    version: number of the version whose receipts are listed.
+
+    Raises ComponentUnreachable.
+    """
     found = ChainSummary(version)
     reader = ReceiptReader(log, model, key)
-    # The chain is read twice: which receipts stand in it is known only at its end.
+    # The topic is read twice, since only its end tells which receipts are in the chain.
     wanted: set[bytes] = set()
     for receipt in reader.read():
         found.take(receipt)
         if receipt.version == version and len(wanted) < LISTED:
             wanted.add(receipt.id.encode())
     if wanted:
-        found.listed = [
-            _listed(link, record.value or b"") for link, record in reader.records(wanted) if isinstance(link, Receipt)
-        ]
+        for link, record in reader.records(wanted):
+            if isinstance(link, Receipt):
+                found.listed.append(_listed(link, record.value or b""))
+    chain = reader.chain
     found.refused = reader.skipped
-    found.last, found.head = reader.chain.head.sequence, reader.chain.head.digest
-    found.strays = reader.chain.strays
-    found.lost = [(gap.start, gap.stop - 1) for gap in reader.chain.lost]
+    found.last, found.head = chain.head.sequence, chain.head.digest
+    found.strays = chain.strays
+    found.lost = [(gap.start, gap.stop - 1) for gap in chain.lost]
     return found
 
 
 def _listed(receipt: Receipt, data: bytes) -> dict[str, Any]:
+    """Return a receipt as JSON values."""
+    # With the signed bytes, so that the file of a report proves its receipts without the topic.
     return {
         "sequence": receipt.sequence,
         "sha256": digest_of(data),
@@ -146,10 +178,12 @@ def _listed(receipt: Receipt, data: bytes) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class WaitingDeletions:
-    """Deletions without a receipt yet. held: of documents that the version still holds; None: nobody knows any more.
+    """Deletions without a receipt yet.
 
-    oldest: time of the oldest, milliseconds since 1970, None without one. lag: records of the documents topic that are
-    not counted yet, among which there may be more.
+    deletions: how many.
+    held: deleted documents that the version still holds; None if this cannot be known any more.
+    oldest: time of the oldest deletion, milliseconds since 1970; None if there is no deletion.
+    lag: records of the documents topic that are not counted yet; they may be deletions too.
     """
 
     deletions: int
@@ -158,47 +192,52 @@ class WaitingDeletions:
     lag: int
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields as JSON has them."""
+        """Return the fields as JSON values."""
         return asdict(self)
 
     def finding(self, version: int) -> Finding:
-        """Say whether the version holds documents that are deleted by now."""
+        """Return whether the version holds documents that are deleted by now."""
         name = "deletions"
         if self.held is None:
-            detail = "documents were moved to other partitions since: it counts as holding each that is deleted"
-            return Finding(name, None, detail, "records", "take a version that was made later")
+            detail = "documents were moved to other partitions since: the version may hold each that is deleted"
+            return not_checked(name, detail, "records", "take a version that was made later")
         if self.held:
+            # Not a failure: until `max_forget_lag` is over the service may wait for more deletions.
             detail = f"version {version} holds {self.held} documents that are deleted by now; a version without is due"
-            return Finding(name, None, detail, "records", "`streamtopic unlearn` makes it now")
+            return not_checked(name, detail, "records", "`streamtopic unlearn` makes it now")
         detail = "no document that is deleted by now is in this version"
-        detail += f"; {self.lag} records are not counted yet, which may delete more" if self.lag else ""
-        return Finding(name, passed=True, detail=detail, source="records")
+        if self.lag:
+            detail += f"; {self.lag} records are not counted yet, which may delete more"
+        return holds(name, detail, "records")
 
 
 def read_waiting(log: EventLog, reader: Reader, topic: str, cut: Mapping[int, int] | None) -> WaitingDeletions:
-    """Read the deletions that wait.
+    """Return the deletions that wait.
 
-    topic: that of the documents. cut: up to where the version reflects each partition, None where nobody knows.
+    topic: name of the documents topic.
+    cut: partition to the offset up to which its records are in the version; None if documents were moved since.
+
+    Raises ComponentUnreachable.
     """
     positions = reader.positions()
-    asked, held = [], 0
-    for partition in positions:
+    received = list[int]()
+    held = lag = 0
+    for partition, meta in positions.items():
+        lag += log.end(topic, partition) - meta.next_offset
         reflected = (cut or {}).get(partition, 0)
         for forget in _forgets(reader, partition):
+            # A document that another record replaced is forgotten as well, but nobody asked for a receipt.
             if forget.wants_receipt:
-                asked.append(forget.received_ms)
+                received.append(forget.received_ms)
             # The version holds a document that came before its cut and was deleted after it.
             held += forget.found and forget.offset >= reflected > forget.document_offset
-    return WaitingDeletions(
-        deletions=len(asked),
-        held=held if cut else None,
-        oldest=min(asked, default=None),
-        lag=sum(log.end(topic, partition) - meta.next_offset for partition, meta in positions.items()),
-    )
+    return WaitingDeletions(len(received), held if cut else None, min(received, default=None), lag)
 
 
 def _forgets(reader: Reader, partition: int) -> Iterator[Forget]:
-    offset, stream = 0, reader.forgets(partition)
+    """Yield the deletions of a partition that wait, page by page."""
+    offset = 0
+    stream = reader.forgets(partition)
     while page := stream.read(offset):
         yield from page
         offset = page[-1].offset + 1

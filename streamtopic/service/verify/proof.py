@@ -1,4 +1,4 @@
-"""One version as it stands in the log, and what proves its envelope to whoever holds no more than the public key."""
+"""One version as it is in the log, and a proof of its envelope for a reader who has only the public key."""
 
 import base64
 import binascii
@@ -35,9 +35,12 @@ _KIND = "release"
 class Proof:
     """The signed envelope of a version, without its payload.
 
-    release, payload: SHA-256 of the whole signed bytes and of the payload in them, hexadecimal; envelope: its canonical
-    bytes; signature: Ed25519, over the digests of payload and envelope; size: of the whole, in bytes.
-    key: id of the key that signed it, "" where it was read from a file.
+    release: SHA-256 of the whole signed bytes, hexadecimal.
+    payload: SHA-256 of the payload, hexadecimal.
+    envelope: its canonical bytes.
+    signature: Ed25519, over the digests of payload and envelope.
+    size: of the whole signed bytes, in bytes.
+    key: id of the key that signed it; "" for a proof from a file.
     """
 
     release: str
@@ -49,17 +52,25 @@ class Proof:
 
     @classmethod
     def of(cls, data: bytes, key: Verifier) -> "Proof":
-        """Take it from the signed bytes of a release. Raises InvalidRelease."""
+        """Return the proof in the signed bytes of a release. Raises InvalidRelease unless `key` verifies them."""
         sealed = open_sealed(_KIND, data, key)
         payload = hashlib.sha256(sealed.parts["payload"]).hexdigest()
-        return cls(sealed.digest, payload, sealed.parts["envelope"], signature_of(data), len(data), sealed.key)
+        return cls(
+            release=sealed.digest,
+            payload=payload,
+            envelope=sealed.parts["envelope"],
+            signature=signature_of(data),
+            size=len(data),
+            key=sealed.key,
+        )
 
     def open(self, key: Verifier) -> Envelope:
         """Return the envelope. Raises InvalidRelease unless `key` signed it together with this very payload."""
         return self.opened(key)[0]
 
     def opened(self, key: Verifier) -> tuple[Envelope, str]:
-        """Return the envelope, and the id of the key that signed it; raises as `open`."""
+        """Return the envelope, and the id of the key that signed it. Raises as `open`."""
+        # The signature first: nothing is built from an envelope that nobody has signed.
         signer = signed_by(_KIND, self._digests, self.signature, key)
         try:
             envelope = unpack_envelope(self.envelope)
@@ -70,15 +81,17 @@ class Proof:
 
     @property
     def digest(self) -> str:
-        """The digest that names the version: the next version and receipts repeat it."""
+        """The digest that names the version; the next version and receipts repeat it."""
         return statement_digest(_KIND, self._digests)
 
     @property
     def _digests(self) -> dict[str, bytes]:
-        return {"envelope": hashlib.sha256(self.envelope).digest(), "payload": bytes.fromhex(self.payload)}
+        """SHA-256 of each part, which are signed."""
+        envelope = hashlib.sha256(self.envelope).digest()
+        return {"envelope": envelope, "payload": bytes.fromhex(self.payload)}
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields as JSON has them, bytes in base 64."""
+        """Return the fields as JSON values, bytes in base 64."""
         return {
             "digest": self.digest,
             "release_sha256": self.release,
@@ -90,11 +103,17 @@ class Proof:
 
     @classmethod
     def parse(cls, fields: Mapping[str, Any]) -> "Proof":
-        """Undo `as_json`. Raises InvalidRelease."""
+        """Return the proof in fields that `as_json` made. Raises InvalidRelease for any others."""
         try:
+            # Every property relies on this being hexadecimal.
             bytes.fromhex(fields["payload_sha256"])
-            envelope, signature = (base64.b64decode(fields[name], validate=True) for name in ("envelope", "signature"))
-            return cls(fields["release_sha256"], fields["payload_sha256"], envelope, signature, int(fields["bytes"]))
+            return cls(
+                release=fields["release_sha256"],
+                payload=fields["payload_sha256"],
+                envelope=base64.b64decode(fields["envelope"], validate=True),
+                signature=base64.b64decode(fields["signature"], validate=True),
+                size=int(fields["bytes"]),
+            )
         except (KeyError, TypeError, ValueError, OverflowError, binascii.Error) as error:
             raise InvalidRelease(f"this is not the proof of a release: {type(error).__name__}") from error
 
@@ -114,7 +133,7 @@ class Link:
 
     @classmethod
     def of(cls, release: Release) -> "Link":
-        """Take it from a release."""
+        """Return the link of a release."""
         return cls(release.digest, release.envelope.previous, release.envelope.commitment)
 
 
@@ -123,15 +142,15 @@ class ReleasesTopic:
     """The versions in the releases topic, read once for the sake of one of them.
 
     wanted: number of that version.
-    release, proof: that version, None where the log has none that verifies.
+    release, proof: of that version; None if the log has no version with this number that verifies.
     standing: versions whose bytes are in the log.
-    withdrawn: versions that a later one or a statement withdraws.
-    retired: versions tombstoned for their age alone.
-    erased: versions tombstoned without either, which anybody may have done.
-    doubled: versions signed twice with two contents.
+    withdrawn: versions that a later version or a statement withdraws.
+    retired: versions with a tombstone for their age, which are not withdrawn.
+    erased: versions with a tombstone, which are neither withdrawn nor retired; anybody may have written it.
+    doubled: versions that were signed twice with two contents.
     refused: version to the reason why its bytes do not verify.
-    digests: version to the SHA-256 of its bytes.
-    links: version to its links, the first one read comes first.
+    digests: version to the SHA-256 of its bytes, hexadecimal.
+    links: version to its links; the link of the first content in the log comes first.
     """
 
     wanted: int
@@ -147,14 +166,20 @@ class ReleasesTopic:
     links: dict[int, list[Link]] = field(default_factory=dict)
 
     def named(self, version: int) -> frozenset[str]:
-        """Return the digests that a version has in the log: its own, else those that the next version repeats."""
+        """Return the digests by which the log names a version: its own, else those that the next version repeats."""
         own = {link.digest for link in self.links.get(version, ())}
+        # The chain outlives the bytes that it names, so a version that compaction has removed is still known.
         after = {link.previous for link in self.links.get(version + 1, ())}
         return frozenset(own or after - {""})
 
 
 def read_releases_topic(log: EventLog, model: str, public_key: KeyRing | PublicKey, wanted: int) -> ReleasesTopic:
-    """Read a model's releases topic up to its end; every release in it is verified. Raises ComponentUnreachable."""
+    """Return the versions in a model's releases topic, read up to its end; every release in it is verified.
+
+    wanted: number of the version that is kept whole.
+
+    Raises ComponentUnreachable.
+    """
     keys = KeyRing.load(public_key, model)
     topic, reader = ReleasesTopic(wanted), ReleaseReader(log, model, keys)
     for found in reader.read():
@@ -169,18 +194,22 @@ def read_releases_topic(log: EventLog, model: str, public_key: KeyRing | PublicK
                     topic.doubled.add(version)
                     topic.links.setdefault(version, []).append(Link.of(rival))
             case Removed(version, retired=retired):
-                (topic.retired if retired else topic.erased).add(version)
+                tombstoned = topic.retired if retired else topic.erased
+                tombstoned.add(version)
                 topic.standing.discard(version)
     if reader.statement is not None:
         topic.withdrawn.update(reader.statement.withdrawn)
+    # Only now, since the version or statement that withdraws one may come behind its tombstones.
     topic.retired -= topic.withdrawn
     topic.erased -= topic.withdrawn
     return topic
 
 
 def _take_in(topic: ReleasesTopic, found: Opened, keys: KeyRing) -> None:
+    """Note a release that verifies."""
     release = found.release
     topic.digests[release.version] = found.digest
+    # In front: a rival may have been read before this one, if the key of the release that it competed with was revoked.
     topic.links.setdefault(release.version, []).insert(0, Link.of(release))
     topic.standing.add(release.version)
     topic.withdrawn.update(release.envelope.withdrawn)

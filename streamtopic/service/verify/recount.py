@@ -1,14 +1,15 @@
-"""Counting again from the log alone, with none of the code that keeps the counts, to compare with what is kept.
+"""Counts again from the log alone, without the code that keeps the counts, so that the two can be compared.
 
-recount            documents to counts, in memory
-documents_in_log   the documents that a log leaves alive
-Recounts           the counts and labelled documents that a version covers, from the log
-compare            how far two models are apart
+recount            counts documents from scratch, in memory
+documents_in_log   reads the documents that a log leaves alive
+Recounts           counts and labelled documents of a version, from the log
+compare            the distance of two models
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
@@ -20,7 +21,7 @@ from streamtopic.service.schedule.payload import Labelled, labelled_by_task
 from streamtopic.streams import MURMUR2, pages, partition_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     import numpy.typing as npt
 
@@ -43,20 +44,29 @@ __all__ = [
 
 # Documents that are counted at a time, so that their pairs fit into memory.
 BATCH = 4_000
+# Records between two calls of `progress`.
 STRIDE = 1_000
+
+Document = Sequence[Passage]
+DocumentKey = tuple[int, str]
+"""Partition and id of a document."""
+Progress = Callable[[int, int | None], None]
+"""Called with the number of records read so far, and their total."""
 
 
 def recount(documents: Iterable[Passages], weighting: Weighting) -> Counts:
-    """Count documents from scratch, in memory, over all their words.
+    """Return the counts of documents, made from scratch in memory over all their words.
 
-    documents: passages of each document, (L, word counts) where L counts every token.
+    documents: passages of each document, (L, word counts), where L is the number of all tokens.
+    weighting: the weights of passages.
     """
     numbering = Numbering()
-    return numbering.count([numbering.number(passages) for passages in documents], weighting)
+    numbered = [numbering.number(passages) for passages in documents]
+    return numbering.count(numbered, weighting)
 
 
 class Numbering:
-    """Gives words numbers as they come. Documents over numbers take a tenth of the memory of their words."""
+    """Numbers words as they come. Documents over numbers take a tenth of the memory of their words."""
 
     def __init__(self) -> None:
         self._ids: dict[str, int] = {}
@@ -66,40 +76,48 @@ class Numbering:
         return tuple(self._numbered(length, counts) for length, counts in passages)
 
     def _numbered(self, length: int, counts: Mapping[str, int]) -> Passage:
+        """Return a passage over numbers; words that are new get the next ones."""
         ids = self._ids
         numbers = [ids.setdefault(word, len(ids)) for word in counts]
-        return Passage(length, np.array(numbers, np.int32), np.array(list(counts.values()), np.int32))
+        times = np.array(list(counts.values()), np.int32)
+        return Passage(length, np.array(numbers, np.int32), times)
 
-    def count(self, documents: Sequence[Sequence[Passage]], weighting: Weighting) -> Counts:
-        """Count documents that were numbered here, over the words that they hold, in the order of words."""
+    def count(self, documents: Sequence[Document], weighting: Weighting) -> Counts:
+        """Return the counts of documents that were numbered here, over the sorted words that they hold."""
         words, place = self._places(documents)
         parts = []
         for start in range(0, len(documents), BATCH):
-            rows = [_all_placed(passages, place) for passages in documents[start : start + BATCH]]
-            parts.append(count(DocumentBatch.build(rows), len(words), weighting))
-        return Counts(words, Cooccurrence.sum(parts, len(words)))
+            some = documents[start : start + BATCH]
+            batch = DocumentBatch.build([_all_placed(passages, place) for passages in some])
+            parts.append(count(batch, len(words), weighting))
+        total = Cooccurrence.sum(parts, len(words))
+        return Counts(words, total)
 
-    def batch(self, documents: Sequence[Sequence[Passage]]) -> tuple[list[str], DocumentBatch]:
-        """Return documents that were numbered here as one batch, over the words that they hold, in their order."""
+    def batch(self, documents: Sequence[Document]) -> tuple[list[str], DocumentBatch]:
+        """Return documents that were numbered here as one batch, over the sorted words that they hold."""
         words, place = self._places(documents)
-        return words, DocumentBatch.build([_all_placed(passages, place) for passages in documents])
+        rows = [_all_placed(passages, place) for passages in documents]
+        return words, DocumentBatch.build(rows)
 
-    def _places(self, documents: Sequence[Sequence[Passage]]) -> tuple[list[str], npt.NDArray[np.int32]]:
+    def _places(self, documents: Sequence[Document]) -> tuple[list[str], npt.NDArray[np.int32]]:
+        """Return the sorted words of these documents, and by number of a word its place among them, else -1."""
         used = np.zeros(len(self._ids), np.bool_)
         for passages in documents:
             for passage in passages:
                 used[passage.words] = True
         words = sorted(word for word, number in self._ids.items() if used[number])
+        numbers = [self._ids[word] for word in words]
         place = np.full(len(self._ids), -1, np.int32)
-        place[[self._ids[word] for word in words]] = np.arange(len(words), dtype=np.int32)
+        place[numbers] = np.arange(len(words), dtype=np.int32)
         return words, place
 
 
-def _all_placed(passages: Sequence[Passage], place: npt.NDArray[np.int32]) -> list[Passage]:
+def _all_placed(passages: Document, place: npt.NDArray[np.int32]) -> list[Passage]:
     return [_placed(passage, place) for passage in passages]
 
 
 def _placed(passage: Passage, place: npt.NDArray[np.int32]) -> Passage:
+    """Return a passage over places in the sorted words, in their order."""
     words = place[passage.words]
     order = np.argsort(words)
     return Passage(passage.length, words[order], passage.counts[order])
@@ -107,107 +125,141 @@ def _placed(passage: Passage, place: npt.NDArray[np.int32]) -> Passage:
 
 @dataclass(frozen=True, slots=True)
 class DocumentsInLog:
-    """The documents that a log leaves alive before some offsets, by partition and id, over numbers of words.
+    """The documents that the records before some offsets leave alive, by (partition, id), over numbers of words.
 
-    alive: the passages of each document.
-    labels: task to class, of each document that has labels.
+    alive: passages of each document.
+    labels: task to class, of each document with labels.
     added: offset of the record that added each document.
-    numbering: gives the words of `alive` back.
-    whole: whether the log still holds every record before the offsets, so that nothing was erased.
+    numbering: the numbers of the words in `alive`.
+    whole: whether the log still holds every record before the offsets.
     """
 
-    alive: Mapping[tuple[int, str], Sequence[Passage]]
-    labels: Mapping[tuple[int, str], Mapping[str, str]]
-    added: Mapping[tuple[int, str], int]
+    alive: Mapping[DocumentKey, Document]
+    labels: Mapping[DocumentKey, Mapping[str, str]]
+    added: Mapping[DocumentKey, int]
     numbering: Numbering
     whole: bool
 
     def added_before(self, offsets: Mapping[int, int]) -> Self:
-        """Return only the documents that were added before these offsets, by partition."""
-        alive = {key: body for key, body in self.alive.items() if self.added[key] < offsets.get(key[0], 0)}
+        """Return only the documents that were added before these offsets.
+
+        offsets: by partition.
+        """
+        alive = {}
+        for key, passages in self.alive.items():
+            partition, _ = key
+            if self.added[key] < offsets.get(partition, 0):
+                alive[key] = passages
         return replace(self, alive=alive)
 
     def recount(self, weighting: Weighting) -> Counts:
-        """Count them from scratch."""
-        return self.numbering.count(list(self.alive.values()), weighting)
+        """Return the counts of the documents, made from scratch."""
+        documents = list(self.alive.values())
+        return self.numbering.count(documents, weighting)
+
+
+@dataclass(slots=True)
+class _Living:
+    """The documents that the records read so far leave alive, as in DocumentsInLog."""
+
+    numbering: Numbering
+    alive: dict[DocumentKey, Document] = field(default_factory=dict)
+    labels: dict[DocumentKey, Mapping[str, str]] = field(default_factory=dict)
+    added: dict[DocumentKey, int] = field(default_factory=dict)
+
+    def apply(self, record: Record) -> None:
+        """Apply the next record of a partition, as ingest does."""
+        try:
+            event = decode_record(record)
+        except InvalidEvent:
+            event = None
+        document = document_of(record.key)
+        if document is None or isinstance(event, Heartbeat):
+            return
+        key = record.partition, document
+        # A record that is refused ends what its id held, as a delete does.
+        before = self.alive.pop(key, None)
+        had = self.labels.pop(key, {})
+        if not isinstance(event, Add):
+            return
+        self.alive[key] = self.numbering.number(event.passages)
+        if event.labels:
+            self.labels[key] = event.labels
+        # An identical add changes nothing, so the document was still added by the record before.
+        if before is None or had != event.labels or not _alike(before, self.alive[key]):
+            self.added[key] = record.offset
 
 
 def documents_in_log(
     log: EventLog,
     topic: str,
     offsets: Mapping[int, int],
-    progress: Callable[[int, int | None], None],
+    progress: Progress,
     partitioner: str = MURMUR2,
 ) -> DocumentsInLog:
-    """Read the documents that the log leaves alive before these offsets, with the events' own codec.
+    """Return the documents that the records before these offsets leave alive, read with the events' own codec.
 
-    offsets: partition to the offset at which reading ends. partitioner: name of the hash by which keys belong to
-    partitions. A record in another partition than that of its key adds no document there.
+    log, topic: where documents are.
+    offsets: partition to the offset at which reading ends.
+    progress: called with the number of records read so far, and their total.
+    partitioner: name of the hash by which keys belong to partitions.
+
+    Raises ComponentUnreachable.
     """
-    total, done = sum(offsets.values()), 0
-    alive: dict[tuple[int, str], Sequence[Passage]] = {}
-    labels: dict[tuple[int, str], Mapping[str, str]] = {}
-    added: dict[tuple[int, str], int] = {}
-    numbering, partitions = Numbering(), log.partitions(topic)
+    living = _Living(Numbering())
+    partitions = log.partitions(topic)
+    total = sum(offsets.values())
+    done = 0
     whole = True
     for partition, end in offsets.items():
         expected = 0
         for record in _records(log, topic, partition, end):
+            # Offsets skip where compaction or retention has erased a record.
             whole &= record.offset == expected
             expected = record.next_offset
             # A producer with another hash wrote the record to the wrong partition: ingest does not count it there.
-            here = not record.key or partition_of(record.key, partitions, partitioner) == partition
-            if here:
-                _apply(record, alive, labels, added, numbering)
+            if not record.key or partition_of(record.key, partitions, partitioner) == partition:
+                living.apply(record)
             if expected % STRIDE == 0:
                 progress(done + expected, total)
         whole &= expected == end
         done += end
         progress(done, total)
-    return DocumentsInLog(alive, labels, added, numbering, whole)
+    return DocumentsInLog(living.alive, living.labels, living.added, living.numbering, whole)
 
 
 def _records(log: EventLog, topic: str, partition: int, end: int) -> Iterator[Record]:
-    for page in pages(log, topic, partition, log.begin(topic, partition), end):
+    """Yield the records of a partition before `end` that are still there."""
+    begin = log.begin(topic, partition)
+    for page in pages(log, topic, partition, begin, end):
+        # The last page may reach beyond the end.
         yield from (record for record in page if record.offset < end)
 
 
-def _apply(
-    record: Record,
-    alive: dict[tuple[int, str], Sequence[Passage]],
-    labels: dict[tuple[int, str], Mapping[str, str]],
-    added: dict[tuple[int, str], int],
-    numbering: Numbering,
-) -> None:
-    try:
-        event = decode_record(record)
-    except InvalidEvent:
-        event = None
-    document = document_of(record.key)
-    if document is None or isinstance(event, Heartbeat):
-        return
-    # A record that is refused ends what its id held, as a delete does.
-    key = record.partition, document
-    before, had = alive.pop(key, None), labels.pop(key, {})
-    if isinstance(event, Add):
-        alive[key] = numbering.number(event.passages)
-        if event.labels:
-            labels[key] = event.labels
-        # An identical add changes nothing, so the document was still added by the record before.
-        if before is None or had != event.labels or not _alike(before, alive[key]):
-            added[key] = record.offset
+def _alike(one: Document, other: Document) -> bool:
+    """Whether two documents have the same passages, in the same order."""
+    if len(one) != len(other):
+        return False
+    return all(_same_passage(*pair) for pair in zip(one, other, strict=True))
 
 
-def _alike(one: Sequence[Passage], other: Sequence[Passage]) -> bool:
-    return len(one) == len(other) and all(
-        a.length == b.length and dict(zip(a.words, a.counts, strict=True)) == dict(zip(b.words, b.counts, strict=True))
-        for a, b in zip(one, other, strict=True)
-    )
+def _same_passage(one: Passage, other: Passage) -> bool:
+    if one.length != other.length:
+        return False
+    # As maps, since one record may name its words in another order.
+    counts = dict(zip(one.words, one.counts, strict=True))
+    others = dict(zip(other.words, other.counts, strict=True))
+    return counts == others
 
 
 @dataclass(frozen=True, slots=True)
 class Recount:
-    """Counts and labelled documents at a cut. whole: whether the log still holds every record before the cut."""
+    """Counts and labelled documents at a cut.
+
+    counts: of all documents.
+    labelled: documents of the tasks.
+    whole: whether the log still holds every record before the cut.
+    """
 
     counts: Counts
     labelled: Labelled
@@ -215,13 +267,18 @@ class Recount:
 
     def over(self, words: Sequence[str]) -> Labelled:
         """Return the labelled documents over a model's words."""
-        return Labelled({task: documents.over(words) for task, documents in self.labelled.by_task.items()})
+        by_task = {task: documents.over(words) for task, documents in self.labelled.by_task.items()}
+        return Labelled(by_task)
 
 
 class Recounts:
-    """Counts of the documents that the log leaves alive at a cut, each made once."""
+    """Counts of the documents that the log leaves alive at a cut. Each cut is counted once.
 
-    def __init__(self, sources: Sources, update: Callable[[int, int | None], None]) -> None:
+    options: the choices of the learner.
+    tasks: the options of heads.
+    """
+
+    def __init__(self, sources: Sources, update: Progress) -> None:
         self._sources = sources
         self._update = update
         self._made: dict[object, Recount] = {}
@@ -229,26 +286,39 @@ class Recounts:
         self.tasks = sources.options.tasks
 
     def of(self, record: Mapping[str, Any]) -> Recount:
-        """Return the counts that a version covers."""
-        cut, base = cut_of(record), None
-        # In the paper's mode an update covers its base model's documents that are left, and no later ones.
+        """Return the counts that a version covers.
+
+        record: of the version, in Redis.
+        """
+        cut = cut_of(record)
+        # In the paper's mode an update covers the remaining documents of its base model, and not later ones.
         if record.get("guarantee") == "theorem" and record["kind"] == "unlearn":
             base = dict(self._sources.state.releases()).get(record["base"])
-        return self.at(cut) if base is None else self.at(cut, cut_of(base))
+            if base is not None:
+                return self.at(cut, cut_of(base))
+        return self.at(cut)
 
     def at(self, cut: Mapping[int, int], added: Mapping[int, int] | None = None) -> Recount:
-        """Return the counts at a cut; added: only of documents that were added before these offsets."""
-        key = tuple(sorted(cut.items())), tuple(sorted((added or {}).items()))
+        """Return the counts at a cut.
+
+        cut: partition to the offset up to which records are read.
+        added: count only documents that were added before these offsets; None for all documents.
+        """
+        limits = added or {}
+        key = tuple(sorted(cut.items())), tuple(sorted(limits.items()))
         if key not in self._made:
             self._made[key] = self._counted(cut, added)
         return self._made[key]
 
     def _counted(self, cut: Mapping[int, int], added: Mapping[int, int] | None) -> Recount:
+        """Return the counts at a cut, as `at`, made now."""
         sources = self._sources
         found = documents_in_log(sources.log, sources.names.documents, cut, self._update, sources.partitioner)
-        found = found if added is None else found.added_before(added)
-        labelled = _labelled(found.alive, found.labels, found.numbering, self.tasks)
-        return Recount(found.recount(self.options.weighting), labelled, found.whole)
+        if added is not None:
+            found = found.added_before(added)
+        labelled = _labelled(found, self.tasks)
+        counts = found.recount(self.options.weighting)
+        return Recount(counts, labelled, found.whole)
 
 
 def cut_of(record: Mapping[str, Any]) -> dict[int, int]:
@@ -256,26 +326,24 @@ def cut_of(record: Mapping[str, Any]) -> dict[int, int]:
     return {int(partition): offset for partition, offset in record["cut"].items()}
 
 
-def _labelled(
-    alive: Mapping[tuple[int, str], Sequence[Passage]],
-    labels: Mapping[tuple[int, str], Mapping[str, str]],
-    numbering: Numbering,
-    options: TaskOptions,
-) -> Labelled:
-    """Return the labelled documents of a log by id, over their own words, as they would be read from Redis.
-
-    alive, labels: by partition and id; numbering: what the passages of `alive` were numbered by.
-    """
-    chosen = [key for key in alive if not options.tasks.keys().isdisjoint(labels.get(key, {}))]
+def _labelled(found: DocumentsInLog, options: TaskOptions) -> Labelled:
+    """Return the labelled documents over their own words, as they would be read from Redis."""
+    tasks = options.tasks.keys()
+    chosen = [key for key in found.alive if not tasks.isdisjoint(found.labels.get(key, {}))]
     # A head is a function of the documents in this order, bit for bit.
     chosen.sort(key=lambda key: key[1].encode())
-    words, batch = numbering.batch([alive[key] for key in chosen])
-    return Labelled(labelled_by_task(batch, [labels[key] for key in chosen], words, options))
+    labels = [found.labels[key] for key in chosen]
+    words, batch = found.numbering.batch([found.alive[key] for key in chosen])
+    return Labelled(labelled_by_task(batch, labels, words, options))
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The distance of two models: the largest difference of A's entries over all words of both."""
+    """The distance of two models.
+
+    max_abs_difference: largest difference of an entry of A, over the words of both.
+    words_equal: whether both have the same words.
+    """
 
     max_abs_difference: float
     words_equal: bool
@@ -294,11 +362,17 @@ class Topics(Protocol):
 
 
 def compare(one: Topics, other: Topics) -> Difference:
-    """Compare two models before noise, topic by topic: both models sort their topics by anchor word."""
+    """Return the distance of two models before noise.
+
+    Topics are compared by their number, since both models sort their topics by anchor word.
+    """
     words = sorted({*one.words, *other.words})
     place = {word: k for k, word in enumerate(words)}
     topics = max(one.A.shape[1], other.A.shape[1])
     gap = np.zeros((len(words), topics))
-    for fit, sign in ((one, 1.0), (other, -1.0)):
-        gap[[place[word] for word in fit.words], : fit.A.shape[1]] += sign * fit.A
-    return Difference(float(np.abs(gap).max(initial=0.0)), one.words == other.words)
+    # Words and topics that one model lacks are 0 in it.
+    for model, sign in ((one, 1.0), (other, -1.0)):
+        rows = [place[word] for word in model.words]
+        gap[rows, : model.A.shape[1]] += sign * model.A
+    largest = np.abs(gap).max(initial=0.0)
+    return Difference(float(largest), one.words == other.words)

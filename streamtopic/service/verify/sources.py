@@ -1,4 +1,4 @@
-"""All that a verification reads: log, state, keys and options; so it needs no service that runs."""
+"""Everything that a verification reads: log, state, keys and options. It does not need a running service."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ __all__ = ["PaperCheck", "Sources"]
 
 
 class PaperCheck(Protocol):
-    """Holds versions of the paper's mode against the paper's own algorithm: handed in, for `verify` knows only this."""
+    """Checks versions of the paper's mode with the paper's own algorithm.
+
+    It is handed in, so that this folder does not import `service/paper_mode`.
+    """
 
     @property
     def expected(self) -> bool:
@@ -35,32 +38,42 @@ class PaperCheck(Protocol):
     def differs(
         self, release: Release, counts: Counts, stored: StoredBase, record: Mapping[str, Any], key: NoiseKey
     ) -> tuple[str | None, PayloadPlan | None]:
-        """Say how a version differs from the same made again (None: not at all), and return the latter.
+        """Return how a version differs from the same version made again, and the one made again.
 
-        counts: of the base model's documents that are left. stored: all that Redis keeps of the base model.
-        record: of the version. key: that noise is drawn from.
+        counts: of the remaining documents of the base model.
+        stored: the base model in Redis.
+        record: of the version, in Redis.
+        key: the noise key.
+
+        The first is None if they do not differ, the second is None if it could not be made.
         """
 
     def kept_differs(self, stored: StoredBase, fit: TopicFit, counts: Counts) -> str | None:
-        """Say how the facts kept beside a base model differ from those of one learned cold; None: not at all."""
+        """Return how the facts kept beside a base model differ from those of a model learned cold, None if they do not.
+
+        stored: the base model in Redis.
+        fit: the model learned cold.
+        counts: that it was learned from.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What is verified, and with what.
+    """Everything that a verification reads.
 
     log: the event log.
-    state, reader: the model's keys and the counts in Redis.
-    keys: public keys that releases and receipts verify with.
+    state: the model's keys in Redis.
+    reader: the counts in Redis.
+    keys: public keys that verify releases and receipts.
     options: of model and heads, as the settings say now.
     learner: the choices of the learner.
-    guarded: the guarantee that noise is calibrated to.
-    paper: the check of versions that were made in the paper's mode.
-    noise_key: the secret that noise is drawn from, or the error that says why it is not here.
+    guarded: the guarantee to which noise is calibrated.
+    paper: checks versions of the paper's mode.
+    noise_key: the secret from which noise is drawn, or the error why it is not here.
     partitioner: name of the hash by which keys belong to partitions.
-    refuted: versions that the service's own check did not bear out.
-    epsilon_budget: of all versions of a base model together, for the report.
-    clock: seconds since 1970.
+    refuted: versions that failed the service's own check.
+    epsilon_budget: for all versions of a base model together, for the report.
+    clock: returns seconds since 1970.
     """
 
     log: EventLog
@@ -71,6 +84,7 @@ class Sources:
     learner: LearnerOptions
     guarded: Guarded
     paper: PaperCheck
+    # An error and not None: a verification without the key says why it could not compare.
     noise_key: NoiseKey | SettingsError
     partitioner: str
     refuted: frozenset[int]
@@ -88,5 +102,5 @@ class Sources:
         return TopicNames(self.model)
 
     def release(self, version: int) -> Release:
-        """Return a published version. Raises as `read_release`."""
+        """Return a published version from the log. Raises as `read_release`."""
         return read_release(self.log, self.state, self.keys, version)

@@ -1,9 +1,8 @@
 """Topic models over streams of documents that can forget.
 
-`AnchorTopics` is the library alone, a scikit-learn estimator, and `TextCounts` the vectoriser that goes with it;
+`AnchorTopics` is the library alone, a scikit-learn estimator, and `TextCounts` the vectoriser that goes with it.
 `SyntheticTopics` draws corpora whose topics are known, and `plots` draws figures for notebooks.
-`streamtopic.client` is what other services import, `streamtopic.cli` the program. Importing this package loads none of
-them.
+Other services import `streamtopic.client`; `streamtopic.cli` is the program. All of them load on first use.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole program; each command sets `run`, a function of the parsed arguments."""
+    """Return the parser of the whole program. Each command sets `run`, a function of the parsed arguments."""
     parser = Parser(
         prog="streamtopic",
         description="Topic models over streams of documents that can forget.",
@@ -44,12 +44,16 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program with these arguments (those of the process if None) and return its exit status."""
+    """Run the program and return its exit status.
+
+    argv: the arguments; None for the arguments of the process.
+    """
     arguments = sys.argv[1:] if argv is None else list(argv)
     parser = build_parser()
     try:
         args = parser.parse_args(arguments)
     except SystemExit as leaving:
+        # argparse leaves by itself after an error, and after --help.
         return leaving.code if isinstance(leaving.code, int) else UsageError.exit_status
     if args.version:
         from streamtopic import __version__
@@ -63,31 +67,37 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    """Run the command and return its exit status; errors become one."""
     log_to_stderr(detailed=False)
     try:
         status = int(args.run(args))
+        # Here, where a reader that has left can still be noticed.
         sys.stdout.flush()
     except StreamtopicError as error:
         return _fail(str(error), error, args, error.exit_status)
     except KeyboardInterrupt:
         warn("interrupted")
+        # As shells count it: 128 and the number of the signal.
         return 130
     except BrokenPipeError:
-        # Whoever read our output has left; Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of our output has left; Python would complain once more when it flushes at exit.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
         return 0
-    except Exception as error:  # noqa: BLE001 - whatever it is, a person gets one line, or the traceback on request
+    except Exception as error:  # noqa: BLE001 - a person gets one line for any error, or the traceback on request
         text = f"unexpected {type(error).__name__}: {error}; run again with --debug for the traceback"
         return _fail(text, error, args, 1)
     return status
 
 
 def _fail(message: str, error: Exception, args: argparse.Namespace, status: int) -> int:
+    """Print the message, or the traceback for --debug, and return the status."""
     if args.debug:
         import traceback
 
-        # Not raised: Python would print whatever characters the error quotes.
-        show_error("".join(traceback.format_exception(error)))
+        # Not raised: Python would print the characters of an error as they are, control characters included.
+        lines = traceback.format_exception(error)
+        show_error("".join(lines))
     else:
         warn(" ".join(message.split()))
     return status

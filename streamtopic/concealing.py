@@ -1,6 +1,6 @@
-"""Passwords stay out of what is printed, logged or raised.
+"""Passwords stay out of output, logs and errors.
 
-`shown_address` is for an address that is a setting; `conceal` for text that may hold one, or a password and its name.
+`shown_address` is for an address that is a setting. `conceal` is for text that may hold addresses or named passwords.
 """
 
 import re
@@ -8,7 +8,7 @@ import re
 __all__ = ["HIDDEN", "clear_address", "conceal", "shown_address"]
 
 HIDDEN = "***"
-# An address that can be read in one way only. A reserved character in a password must be percent-encoded: where it is
+# An address that can be read in one way only. A reserved character in a password must be percent-encoded. Where it is
 # not, nobody can say at which "/", "?" or "@" the password ends.
 _ADDRESS = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://"
@@ -17,7 +17,7 @@ _ADDRESS = re.compile(
     r"(?P<path>/[^?#@\s]*)?"
     r"(?P<query>\?[^#@\s]*)?"
 )
-# Of these the path is the number of a database, so anything else there is part of a password.
+# The path of these addresses is the number of a database, so other text there is part of a password.
 _NUMBERED = ("redis", "rediss")
 _NUMBER = re.compile(r"(?:/[0-9]*)?")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
@@ -29,9 +29,12 @@ _NAMED = re.compile(
 
 
 def clear_address(url: str) -> re.Match[str] | None:
-    """Return the parts of an address (scheme, user, server, path, query), None unless there is one way to read it."""
+    """Return the parts of an address (scheme, user, server, path, query); None unless there is one way to read it."""
     found = _ADDRESS.fullmatch(url)
-    if found is None or (found["scheme"] in _NUMBERED and not _NUMBER.fullmatch(found["path"] or "")):
+    if found is None:
+        return None
+    path = found["path"] or ""
+    if found["scheme"] in _NUMBERED and not _NUMBER.fullmatch(path):
         return None
     return found
 
@@ -40,23 +43,35 @@ def shown_address(url: str) -> str:
     """Return an address without its password and without values of its query; the scheme alone if it is malformed."""
     found = clear_address(url)
     if found is None:
-        return f"{url.partition('://')[0]}://{HIDDEN}" if "://" in url else HIDDEN
-    user, colon, _ = (found["user"] or "").partition(":")
-    # A user without a password may be a password without a user.
-    named = user if colon and _PLAIN_NAME.fullmatch(user) else HIDDEN
-    login = "" if found["user"] is None else f"{named}:{HIDDEN}@" if colon else f"{HIDDEN}@"
+        scheme, mark, _ = url.partition("://")
+        return f"{scheme}://{HIDDEN}" if mark else HIDDEN
+    login = _shown_login(found["user"])
+    path = found["path"] or ""
     query = f"?{HIDDEN}" if found["query"] else ""
-    return f"{found['scheme']}://{login}{found['server']}{found['path'] or ''}{query}"
+    return f"{found['scheme']}://{login}{found['server']}{path}{query}"
+
+
+def _shown_login(login: str | None) -> str:
+    """Return the part of an address up to "@", without its password; "" without a login."""
+    if login is None:
+        return ""
+    user, colon, _ = login.partition(":")
+    # A user without a password may be a password without a user.
+    if not colon:
+        return f"{HIDDEN}@"
+    named = user if _PLAIN_NAME.fullmatch(user) else HIDDEN
+    return f"{named}:{HIDDEN}@"
 
 
 def conceal(text: str) -> str:
-    """Return text in which passwords in addresses, and values of settings named as a password or secret, are hidden."""
+    """Return text with passwords in addresses hidden, and values of settings whose name says password or secret."""
     if "://" in text:
         text = _URL.sub(lambda found: _concealed(found[0]), text)
     return _NAMED.sub(lambda found: found["name"] + HIDDEN, text)
 
 
 def _concealed(url: str) -> str:
+    """Return an address as `shown_address` does; the address of a page of documentation stays."""
     # Pages of documentation have neither a login nor a query.
     page = url.startswith(("http://", "https://")) and not {"@", "?"} & set(url)
     return url if page else shown_address(url)

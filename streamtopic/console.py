@@ -1,8 +1,7 @@
-"""What a person sees at a terminal: lines, tables, progress bars, durations. Bars are quiet where nobody watches.
+"""Output for a person or a pipe: lines, tables, progress bars, durations. Bars are quiet where nobody watches.
 
-Everything that the program writes for a person or a pipe goes through `say`, `show`, `say_json`, `warn`, `doing` or
-`log_to_stderr`, which let no control character of others through. tests/hostile/test_terminal.py looks for any that
-does not.
+All output of the program goes through `say`, `show`, `say_json`, `warn`, `doing` or `log_to_stderr`, which escape
+control characters of others. tests/hostile/test_terminal.py searches for output that bypasses them.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ __all__ = [
 
 
 class Update(Protocol):
-    """How a piece of work tells how far it is; total None: not known."""
+    """A function by which a piece of work reports its progress."""
 
     def __call__(self, done: int, total: int | None = None, /) -> None:
-        """Report."""
+        """Report steps done, and steps in all; None for an unknown total."""
 
 
 def _silent(_done: int, _total: int | None = None, /) -> None:
@@ -55,6 +54,7 @@ def progress(title: str, unit: str, *, quiet: bool = False) -> Iterator[Update]:
         return
     from tqdm import tqdm
 
+    # Shorter work ends before its bar would be drawn, so a terminal does not flicker.
     with tqdm(desc=title, unit=f" {unit}", leave=False, dynamic_ncols=True, delay=0.3) as bar:
 
         def update(done: int, total: int | None = None, /) -> None:
@@ -65,29 +65,33 @@ def progress(title: str, unit: str, *, quiet: bool = False) -> Iterator[Update]:
 
 
 def doing(what: str) -> None:
-    """Say at a terminal what is going on, in a line that the next output takes the place of; nothing clears it."""
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r\033[K{printable(what) + ' ...' if what else ''}")
-        sys.stderr.flush()
+    """Show at a terminal what is going on, in a line that the next such line replaces; "" clears it."""
+    if not sys.stderr.isatty():
+        return
+    line = f"{printable(what)} ..." if what else ""
+    sys.stderr.write(f"\r\033[K{line}")
+    sys.stderr.flush()
 
 
 def say(line: str = "") -> None:
-    """Print one line on standard output; whatever `line` holds, it stays one line."""
+    """Print one line on standard output; line ends within it are escaped."""
     sys.stdout.write(printable(line) + "\n")
+    # A pipe is buffered, and its reader may wait for this line.
     sys.stdout.flush()
 
 
 def show(block: str) -> None:
-    """Print lines that were laid out here, such as a table; text of others in them was made one line before."""
+    """Print lines that this program laid out, such as a table; text of others in them has been escaped before."""
     for line in block.split("\n"):
         sys.stdout.write(printable(line) + "\n")
     sys.stdout.flush()
 
 
 def say_json(value: object) -> None:
-    """Print a value as one line of JSON, in which everything that is not plain ASCII is escaped."""
-    # JSON allows DEL as it is.
-    sys.stdout.write(json.dumps(value).replace("\x7f", "\\u007f") + "\n")
+    """Print a value as one line of JSON in plain ASCII; other characters are escaped."""
+    # JSON leaves DEL as it is, a control character.
+    written = json.dumps(value).replace("\x7f", "\\u007f")
+    sys.stdout.write(written + "\n")
     sys.stdout.flush()
 
 
@@ -103,21 +107,22 @@ def show_error(block: str) -> None:
 
 
 def log_to_stderr(*, detailed: bool) -> None:
-    """Let what is logged go to standard error, as one line of printable text, a traceback as several.
+    """Send log records to standard error: a message as one line of printable text, a traceback as several lines.
 
-    detailed: with time and place, from INFO on, as services log; else the bare text of warnings.
+    detailed: whether to log as services do, from INFO on and with time and place; else the bare text of warnings.
     """
     import logging
 
     class Careful(logging.Formatter):
-        """Escapes what others could have put into a message."""
+        """Escapes characters that others could have put into a message."""
 
         def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
             return printable(conceal(super().formatMessage(record)))
 
         def formatException(self, ei: object) -> str:  # noqa: N802 - logging's name
             text = super().formatException(ei)  # type: ignore[arg-type]
-            return "\n".join(printable(conceal(line)) for line in text.split("\n"))
+            lines = [printable(conceal(line)) for line in text.split("\n")]
+            return "\n".join(lines)
 
     if detailed:
         handler = logging.StreamHandler(sys.stderr)
@@ -128,23 +133,29 @@ def log_to_stderr(*, detailed: bool) -> None:
 
 
 def printable(text: str) -> str:
-    """Return text of others as a terminal may show it: what would move the cursor or turn the writing is escaped."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    """Return text of others as a terminal may show it: characters that move the cursor or turn a line are escaped."""
+    if text.isprintable():
+        return text
+    characters = [c if c.isprintable() else ascii(c)[1:-1] for c in text]
+    return "".join(characters)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Lay out rows under a head; columns of numbers are aligned to the right."""
-    # Escaped before widths are taken: what is escaped later would be longer than its column.
+    # Escaped before widths are taken, since an escaped character is wider.
     cells = [_printable_row(row) for row in rows]
-    columns = list(zip(head, *cells, strict=True))
+    columns = zip(head, *cells, strict=True)
     widths = [max(map(len, column)) for column in columns]
-    right = [bool(rows) and _all_numbers(rows, k) for k in range(len(head))]
+    right = [_all_numbers(rows, k) for k in range(len(head))]
 
     def line(row: Sequence[str]) -> str:
-        parts = (cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(row, widths, right, strict=True))
+        parts = []
+        for cell, width, to_the_right in zip(row, widths, right, strict=True):
+            parts.append(cell.rjust(width) if to_the_right else cell.ljust(width))
         return "  ".join(parts).rstrip()
 
-    return "\n".join([line(head), line(["-" * w for w in widths]), *map(line, cells)])
+    ruler = ["-" * width for width in widths]
+    return "\n".join([line(head), line(ruler), *map(line, cells)])
 
 
 def _printable_row(row: Sequence[object]) -> list[str]:
@@ -152,13 +163,20 @@ def _printable_row(row: Sequence[object]) -> list[str]:
 
 
 def _all_numbers(rows: Sequence[Sequence[object]], column: int) -> bool:
-    return all(not isinstance(row[column], str) for row in rows)
+    """Return whether a column holds numbers; false for a table without rows."""
+    return bool(rows) and all(not isinstance(row[column], str) for row in rows)
 
 
 def instant(milliseconds: int, timespec: str = "milliseconds") -> str:
-    """Write a time, given in milliseconds since 1970; one that no calendar has, as the number that it is."""
+    """Write a time in ISO 8601, UTC.
+
+    milliseconds: since 1970. A time outside the calendar is written as this number.
+    timespec: as in `datetime.isoformat`.
+    """
     try:
-        return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec=timespec)
+        moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
+        return moment.isoformat(timespec=timespec)
+    # The last year is 9999, and platforms differ in what they raise beyond their own limits.
     except (ValueError, OverflowError, OSError):
         return f"{milliseconds} ms"
 
@@ -167,7 +185,9 @@ def duration(seconds: float) -> str:
     """Write a duration with a unit that suits it."""
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
-    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min"
 
 
 def number(value: float | None) -> str:

@@ -1,6 +1,6 @@
-"""Where documents come from: JSON lines, or the docstrings of installed packages.
+"""Sources of documents: JSON lines, or the docstrings of installed packages.
 
-A line that cannot be used is a `Problem` with its number, never the end of the run.
+A line that cannot be used becomes a `Problem` with its number; the run goes on.
 """
 
 from __future__ import annotations
@@ -41,14 +41,17 @@ MAX_TEXT = 1_000_000  # bytes of UTF-8, as in the documents topic
 MAX_LINE = 8 << 20  # a text of 1,000,000 bytes with every byte escaped as \uXXXX, and room to spare
 
 PACKAGES = ("numpy", "scipy", "sklearn")  # streamtopic requires them, so every machine has them
-MIN_WORDS = 10  # shorter ones say little more than the name
+MIN_WORDS = 10  # shorter docstrings add little to the name
 _SKIPPED = {"tests", "test", "site-packages", "dist-packages", "idlelib", "lib2to3", "_vendor", "externals"}
 _Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One document: `id`, its `text`, and classes by task (`labels`)."""
+    """One document.
+
+    labels: class of the document by task.
+    """
 
     id: str
     text: str
@@ -57,7 +60,11 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A line (counted from 1) that was skipped, and why."""
+    """A line that was skipped.
+
+    line: its number, from 1.
+    reason: in words.
+    """
 
     line: int
     reason: str
@@ -65,7 +72,12 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """Documents of one source, in order and with distinct ids; `replaced` counts earlier versions that were dropped."""
+    """Documents of one source, in order and with distinct ids.
+
+    name: of the source.
+    problems: lines that were skipped.
+    replaced: number of earlier versions of documents that were dropped.
+    """
 
     name: str
     documents: list[Document]
@@ -74,7 +86,7 @@ class Corpus:
 
     @classmethod
     def collect(cls, name: str, items: Iterable[Document | Problem]) -> Corpus:
-        """Gather items; of documents with the same id the last one stays, at its own place."""
+        """Gather items of a source. Of documents with the same id the last one stays, at its own place."""
         documents: dict[str, Document] = {}
         problems: list[Problem] = []
         replaced = 0
@@ -82,16 +94,20 @@ class Corpus:
             if isinstance(item, Problem):
                 problems.append(item)
                 continue
+            # Taken out first: a dictionary keeps the place of a key that it has.
             replaced += documents.pop(item.id, None) is not None
             documents[item.id] = item
         return cls(name, list(documents.values()), problems, replaced)
 
 
 def load_jsonl(path: Path) -> Corpus:
-    """Read a whole file. Raises `UsageError` where it cannot be read or holds nothing usable."""
+    """Read a whole file. Raises UsageError where it cannot be read or holds no usable document."""
     corpus = Corpus.collect(path.name, read_jsonl(path))
     if not corpus.documents:
-        first = f"; line {corpus.problems[0].line}: {corpus.problems[0].reason}" if corpus.problems else ""
+        first = ""
+        if corpus.problems:
+            problem = corpus.problems[0]
+            first = f"; line {problem.line}: {problem.reason}"
         raise UsageError(
             f'{path} holds no usable document{first}: expected JSON lines such as {{"id": "a", "text": "some words"}}'
         )
@@ -99,11 +115,10 @@ def load_jsonl(path: Path) -> Corpus:
 
 
 def read_jsonl(path: Path) -> Iterator[Document | Problem]:
-    """Yield the document or problem of each line of a JSONL file, gzip or not (told by its first bytes).
+    """Yield the document or problem of each line of a JSONL file; blank lines are skipped.
 
-    Blank lines are skipped.
-
-    Raises `UsageError` where the file cannot be opened.
+    path: of the file, plain or gzip, which its first bytes tell.
+    Raises UsageError where the file cannot be opened.
     """
     try:
         file = path.open("rb")
@@ -115,30 +130,47 @@ def read_jsonl(path: Path) -> Iterator[Document | Problem]:
             file.seek(0)
         except OSError as error:
             raise UsageError(f"cannot read {path}: {error.strerror}") from None
-        yield from _lines(cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if packed else file)
+        lines: IO[bytes] = file
+        if packed:
+            lines = cast("IO[bytes]", gzip.GzipFile(fileobj=file))
+        yield from _lines(lines)
 
 
 def _lines(file: IO[bytes]) -> Iterator[Document | Problem]:
+    """Yield the document or problem of each line that is not blank."""
     number = 0
     while True:
         number += 1
         try:
             line = file.readline(MAX_LINE)
-            whole = len(line) < MAX_LINE or line.endswith(b"\n")
-            while not whole:
-                whole = len(rest := file.readline(MAX_LINE)) < MAX_LINE or rest.endswith(b"\n")
-                line = b"oversized"
+            oversized = _is_cut(line)
+            if oversized:
+                _skip_line(file)
+        # A gzip file can be damaged anywhere; the lines before the damage are good.
         except (EOFError, OSError, zlib.error) as error:
             yield Problem(number, f"the rest of the file cannot be read: {error}")
             return
         if not line:
             return
+        # Windows programs put a byte order mark in front of a file.
         if number == 1:
             line = line.removeprefix(b"\xef\xbb\xbf")
-        if line == b"oversized":
+        if oversized:
             yield Problem(number, f"longer than {MAX_LINE} bytes")
         elif line.strip():
             yield parse_line(line, number)
+
+
+def _is_cut(piece: bytes) -> bool:
+    """Return whether a line goes on behind a piece that `readline` returned."""
+    return len(piece) == MAX_LINE and not piece.endswith(b"\n")
+
+
+def _skip_line(file: IO[bytes]) -> None:
+    """Read the rest of a line."""
+    # In pieces, so that memory stays bounded however long the line is.
+    while _is_cut(file.readline(MAX_LINE)):
+        pass
 
 
 def parse_line(line: bytes, number: int) -> Document | Problem:
@@ -152,7 +184,9 @@ def parse_line(line: bytes, number: int) -> Document | Problem:
     if not isinstance(record, dict):
         return Problem(number, f"not a JSON object but {type(record).__name__}")
     try:
-        return Document(_id(record.get("id")), _text(record.get("text")), _labels(record))
+        name = _id(record.get("id"))
+        text = _text(record.get("text"))
+        return Document(name, text, _labels(record))
     except ValueError as error:
         return Problem(number, str(error))
 
@@ -188,13 +222,15 @@ def _size(value: str, name: str) -> int:
 
 
 def _labels(record: Mapping[str, object]) -> dict[str, str]:
-    """Classes by task: `labels` where it is an object, and one `label` as the task `label`.
-
-    A list of one label is that label; a list of several is more than a classifier of one class can use: left out.
-    """
+    """Return classes by task: `labels` where it is an object, and one `label` as the task `label`."""
+    found = {}
     labels = record.get("labels")
-    found = {str(k): str(v) for k, v in labels.items() if isinstance(v, str | int)} if isinstance(labels, dict) else {}
+    if isinstance(labels, dict):
+        for task, value in labels.items():
+            if isinstance(value, str | int):
+                found[str(task)] = str(value)
     label = record.get("label")
+    # A list of one label stands for that label. A head predicts one class, so a list of several is left out.
     if isinstance(label, list) and len(label) == 1:
         (label,) = label
     if isinstance(label, str | int):
@@ -205,28 +241,34 @@ def _labels(record: Mapping[str, object]) -> dict[str, str]:
 def load_docstrings(packages: tuple[str, ...] = PACKAGES, progress: Callable[[int, int], None] | None = None) -> Corpus:
     """Collect docstrings of at least 10 words, ids like `numpy.linalg.svd`, in a fixed order, each text once.
 
-    Their label `library` is the package, or `python` for Python's own modules. `progress` is called with files done and
-    files in all. Two processes parse: it is all Python's own parser, about 10 MB of source a second.
+    packages: names of installed packages; Python's own modules are read as well. A document's label `library` is its
+        package, or `python`.
+    progress: called with files done and files in all.
     """
     files = list(_files(packages))
     documents: dict[str, Document] = {}
     texts: set[str] = set()
-    # Not by fork: a process that has threads may hold a lock at that moment, and its copy would wait for ever.
+    # Two processes, because Python's own parser is the bottleneck, at about 10 MB of source a second. Not by fork: a
+    # process that has threads may hold a lock at that moment, and its copy would wait for ever.
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         for done, found in enumerate(pool.map(_docstrings_of, files, chunksize=32), 1):
             for name, text in found:
                 if text not in texts and name not in documents:
                     texts.add(text)
-                    package = name.partition(".")[0]
-                    labels = {"library": package if package in packages else "python"}
-                    documents[name] = Document(name, text, labels)
+                    package, _, _ = name.partition(".")
+                    library = package if package in packages else "python"
+                    documents[name] = Document(name, text, {"library": library})
             if progress is not None:
                 progress(done, len(files))
     return Corpus("docstrings of installed packages", list(documents.values()))
 
 
 def module_docstrings(source: bytes, module: str) -> list[tuple[str, str]]:
-    """Names and docstrings of a module and of the public classes and functions in it; empty where it does not parse."""
+    """Return names and docstrings of a module and of its public classes and functions; [] where it does not parse.
+
+    source: of the module.
+    module: its dotted name.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escapes in other people's code
@@ -234,11 +276,16 @@ def module_docstrings(source: bytes, module: str) -> list[tuple[str, str]]:
     except (SyntaxError, ValueError, RecursionError):
         return []
     nodes: list[tuple[str, ast.Module | _Definition]] = [(module, tree), *_definitions(tree, module)]
-    found = ((name, ast.get_docstring(node)) for name, node in nodes)
-    return [(name, text) for name, text in found if text and len(text.split()) >= MIN_WORDS]
+    found = []
+    for name, node in nodes:
+        text = ast.get_docstring(node)
+        if text and len(text.split()) >= MIN_WORDS:
+            found.append((name, text))
+    return found
 
 
 def _definitions(parent: ast.Module | ast.ClassDef, prefix: str) -> Iterator[tuple[str, _Definition]]:
+    """Yield public classes and functions with their dotted names; definitions inside a function are not public."""
     for node in parent.body:
         if isinstance(node, _Definition) and not node.name.startswith("_"):
             name = f"{prefix}.{node.name}"
@@ -248,26 +295,32 @@ def _definitions(parent: ast.Module | ast.ClassDef, prefix: str) -> Iterator[tup
 
 
 def _docstrings_of(file: tuple[str, str]) -> list[tuple[str, str]]:
+    """Return the docstrings of a file, given by its path and module; [] where it cannot be read."""
     path, module = file
     try:
         source = Path(path).read_bytes()
     except OSError:
         return []
-    return module_docstrings(source, module) if b'"""' in source else []
+    # A search of bytes is much cheaper than a parse.
+    if b'"""' not in source:
+        return []
+    return module_docstrings(source, module)
 
 
 def _files(packages: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Paths of source files and their dotted module names, sorted within each root."""
+    """Yield paths of source files and their dotted module names, sorted within each root."""
     roots = [(Path(sysconfig.get_path("stdlib")), "")]
     for package in packages:
         spec = find_spec(package)
         if spec is not None and spec.submodule_search_locations:
-            roots.append((Path(spec.submodule_search_locations[0]), package))
+            folder = spec.submodule_search_locations[0]
+            roots.append((Path(folder), package))
     for root, package in roots:
         for path in sorted(root.rglob("*.py")):
             parts = path.relative_to(root).with_suffix("").parts
-            if not any(part in _SKIPPED or part.startswith(("test_", "_test")) for part in parts):
-                # numpy/linalg/_linalg.py defines the function that users call numpy.linalg.svd.
-                public = [part for part in (package, *parts) if part and not part.startswith("_")]
-                if public:
-                    yield str(path), ".".join(public)
+            if any(part in _SKIPPED or part.startswith(("test_", "_test")) for part in parts):
+                continue
+            # numpy/linalg/_linalg.py defines the function that users call numpy.linalg.svd.
+            public = [part for part in (package, *parts) if part and not part.startswith("_")]
+            if public:
+                yield str(path), ".".join(public)

@@ -8,8 +8,8 @@
     ├── CountsError                    1
     │   ├── NegativeCounts             1   a document was subtracted that was never counted
     │   └── CountsOverflow             1   a sum would leave int64
-    ├── StateError                     1   what Redis holds does not fit what was asked
-    │   ├── StateMismatch              1   other partition count, weighting, schema or key
+    ├── StateError                     1   the state in Redis does not fit the request
+    │   ├── StateMismatch              1   made with another partition count, weighting, schema or key
     │   │   ├── StateMissing           1   nothing has been counted into this Redis yet
     │   │   └── TakenOver              1   another process writes this partition now
     │   └── StateCorrupt               1   a segment or record fails its checksum
@@ -17,7 +17,7 @@
     ├── UnreliableArithmetic           1   this machine's floating point is not IEEE 754's
     ├── InvalidRelease                 1   signature, digest or order of a release is wrong
     │   ├── UnknownKey                 1   signed with a key that the reader does not know
-    │   └── StaleRelease               1   nobody has said lately that a release is still the newest
+    │   └── StaleRelease               1   a release without a recent statement that it is the newest
     └── CheckFailed                    1   a verification found a difference
 
 Errors from other packages are mapped to these where they enter: `state` for Redis, `streams` for logs.
@@ -89,7 +89,7 @@ class CountsOverflow(CountsError):
 
 
 class StateError(StreamtopicError):
-    """State in Redis that does not fit what was asked of it."""
+    """State in Redis that does not fit the request."""
 
 
 class StateMismatch(StateError):
@@ -117,7 +117,7 @@ class CannotLearn(StreamtopicError):
 
 
 class UnreliableArithmetic(StreamtopicError):
-    """A computation with a known answer gave another: decisions made here could differ from other machines'."""
+    """A computation with a known answer gave another one: decisions here could differ from those of other machines."""
 
 
 class InvalidRelease(StreamtopicError):
@@ -125,11 +125,11 @@ class InvalidRelease(StreamtopicError):
 
 
 class UnknownKey(InvalidRelease):
-    """A signature of a key that the reader does not know: a forgery, or a key that came into use meanwhile."""
+    """A signature of a key that the reader does not know: a forgery, or a key that has come into use since."""
 
 
 class StaleRelease(InvalidRelease):
-    """A release of which no signed statement of the last `max_age` says that it is the newest."""
+    """A release that is stale: within the last `max_age`, no signed statement has called it the newest."""
 
 
 class CheckFailed(StreamtopicError):

@@ -1,15 +1,17 @@
-"""What producers send: adds, deletes and heartbeats, their codec and their limits (docs: topics and messages).
+"""Records of producers: adds, deletes and heartbeats, their codec and their limits (docs/messages.md).
 
-Decoding takes bytes from anyone. Whatever they are, the answer is an event or InvalidEvent with a reason code; a delete
-needs nothing but a usable key. Encoding checks the same limits, so that a producer learns of a bad add at once.
+Decoding takes bytes from anyone. The answer to any bytes is an event or InvalidEvent with a reason code; a delete needs
+only a usable key. Encoding checks the same limits, so that a producer learns of a bad add at once.
 
-What is refused follows from the record alone, and a refused record removes what its id held: compaction keeps only the
-newest record of an id, so a recount cannot know more. So LIMITS are fixed when a model is created.
+A refusal depends on the record alone, and a refused record removes the earlier document of its id. Compaction keeps
+only the newest record of an id, so a recount cannot know more. For the same reason LIMITS are fixed when a model is
+created.
 """
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import msgpack
@@ -53,35 +55,34 @@ MAX_LABEL = 256
 MAX_REQUEST = 512
 MIN_SALT, MAX_SALT = 16, 64
 MAX_VALUE = 4 << 20
+# Whole numbers up to here are exact in JSON readers that have doubles only.
 MAX_TIMESTAMP = 1 << 53
 MAX_DEPTH = 64
 
-LIMITS = ",".join(
-    f"{name}={number}"
-    for name, number in {
-        "rules": RULES,
-        "key": MAX_KEY,
-        "headers": MAX_HEADERS,
-        "value": MAX_VALUE,
-        "depth": MAX_DEPTH,
-        "text": MAX_TEXT,
-        "values": MAX_VALUES,
-        "words": MAX_WORDS,
-        "pairs": MAX_PAIRS,
-        "word": MAX_WORD,
-        "count": MAX_COUNT,
-        "tokens": MAX_PASSAGE,
-        "labels": MAX_LABELS,
-        "label": MAX_LABEL,
-        "ts": MAX_TIMESTAMP,
-    }.items()
-)
-"""Every limit that refuses a record, as the state in Redis keeps it: counts made under other limits are made anew."""
+_LIMITS = {
+    "rules": RULES,
+    "key": MAX_KEY,
+    "headers": MAX_HEADERS,
+    "value": MAX_VALUE,
+    "depth": MAX_DEPTH,
+    "text": MAX_TEXT,
+    "values": MAX_VALUES,
+    "words": MAX_WORDS,
+    "pairs": MAX_PAIRS,
+    "word": MAX_WORD,
+    "count": MAX_COUNT,
+    "tokens": MAX_PASSAGE,
+    "labels": MAX_LABELS,
+    "label": MAX_LABEL,
+    "ts": MAX_TIMESTAMP,
+}
+LIMITS = ",".join(f"{name}={number}" for name, number in _LIMITS.items())
+"""All limits that refuse a record, as the state in Redis keeps them: counts made under other limits are made anew."""
 
-# Fields in which anything nested is refused anyway.
+# The checks of these fields refuse nested values, so their depth need not be measured.
 _CHECKED = frozenset({"text", "counts", "labels"})
 
-# Of a key that is too long: this much of it, and its digest, are enough to find the record by.
+# Bytes of a key that is too long: together with its digest they are enough to find the record.
 _KEY_START = 64
 
 Passages = tuple[tuple[int, Mapping[str, int]], ...]
@@ -89,10 +90,12 @@ Passages = tuple[tuple[int, Mapping[str, int]], ...]
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """A document that is to be counted, in place of what its id held before.
+    """A document to count, in place of the earlier document of its id.
 
-    passages: (L, word counts) each; L counts every token, so it can exceed the sum of the counts; () without a token.
-    labels: task to class. timestamp_ms: the producer's own `ts`.
+    document: its id.
+    passages: (L, word counts) each; L counts all tokens, so it can exceed the sum of the counts; () without a token.
+    labels: class by task.
+    timestamp_ms: the producer's own `ts`, milliseconds since 1970.
     """
 
     document: str
@@ -108,9 +111,11 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """A document that is to be forgotten.
+    """A document to forget.
 
-    salt: what the requester can check the receipt with; b"" for none.
+    document: its id.
+    request: id that names the deletion in its receipt; None without one.
+    salt: secret by which the requester can check the receipt; b"" without one.
     """
 
     document: str
@@ -120,21 +125,23 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A record that only makes the partition move."""
+    """A record that only makes the partition move, so that Kafka compacts it."""
 
 
 Event = Add | Delete | Heartbeat
 
 
 def decode_record(record: Record) -> Event:
-    """The event in a record of the documents topic; see `decode`."""
+    """Return the event in a record of the documents topic; see `decode`."""
     return decode(record.key, record.value, record.headers)
 
 
 def decode(key: bytes | None, value: bytes | None, headers: Headers = ()) -> Event:
-    """The event in a record; raises InvalidEvent, with a reason code, and nothing else.
+    """Return the event in a record. Raises InvalidEvent, with a reason code, and no other exception.
 
-    A delete is one whatever else it holds; `deletes` knows the dialects.
+    key: the document id in UTF-8.
+    value: of any of the dialects that `deletes` knows.
+    headers: of the record.
     """
     document = _document(key)
     if key == HEARTBEAT_KEY:
@@ -147,24 +154,27 @@ def decode(key: bytes | None, value: bytes | None, headers: Headers = ()) -> Eve
     try:
         fields = _fields(content)
     except InvalidEvent:
+        # A damaged delete is a delete; other damaged records are refused for their damage.
         found = salvaged(content)
         if not found or not map_asks(found):
             raise
         fields = found
+    # Before all limits, which must never refuse a delete.
     if map_asks(fields):
         request = _request(fields.get("request")) or request_of(headers)
-        return Delete(document, request, _salt(fields.get("salt")) or salt_of(headers))
+        salt = _salt(fields.get("salt")) or salt_of(headers)
+        return Delete(document, request, salt)
     if len(headers) > MAX_HEADERS:
         raise InvalidEvent("headers", f"the record has more than {MAX_HEADERS} headers")
     if content is not value:
-        raise InvalidEvent("format", "the record is framed by a schema registry, which only a delete may be")
+        raise InvalidEvent("format", "the record has a schema registry's frame: only a delete may have one")
     if fields.get("op") != "add":
         raise InvalidEvent("op", "field `op` must be `add` or `delete`")
     return _add(document, fields)
 
 
 def document_of(key: bytes | None) -> str | None:
-    """Return the document id that is this key, None for a key that is not an id, or the service's own."""
+    """Return the document id in a key; None for the service's own key, and for a key that is not an id."""
     if key == HEARTBEAT_KEY:
         return None
     try:
@@ -174,16 +184,17 @@ def document_of(key: bytes | None) -> str | None:
 
 
 def request_of(headers: Headers) -> str | None:
-    """Return the request id that the headers of a record give its deletion, None without a usable one."""
+    """Return the request id of a deletion in a record's headers, None without a usable one."""
     return _request(_last(headers, "request"))
 
 
 def salt_of(headers: Headers) -> bytes:
-    """Return the salt that the headers of a record give the receipt of its deletion, b"" without a usable one."""
+    """Return the salt of a receipt in a record's headers, b"" without a usable one."""
     return _salt(_last(headers, "salt"))
 
 
 def _last(headers: Headers, wanted: str) -> bytes | None:
+    """Return the value of the last header of a name, None without one."""
     return next((value for name, value in reversed(headers) if name == wanted), None)
 
 
@@ -195,7 +206,14 @@ def encode_add(
     labels: Mapping[str, str] | None = None,
     timestamp_ms: int | None = None,
 ) -> Message:
-    """The record of an add; the same arguments give the same bytes. Raises InvalidEvent like `decode`."""
+    """Return the record of an add; the same arguments give the same bytes.
+
+    document: its id.
+    text, counts: the document's text, or its words with their numbers; exactly one of the two.
+    labels: class by task.
+    timestamp_ms: milliseconds since 1970.
+    Raises InvalidEvent as `decode` does.
+    """
     fields: dict[str, Any] = {"op": "add"}
     if text is not None:
         fields["text"] = text
@@ -206,19 +224,23 @@ def encode_add(
     if timestamp_ms is not None:
         fields["ts"] = timestamp_ms
     key = _key(document)
+    # For its checks; words of a text cannot make an add invalid, so they need not be found.
     _add(_document(key), fields, tokenized=lambda _: ())
     return Message(key, msgpack.packb(fields))
 
 
 def encode_delete(document: str, request: str, salt: bytes = b"") -> Message:
-    """The tombstone of a document. Raises InvalidEvent for a bad id.
+    """Return the tombstone of a document.
 
-    request: names the deletion in its receipt. salt: what the requester checks the receipt with, b"" for none.
+    document: its id.
+    request: id that names the deletion in its receipt.
+    salt: secret by which the requester can check the receipt; b"" without one.
+    Raises InvalidEvent for an id, a request or a salt out of its limits.
     """
     key = _key(document)
     _document(key)
     if _request(request) is None:
-        raise InvalidEvent("request", f"a request id is 1 to {MAX_REQUEST} bytes of UTF-8 text")
+        raise InvalidEvent("request", f"a request id must have 1 to {MAX_REQUEST} bytes of UTF-8 text")
     headers: Headers = (("request", request.encode()),)
     if salt:
         if not _salt(salt):
@@ -228,46 +250,53 @@ def encode_delete(document: str, request: str, salt: bytes = b"") -> Message:
 
 
 def encode_heartbeat(partition: int) -> Message:
-    """A heartbeat for one partition."""
+    """Return a heartbeat for one partition."""
     return Message(HEARTBEAT_KEY, msgpack.packb({"op": "heartbeat"}), partition=partition)
 
 
 def encode_rejected(record: Record, error: InvalidEvent) -> Message:
-    """The pointer that the rejected topic keeps: reason and place, never the content.
+    """Return the pointer that the rejected topic keeps: reason and place, never the content.
 
-    It takes less than 2 KiB whatever the record is: of a key that is too long it holds the beginning and a digest.
+    record: the refused record.
+    error: the reason.
+    It takes less than 2 KiB for any record.
     """
     value = {"offset": record.offset, "partition": record.partition, "reason": error.reason, "topic": record.topic}
     key = record.key or b""
     if len(key) > MAX_KEY:
-        value |= {"key_size": len(key), "key_sha256": hashlib.sha256(key).hexdigest()}
+        value["key_size"] = len(key)
+        value["key_sha256"] = hashlib.sha256(key).hexdigest()
         key = key[:_KEY_START]
-    # Never null: a topic that somebody had compacted would not take it.
+    # Never null: a topic that somebody has compacted would not take it.
     return Message(key, msgpack.packb(value))
 
 
 def check_labels(labels: object) -> Mapping[str, str]:
-    """Return the labels of an add, {} for None. Raises InvalidEvent where they are not labels."""
+    """Return the labels of an add, {} for None. Raises InvalidEvent for other values."""
     if labels is None:
         return {}
     if not isinstance(labels, dict) or len(labels) > MAX_LABELS:
-        raise InvalidEvent("labels", f"`labels` is not a map of at most {MAX_LABELS} tasks to classes")
-    for name in (*labels.keys(), *labels.values()):
-        if not isinstance(name, str) or not 0 < len(name) <= MAX_LABEL or not _encodable(name):
-            raise InvalidEvent("labels", f"a task or class in `labels` is not text of 1 to {MAX_LABEL} characters")
+        raise InvalidEvent("labels", f"`labels` must be a map of at most {MAX_LABELS} tasks to classes")
+    names = (*labels.keys(), *labels.values())
+    for name in names:
+        sound = isinstance(name, str) and 0 < len(name) <= MAX_LABEL and _encodable(name)
+        if not sound:
+            raise InvalidEvent("labels", f"a task or class in `labels` must be text of 1 to {MAX_LABEL} characters")
     return labels
 
 
 def _key(document: str) -> bytes:
+    """Return the key of a document id. Raises InvalidEvent for an id that UTF-8 cannot write."""
     try:
         return document.encode()
     except UnicodeEncodeError as error:
-        raise InvalidEvent("key-encoding", "a document id must be encodable as UTF-8") from error
+        raise InvalidEvent("key-encoding", "a document id must not hold half a surrogate pair") from error
 
 
 def _document(key: bytes | None) -> str:
+    """Return the document id in a key. Raises InvalidEvent for a key that is not an id."""
     if not key:
-        raise InvalidEvent("key-missing", "the record has no key: the document id is the key")
+        raise InvalidEvent("key-missing", "the record has no key: send the document id as its key")
     if len(key) > MAX_KEY:
         raise InvalidEvent("key-size", f"the document id has {len(key)} bytes; at most {MAX_KEY} are allowed")
     try:
@@ -277,28 +306,32 @@ def _document(key: bytes | None) -> str:
 
 
 def _heartbeat(value: bytes | None) -> Heartbeat:
+    """Return a heartbeat. Raises InvalidEvent for an add under its key."""
     if value is not None and _fields(value).get("op") == "add":
         raise InvalidEvent("key-reserved", f"the document id {HEARTBEAT_KEY.decode()} is reserved; choose another")
     return Heartbeat()
 
 
 def _request(value: object) -> str | None:
-    """A request id, None for anything else: a delete must not fail over it."""
+    """Return a request id, None for other values: a delete must not fail over it."""
     if isinstance(value, str):
         value = value.encode(errors="replace")
-    if not isinstance(value, bytes) or not 0 < len(value) <= MAX_REQUEST:
+    if not isinstance(value, bytes):
+        return None
+    if not 0 < len(value) <= MAX_REQUEST:
         return None
     return value.decode(errors="replace")
 
 
 def _salt(value: object) -> bytes:
-    """A salt, b"" for anything else: a delete must not fail over it."""
+    """Return a salt, b"" for other values: a delete must not fail over it."""
     if isinstance(value, str):
         value = value.encode(errors="replace")
     return value if isinstance(value, bytes) and MIN_SALT <= len(value) <= MAX_SALT else b""
 
 
 def _fields(value: bytes) -> Mapping[object, object]:
+    """Return the map in a value. Raises InvalidEvent for other bytes."""
     if len(value) > MAX_VALUE:
         raise InvalidEvent("value-size", f"the record has {len(value)} bytes; at most {MAX_VALUE} are allowed")
     try:
@@ -314,22 +347,20 @@ def _fields(value: bytes) -> Mapping[object, object]:
 
 
 def _check_depth(fields: Mapping[object, object]) -> None:
-    """Raise InvalidEvent for values that are nested deeply.
-
-    How deep Python's JSON decoder can go depends on who calls it; what is refused must not.
-    """
+    """Raise InvalidEvent for values that are nested too deeply."""
+    # The depth that Python's JSON decoder reaches depends on its caller, and a refusal must not depend on it.
     inside = [value for name, value in fields.items() if name not in _CHECKED and isinstance(value, dict | list)]
     for _ in range(MAX_DEPTH):
         if not inside:
             return
-        inside = [value for outer in inside for value in _parts(outer) if isinstance(value, dict | list)]
-    raise InvalidEvent("format", f"the record is nested deeper than {MAX_DEPTH}")
+        parts = chain.from_iterable(map(_parts, inside))
+        inside = [value for value in parts if isinstance(value, dict | list)]
+    raise InvalidEvent("format", f"the record is nested deeper than {MAX_DEPTH} levels")
 
 
-def _parts(outer: object) -> Iterable[object]:
-    if isinstance(outer, dict):
-        return outer.values()
-    return outer if isinstance(outer, list) else ()
+def _parts(outer: Mapping[object, object] | list[object]) -> Iterable[object]:
+    """Return the values in a map or a list."""
+    return outer if isinstance(outer, list) else outer.values()
 
 
 def _add(
@@ -337,24 +368,31 @@ def _add(
     fields: Mapping[Any, object],
     tokenized: Callable[[str], list[tuple[int, Any]] | tuple[()]] = passages,
 ) -> Add:
-    text, counts = fields.get("text"), fields.get("counts")
+    """Return the add of these fields. Raises InvalidEvent for fields that are not an add."""
+    text = fields.get("text")
+    counts = fields.get("counts")
     if (text is None) == (counts is None):
         raise InvalidEvent("content", "an add needs either `text` or `counts`")
     parts = _count_passage(counts) if text is None else tuple(tokenized(_text(text)))
-    return Add(document, parts, check_labels(fields.get("labels")), _timestamp(fields.get("ts")))
+    labels = check_labels(fields.get("labels"))
+    return Add(document, parts, labels, _timestamp(fields.get("ts")))
 
 
 def _text(text: object) -> str:
+    """Return the text of an add. Raises InvalidEvent for other values and for long texts."""
     if not isinstance(text, str):
         raise InvalidEvent("text-type", f"`text` is a {type(text).__name__}, not a string")
-    # Four bytes a character at most: most texts need not be encoded to be measured.
-    size = len(text) if len(text) > MAX_TEXT or len(text) * 4 <= MAX_TEXT else len(text.encode(errors="replace"))
+    size = len(text)
+    # A character has one to four bytes, so most texts need not be encoded to be measured.
+    if size <= MAX_TEXT < 4 * size:
+        size = len(text.encode(errors="replace"))
     if size > MAX_TEXT:
         raise InvalidEvent("text-size", f"`text` is longer than {MAX_TEXT} bytes; split the document")
     return text
 
 
 def _count_passage(counts: object) -> Passages:
+    """Return the passage of a document that came as counts. Raises InvalidEvent for other values."""
     if not isinstance(counts, dict):
         raise InvalidEvent("counts-type", f"`counts` is a {type(counts).__name__}, not a map of words to numbers")
     if len(counts) > MAX_WORDS:
@@ -363,31 +401,34 @@ def _count_passage(counts: object) -> Passages:
             f"`counts` has {len(counts)} words; at most {MAX_WORDS} are allowed, which make {MAX_PAIRS:,} pairs: "
             "split the document, or send its text",
         )
-    # Type by type and number by number would take three times as long.
+    # Sets of types and sizes, since a loop over words would take three times as long.
     sound = {str}.issuperset(map(type, counts)) and all(0 < size <= MAX_WORD for size in {*map(len, counts)})
     if not sound or not _encodable("".join(counts)):
-        raise InvalidEvent("word", f"a word in `counts` is not text of 1 to {MAX_WORD} characters")
+        raise InvalidEvent("word", f"a word in `counts` must be text of 1 to {MAX_WORD} characters")
     numbers = counts.values()
-    if not {int}.issuperset(map(type, numbers)) or (counts and not 1 <= min(numbers) <= max(numbers) <= MAX_COUNT):
-        raise InvalidEvent("count", f"a number in `counts` is not a whole number from 1 to {MAX_COUNT}")
-    length = sum(counts.values())
+    whole = {int}.issuperset(map(type, numbers))
+    if not whole or (counts and not 1 <= min(numbers) <= max(numbers) <= MAX_COUNT):
+        raise InvalidEvent("count", f"a number in `counts` must be a whole number from 1 to {MAX_COUNT}")
+    length = sum(numbers)
     if length > MAX_PASSAGE:
         raise InvalidEvent("counts-length", f"`counts` has {length} tokens; at most {MAX_PASSAGE} are allowed")
     return ((length, counts),) if counts else ()
 
 
 def _timestamp(value: object) -> int | None:
+    """Return the `ts` of an add, None without one. Raises InvalidEvent for other values."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidEvent("ts", "`ts` is not a number of milliseconds since 1970")
-    # False for NaN too; `math.isnan` and the like fail over whole numbers that no double holds.
+    # False for NaN too; `math.isnan` raises for whole numbers that are too large for a double.
     if not 0 <= value <= MAX_TIMESTAMP:
         raise InvalidEvent("ts", f"`ts` lies outside 0 to {MAX_TIMESTAMP} milliseconds since 1970")
     return int(value)
 
 
 def _encodable(text: str) -> bool:
+    """Return whether UTF-8 can write a text, which it cannot with half a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:

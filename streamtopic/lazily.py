@@ -7,15 +7,24 @@ __all__ = ["lazily"]
 
 
 def lazily(package: str, homes: Mapping[str, Sequence[str]]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Return a package's `__getattr__` and `__dir__`. homes: the public names of each of its modules."""
-    modules = {name: f"{package}.{module}" for module, names in homes.items() for name in names}
+    """Return a package's `__getattr__` and `__dir__`.
+
+    package: its dotted name.
+    homes: public names by the module that defines them.
+    """
+    modules: dict[str, str] = {}
+    for module, names in homes.items():
+        modules |= dict.fromkeys(names, f"{package}.{module}")
 
     def load(name: str) -> object:
+        # Import machinery and tools ask for names that do not exist, and expect this error.
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(modules[name]), name)
+        module = import_module(modules[name])
+        return getattr(module, name)
 
     def listed() -> list[str]:
-        return sorted({*vars(import_module(package)), *modules})
+        present = vars(import_module(package))
+        return sorted({*present, *modules})
 
     return load, listed

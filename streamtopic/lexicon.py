@@ -1,7 +1,7 @@
 """Words as numbers: a hash table that compiled loops can read and fill without a Python string.
 
-An entry is a word's number in this table, given on first sight. It says nothing about a state or a matrix: which words
-live documents hold, under which ids or columns, is the business of who has the table.
+An entry is a word's number in this table, given when the word first occurs. It has no meaning in a state or a matrix:
+the owner of a table keeps the ids or columns of words, and which words live documents hold.
 """
 
 import hashlib
@@ -28,32 +28,35 @@ Table = tuple[UInt64, UInt64, Int64, Bytes, Int64]
 """The arrays of a Lexicon, as compiled code takes them.
 
     secret   (2,) the key of the hash
-    slots    (2**k, 2) the number that a word is compared by, and its entry + 1 and size; zeros where empty
-    starts   (room + 1,) where the bytes of each entry begin
+    slots    (2**k, 2) the number that stands for a word in comparisons, and its entry + 1 and size; zeros where empty
+    starts   (room + 1,) beginnings of the bytes of entries
     text     bytes of all entries
-    state    (2,) entries so far, and 1 where a word found no room, else 0
+    state    (2,) number of entries, and 1 after a word found no room, else 0
 """
 
+# Unsigned, because numba makes a float of a signed and an unsigned number.
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 # Entries of a new table.
 _SMALLEST = 1 << 12
-# Lower case of the bytes that words consist of, 0 for the others.
-_LOWER = np.array([ord(chr(k).lower()) if k < 128 and chr(k).isalnum() else 0 for k in range(256)], np.uint8)
+# The lower case of bytes that words consist of; 0 for other bytes.
+_LETTERS = [chr(k) for k in range(128) if chr(k).isalnum()]
+_LOWER = np.zeros(256, np.uint8)
+_LOWER[[ord(letter) for letter in _LETTERS]] = [ord(letter.lower()) for letter in _LETTERS]
 # More than words of texts have on average; the table grows where they are longer.
 _BYTES_A_WORD = 12
 
 
 class Lexicon:
-    """Words by number and numbers by word. Known entries may be read while another thread, holding `lock`, adds some.
+    """Words by number and numbers by word. A thread may read known entries while another adds some under `lock`.
 
-    secret: any text that writers of documents do not know, so that they cannot choose words that all meet in one slot.
+    secret: text that writers of documents do not know, so that they cannot choose words that all meet in one slot.
     """
 
     def __init__(self, secret: str) -> None:
         digest = np.frombuffer(hashlib.sha256(secret.encode()).digest(), np.uint64)
         self.lock = Lock()
-        # Odd, so never 0: a factor of 0 would send all words to one slot.
+        # Odd and so never 0: a factor of 0 would send all words to one slot.
         self._secret = digest[:2] | np.uint64(1)
         self._state = np.zeros(2, np.int64)
         self._starts = np.zeros(_SMALLEST + 1, np.int64)
@@ -65,29 +68,39 @@ class Lexicon:
 
     @property
     def room(self) -> int:
-        """Entries that there may be before it has to grow."""
+        """Number of entries that fit before the table has to grow."""
         return len(self._starts) - 1
 
     @property
     def table(self) -> Table:
-        """The arrays that `find` works on; they are others after `grow`."""
+        """The arrays that `find` works on; `grow` replaces them."""
         return self._secret, self._slots, self._starts, self._text, self._state
 
     def grow(self, size: int) -> None:
-        """Make room for words of `size` bytes in all, and for twice the entries. The caller holds `lock`."""
-        entries, used = len(self), int(self._starts[len(self)])
+        """Make room for more words, and for twice the entries. The caller holds `lock`.
+
+        size: bytes of the words in all.
+        """
+        entries = len(self)
+        used = int(self._starts[entries])
+        # A word counted from a text has two bytes or more.
         room = max(2 * entries, _SMALLEST, entries + size // 2 + 1)
         text = np.empty(2 * (used + size) + room, np.uint8)
         text[:used] = self._text[:used]
         starts = np.zeros(room + 1, np.int64)
         starts[: entries + 1] = self._starts[: entries + 1]
-        slots = np.zeros((1 << (2 * room - 1).bit_length(), 2), np.uint64)
+        # A power of two, so that a mask finds the slot, and twice the entries at least, so that searches stay short.
+        slot_bits = (2 * room - 1).bit_length()
+        slots = np.zeros((1 << slot_bits, 2), np.uint64)
         _place(slots, starts, text, entries, self._secret)
-        self._text, self._starts, self._slots = text, starts, slots
+        self._text = text
+        self._starts = starts
+        self._slots = slots
         self._state[1] = 0
 
     def number(self, words: Sequence[bytes]) -> Int32:
         """Return the entry of each word, new ones for words not seen before."""
+        # A bytearray, because numba treats arrays over bytes as another, read-only type.
         data = np.frombuffer(bytearray().join(words), np.uint8)
         ends = np.fromiter(accumulate(map(len, words)), np.int64, len(words))
         entries = np.empty(len(words), np.int32)
@@ -100,15 +113,17 @@ class Lexicon:
 
     def word(self, entry: int) -> bytes:
         """Return the word of an entry."""
-        return self._text[self._starts[entry] : self._starts[entry + 1]].tobytes()
+        start, stop = self._starts[entry], self._starts[entry + 1]
+        return self._text[start:stop].tobytes()
 
     def words(self, first: int = 0) -> list[bytes]:
         """Return the words of all entries from `first` on."""
-        text, starts = self._text.tobytes(), self._starts[: len(self) + 1].tolist()
+        text = self._text.tobytes()
+        starts = self._starts[: len(self) + 1].tolist()
         return [text[start:stop] for start, stop in pairwise(starts[first:])]
 
     def copy(self) -> "Lexicon":
-        """Return a table with the same entries that may get others from here on."""
+        """Return a table with the same entries, which may add other words from here on."""
         other = Lexicon.__new__(Lexicon)
         arrays = {name: value.copy() for name, value in vars(self).items() if isinstance(value, np.ndarray)}
         vars(other).update(arrays, lock=Lock())
@@ -118,14 +133,20 @@ class Lexicon:
 @numba.njit(cache=True, nogil=True)
 def _fold(a: np.uint64, b: np.uint64) -> np.uint64:
     """Return the upper half of the 128-bit product of a and b, xor the lower."""
-    low, high = (a & _LOW) * (b & _LOW), (a >> _HALF) * (b >> _HALF)
-    first, second = (a >> _HALF) * (b & _LOW), (a & _LOW) * (b >> _HALF)
+    # By halves, since numpy has integers of 64 bits at most.
+    a_low, a_high = a & _LOW, a >> _HALF
+    b_low, b_high = b & _LOW, b >> _HALF
+    low = a_low * b_low
+    first = a_high * b_low
+    second = a_low * b_high
     middle = (low >> _HALF) + (first & _LOW) + (second & _LOW)
-    return (high + (first >> _HALF) + (second >> _HALF) + (middle >> _HALF)) ^ (a * b)
+    upper = a_high * b_high + (first >> _HALF) + (second >> _HALF) + (middle >> _HALF)
+    return upper ^ (a * b)
 
 
 @numba.njit(cache=True, nogil=True)
 def _block(data: Bytes, start: Whole, stop: Whole) -> np.uint64:
+    """Return up to eight bytes as a number."""
     block = np.uint64(0)
     for k in range(start, stop):
         block = (block << np.uint64(8)) | np.uint64(data[k])
@@ -134,22 +155,25 @@ def _block(data: Bytes, start: Whole, stop: Whole) -> np.uint64:
 
 @numba.njit(cache=True, nogil=True)
 def _key(data: Bytes, start: Whole, stop: Whole, secret: UInt64) -> tuple[np.uint64, np.uint64]:
-    """Return the number that a word is compared by, for up to eight bytes the word itself, and its hash."""
+    """Return the number that stands for a word in comparisons, and its hash."""
     size = np.uint64(stop - start)
+    # A word of up to eight bytes is its own number, so that an equal number and size need no look at its bytes.
     if stop - start <= 8:
         block = _block(data, start, stop)
         return block, _fold(block ^ secret[0], secret[1] ^ size)
     mixed = secret[0] ^ size
     for first in range(start, stop, 8):
-        mixed = _fold(mixed ^ secret[1], _block(data, first, min(first + 8, stop)) ^ secret[0])
+        block = _block(data, first, min(first + 8, stop))
+        mixed = _fold(mixed ^ secret[1], block ^ secret[0])
     return mixed, _fold(mixed, secret[1])
 
 
 @numba.njit(cache=True, nogil=True)
 def find(data: Bytes, start: Whole, stop: Whole, table: Table, insert: int) -> Whole:
-    """Return the entry of the word in data[start:stop]; -1 where it is new and not inserted.
+    """Return the entry of the word in data[start:stop]; -1 for a new word that is not inserted.
 
-    A word that is to be inserted and finds no room gives -1 too, and sets the second number of the table's state.
+    insert: 1 to give a new word an entry, else 0. Where the table has no room for it, the entry is -1 as well, and the
+        second number of the table's state becomes 1.
     """
     secret, slots, starts, text, state = table
     key, mixed = _key(data, start, stop, secret)
@@ -185,6 +209,7 @@ def find(data: Bytes, start: Whole, stop: Whole, table: Table, insert: int) -> W
 
 @numba.njit(cache=True, nogil=True)
 def _place(slots: UInt64, starts: Int64, text: Bytes, entries: int, secret: UInt64) -> None:
+    """Put all entries into empty slots."""
     mask = len(slots) - 1
     for entry in range(entries):
         size = starts[entry + 1] - starts[entry]
@@ -198,7 +223,7 @@ def _place(slots: UInt64, starts: Int64, text: Bytes, entries: int, secret: UInt
 
 @numba.njit(cache=True, nogil=True)
 def _number(data: Bytes, ends: Int64, first: Whole, entries: Int32, table: Table) -> Whole:
-    """Fill entries from `first` on; return how many are filled once the table is full."""
+    """Fill entries from `first` on; return the number of filled ones, fewer than asked for where the table is full."""
     start = ends[first - 1] if first else 0
     for k in range(first, len(ends)):
         entry = find(data, start, ends[k], table, 1)
@@ -211,7 +236,7 @@ def _number(data: Bytes, ends: Int64, first: Whole, entries: Int32, table: Table
 
 @numba.njit(cache=True, nogil=True)
 def leave(marks: Int64, entries: Int32, begin: Whole, used: Whole) -> tuple[Whole, Whole]:
-    """Forget the words taken since `begin`; return -1 for a text that is left, and where its words end: nowhere."""
+    """Forget the words that were taken since `begin`, and return the answer of `ascii_tokens` for a text left out."""
     for k in range(begin, used):
         marks[entries[k]] = -1
     return -1, begin
@@ -223,9 +248,12 @@ def ascii_tokens(
 ) -> tuple[Whole, Whole]:
     """Count the words of ASCII text as `text.passages` does; the text becomes lower case in place.
 
-    marks: for every entry that there may be, where it stands in `entries`; less than `used` means not yet. entries,
-    counts: words in the order in which they first occur, written from `used` on. Returns L, -1 for a text that is left
-    (not ASCII, too long or with too many words for one passage, or no room in the table), and where its words end.
+    data, at, stop: the text is data[at:stop].
+    table: of words; it gets new ones.
+    marks: (room,), position of each entry in `entries`; a position below `used` is of an earlier text.
+    entries, counts: words in the order in which they first occur, written from `used` on.
+    Returns L and the end of the text's words in `entries`. L is -1 for a text that is left out: it is not ASCII, it has
+    too many tokens or words for one passage, or the table has no room.
     """
     begin, length = used, np.int64(0)
     for k in range(at, stop):
@@ -243,6 +271,7 @@ def ascii_tokens(
             letter = _LOWER[data[at]] if at < stop else np.uint8(0)
         if at - word < 2:
             continue
+        # A word that is too long is a token of the passage, but is not counted.
         length += 1
         if at - word > MAX_WORD:
             continue
@@ -265,15 +294,17 @@ def count_texts(
     data: Bytes, ends: Int64, first: Whole, table: Table, marks: Int64,
     lengths: Int64, stops: Int64, entries: Int32, counts: Int32,
 ) -> Whole:  # fmt: skip
-    """Count texts, one behind the other, from `first` on until the table has no room; return the text to go on with.
+    """Count texts, from `first` on until the table has no room; return the position of the text to go on with.
 
-    lengths, stops: of each text L, or -1 where it is left, and where its words end in `entries`; for the rest see
-    `ascii_tokens`.
+    data, ends: the texts one behind the other, and their ends.
+    lengths, stops: L of each text, -1 for a text left out, and the end of its words in `entries`.
+    table, marks, entries, counts: as in `ascii_tokens`.
     """
     used = stops[first - 1] if first else np.int64(0)
     start = ends[first - 1] if first else np.int64(0)
     for k in range(first, len(ends)):
         length, used = ascii_tokens(data, start, ends[k], table, marks, entries, counts, used)
+        # The caller makes the table grow and comes back: this text then counts from its beginning.
         if table[4][1]:
             return k
         lengths[k], stops[k] = length, used

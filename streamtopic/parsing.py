@@ -1,7 +1,7 @@
 """Bytes of a record to values, msgpack, or JSON where the first byte is `{`, at a bounded cost.
 
-A list of nothing takes one byte in a record and 64 in this process, and a list may say that it is longer than it is.
-So what may hold many values is looked through first, without making any.
+An empty list takes one byte in a record and 64 in this process, and a list may claim to be longer than it is. So a
+record that may hold many values is examined first, without making any of them.
 """
 
 import json
@@ -13,14 +13,14 @@ import msgpack
 __all__ = ["MAX_VALUES", "TooManyValues", "parse"]
 
 MAX_VALUES = 1 << 16
-"""Values of a record, those in other values and the keys of maps included."""
+"""The most values of a record, nested values and keys of maps included."""
 
-# Room for a list is made when its length is read. Lists of up to 15 values have shorter forms than these.
+# msgpack makes room for a list when it reads the length. Lists of up to 15 values have shorter forms than these.
 _LONG_LISTS = (b"\xdc", b"\xdd")
 _SHORT_LIST, _LISTS = range(0x90, 0xA0), (0xDC, 0xDD)
 _SHORT_MAP, _MAPS = range(0x80, 0x90), (0xDE, 0xDF)
 # A string without an end is one too: otherwise each quote in it would be tried as the beginning of another.
-# In front of every value but the first stands one of the characters in the group. Lists and maps of nothing have none.
+# Every value but the first has one of the characters in the group in front of it. Empty lists and maps hold no value.
 _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|\[\s*+\]|\{\s*+\}|([\[{,:])', re.DOTALL)
 
 
@@ -32,44 +32,57 @@ class TooManyValues(ValueError):
 
 
 def parse(value: bytes) -> object:
-    """Return what a record says. Raises ValueError, RecursionError or msgpack.UnpackException; TooManyValues."""
+    """Return the value in a record.
+
+    Raises TooManyValues for a record with more than MAX_VALUES, ValueError, RecursionError or msgpack.UnpackException
+    for other bytes that are not a value.
+    """
     if value[:1] == b"{":
         return _parse_json(value)
-    # A value takes a byte at least.
+    # A value takes one byte or more, so a short record without long lists is within the limit.
     if len(value) > MAX_VALUES or any(mark in value for mark in _LONG_LISTS):
         _check_msgpack(value)
     return msgpack.unpackb(value)
 
 
 def _parse_json(value: bytes) -> object:
+    """Return the value in JSON text of any Unicode encoding."""
     text = value.decode(json.detect_encoding(value), "surrogatepass")
-    # Commas of a text are counted as well, which costs little; only where there are many is it looked at closely.
-    if len(text) > MAX_VALUES and sum(map(text.count, "[{,:")) >= MAX_VALUES:
-        _check_json(text)
+    # A cheap count first, in which commas within strings count too; only where it is large is the text examined.
+    if len(text) > MAX_VALUES:
+        marks = sum(map(text.count, "[{,:"))
+        if marks >= MAX_VALUES:
+            _check_json(text)
     return json.loads(text, parse_constant=_refuse)
 
 
 def _check_json(text: str) -> None:
-    if any(islice((token for token in _TOKEN.finditer(text) if token[1]), MAX_VALUES - 1, None)):
+    """Raise TooManyValues for a text with more than MAX_VALUES."""
+    marks = (token for token in _TOKEN.finditer(text) if token[1])
+    if any(islice(marks, MAX_VALUES - 1, None)):
         raise TooManyValues
 
 
 def _refuse(constant: str) -> None:
+    """Refuse NaN and Infinity, which Python reads and JSON does not have."""
     raise ValueError(f"{constant} is not JSON")
 
 
 def _check_msgpack(value: bytes) -> None:
-    """Raise TooManyValues, or msgpack.OutOfData where a list is said to be longer than what follows."""
+    """Raise TooManyValues, or msgpack.OutOfData where a list claims to be longer than the record."""
     _unpacker(value).skip()
     if len(value) > MAX_VALUES:
         _count_msgpack(value)
 
 
 def _count_msgpack(value: bytes) -> None:
+    """Raise TooManyValues for a value with more than MAX_VALUES."""
     unpacker = _unpacker(value)
-    seen, left = 0, 1
+    seen = 0
+    left = 1
     while left:
-        seen, left = seen + 1, left - 1
+        seen += 1
+        left -= 1
         if seen > MAX_VALUES:
             raise TooManyValues
         kind = value[unpacker.tell()]
@@ -82,6 +95,7 @@ def _count_msgpack(value: bytes) -> None:
 
 
 def _unpacker(value: bytes) -> msgpack.Unpacker:
+    """Return a reader of the value that can skip parts."""
     unpacker = msgpack.Unpacker(max_buffer_size=len(value))
     unpacker.feed(value)
     return unpacker

@@ -24,17 +24,20 @@ __all__ = ["Dirichlet", "LogisticNormal", "Moments", "Prior", "Recovery", "Synth
 
 Float = npt.NDArray[np.float64]
 
-# Tokens that are drawn at a time.
+# Tokens drawn at a time, which bounds memory. Another number would give other documents for the same seed.
 _BLOCK_TOKENS = 1 << 21
 # A lattice of L'Ecuyer and Lemieux (2000), shifted 16 times.
 _POINTS, _KOROBOV, _SHIFTS = 16_381, 4_026, 16
+_MOST_STEPS = 500
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Moments:
-    """z = E[X] (r,), R = E[X X^T] (r, r), and a bound on the numerical error of an entry of R (0: exact).
+    """Moments of topic proportions X.
 
-    error: four standard errors of the worst entry, from independent replicates.
+    z: E[X], (r,).
+    R: E[X X^T], (r, r).
+    error: bound on the numerical error of an entry of R, four standard errors of the worst entry; 0 for exact moments.
     """
 
     z: Float
@@ -46,7 +49,7 @@ class Prior(Protocol):
     """A distribution of topic proportions X on the simplex."""
 
     def sample(self, rng: np.random.Generator, m: int) -> Float:
-        """Return m draws, (m, r), rows on the simplex."""
+        """Return m draws, (m, r), rows on the simplex; rng: of the draws."""
 
     def moments(self) -> Moments:
         """Return first and second moments."""
@@ -63,9 +66,10 @@ class Dirichlet:
         return rng.dirichlet(self.alpha, m)
 
     def moments(self) -> Moments:
-        """R = (diag(alpha) + alpha alpha^T) / (alpha_0 (alpha_0 + 1)), alpha_0 the sum of alpha."""
+        """Return R = (diag(alpha) + alpha alpha^T) / (alpha_0 (alpha_0 + 1)) and z, alpha_0 the sum of alpha."""
         total = float(self.alpha.sum())
-        R = (np.diag(self.alpha) + np.outer(self.alpha, self.alpha)) / (total * (total + 1))
+        second = np.diag(self.alpha) + np.outer(self.alpha, self.alpha)
+        R = second / (total * (total + 1))
         return Moments(self.alpha / total, R, 0.0)
 
 
@@ -73,7 +77,10 @@ class Dirichlet:
 class LogisticNormal:
     """X = softmax(mu + factor g), g standard normal: topics that come together or avoid each other.
 
-    mu (r,); factor (r, r) with factor factor^T the covariance. Moments by a shifted lattice rule.
+    mu: (r,).
+    factor: (r, r); factor factor^T is the covariance of the exponents.
+
+    Moments are integrals, computed by a shifted lattice rule.
     """
 
     mu: Float
@@ -81,13 +88,22 @@ class LogisticNormal:
 
     @classmethod
     def with_shares(cls, z: Float, spread: float, correlation: float) -> "LogisticNormal":
-        """Covariance spread^2 correlation^|k-l| between topics k and l, and mu such that E[X] = z (r,) numerically."""
-        apart = np.abs(np.subtract.outer(np.arange(len(z)), np.arange(len(z))))
-        covariance = spread**2 * np.where(apart == 0, 1.0, np.float64(correlation) ** np.maximum(apart, 1))
+        """Return a prior with the shares E[X] = z, up to numerical error.
+
+        z: (r,), shares of topics, sum 1.
+        spread: standard deviation of an exponent.
+        correlation: of neighbouring topics; the covariance of topics k and l is spread^2 correlation^|k-l|.
+        """
+        topics = np.arange(len(z))
+        apart = np.abs(np.subtract.outer(topics, topics))
+        # 0 to the power 0 is 1 in numpy, yet a topic's correlation with itself should not rest on that.
+        decay = np.float64(correlation) ** np.maximum(apart, 1)
+        covariance = spread**2 * np.where(apart == 0, 1.0, decay)
         factor = np.linalg.cholesky(covariance.astype(np.float64))
         mu = np.log(z)
         noise = _lattice(len(z), 0) @ factor.T
-        for _ in range(500):
+        # A share grows with its own mu, so each is moved by its relative error until all fit.
+        for _ in range(_MOST_STEPS):
             found = softmax(mu + noise, axis=1).mean(axis=0)
             mu = mu + np.log(z / found)
             if np.abs(found / z - 1).max() < 1e-12:
@@ -96,28 +112,40 @@ class LogisticNormal:
 
     def sample(self, rng: np.random.Generator, m: int) -> Float:
         """Return m draws, (m, r)."""
-        return np.asarray(softmax(self.mu + rng.standard_normal((m, len(self.mu))) @ self.factor.T, axis=1))
+        noise = rng.standard_normal((m, len(self.mu))) @ self.factor.T
+        return np.asarray(softmax(self.mu + noise, axis=1))
 
     def moments(self) -> Moments:
-        """Moments over 16 independent shifts of a lattice of 16,381 points; their spread states the error."""
-        draws = (softmax(self.mu + _lattice(len(self.mu), k) @ self.factor.T, axis=1) for k in range(_SHIFTS))
-        found = np.array([X.T @ X / len(X) for X in draws])
+        """Return moments over 16 independent shifts of a lattice of 16,381 points; their spread states the error."""
+        replicates = []
+        for shift in range(_SHIFTS):
+            noise = _lattice(len(self.mu), shift) @ self.factor.T
+            X = softmax(self.mu + noise, axis=1)
+            replicates.append(X.T @ X / len(X))
+        found = np.array(replicates)
         R = found.mean(axis=0)
-        return Moments(R.sum(axis=1), R, float(4 * found.std(axis=0, ddof=1).max() / math.sqrt(_SHIFTS)))
+        worst = found.std(axis=0, ddof=1).max()
+        return Moments(R.sum(axis=1), R, float(4 * worst / math.sqrt(_SHIFTS)))
 
 
 def _lattice(r: int, shift: int) -> Float:
-    """Return normal deviates at a randomly shifted Korobov lattice, (points, r)."""
+    """Return normal deviates at a Korobov lattice, (points, r); shift: seed of its random shift."""
+    # Powers by Python's integers: int64 would overflow.
     steps = np.array([pow(_KOROBOV, k, _POINTS) for k in range(r)], np.int64)
-    place = (np.outer(np.arange(_POINTS), steps) % _POINTS) / _POINTS + np.random.default_rng(shift).random(r)
-    return np.asarray(ndtri(np.clip(place % 1.0, 2.0**-53, 1 - 2.0**-53)))
+    lattice = np.outer(np.arange(_POINTS), steps) % _POINTS
+    moved = lattice / _POINTS + np.random.default_rng(shift).random(r)
+    # The deviates of 0 and 1 are infinite.
+    inside = np.clip(moved % 1.0, 2.0**-53, 1 - 2.0**-53)
+    return np.asarray(ndtri(inside))
 
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """Greatest entry of A - A* and of R - R* (nan where no R was given) after matching topics.
+    """Distance of a learned model from the planted one, after its topics were matched with the planted topics.
 
-    order: for each planted topic the learned one, (r,).
+    A: greatest absolute entry of A - A*.
+    R: greatest absolute entry of R - R*; nan where no R was given.
+    order: (r,), the learned topic of each planted topic.
     """
 
     A: float
@@ -127,10 +155,14 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SyntheticTopics:
-    """A p-separable topic model: A (n, r), anchors (r,) ascending rows of A, prior of the proportions, its moments.
+    """A p-separable topic model, with the paper's constants p, a, gamma and q (Wei et al. 2025, section 2).
 
-    words: (n,) names, ascending. Topic k is the one of anchor k, so a learner that finds the planted anchors (and
-    sorts them) returns its columns in the planted order. The constants are those of the paper: p, a, gamma, q.
+    words: (n,), names, ascending.
+    A: (n, r), columns on the simplex.
+    anchors: (r,), rows of A, ascending; topic k has anchor k, so a learner that finds the planted anchors, and sorts
+        them, returns its columns in the planted order.
+    prior: of the topic proportions of a document.
+    moments: of the prior.
     """
 
     words: tuple[str, ...]
@@ -156,14 +188,16 @@ class SyntheticTopics:
     ) -> "SyntheticTopics":
         """Plant topics.
 
+        words, topics: n and r.
         separability: p, the mass of every anchor in its topic.
         imbalance: a = max z / min z; shares in between are a geometric sequence.
         concentration: sum of the Dirichlet's alpha, or the variance of the logistic normal's exponents.
         correlation: of neighbouring topics' exponents (logistic normal only).
         word_concentration: of the Dirichlet that a topic's other words are drawn from.
-        overlap: share of a topic's other mass that is spread evenly, the same in all topics, so that no word is rare
-            and only anchors are near a corner.
-        Raises UsageError for values that no such model can have.
+        overlap: share of a topic's other mass that is spread evenly, the same in all topics. With it words are not
+            rare, and only anchors are near a corner.
+        seed: of all random numbers.
+        Raises UsageError for values that such a model cannot have.
         """
         _check_planted(words, topics, separability, imbalance, concentration, correlation, overlap)
         rng = np.random.default_rng(seed)
@@ -173,12 +207,15 @@ class SyntheticTopics:
         A = np.zeros((words, topics))
         others = np.setdiff1d(np.arange(words), anchors)
         own = rng.dirichlet(np.full(len(others), word_concentration), topics).T
-        A[others] = (1 - separability) * ((1 - overlap) * own + overlap / len(others))
+        mixed = (1 - overlap) * own + overlap / len(others)
+        A[others] = (1 - separability) * mixed
         A[anchors, np.arange(topics)] = separability
         mixing: Prior = Dirichlet(concentration * z)
         if prior == "logistic_normal":
             mixing = LogisticNormal.with_shares(z, math.sqrt(concentration), correlation)
-        names = tuple(f"w{k:0{len(str(words - 1))}d}" for k in range(words))
+        # With leading zeros, so that names ascend as numbers do.
+        digits = len(str(words - 1))
+        names = tuple(f"w{k:0{digits}d}" for k in range(words))
         return cls(names, A / A.sum(axis=0), anchors, mixing, mixing.moments())
 
     @property
@@ -198,13 +235,15 @@ class SyntheticTopics:
 
     @property
     def gamma(self) -> float:
-        """Condition of R*: the least singular value of diag(z)^-1 R*. Qbar*_P is then gamma p-robust."""
-        return float(np.linalg.svd(self.R / self.z[:, None], compute_uv=False)[-1])
+        """Condition of R*, the least singular value of diag(z)^-1 R*; Qbar*_P is gamma p-robust."""
+        singular_values = np.linalg.svd(self.R / self.z[:, None], compute_uv=False)
+        return float(singular_values[-1])
 
     @property
     def p(self) -> float:
         """Separability: the least mass of an anchor word in its topic."""
-        return float(self.A[self.anchors, np.arange(len(self.anchors))].min())
+        own = self.A[self.anchors, np.arange(len(self.anchors))]
+        return float(own.min())
 
     @property
     def word_masses(self) -> Float:
@@ -222,55 +261,82 @@ class SyntheticTopics:
         return np.asarray(self.A @ self.R @ self.A.T)
 
     def q(self, topics: npt.ArrayLike) -> float:
-        """Return q of a task on these topics: the least of their Pr[z = k]."""
-        return float(self.z[np.asarray(topics, np.intp)].min())
+        """Return q of a task, the least Pr[z = k] of its topics; topics: their numbers."""
+        own = self.z[np.asarray(topics, np.intp)]
+        return float(own.min())
 
     def documents(self, m: int, length: int, seed: int = 0) -> DocumentBatch:
-        """Draw m documents of `length` tokens, one row each: X from the prior, every token from A X."""
+        """Draw m documents, one row each: X from the prior, every token from A X.
+
+        length: tokens of a document.
+        seed: of the draws.
+        Raises UsageError for no documents, or a length out of range.
+        """
         return DocumentBatch.stacked(list(self._drawn(m, length, seed)))
 
     def counts(self, m: int, length: int, seed: int = 0, weighting: Weighting | None = None) -> Counts:
-        """Count the very documents of `documents` without keeping them. weighting: by default the paper's, mass 1."""
+        """Count the same documents as `documents` draws, without keeping them.
+
+        m, length, seed: as in `documents`.
+        weighting: None for the paper's, mass 1.
+        """
         cap = weighting or Weighting(1)
         blocks = [count(batch, len(self.words), cap) for batch in self._drawn(m, length, seed)]
         return Counts(self.words, Cooccurrence.sum(blocks, len(self.words)))
 
     def recovery(self, words: tuple[str, ...], A: Float, R: Float | None = None) -> Recovery:
-        """Compare a learned A (n', r) over `words`, and R (r, r), with the planted model.
+        """Compare a learned model with the planted one.
 
-        A word that was not learned counts with the mass it should have. Topics are matched so that the sum of their
-        greatest entries of A - A* is least. Raises UsageError where the number of topics differs.
+        words: (n',), of the learned model.
+        A: (n', r), its topics; words that are missing have probability 0.
+        R: (r, r), its covariance of topics.
+
+        Topics are matched so that the sum of their greatest entries of A - A* is least. Raises UsageError where the
+        number of topics differs.
         """
         if A.shape[1] != self.A.shape[1]:
             raise UsageError(f"{A.shape[1]} topics were learned and {self.A.shape[1]} planted: learn as many")
         place = {word: k for k, word in enumerate(self.words)}
         wide = np.zeros_like(self.A)
-        wide[[place[word] for word in words]] = A
+        rows = [place[word] for word in words]
+        wide[rows] = A
         far = np.array([np.abs(wide - column[:, None]).max(axis=0) for column in self.A.T])
         planted, learned = linear_sum_assignment(far)
-        off = math.nan if R is None else float(np.abs(R[np.ix_(learned, learned)] - self.R).max())
-        return Recovery(float(far[planted, learned].max()), off, tuple(learned.tolist()))
+        off = math.nan
+        if R is not None:
+            matched = R[np.ix_(learned, learned)]
+            off = float(np.abs(matched - self.R).max())
+        farthest = far[planted, learned].max()
+        return Recovery(float(farthest), off, tuple(learned.tolist()))
 
     def _drawn(self, m: int, length: int, seed: int) -> Iterator[DocumentBatch]:
+        """Yield the documents in blocks."""
         if m < 1 or not 1 <= length <= MAX_LENGTH:
             raise UsageError(f"{m} documents of {length} tokens cannot be drawn: use 1 or more, of 1 to {MAX_LENGTH}")
         rng = np.random.default_rng(seed)
         steps = np.cumsum(self.A, axis=0)
+        # Exactly 1 at the end, so that a draw near 1 finds a word.
         steps /= steps[-1]
         block = max(1, _BLOCK_TOKENS // length)
         for start in range(0, m, block):
             yield self._block(rng, steps, min(block, m - start), length)
 
     def _block(self, rng: np.random.Generator, steps: Float, m: int, length: int) -> DocumentBatch:
+        """Draw m documents; steps: (n, r), sums of A down its columns."""
+        # Tokens of each topic first, then their words topic by topic: as many draws as tokens, but few calls.
         amounts = rng.multinomial(length, self.prior.sample(rng, m))
         n = len(self.words)
+        documents = np.arange(m)
         tokens = []
         for k, own in enumerate(amounts.T):
-            drawn = np.searchsorted(steps[:, k], rng.random(int(own.sum())), side="right")
-            tokens.append(np.repeat(np.arange(m), own) * n + drawn)
+            uniforms = rng.random(int(own.sum()))
+            drawn = np.searchsorted(steps[:, k], uniforms, side="right")
+            # Document and word as one number, so that one pass counts both.
+            tokens.append(np.repeat(documents, own) * n + drawn)
         pairs, times = np.unique(np.concatenate(tokens), return_counts=True)
+        starts = np.searchsorted(pairs, np.arange(m + 1) * n)
         return DocumentBatch(
-            indptr=np.searchsorted(pairs, np.arange(m + 1) * n).astype(np.int64),
+            indptr=starts.astype(np.int64),
             words=(pairs % n).astype(np.int32),
             counts=times.astype(np.int32),
             lengths=np.full(m, length, np.int64),
@@ -282,15 +348,18 @@ class SyntheticTopics:
 def _check_planted(
     words: int, topics: int, p: float, a: float, concentration: float, correlation: float, overlap: float
 ) -> None:
-    wrong = (
-        (not 1 <= topics < words, f"{topics} topics need more than {topics} words: use more than the {words} given"),
-        (not 0 < p < 1, f"a separability of {p} cannot be planted: use a mass between 0 and 1"),
-        (not 1 <= a < math.inf, f"an imbalance of {a} cannot be planted: use 1 or more"),
-        (topics == 1 and a != 1, f"one topic cannot have an imbalance of {a}: use 1"),
-        (not 0 < concentration < math.inf, f"a concentration of {concentration} makes no documents: use above 0"),
-        (not abs(correlation) < 1, f"topics cannot correlate by {correlation}: use a value between -1 and 1"),
-        (not 0 < overlap <= 1, f"an overlap of {overlap} leaves words without mass: use above 0, at most 1"),
-    )
-    for is_wrong, message in wrong:
-        if is_wrong:
-            raise UsageError(message)
+    """Raise UsageError for values that a planted model cannot have."""
+    if not 1 <= topics < words:
+        raise UsageError(f"{topics} topics need more than {topics} words: use more than the {words} given")
+    if not 0 < p < 1:
+        raise UsageError(f"a separability of {p} cannot be planted: use a mass between 0 and 1")
+    if not 1 <= a < math.inf:
+        raise UsageError(f"an imbalance of {a} cannot be planted: use 1 or more")
+    if topics == 1 and a != 1:
+        raise UsageError(f"one topic cannot have an imbalance of {a}: use 1")
+    if not 0 < concentration < math.inf:
+        raise UsageError(f"a concentration of {concentration} makes no documents: use above 0")
+    if not abs(correlation) < 1:
+        raise UsageError(f"topics cannot correlate by {correlation}: use a value between -1 and 1")
+    if not 0 < overlap <= 1:
+        raise UsageError(f"an overlap of {overlap} leaves words without mass: use above 0, at most 1")

@@ -1,17 +1,17 @@
 """Text to words.
 
-A word is a run of two or more letters, combining marks and digits, lower-cased, in Unicode form NFC: `covid19`, `mp3`
-and `2004` are words, `x` and `7` are not; vowel signs (Indic scripts, Arabic) never split a word. Numbers count because
-they tell topics apart (docs/decisions/0005); those that are everywhere fall to max_df like any other word.
+A word is a run of two or more letters, combining marks and digits, in lower case and in Unicode form NFC: `covid19`,
+`mp3` and `2004` are words, `x` and `7` are not. Vowel signs (Indic scripts, Arabic) never split a word. Numbers count
+because they tell topics apart (docs/decisions/0005); numbers that are everywhere fall to max_df like other words.
 Invisible joiners and soft hyphens vanish. Scripts written without spaces give overlapping pairs: of characters for Han
-and kana, of letters with their marks for Thai, Lao, Khmer and Burmese; Hangul is written with spaces and stays whole.
-Lower case rather than case folding: topics are read by people, and folding turns `Straße` into `strasse`.
-Of a run of combining marks the first 30 count, as many as any language needs (UAX #15, stream-safe text); the others
-are dropped before the text is brought into NFC, which takes time with the square of such a run.
+and kana, of letters with their marks for Thai, Lao, Khmer and Burmese. Hangul has spaces and stays whole.
+Lower case rather than case folding: people read topics, and folding turns `Straße` into `strasse`.
+Of a run of combining marks the first 30 count, as many as a language needs (UAX #15, stream-safe text). The others are
+dropped before the text is brought into NFC, which takes time with the square of such a run.
 
-Letters are those of the Unicode tables of the running Python.
+Letters are the letters of the running Python's Unicode tables.
 
-Anyone may send a text, so all steps take time and memory in proportion to its length, and its passages make a bounded
+Anyone may send a text. So all steps take time and memory in proportion to its length, and its passages make a bounded
 number of pairs (docs/decisions/0031).
 """
 
@@ -40,16 +40,16 @@ MAX_PASSAGE = 8_192
 MAX_MARKS = 30
 
 MAX_WORDS = 4_096
-"""Different words of a document of one passage."""
+"""The most different words of a document of one passage."""
 
 MAX_TEXT_WORDS = 65_536
-"""Different words of a text, over all of its passages."""
+"""The most different words of a text that count, over all of its passages."""
 
 MAX_PAIRS = MAX_WORDS * (MAX_WORDS - 1) // 2
-"""Pairs of different words that all passages of a document make together."""
+"""The most pairs of different words that all passages of a document may make together."""
 
-# With passages of so many tokens a text of 1,000,000 bytes makes fewer pairs than it may. Longer ones come from no
-# record, only from who calls this, and are cut no shorter.
+# With passages of so many tokens a text of 1,000,000 bytes makes fewer pairs than it may. Longer texts come from a
+# caller of the library, never from a record, and their passages are not shorter either.
 _SHORTEST = 32
 # See `_Script.shortened`: a divisor of MAX_MARKS.
 _STRIDE = 5
@@ -66,17 +66,17 @@ PAIRED_ASTRAL = "\U0001b000-\U0001b16f\U00020000-\U0003ffff"
 
 
 def tokenize(text: str) -> list[str]:
-    """Words of `text` in order, those longer than 64 characters left out."""
+    """Return the words of a text in order, without words of more than 64 characters."""
     return [word for word in _words(text) if len(word) <= MAX_WORD]
 
 
 def passages(text: str) -> list[tuple[int, Counter[str]]]:
-    """Word counts of `text` as passages, each as (tokens, counts); [] without any token.
+    """Return the passages of a text, each as (tokens, counts of words); [] without a token.
 
-    A text is cut into the fewest consecutive passages of at most 8,192 tokens; where these would make more than
-    8,386,560 pairs of different words together, of at most 4,096 tokens, or 2,048, and so on down to 32. Lengths of
-    passages differ by one at most. Tokens count words longer than 64 characters, and words beyond the first 65,536
-    different ones; the counts leave both out.
+    A text is cut into the fewest consecutive passages of at most 8,192 tokens. Where these would make more than
+    8,386,560 pairs of different words together, passages have at most 4,096 tokens, or 2,048, and so on down to 32.
+    Lengths of passages differ by one at most. Words longer than 64 characters, and words beyond the first 65,536
+    different ones, are tokens without a count.
     """
     words = _words(text)
     if len(words) > MAX_TEXT_WORDS:
@@ -89,36 +89,46 @@ def passages(text: str) -> list[tuple[int, Counter[str]]]:
 
 
 def pairs(words: int) -> int:
-    """Pairs that so many different words of one passage make."""
+    """Return the number of pairs that the different words of one passage make; words: their number."""
     return words * (words - 1) // 2
 
 
 def _first_words(words: list[str]) -> list[str]:
     """Put "" in place of words that do not count."""
-    counted = set(islice((word for word in dict.fromkeys(words) if len(word) <= MAX_WORD), MAX_TEXT_WORDS))
+    # A dictionary keeps the order in which words first occur.
+    different = (word for word in dict.fromkeys(words) if len(word) <= MAX_WORD)
+    counted = set(islice(different, MAX_TEXT_WORDS))
     return [word if word in counted else "" for word in words]
 
 
 def _cuts(tokens: int, most: int) -> Sequence[int]:
+    """Return the ends of the fewest equal pieces of at most `most` tokens, 0 first; [] for no tokens."""
     pieces = -(-tokens // most)
-    return [tokens * piece // pieces for piece in range(pieces + 1)] if pieces else []
+    if not pieces:
+        return []
+    return [tokens * piece // pieces for piece in range(pieces + 1)]
 
 
 def _affordable(words: list[str], most: int) -> bool:
-    """Return whether passages of at most so many tokens make no more pairs than a document may."""
+    """Return whether passages of at most so many tokens keep the bound on a document's pairs."""
+    # Most texts are short enough for any words.
     if len(words) * (most - 1) <= 2 * MAX_PAIRS:
         return True
     made = 0
     for start, stop in pairwise(_cuts(len(words), most)):
-        made += pairs(sum(0 < len(word) <= MAX_WORD for word in set(words[start:stop])))
+        different = set(words[start:stop])
+        counted = sum(0 < len(word) <= MAX_WORD for word in different)
+        made += pairs(counted)
         if made > MAX_PAIRS:
             return False
     return True
 
 
 def _count(words: list[str]) -> Counter[str]:
+    """Return the counts of a passage's words, without words that do not count."""
     counts = Counter(words)
     counts.pop("", None)
+    # Hardly a text has such a word, and the greatest length is found without a loop in Python.
     if max(map(len, counts), default=0) > MAX_WORD:
         for word in [word for word in counts if len(word) > MAX_WORD]:
             del counts[word]
@@ -126,6 +136,7 @@ def _count(words: list[str]) -> Counter[str]:
 
 
 def _words(text: str) -> list[str]:
+    """Return the words of a text in order, of any length."""
     lowered = text.lower()
     if lowered.isascii():
         return ASCII_WORD.findall(lowered)
@@ -161,12 +172,15 @@ class _Script:
         self._clusters = re.compile(f"[^{marks}][{marks}]*")
 
     def shortened(self, text: str) -> str:
-        """Drop all but the first marks of each run."""
-        # More than 30 marks in a row are six in a row of every fifth character, which takes a fifth of the time.
-        return self._surplus.sub(r"\1", text) if self._several.search(text[::_STRIDE]) else text
+        """Drop all but the first 30 marks of each run."""
+        # More than 30 marks in a row are six in a row of every fifth character, and a search of these takes a fifth of
+        # the time.
+        if not self._several.search(text[::_STRIDE]):
+            return text
+        return self._surplus.sub(r"\1", text)
 
     def words(self, text: str) -> list[str]:
-        """Return the words of lower-case text in NFC."""
+        """Return the words of a text in lower case and NFC."""
         runs: list[str] = self._runs.findall(text.replace("_", " "))
         if not self._paired.search(text):
             return runs
@@ -179,18 +193,21 @@ class _Script:
         return words
 
     def _mixed(self, run: str) -> list[str]:
-        """Return the words of letters and marks, some of a script without spaces."""
+        """Return the words of a run of letters and marks, some of them of a script without spaces."""
         words = list[str]()
         for part in self._parts.finditer(run):
             if part.lastindex == 2:
-                words += [first + second for first, second in pairwise(self._letters(part[0]))]
+                letters = pairwise(self._letters(part[0]))
+                words += [first + second for first, second in letters]
             elif len(part[0]) > 1:
                 words.append(part[0])
         return words
 
     def _letters(self, part: str) -> Iterable[str]:
         """Return letters, each with its marks."""
-        return map(itemgetter(0), self._clusters.finditer(part)) if self._mark.search(part) else part
+        if not self._mark.search(part):
+            return part
+        return map(itemgetter(0), self._clusters.finditer(part))
 
 
 @cache
@@ -200,8 +217,14 @@ def _script(astral: bool) -> _Script:  # noqa: FBT001 -- called in one place; a 
 
 
 def _marks(start: int, stop: int) -> str:
-    """Combining marks as the inside of a character class; the word class of `re` leaves them out."""
-    marks = [point for point in range(start, stop) if unicodedata.category(chr(point)).startswith("M")]
-    starts = [point for point, before in zip(marks, [-1, *marks], strict=False) if point != before + 1]
-    stops = [point for point, after in zip(marks, [*marks[1:], -1], strict=True) if after != point + 1]
-    return "".join(f"{chr(first)}-{chr(last)}" for first, last in zip(starts, stops, strict=True))
+    """Return combining marks as the inside of a character class; the class of word characters leaves them out."""
+    ranges: list[list[int]] = []
+    for point in range(start, stop):
+        if not unicodedata.category(chr(point)).startswith("M"):
+            continue
+        # As ranges, which keep the pattern short.
+        if ranges and ranges[-1][1] == point - 1:
+            ranges[-1][1] = point
+        else:
+            ranges.append([point, point])
+    return "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)

@@ -1,12 +1,12 @@
 """Auditing the promise: repeated draws of unlearned and retrained versions, and lower bounds on epsilon from them.
 
     documents   made to be hard to forget; each is learned, unlearned, and compared with a retraining
-    exact       everything that is published without noise must be the same bits; one difference is certainty
+    exact       parts that are published without noise must be the same bits; one difference is certainty
     games       draws under fresh keys, of the worst pair found and of pairs at the edge of the certificate
-    controls    the same games with a fault built in, each of which must be found, or the audit shows nothing
+    controls    the same games with a fault built in; an audit that misses one of them shows nothing
 
-A lower bound above the claim refutes it; one below does not prove it. All bounds of the games together hold with the
-plan's confidence.
+A lower bound above the claim refutes the claim; a lower bound below it does not prove it. All bounds of the games
+together hold with the plan's confidence.
 """
 
 from collections.abc import Callable
@@ -39,19 +39,24 @@ __all__ = ["AuditPlan", "AuditResult", "Played", "audit"]
 # Games whose bounds share the error: one whole model, three edges, heads and theorem mode.
 _GAMES = 6
 _LEAST_DRAWS = 600
-# More than the last take hours, and are drawn only for a plan that asks for them.
-_USUAL_DRAWS, _CONTROL_DRAWS, _MOST_DRAWS = 4_000, 2_000, 100_000
+_USUAL_DRAWS = 4_000
+_CONTROL_DRAWS = 2_000
+# More draws take hours, and only a plan that asks for them gets them.
+_MOST_DRAWS = 100_000
 _WHOLE_DRAWS = 100
+# Time of one forget set and of one draw at full size, in draws of a small game: only the progress bar needs it.
+_SET_STEPS, _WHOLE_STEPS = 2_000, 40
 
 
 @dataclass(frozen=True, slots=True)
 class AuditPlan:
-    """How much is drawn.
+    """The number of draws.
 
-    draws: releases of each run in each game; None for 4,000, or more where so many could not show a fault.
+    draws: releases of each run in each game; None for 4,000, or more where 4,000 could not show a fault.
     whole: releases of each run at full size, of the worst pair found.
     seed: of all random numbers.
-    confidence: probability that no bound of a game is wrong.
+    confidence: probability that all bounds of the games hold.
+    Raises UsageError for values out of range.
     """
 
     draws: int | None = None
@@ -60,44 +65,54 @@ class AuditPlan:
     confidence: float = 0.95
 
     def __post_init__(self) -> None:
-        for name, value, least in (
-            ("draws", self.draws, _LEAST_DRAWS),
-            ("whole", self.whole, 8),
-            ("seed", self.seed, 0),
-        ):
-            if value is not None and value < least:
-                raise UsageError(f"{name} is {value}: use at least {least}")
+        least = {"draws": _LEAST_DRAWS, "whole": 8, "seed": 0}
+        for name, smallest in least.items():
+            value = getattr(self, name)
+            if value is not None and value < smallest:
+                raise UsageError(f"{name} is {value}: use at least {smallest}")
         if not 0.5 <= self.confidence < 1:
             raise UsageError(f"confidence is {self.confidence}: use at least 0.5 and less than 1")
 
     @property
     def error(self) -> float:
-        """Probability that the bounds of one game are wrong; over all games they add up to 1 - confidence."""
+        """Probability that the bounds of one game are wrong; over all games it adds up to 1 - confidence."""
         return (1 - self.confidence) / _GAMES
 
     def enough(self, guarantee: NoiseClaim) -> int:
-        """Return the draws of each run in each game. Raises UsageError for fewer than can show a fault."""
+        """Return the draws of each run in each game.
+
+        Raises UsageError where the plan's draws cannot show a fault, or where the usual draws would take hours.
+        """
         least = self._least(guarantee)
         if self.draws is not None and self.draws < least:
             raise UsageError(
                 f"{self.draws} draws cannot show a fault at epsilon {guarantee.epsilon}: give at least {least}"
             )
         if self.draws is None and least > _MOST_DRAWS:
-            raise UsageError(f"to audit epsilon {guarantee.epsilon} takes {least} draws a game: give so many yourself")
+            raise UsageError(
+                f"an audit of epsilon {guarantee.epsilon} takes {least} draws a game, which is hours: give so many "
+                "yourself"
+            )
         return self.draws or max(_USUAL_DRAWS, least)
 
     def controls(self, guarantee: NoiseClaim) -> int:
-        """Return the draws of each run in each control: enough for its fault, and at most those of a game."""
-        return min(self.enough(guarantee), max(_CONTROL_DRAWS, self._least(guarantee)))
+        """Return the draws of each run in each control: enough for its fault, and at most the draws of a game."""
+        wanted = max(_CONTROL_DRAWS, self._least(guarantee))
+        return min(self.enough(guarantee), wanted)
 
     def _least(self, guarantee: NoiseClaim) -> int:
+        """Return the draws that show the faults of the controls at this claim."""
         mu = 1 / gaussian_scale(guarantee.epsilon, guarantee.delta)
         return max(least_draws(mu, self.error), _LEAST_DRAWS)
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A game and its finding."""
+    """A game and its finding.
+
+    claim: epsilon of the game's claim.
+    distance: L2 distance of the two runs before noise.
+    """
 
     name: str
     claim: float
@@ -112,6 +127,9 @@ class Played:
     def as_json(self) -> dict[str, Any]:
         """Return it as `audit --json` prints it."""
         found = self.finding
+        rates = found.rates
+        true_rate = rates.true / rates.draws
+        false_rate = rates.false / rates.draws
         return {
             "name": self.name,
             "claim": self.claim,
@@ -120,8 +138,8 @@ class Played:
             "by_curve": found.gaussian,
             "distance": self.distance,
             "distinguisher": found.distinguisher,
-            "true_rate": found.rates.true / found.rates.draws,
-            "false_rate": found.rates.false / found.rates.draws,
+            "true_rate": true_rate,
+            "false_rate": false_rate,
             "draws": found.draws,
         }
 
@@ -130,6 +148,7 @@ class Played:
 class AuditResult:
     """The findings of an audit.
 
+    guarantee: the claim.
     m, n, r: documents, words and topics of the model.
     documents: forget sets, hardest first.
     games: of the real noise.
@@ -147,7 +166,7 @@ class AuditResult:
 
     @property
     def different(self) -> tuple[str, ...]:
-        """Parts that are published without noise and differed from a retraining, over all documents."""
+        """Parts that are published without noise and differed from a retraining, over all forget sets."""
         names: set[str] = set()
         for one in self.documents:
             names.update(one.different)
@@ -155,36 +174,46 @@ class AuditResult:
 
     @property
     def missed(self) -> tuple[str, ...]:
-        """Faults that were built in and not found."""
-        found = bool(self.documents) and all(one.kept for one in self.documents)
-        games = [played.name for played in self.controls if played.within]
-        return tuple(games if found else ["a document not subtracted", *games])
+        """Faults that were built in and that the audit did not find."""
+        missed = [played.name for played in self.controls if played.within]
+        seen = bool(self.documents) and all(one.kept for one in self.documents)
+        if not seen:
+            missed.insert(0, "a document not subtracted")
+        return tuple(missed)
 
     @property
     def passed(self) -> bool:
-        """Whether nothing was told apart better than claimed, and every fault that was built in was."""
-        return not self.different and not self.missed and all(played.within for played in self.games)
+        """Whether all games stayed within their claims, and the audit found every fault that was built in."""
+        within = all(played.within for played in self.games)
+        return within and not self.different and not self.missed
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `audit --json` prints; numbers are finite."""
         guarantee = self.guarantee
         scale = gaussian_scale(guarantee.epsilon, guarantee.delta)
+        sigma = scale * 2 * guarantee.tolerance
+        claim = {
+            "epsilon": guarantee.epsilon,
+            "delta": guarantee.delta,
+            "tolerance": guarantee.tolerance,
+            "sigma": sigma,
+        }
+        model = {"documents": self.m, "vocabulary": self.n, "topics": self.r}
+        bounds = [played.finding.bound for played in self.games]
+        documents = [one.as_json() for one in self.documents]
+        games = [played.as_json() | {"passed": played.within} for played in self.games]
+        controls = [played.as_json() | {"caught": not played.within} for played in self.controls]
         return {
             "passed": self.passed,
-            "claim": {
-                "epsilon": guarantee.epsilon,
-                "delta": guarantee.delta,
-                "tolerance": guarantee.tolerance,
-                "sigma": scale * 2 * guarantee.tolerance,
-            },
-            "epsilon_lower": max(played.finding.bound for played in self.games),
+            "claim": claim,
+            "epsilon_lower": max(bounds),
             "confidence": self.plan.confidence,
             "seed": self.plan.seed,
-            "model": {"documents": self.m, "vocabulary": self.n, "topics": self.r},
+            "model": model,
             "different": list(self.different),
-            "documents": [one.as_json() for one in self.documents],
-            "games": [played.as_json() | {"passed": played.within} for played in self.games],
-            "controls": [played.as_json() | {"caught": not played.within} for played in self.controls],
+            "documents": documents,
+            "games": games,
+            "controls": controls,
             "missed": list(self.missed),
         }
 
@@ -196,57 +225,64 @@ def audit(
     plan: AuditPlan | None = None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> AuditResult:
-    """AuditResult certified mode on a corpus, and with it the noise of heads and of theorem mode.
+    """Audit certified mode on a corpus, and the noise of heads and of theorem mode: a function of its arguments.
 
-    counts: of the documents that are kept, made with `options.weighting`. A function of its arguments. progress: called
-    with steps done and in all. Raises CannotLearn where these counts make no model, UsageError for too few draws.
+    counts: of the documents that are kept, made with `options.weighting`.
+    options: of the learner.
+    guarantee: the claim to attack.
+    plan: None for `AuditPlan()`.
+    progress: called with steps done and steps in all.
+    Raises CannotLearn where these counts make no model, UsageError for too few draws.
     """
     plan = plan or AuditPlan()
-    draws, few = plan.enough(guarantee), plan.controls(guarantee)
+    draws = plan.enough(guarantee)
+    few = plan.controls(guarantee)
     generator = np.random.default_rng(plan.seed)
-    # A draw at full size and a document to forget are about as long as so many small draws.
-    sets = MOST_SETS * 2_000
-    steps = _Steps(progress, sets + 40 * 2 * plan.whole + 10 * draws + 8 * few)
-    retrained, documents = hardest(counts, options, lambda: steps.done(2_000))
+    # Five small games and four controls, of two runs each.
+    sets = MOST_SETS * _SET_STEPS
+    steps = _Steps(progress, sets + _WHOLE_STEPS * 2 * plan.whole + 10 * draws + 8 * few)
+
+    def played(game: Game, times: int, step: int) -> Played:
+        finding = play(game, times, plan.error, generator, lambda: steps.done(step))
+        return Played(game.name, game.epsilon, game.distance, finding)
+
+    retrained, documents = hardest(counts, options, lambda: steps.done(_SET_STEPS))
     # Some corpora give fewer forget sets.
     steps.done(sets - steps.made)
-    whole = _whole(documents[0], retrained, guarantee)
+    # All share one generator, so another order would give other draws for the same seed.
     small = edges(retrained.A, guarantee, generator)
-    others = (*small, heads_game(guarantee, generator), theorem_game(guarantee, generator))
-    games = [
-        _played(whole, plan.whole, plan, generator, lambda: steps.done(40)),
-        *(_played(game, draws, plan, generator, lambda: steps.done(1)) for game in others),
-    ]
-    controls = [_played(game, few, plan, generator, lambda: steps.done(1)) for game in broken(small, guarantee)]
+    heads = heads_game(guarantee, generator)
+    theorem = theorem_game(guarantee, generator)
+    games = [played(_whole(documents[0], retrained, guarantee), plan.whole, _WHOLE_STEPS)]
+    games += [played(game, draws, 1) for game in (*small, heads, theorem)]
+    controls = [played(game, few, 1) for game in broken(small, guarantee)]
     n, r = retrained.A.shape
     return AuditResult(guarantee, plan, counts.documents, n, r, documents, tuple(games), tuple(controls))
 
 
 class _Steps:
+    """Progress of an audit, reported at every hundredth step and at the end."""
+
     def __init__(self, progress: Callable[[int, int], None], total: int) -> None:
-        self._progress, self._total, self.made = progress, total, 0
+        self._progress = progress
+        self._total = total
+        self.made = 0
 
     def done(self, steps: int) -> None:
-        before, self.made = self.made, min(self.made + steps, self._total)
+        """Count steps."""
+        before = self.made
+        self.made = min(before + steps, self._total)
+        # A draw takes a millisecond or less, and a report costs as much.
         if before // 100 < self.made // 100 or self.made == self._total:
             self._progress(self.made, self._total)
 
 
 def _whole(hardest: Forgotten, retrained: TopicFit, guarantee: NoiseClaim) -> Game:
-    """Return the game of a whole model, unlearned or retrained; of the retrained one alone where words differ."""
-    unlearned = hardest.model.A if hardest.model.A.shape == retrained.A.shape else retrained.A
-    return Game(
-        "unlearned or retrained, whole model",
-        (retrained.A,),
-        (unlearned,),
-        (certified(guarantee),),
-        guarantee.epsilon,
-        guarantee.delta,
-    )
-
-
-def _played(
-    game: Game, draws: int, plan: AuditPlan, generator: np.random.Generator, step: Callable[[], None]
-) -> Played:
-    finding = play(game, draws, plan.error, generator, step)
-    return Played(game.name, game.epsilon, game.distance, finding)
+    """Return the game of a whole model, unlearned or retrained."""
+    unlearned = hardest.model.A
+    # Models over other words differ for certain, and the exact comparison has said so: the retrained one plays alone.
+    if unlearned.shape != retrained.A.shape:
+        unlearned = retrained.A
+    noise = (certified(guarantee),)
+    name = "unlearned or retrained, whole model"
+    return Game(name, (retrained.A,), (unlearned,), noise, guarantee.epsilon, guarantee.delta)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -32,18 +33,20 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 MOST_SETS = 13
-"""Forget sets at the most: those of `crafted_sets` where the corpus allows all of them."""
+"""The most forget sets that `crafted_sets` makes; a corpus may allow fewer."""
 
 _TOKENS = 256
+# Words about to enter the vocabulary.
 _ENTRANTS = 64
 _MOST_WORDS = 1_000
 _MOST_COPIES = 16
+# Words to push above the vocabulary's threshold, and words to make lean to another topic.
 _RETURNING = 8
 _TIPPING = 8
 _FEW_TOKENS = 16
 _FILLING = 12
 _PASSAGES = 3
-# Key of digests that are compared within this process and shown to nobody.
+# The audit compares digests within this process and never shows them, so their key need not be secret.
 _WITHIN = bytes(32)
 
 Document = tuple[Passage, ...]
@@ -55,13 +58,13 @@ class Forgotten:
     """One forget set, and the model after it.
 
     name: of the forget set.
-    documents: how many were forgotten.
+    documents: number of forgotten documents.
     model: after unlearning.
     moved: ||A(S) - A(S - S_f)||_F over all words.
-    gap: the same of unlearned and retrained, which noise has to hide.
-    reason: why it was learned anew, empty if it was updated.
+    gap: the distance of the unlearned from the retrained A, which noise has to hide.
+    reason: why the model was learned anew; "" if it was updated.
     different: parts that are published without noise and differ from a retraining.
-    kept: parts that would differ, had the documents not been subtracted.
+    kept: parts that would differ if the documents had not been subtracted.
     """
 
     name: str
@@ -75,12 +78,13 @@ class Forgotten:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as `audit --json` prints it."""
+        how = "relearned" if self.reason else "updated"
         return {
             "name": self.name,
             "documents": self.documents,
             "moved": self.moved,
             "gap": self.gap,
-            "how": "relearned" if self.reason else "updated",
+            "how": how,
             "reason": self.reason,
             "different": list(self.different),
             "different_if_kept": list(self.kept),
@@ -90,42 +94,49 @@ class Forgotten:
 def crafted_documents(counts: Counts, fit: TopicFit) -> dict[str, Document]:
     """Make documents that pull where a model is most sensitive, by name.
 
-    counts: those that `fit` was learned from. Documents pull at anchors, at the rarest words, at the threshold of the
-    vocabulary, at all topics at once, with as much weight as a document may have, in one passage or in several that
-    share words, or all of it on one word; and, as anything else may call for a retrain, one that hardly pulls at all.
+    counts: the counts that `fit` was learned from.
+
+    Documents pull at anchors, at the rarest words, at the threshold of the vocabulary, and at all topics at once. Some
+    have as much weight as a document may have, in one passage, in several that share words, or all on one word.
     """
-    place = {word: k for k, word in enumerate(counts.words)}
-    live = np.array([place[word] for word in fit.words], np.int64)
+    live = _places(counts, fit.words)
     frequency = counts.frequency[live]
     rare = live[np.argsort(frequency, kind="stable")]
-    anchors = np.array([place[word] for word in fit.anchors], np.int64)
+    middling = rare[len(rare) // 2 :][:20]
+    frequent = rare[-_MOST_WORDS:]
+    anchors = _places(counts, fit.anchors)
     anchors = anchors[np.argsort(counts.frequency[anchors], kind="stable")]
-    tops = np.unique(live[top_words(fit.A, WordEvidence.of(fit, frequency), 8)])
-    below = np.flatnonzero(counts.frequency == int(frequency.min()) - 1)[:_ENTRANTS]
     pulled = rare[~np.isin(rare, anchors)]
+    tops = live[top_words(fit.A, WordEvidence.of(fit, frequency), 8)]
+    threshold = int(frequency.min())
+    below = np.flatnonzero(counts.frequency == threshold - 1)[:_ENTRANTS]
+    # The word with nearly all of its mass in one topic, of the words that are not anchors.
     C = fit.C[fit.live]
     nearest = np.where(C < 1, C, 0).max(axis=1)
     vertex = live[np.argsort(-nearest, kind="stable")[:1]]
-    made = {
-        "two anchors side by side": _document(anchors[:2]),
-        "the word next to being an anchor, with a rare one": _document(np.concatenate([vertex, pulled[:1]])),
-        "the rarest words of the vocabulary": _document(rare[:16]),
-        "the top words of every topic": _document(tops),
-        "words about to enter the vocabulary": _document(below),
-        "words of middling frequency": _document(rare[len(rare) // 2 :][:20], 20),
-        "as long as a document may be": _document(rare[-_MOST_WORDS:], MAX_LENGTH),
-        "a text of several passages": _text(rare[-_MOST_WORDS:], anchors),
-        "a document that one word fills": _filled(pulled[:1], rare[-_RETURNING:]),
-    }
+    made = {}
+    made["two anchors side by side"] = _document(anchors[:2])
+    made["the word next to being an anchor, with a rare one"] = _document(np.concatenate([vertex, pulled[:1]]))
+    made["the rarest words of the vocabulary"] = _document(rare[:16])
+    made["the top words of every topic"] = _document(np.unique(tops))
+    made["words about to enter the vocabulary"] = _document(below)
+    # One that hardly pulls at all: each of the others may call for a retrain, and then no update would be tried.
+    made["words of middling frequency"] = _document(middling, 20)
+    made["as long as a document may be"] = _document(frequent, MAX_LENGTH)
+    made["a text of several passages"] = _text(frequent, anchors)
+    made["a document that one word fills"] = _filled(pulled[:1], rare[-_RETURNING:])
+    # A single word makes no pair, so such a document would add nothing to the counts.
     return {name: document for name, document in made.items() if len(document[0].words) > 1}
 
 
 def crafted_sets(counts: Counts, fit: TopicFit) -> dict[str, list[Document]]:
-    """Make forget sets of crafted documents, by name: each alone, some that decide something together, all in turn.
+    """Make forget sets of crafted documents, by name: each alone, sets that decide something together, all in turn.
 
-    counts: those that `fit` was learned from. With the first of these together words are in too many documents, so that
-    they enter the vocabulary as the documents are forgotten; with others words lean to another topic, so that they move
-    between super-anchors; others again are filled by one word, so that it repeats itself and is left out meanwhile.
+    counts: the counts that `fit` was learned from.
+
+    One set puts words into too many documents, so that they enter the vocabulary as the documents are forgotten. One
+    makes words lean to another topic, so that they move between super-anchors. One is filled by a single word, so that
+    the vocabulary leaves this word out as a repeated one until the documents are forgotten.
     """
     made = crafted_documents(counts, fit)
     sets = {name: [document] for name, document in made.items()}
@@ -134,42 +145,51 @@ def crafted_sets(counts: Counts, fit: TopicFit) -> dict[str, list[Document]]:
     filled = made.get("a document that one word fills")
     sets["a word that repeats itself until they are forgotten"] = [filled] * _FILLING if filled else []
     sets = {name: documents for name, documents in sets.items() if documents}
-    everything = [document for documents in sets.values() for document in documents]
-    return {**sets, "all of these, one after another": everything}
+    everything = list(chain.from_iterable(sets.values()))
+    sets["all of these, one after another"] = everything
+    return sets
 
 
 def _returning(counts: Counts, fit: TopicFit) -> list[Document]:
-    """Return as many documents of the most frequent words as put these above the threshold of the vocabulary."""
+    """Return as many documents of the most frequent words as lift these above the vocabulary's greatest share."""
+    # No share is too great then.
     if fit.options.max_df == 1:
         return []
     live = _places(counts, fit.words)
     most = int(thresholds(counts.documents + _MOST_COPIES, fit.options).most)
     frequent = live[np.argsort(-counts.frequency[live], kind="stable")]
     frequent = frequent[~np.isin(frequent, _places(counts, fit.anchors))]
-    near = frequent[counts.frequency[frequent] > most - _MOST_COPIES][:_RETURNING]
+    reachable = counts.frequency[frequent] > most - _MOST_COPIES
+    near = frequent[reachable][:_RETURNING]
     if not len(near):
         return []
     copies = most + 1 - int(counts.frequency[near].min())
     # A document has a pair of words at least, and words that meet others have rows.
     beside = np.setdiff1d(frequent, near)[:_RETURNING]
-    return [_document(np.concatenate([near, beside]), 4 * len(near) + 4 * len(beside))] * copies
+    words = np.concatenate([near, beside])
+    return [_document(words, 4 * len(words))] * copies
 
 
 def _tipping(counts: Counts, fit: TopicFit) -> list[Document]:
     """Return a document for each word near the edge of a topic, with the anchor of its second topic."""
-    live, anchors = _places(counts, fit.words), _places(counts, fit.anchors)
+    live = _places(counts, fit.words)
+    anchors = _places(counts, fit.anchors)
     C = fit.C[fit.live]
     if C.shape[1] < 2:
         return []
     near = np.argsort(np.abs(C.max(axis=1) - 0.5), kind="stable")
     near = near[~np.isin(live[near], anchors)][:_TIPPING]
     second = np.argsort(-C, axis=1, kind="stable")[:, 1]
-    # Little enough to leave the anchors where they are.
-    pairs = (np.array([live[k], anchors[second[k]]]) for k in near)
-    return [_document(pair, _FEW_TOKENS) for pair in pairs]
+    documents = []
+    for k in near:
+        pair = np.array([live[k], anchors[second[k]]])
+        # Few tokens, so that the anchors stay where they are.
+        documents.append(_document(pair, _FEW_TOKENS))
+    return documents
 
 
 def _places(counts: Counts, words: Sequence[str]) -> Int64:
+    """Return the positions of words in counts."""
     place = {word: k for k, word in enumerate(counts.words)}
     return np.array([place[word] for word in words], np.int64)
 
@@ -177,23 +197,32 @@ def _places(counts: Counts, words: Sequence[str]) -> Int64:
 def forget(
     counts: Counts, retrained: TopicFit, documents: Sequence[Document], name: str, *, options: LearnerOptions
 ) -> Forgotten:
-    """Learn `counts` with the documents, then unlearn them one after another; `retrained` never saw them.
+    """Learn counts with some documents, then unlearn these documents one after another.
 
-    Raises CannotLearn where no model can be made with them.
+    counts: without the documents.
+    retrained: a model of `counts`, which never saw the documents.
+    documents: the forget set.
+    name: of the forget set.
+    options: of the learner.
+    Raises CannotLearn where counts and documents make no model.
     """
-    parts = [count(DocumentBatch.build([document]), len(counts.words), options.weighting) for document in documents]
-    held = Cooccurrence.sum([counts.cooccurrence, *parts], len(counts.words))
-    fit: TopicFit | None = learn(Counts(counts.words, held), options)
-    assert fit is not None  # noqa: S101  narrows the type
-    moved, reason = _distance(fit, retrained), ""
-    kept = exact_differences(fit, retrained, Counts(counts.words, held), counts)
+    words = counts.words
+    parts = [count(DocumentBatch.build([document]), len(words), options.weighting) for document in documents]
+    held = Cooccurrence.sum([counts.cooccurrence, *parts], len(words))
+    learned = learn(Counts(words, held), options)
+    # Taken before the updates, which work in place.
+    moved = _distance(learned, retrained)
+    kept = exact_differences(learned, retrained, Counts(words, held), counts)
+    fit: TopicFit | None = learned
+    reason = ""
     # One after another, as a service does it, each update beginning where the last one ended.
     for part in parts:
         held = held - part
-        fit, reason = _without(fit, Counts(counts.words, held), part, reason)
+        fit, reason = _without(fit, Counts(words, held), part, reason)
     model = fit or learn(counts, options)
-    different = exact_differences(model, retrained, Counts(counts.words, held), counts)
-    return Forgotten(name, len(documents), model, moved, _distance(model, retrained), reason, different, kept)
+    different = exact_differences(model, retrained, Counts(words, held), counts)
+    gap = _distance(model, retrained)
+    return Forgotten(name, len(documents), model, moved, gap, reason, different, kept)
 
 
 def hardest(
@@ -201,9 +230,12 @@ def hardest(
 ) -> tuple[TopicFit, tuple[Forgotten, ...]]:
     """Try sets of crafted documents; return the retrained model and the tries, hardest first.
 
-    The hardest set was unlearned by an update and lies farthest from the retrained model; then come those that moved it
-    most.
-    Raises CannotLearn where `counts` make no model.
+    counts: of the documents that are kept.
+    options: of the learner.
+    step: called after each set.
+
+    The hardest set was unlearned by an update and left the model farthest from the retrained model; among equals, the
+    set that moved the model most is the hardest. Raises CannotLearn where `counts` make no model.
     """
     retrained = learn(counts, options)
     tries = []
@@ -211,19 +243,22 @@ def hardest(
         try:
             tries.append(forget(counts, retrained, documents, name, options=options))
         except CannotLearn:
-            # With such a document there is no version to begin with, and so no version to unlearn it from.
+            # With such documents a service has no version, so it has no version to unlearn them from.
             continue
         finally:
             step()
-    # An update that leaves a gap is what the noise is for; a model that was learned again has no gap.
-    return retrained, tuple(sorted(tries, key=lambda one: (one.reason == "", one.gap, one.moved), reverse=True))
+    # Noise is there for the gap that an update leaves; a model that was learned anew has no gap.
+    tries.sort(key=lambda one: (one.reason == "", one.gap, one.moved), reverse=True)
+    return retrained, tuple(tries)
 
 
 def exact_differences(unlearned: TopicFit, retrained: TopicFit, before: Counts, after: Counts) -> tuple[str, ...]:
     """Name the parts published without noise that differ: each would give an unlearned version away with certainty.
 
-    before, after: the counts that each model was made of. Compared are the words, the anchors, m, the shape, the digest
-    of retained counts that keys the noise, and R as computed from one noised A.
+    before: counts that the unlearned model was made of.
+    after: counts that the retrained model was made of.
+
+    It compares the words, the anchors, m, the shape, the digest of retained counts that keys the noise, and R.
     """
     found = []
     if unlearned.words != retrained.words:
@@ -236,16 +271,17 @@ def exact_differences(unlearned: TopicFit, retrained: TopicFit, before: Counts, 
         found.append("shape")
     if _digest(unlearned, before) != _digest(retrained, after):
         found.append("counts")
-    # Of the same A, as R is published of one noised A; models of other words cannot be compared.
+    # R with the same A in both, since R is published of one noised A. Models over other words have no R in common.
     if not found:
-        one, other = (topic_correlations(fit, retrained.A) for fit in (unlearned, retrained))
+        one = topic_correlations(unlearned, retrained.A)
+        other = topic_correlations(retrained, retrained.A)
         if not np.array_equal(one.R, other.R):
             found.append("covariance")
     return tuple(found)
 
 
 def _without(fit: TopicFit | None, now: Counts, part: Cooccurrence, reason: str) -> tuple[TopicFit | None, str]:
-    """Carry a fit over to counts without `part`; None, and why, where it has to be learned anew."""
+    """Carry a fit over to counts without `part`; return None and the reason where it has to be learned anew."""
     if fit is None:
         return None, reason
     zero = Cooccurrence.zero(len(now.words))
@@ -258,38 +294,47 @@ def _without(fit: TopicFit | None, now: Counts, part: Cooccurrence, reason: str)
 def _document(words: npt.NDArray[np.integer], tokens: int = _TOKENS) -> Document:
     """Spread tokens over words evenly, at least one each."""
     chosen = np.unique(words)[:tokens].astype(np.int32)
-    return (_passage(chosen, np.full(len(chosen), tokens // max(len(chosen), 1), np.int32)),)
+    each = tokens // max(len(chosen), 1)
+    counts = np.full(len(chosen), each, np.int32)
+    return (_passage(chosen, counts),)
 
 
 def _text(words: npt.NDArray[np.integer], shared: npt.NDArray[np.integer]) -> Document:
-    """Deal words out to passages of the greatest length; shared words stand in each of them."""
-    parts = [np.union1d(words[k::_PASSAGES], shared) for k in range(_PASSAGES)]
-    return tuple(passage for part in parts for passage in _document(part, MAX_LENGTH))
+    """Deal words out to passages of the greatest length; each of them holds all shared words."""
+    document: Document = ()
+    for k in range(_PASSAGES):
+        part = np.union1d(words[k::_PASSAGES], shared)
+        document += _document(part, MAX_LENGTH)
+    return document
 
 
 def _filled(word: npt.NDArray[np.integer], beside: npt.NDArray[np.integer]) -> Document:
     """Fill a document with one word, and put some others beside it once."""
     chosen = np.union1d(word, beside).astype(np.int32)
-    counts = np.where(np.isin(chosen, word), MAX_LENGTH - len(chosen) + 1, 1).astype(np.int32)
+    rest = MAX_LENGTH - len(chosen) + 1
+    counts = np.where(np.isin(chosen, word), rest, 1).astype(np.int32)
     return (_passage(chosen, counts),)
 
 
 def _passage(words: npt.NDArray[np.int32], counts: npt.NDArray[np.int32]) -> Passage:
+    """Return a passage in which every token has a count."""
     return Passage(int(counts.sum()), words, counts)
 
 
 def _distance(one: TopicFit, other: TopicFit) -> float:
-    """||A - A'||_F over the words of both; topics are compared in order."""
+    """Return ||A - A'||_F over the words of both; topics are compared in order."""
+    # The usual case, without a copy of both matrices.
     if one.words == other.words:
         return float(np.linalg.norm(one.A - other.A))
-    place = {word: k for k, word in enumerate(sorted({*one.words, *other.words}))}
-    gap = np.zeros((len(place), one.A.shape[1]))
-    for fit, sign in ((one, 1.0), (other, -1.0)):
-        gap[[place[word] for word in fit.words]] += sign * fit.A
+    words = sorted({*one.words, *other.words})
+    place = {word: k for k, word in enumerate(words)}
+    gap = np.zeros((len(words), one.A.shape[1]))
+    gap[[place[word] for word in one.words]] += one.A
+    gap[[place[word] for word in other.words]] -= other.A
     return float(np.linalg.norm(gap))
 
 
 def _digest(fit: TopicFit, counts: Counts) -> str:
-    place = {word: k for k, word in enumerate(counts.words)}
-    frequency = [int(counts.frequency[place[word]]) for word in fit.words]
-    return fingerprint(fit, frequency, [repr(fit.options)], _WITHIN)
+    """Return the digest of retained counts, as a service computes it to key the noise."""
+    frequency = counts.frequency[_places(counts, fit.words)]
+    return fingerprint(fit, frequency.tolist(), [repr(fit.options)], _WITHIN)

@@ -1,16 +1,17 @@
-"""Games: two runs that a claim says cannot be told apart, their noise, and how well they were told apart.
+"""Games: two runs that must look alike by a claim, their noise, and lower bounds on epsilon from many draws.
 
-A game has the numbers of two runs before noise, one list of arrays each (an array an artifact), and a mechanism that
-noises them under a fresh key each time. Scores look at the noised numbers on their grid, since everything that is
-published is computed from these.
+A game has the numbers of two runs before noise, one tuple of arrays each (an array is an artifact), and a mechanism
+that adds noise under a fresh key each time. Scores look at the noised numbers on their grid, since all published
+numbers are computed from these.
 
-    likelihood ratio    along the known difference of the two runs, all artifacts together: the best there is
-    between versions    the difference of two artifacts along that of their differences: noise used twice cancels
-    low bits            numbers too fine to be a sum of floats with the other run's number there
+    likelihood ratio    along the known difference of the two runs, all artifacts together: the strongest test
+    between versions    the difference of two artifacts along the difference of their differences: noise that is used
+                        twice cancels
+    low bits            numbers too fine to be a sum of floats with the other run's number at that place
     size                squared length of the noise
 
-A distinguisher gives each draw a score. On draws of its own it is chosen, with a threshold; on draws that took no part
-in the choice it is judged: with true positive rate t and false positive rate f, any (epsilon, delta) guarantee has
+A distinguisher gives each draw a score. A distinguisher and a threshold are chosen on some draws and judged on draws
+that took no part in the choice. With true positive rate t and false positive rate f, any (epsilon, delta) guarantee has
 epsilon >= ln((t - delta) / f), and noise of scale s has 1/s >= Phi^-1(t) - Phi^-1(f). Rates are bounded by Clopper and
 Pearson's exact intervals, so both bounds are exact for any scores.
 Source: Kairouz, Oh and Viswanath 2015 (the region); Nasr et al. 2023 (auditing by the curve of Gaussian noise).
@@ -19,6 +20,7 @@ Source: Kairouz, Oh and Viswanath 2015 (the region); Nasr et al. 2023 (auditing 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
@@ -53,15 +55,16 @@ Float64 = npt.NDArray[np.float64]
 Mechanism = Callable[[Float64, NoiseSeed], Float64]
 
 DISTINGUISHERS = ("likelihood ratio", "between versions", "low bits", "size")
-# Numbers at which the runs differ most: features of the classifier.
+# The numbers at which the runs differ most are features of the classifier: so many of each artifact.
 _COORDINATES = 8
 # A small matrix: a game is drawn thousands of times, and noise treats all numbers alike.
 _WORDS, _TOPICS = 128, 4
-
+# Shape of the matrices of heads and of theorem mode, small for the same reason.
 _SIZE = (64, 2)
 # Any constants will do: they scale sensitivity and noise alike.
 _CONSTANTS = ModelConstants(a=4.0, p_sep=0.1, gamma=0.1, eps0=0.01)
 
+# Thresholds to try for each score; more of them cost time, since each is tried in four ways.
 _THRESHOLDS = 48
 # Keeps the classifier's covariance invertible where columns depend on each other.
 _RIDGE = 1e-3
@@ -69,21 +72,40 @@ _RIDGE = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Hits of a test: `true` of `draws` where it should hit, `false` of as many where it should not."""
+    """Hits of a test.
+
+    true: hits among draws of the run that the test should hit.
+    false: hits among draws of the other run.
+    draws: of each run.
+    """
 
     true: int
     false: int
     draws: int
 
     def epsilon(self, delta: float, error: float) -> float:
-        """Lower bound on epsilon at delta, wrong with probability 2 `error` at most; 0 where nothing is shown."""
-        low, high = rate_bounds(self.true, self.draws, error)[0], rate_bounds(self.false, self.draws, error)[1]
-        return max(math.log((low - delta) / high), 0.0) if low > delta else 0.0
+        """Return a lower bound on epsilon at delta; 0 where the rates show no difference.
+
+        error: half the probability that the bound is wrong.
+        """
+        low, high = self._bounds(error)
+        if low <= delta:
+            return 0.0
+        return max(math.log((low - delta) / high), 0.0)
 
     def mu(self, error: float) -> float:
-        """Lower bound on mu = 1/s of the Gaussian noise that could hide this as well; wrong as `epsilon`."""
-        low, high = rate_bounds(self.true, self.draws, error)[0], rate_bounds(self.false, self.draws, error)[1]
-        return max(float(ndtri(low) - ndtri(high)), 0.0) if low > 0 and high < 1 else 0.0
+        """Return a lower bound on mu = 1/s of Gaussian noise that allows these rates; error: as in `epsilon`."""
+        low, high = self._bounds(error)
+        # Phi^-1 is infinite at 0 and 1.
+        if low <= 0 or high >= 1:
+            return 0.0
+        return max(float(ndtri(low) - ndtri(high)), 0.0)
+
+    def _bounds(self, error: float) -> tuple[float, float]:
+        """Return a lower bound on the true rate and an upper bound on the false rate."""
+        low, _ = rate_bounds(self.true, self.draws, error)
+        _, high = rate_bounds(self.false, self.draws, error)
+        return low, high
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +113,9 @@ class GameFinding:
     """Lower bounds on epsilon that the draws of a game show.
 
     epsilon: by the rates alone.
-    gaussian: by the curve of Gaussian noise, sharper.
-    distinguisher, rates: those of the larger bound.
-    draws: of each kind, half to choose by and half to judge by.
+    gaussian: by the curve of Gaussian noise, which is sharper.
+    distinguisher, rates: of the larger bound.
+    draws: of each run; half of them choose the test and half judge it.
     """
 
     epsilon: float
@@ -110,7 +132,11 @@ class GameFinding:
 
 @dataclass(frozen=True, slots=True)
 class NoiseClaim:
-    """The claim for one artifact: (epsilon, delta) for runs that are `tolerance` from the exact one each."""
+    """The claim for one artifact.
+
+    epsilon, delta: of the guarantee.
+    tolerance: greatest distance of each run's matrix from the exact matrix, in Frobenius norm.
+    """
 
     epsilon: float
     delta: float
@@ -123,8 +149,8 @@ class Game:
 
     first, second: arrays of the artifacts of each run.
     mechanisms: the noise of each artifact.
-    epsilon, delta: the claim for all of them together.
-    one_seed: the fault of noise that is used for every artifact.
+    epsilon, delta: the claim for all artifacts together.
+    one_seed: whether all artifacts get the same noise, a fault for the controls.
     """
 
     name: str
@@ -138,12 +164,13 @@ class Game:
     @property
     def distance(self) -> float:
         """L2 distance of the two runs before noise, over all artifacts."""
-        squares = [float(((b - a) ** 2).sum()) for a, b in zip(self.first, self.second, strict=True)]
+        pairs = zip(self.first, self.second, strict=True)
+        squares = [float(((b - a) ** 2).sum()) for a, b in pairs]
         return float(np.sqrt(sum(squares)))
 
 
 def certified(guarantee: NoiseClaim) -> Mechanism:
-    """Return the noise of published topics: the function that publishing calls, before columns are projected."""
+    """Return the noise of published topics by the function that publishing calls, before columns are projected."""
 
     def noised(values: Float64, seed: NoiseSeed) -> Float64:
         return release_matrix(
@@ -158,37 +185,49 @@ def certified(guarantee: NoiseClaim) -> Mechanism:
 
 
 def edges(A: Float64, guarantee: NoiseClaim, generator: np.random.Generator) -> tuple[Game, Game, Game]:
-    """Return games at the edge of the certificate: runs that are 2 tolerance apart, as far as two may be.
+    """Return games at the edge of the certificate: two runs that are 2 tolerance apart, the greatest distance.
 
-    A (n, r): a model of which a small one is cut, 128 words and 4 topics, of whose numbers at least half are 0. They
-    differ in two numbers; in all, some of which are 0 in one run; in two versions, where the difference changes sign.
+    A: (n, r), a model; a small one is cut out of it, 128 words and 4 topics, at least half of its numbers 0.
+    guarantee: the claim.
+    generator: of the directions in which the runs differ.
+
+    The runs differ in two numbers; in all numbers, some of which are 0 in one run; in two versions, where the
+    difference changes its sign.
     """
     small = _cut(A)
     far = 2 * guarantee.tolerance
-    two, spread = np.zeros_like(small), np.where(small == 0, 1.0, -1.0)
+    epsilon, delta = guarantee.epsilon, guarantee.delta
     order = np.argsort(small, axis=None, kind="stable")
+    two = np.zeros_like(small)
     two.flat[order[[-1, -2]]] = 1, -1
-    mixed = generator.normal(size=small.shape)
-    two, spread, mixed = (far * part / np.linalg.norm(part) for part in (two, spread, mixed))
-    noise, claim = certified(guarantee), (guarantee.epsilon, guarantee.delta)
-    twice = Composition.of([(gaussian_scale(*claim), 0.0)] * 2).epsilon(guarantee.delta)
+    two = _scaled(two, far)
+    spread = _scaled(np.where(small == 0, 1.0, -1.0), far)
+    mixed = small + _scaled(generator.normal(size=small.shape), far)
+    noise = certified(guarantee)
+    scale = gaussian_scale(epsilon, delta)
+    twice = Composition.of([(scale, 0.0), (scale, 0.0)]).epsilon(delta)
     return (
-        Game("edge, in two numbers", (small,), (small + two,), (noise,), *claim),
-        Game("edge, in numbers that are 0", (small,), (small + spread,), (noise,), *claim),
-        Game(
-            "edge, two versions", (small, small + mixed), (small + mixed, small), (noise, noise), twice, guarantee.delta
-        ),
+        Game("edge, in two numbers", (small,), (small + two,), (noise,), epsilon, delta),
+        Game("edge, in numbers that are 0", (small,), (small + spread,), (noise,), epsilon, delta),
+        Game("edge, two versions", (small, mixed), (mixed, small), (noise, noise), twice, delta),
     )
+
+
+def _scaled(direction: Float64, length: float) -> Float64:
+    """Return an array of this length in a direction."""
+    return np.asarray(length * direction / np.linalg.norm(direction))
 
 
 def broken(games: tuple[Game, Game, Game], guarantee: NoiseClaim) -> tuple[Game, ...]:
     """Return the games with a fault each; an audit that misses one of them shows nothing."""
     two, spread, versions = games
-    small = certified(replace(guarantee, tolerance=guarantee.tolerance / 10))
-    sigma = plan_noise(2 * guarantee.tolerance, guarantee.epsilon, guarantee.delta).sigma
+    tenth = replace(guarantee, tolerance=guarantee.tolerance / 10)
+    small = certified(tenth)
+    plan = plan_noise(2 * guarantee.tolerance, guarantee.epsilon, guarantee.delta)
 
     def naive(values: Float64, seed: NoiseSeed) -> Float64:
-        return values + sigma * standard_normals(seed, values.size).reshape(values.shape)
+        draws = standard_normals(seed, values.size)
+        return values + plan.sigma * draws.reshape(values.shape)
 
     def bare(values: Float64, seed: NoiseSeed) -> Float64:
         del seed
@@ -205,19 +244,23 @@ def broken(games: tuple[Game, Game, Game], guarantee: NoiseClaim) -> tuple[Game,
 def play(
     game: Game, draws: int, error: float, generator: np.random.Generator, step: Callable[[], None] = lambda: None
 ) -> GameFinding:
-    """Draw `draws` releases of each run and tell them apart as well as possible. error: of the bounds, see `judge`.
+    """Draw releases of both runs and tell the runs apart as well as possible: a function of the generator's state.
 
-    Every draw has a noise key of its own, so this is a function of the generator's state. step: called for each draw.
+    draws: releases of each run.
+    error: of the bounds, as in `judge`.
+    generator: of the noise keys, one for each draw.
+    step: called for each draw.
     """
     look = _Look(game)
 
     def release(run: tuple[Float64, ...]) -> Float64:
         key = NoiseKey(generator.bytes(32))
-        versions = [1 if game.one_seed else version + 1 for version in range(len(run))]
-        seeds = [key.seed("audit", version, "digest") for version in versions]
         step()
-        parts = zip(game.mechanisms, run, seeds, strict=True)
-        return look.at([make(values, seed) for make, values, seed in parts])
+        released = []
+        for version, (make, values) in enumerate(zip(game.mechanisms, run, strict=True), 1):
+            seed = key.seed("audit", 1 if game.one_seed else version, "digest")
+            released.append(make(values, seed))
+        return look.at(released)
 
     first = np.array([release(game.first) for _ in range(draws)])
     second = np.array([release(game.second) for _ in range(draws)])
@@ -225,58 +268,90 @@ def play(
 
 
 class _Look:
-    """Scores of a release, (width,): those of the distinguishers, then some of its numbers themselves."""
+    """Scores of a release, (width,): the scores of the distinguishers, then some of its numbers themselves."""
 
     def __init__(self, game: Game) -> None:
-        pairs = list(zip(game.first, game.second, strict=True))
-        self._middles = [(a + b) / 2 for a, b in pairs]
-        # Noise is in proportion to the distance that it hides, so the likelihood ratio weighs an artifact by its own
-        # distance.
-        # Two equal runs have no direction, and any length will do.
-        lengths = [float(np.linalg.norm(b - a)) or 1.0 for a, b in pairs]
-        self._weights = [1 / length for length in lengths]
-        self._along = [(b - a) / length / length for (a, b), length in zip(pairs, lengths, strict=True)]
-        self._alike = len(pairs) == 2 and pairs[0][0].shape == pairs[1][0].shape
-        self._spots = [np.argsort(-np.abs(d), axis=None, kind="stable")[:_COORDINATES] for d in self._along]
-        self._zeros = [np.flatnonzero(((a == 0) | (b == 0)) & (a != b)) for a, b in pairs]
-        self._other = [np.maximum(np.abs(a), np.abs(b)).flat[at] for (a, b), at in zip(pairs, self._zeros, strict=True)]
-        self.width = len(DISTINGUISHERS) + sum(map(len, self._spots))
+        self._artifacts = [_Artifact(a, b) for a, b in zip(game.first, game.second, strict=True)]
+        shapes = {artifact.along.shape for artifact in self._artifacts}
+        # Noise can cancel only between two artifacts that it may have been used for alike.
+        self._versions = len(self._artifacts) == 2 and len(shapes) == 1
+        self.width = len(DISTINGUISHERS) + sum(len(artifact.spots) for artifact in self._artifacts)
 
     def at(self, released: Sequence[Float64]) -> Float64:
-        """Score what was released, one array an artifact."""
-        off = [x - middle for x, middle in zip(released, self._middles, strict=True)]
-        ratio = sum(float(np.vdot(x, d)) for x, d in zip(off, self._along, strict=True))
-        between = float(np.vdot(off[1] - off[0], self._along[1] - self._along[0])) if self._alike else 0.0
-        at_zeros = zip(released, self._zeros, self._other, strict=True)
-        fine = float(sum(_too_fine(x.flat[at], other) for x, at, other in at_zeros))
-        weighted = [w * x for x, w in zip(off, self._weights, strict=True)]
-        size = sum(float(np.vdot(x, x)) for x in weighted)
+        """Score a release, given as one array an artifact."""
+        ratio = 0.0
+        fine = 0.0
+        size = 0.0
+        off = []
+        numbers = []
+        for artifact, values in zip(self._artifacts, released, strict=True):
+            away = values - artifact.middle
+            weighted = artifact.weight * away
+            ratio += float(np.vdot(away, artifact.along))
+            fine += _too_fine(values.flat[artifact.zeros], artifact.other)
+            size += float(np.vdot(weighted, weighted))
+            off.append(away)
+            numbers.append(away.flat[artifact.spots])
+        between = 0.0
+        if self._versions:
+            one, other = self._artifacts
+            between = float(np.vdot(off[1] - off[0], other.along - one.along))
         # In the order of DISTINGUISHERS, and behind them the numbers at which the runs differ most.
-        spots = [x.flat[at] for x, at in zip(off, self._spots, strict=True)]
-        return np.concatenate([[ratio, between, fine, size], *spots])
+        return np.concatenate([[ratio, between, fine, size], *numbers])
+
+
+class _Artifact:
+    """An artifact of two runs before noise, `a` and `b`, prepared for scores.
+
+    middle: (a + b) / 2.
+    weight: 1 over the distance of the runs.
+    along: the direction from a to b, times the weight.
+    spots: positions of the numbers at which the runs differ most.
+    zeros: positions at which one run alone has a 0.
+    other: the number of the other run at these.
+    """
+
+    def __init__(self, a: Float64, b: Float64) -> None:
+        self.middle = (a + b) / 2
+        # Two equal runs have no direction, and any length will do.
+        length = float(np.linalg.norm(b - a)) or 1.0
+        # Noise is in proportion to the distance that it hides, so the likelihood ratio weighs an artifact by its own
+        # distance.
+        self.weight = 1 / length
+        self.along = (b - a) / length / length
+        most_apart = np.argsort(-np.abs(self.along), axis=None, kind="stable")
+        self.spots = most_apart[:_COORDINATES]
+        one_is_zero = ((a == 0) | (b == 0)) & (a != b)
+        self.zeros = np.flatnonzero(one_is_zero)
+        self.other = np.maximum(np.abs(a), np.abs(b)).flat[self.zeros]
 
 
 def _too_fine(numbers: Float64, other: Float64) -> int:
-    """Count numbers well below the other run's there, and finer than its last place: no sum of floats with it is."""
-    last = np.spacing(other) / 4
-    return int(((np.abs(numbers) < other / 4) & (numbers != np.rint(numbers / last) * last)).sum())
+    """Count numbers well below the other run's number there, and finer than a sum of floats with that number can be."""
+    last_place = np.spacing(other) / 4
+    coarse = np.rint(numbers / last_place) * last_place
+    below = np.abs(numbers) < other / 4
+    return int((below & (numbers != coarse)).sum())
 
 
 def _cut(A: Float64) -> Float64:
     """Cut out the most frequent words of a few topics and set the smaller half of their numbers to 0."""
-    # Numbers that are 0 in one run are where sums of floats give themselves away.
-    rows = np.sort(np.argsort(-A.sum(axis=1), kind="stable")[:_WORDS])
-    part = A[rows][:, :_TOPICS]
+    frequent = np.argsort(-A.sum(axis=1), kind="stable")[:_WORDS]
+    part = A[np.sort(frequent)][:, :_TOPICS]
+    words, topics = part.shape
     small = np.zeros((_WORDS, _TOPICS))
-    small[: part.shape[0], : part.shape[1]] = part
+    small[:words, :topics] = part
+    # Sums of floats give themselves away at numbers that are 0 in one run.
     small[small <= np.median(small, axis=0)] = 0.0
     total = small.sum(axis=0)
+    # A topic without any of these words, or one that the model lacks, stays at 0.
     return np.asarray(small / np.where(total > 0, total, 1.0))
 
 
 def heads_game(guarantee: NoiseClaim, generator: np.random.Generator) -> Game:
     """Return a game of two heads released together, each as far apart in the two runs as its sensitivity allows."""
     task = HeadTask(ridge=1e-3, tolerance=1e-6)
+    # Any constants will do: they scale sensitivity and noise alike.
     constants = HeadConstants(
         ridge=task.ridge,
         classes=_SIZE[1],
@@ -292,9 +367,16 @@ def heads_game(guarantee: NoiseClaim, generator: np.random.Generator) -> Game:
     )
 
     def noised(B: Float64, seed: NoiseSeed) -> Float64:
-        return release_task_weights(
-            B, constants, task, epsilon=guarantee.epsilon, delta=guarantee.delta, seed=seed, together=2
-        ).noised
+        released = release_task_weights(
+            B,
+            constants,
+            task,
+            epsilon=guarantee.epsilon,
+            delta=guarantee.delta,
+            seed=seed,
+            together=2,
+        )
+        return released.noised
 
     far = head_sensitivity(constants, task)
     first = tuple(generator.normal(size=_SIZE) for _ in range(2))
@@ -303,36 +385,42 @@ def heads_game(guarantee: NoiseClaim, generator: np.random.Generator) -> Game:
 
 
 def theorem_game(guarantee: NoiseClaim, generator: np.random.Generator) -> Game:
-    """Return a game of A and R released in theorem mode, as far apart as the two sensitivities allow.
-
-    Epsilon of each is at most 0.5, since the proof needs it below 1; together they spend more. The constants of the
-    proof are made up: they scale sensitivity and noise alike.
-    """
-    options = TheoremOptions(deletions=1, epsilon=min(guarantee.epsilon, 0.5), delta=guarantee.delta)
+    """Return a game of A and R released in theorem mode, as far apart as the two sensitivities allow."""
+    # The proof needs an epsilon below 1. Together A and R spend more than one of them.
+    epsilon = min(guarantee.epsilon, 0.5)
+    options = TheoremOptions(deletions=1, epsilon=epsilon, delta=guarantee.delta)
     plan = plan_theorem(100_000, 1_000, 10, _CONSTANTS, 0.01, options)
-    A, R = generator.dirichlet(np.full(_SIZE[0], 0.1), _SIZE[1]).T, generator.uniform(0, 0.01, 55)
-    second = (
-        A + _step(generator, A.shape, plan.topics.sensitivity),
-        R + _step(generator, R.shape, plan.covariance.sensitivity),
-    )
-    mechanisms = _planned(plan.topics), _planned(plan.covariance)
+    words, topics = _SIZE
+    A = generator.dirichlet(np.full(words, 0.1), topics).T
+    # The upper triangle of R for 10 topics.
+    R = generator.uniform(0, 0.01, 55)
+    other_A = A + _step(generator, A.shape, plan.topics.sensitivity)
+    other_R = R + _step(generator, R.shape, plan.covariance.sensitivity)
+    mechanisms = (_planned(plan.topics), _planned(plan.covariance))
     spent = plan.together.epsilon(guarantee.delta)
-    return Game("topics and covariance of theorem mode", (A, R), second, mechanisms, spent, guarantee.delta)
+    name = "topics and covariance of theorem mode"
+    return Game(name, (A, R), (other_A, other_R), mechanisms, spent, guarantee.delta)
 
 
 def _planned(plan: NoisePlan) -> Mechanism:
+    """Return the noise of a plan."""
     return lambda values, seed: add_noise(values, plan, seed)
 
 
 def _step(generator: np.random.Generator, shape: tuple[int, ...], length: float) -> Float64:
-    """Return an array of this length in a direction that any entry may have a part in."""
+    """Return an array of this length in a random direction, in which every entry has a part."""
     direction = generator.normal(size=shape)
-    return np.asarray(length * direction / math.sqrt(float((direction**2).sum())))
+    square = float((direction**2).sum())
+    return np.asarray(length * direction / math.sqrt(square))
 
 
 @dataclass(frozen=True, slots=True)
 class _Test:
-    """Hit where sign (score - threshold) > 0; swapped: a hit means the first run, not the second."""
+    """A test that hits where sign (score - threshold) > 0.
+
+    column: of the score.
+    swapped: whether a hit means the first run; else it means the second.
+    """
 
     column: int
     sign: float
@@ -340,82 +428,116 @@ class _Test:
     swapped: bool
 
     def rates(self, first: Float64, second: Float64) -> Rates:
-        hits = [int((self.sign * (part[:, self.column] - self.threshold) > 0).sum()) for part in (first, second)]
-        false, true = hits[::-1] if self.swapped else hits
-        return Rates(true, false, len(first))
+        """Return the hits on the scores of both runs, (draws, k) each."""
+        in_first, in_second = self._hits(first), self._hits(second)
+        if self.swapped:
+            return Rates(true=in_first, false=in_second, draws=len(first))
+        return Rates(true=in_second, false=in_first, draws=len(first))
+
+    def _hits(self, scores: Float64) -> int:
+        above = self.sign * (scores[:, self.column] - self.threshold) > 0
+        return int(above.sum())
 
 
 def rate_bounds(hits: int, draws: int, error: float) -> tuple[float, float]:
-    """Lower and upper bound on a rate, each wrong with probability `error` at most (Clopper and Pearson)."""
-    low = 0.0 if hits == 0 else float(betaincinv(hits, draws - hits + 1, error))
-    high = 1.0 if hits == draws else float(betaincinv(hits + 1, draws - hits, 1 - error))
+    """Return a lower and an upper bound on a rate, by Clopper and Pearson's exact intervals (1934).
+
+    hits: of `draws`.
+    error: greatest probability that a bound is wrong, for each of the two.
+    """
+    low = 0.0
+    high = 1.0
+    if hits > 0:
+        low = float(betaincinv(hits, draws - hits + 1, error))
+    if hits < draws:
+        high = float(betaincinv(hits + 1, draws - hits, 1 - error))
     return low, high
 
 
 def judge(first: Float64, second: Float64, names: Sequence[str], delta: float, error: float) -> GameFinding:
-    """Tell two runs apart by their scores, (draws, k) each, of which the first len(names) are distinguishers.
+    """Tell two runs apart by their scores.
 
-    All k columns are features of one more, "learned": a linear classifier fitted on the first quarter of the draws.
-    Distinguisher and threshold are chosen on the second quarter and judged on the second half. error: probability
-    that either bound is wrong.
+    first, second: (draws, k), the scores of each run's draws.
+    names: of the distinguishers, whose scores are the first columns.
+    delta: of the claim.
+    error: probability that either bound is wrong.
+
+    All k columns are features of one more distinguisher, "learned": a linear classifier fitted on the first quarter of
+    the draws. Distinguisher and threshold are chosen on the second quarter and judged on the second half.
     """
     draws = len(first)
     learned = _classifier(first[: draws // 4], second[: draws // 4])
-    first, second = (np.column_stack([part[:, : len(names)], learned(part)]) for part in (first, second))
-    chosen, judged = slice(draws // 4, draws // 2), slice(draws // 2, None)
+    first = np.column_stack([first[:, : len(names)], learned(first)])
+    second = np.column_stack([second[:, : len(names)], learned(second)])
+    chosen_first, chosen_second = first[draws // 4 : draws // 2], second[draws // 4 : draws // 2]
+    # Draws that took no part in the choice: on the others the best of many tests looks better than it is.
+    judged_first, judged_second = first[draws // 2 :], second[draws // 2 :]
+    # Two bounds, each from the bounds on two rates.
     share = error / 4
     tests: list[_Test] = []
     for column in range(first.shape[1]):
-        tests += _tests(first[chosen], second[chosen], column)
-    tried = [test.rates(first[chosen], second[chosen]) for test in tests]
-    best_by_rates = np.argmax([rates.epsilon(delta, share) for rates in tried])
-    best_by_curve = np.argmax([rates.mu(share) for rates in tried])
-    by_rates, by_curve = tests[int(best_by_rates)], tests[int(best_by_curve)]
-    # Draws that took no part in the choice: on the others the best of many tests looks better than it is.
-    rates = by_rates.rates(first[judged], second[judged])
-    curve = by_curve.rates(first[judged], second[judged])
-    epsilon, mu = rates.epsilon(delta, share), curve.mu(share)
+        tests += _tests(chosen_first, chosen_second, column)
+    tried = [test.rates(chosen_first, chosen_second) for test in tests]
+    by_rates = tests[int(np.argmax([rates.epsilon(delta, share) for rates in tried]))]
+    by_curve = tests[int(np.argmax([rates.mu(share) for rates in tried]))]
+    rates = by_rates.rates(judged_first, judged_second)
+    curve = by_curve.rates(judged_first, judged_second)
+    epsilon = rates.epsilon(delta, share)
+    mu = curve.mu(share)
     gaussian = gaussian_epsilon(delta, 1 / mu) if mu > 0 else 0.0
-    shown, kept = (by_rates, rates) if epsilon >= gaussian and epsilon > 0 else (by_curve, curve)
-    return GameFinding(epsilon, gaussian, [*names, "learned"][shown.column], kept, draws)
+    distinguishers = [*names, "learned"]
+    if epsilon > 0 and epsilon >= gaussian:
+        return GameFinding(epsilon, gaussian, distinguishers[by_rates.column], rates, draws)
+    return GameFinding(epsilon, gaussian, distinguishers[by_curve.column], curve, draws)
 
 
 def least_draws(mu: float, error: float) -> int:
-    """Draws of each kind from which faults can be seen at a claim of 1/s = mu.
+    """Return the draws of each run that show the faults of the controls.
 
-    Noise ten times too small must be told from mu with near certainty on nearly all draws, and two versions that never
-    overlap must show more than sqrt(2) mu.
+    mu: 1/s of the claim.
+    error: of the bounds, as in `judge`.
     """
     z = -float(ndtri(error / 4))
+    # Noise ten times too small must be told from mu with near certainty, on nearly all draws.
     close = (2 * (z + 3) * math.sqrt(math.pi / 2) / (8 * mu)) ** 2
+    # Two versions that never overlap must show more than sqrt(2) mu.
     far = math.log(error / 4) / float(log_ndtr(0.65 * math.sqrt(2) * mu))
+    # Half of the draws judge.
     return 2 * math.ceil(max(close, far))
 
 
 def _tests(first: Float64, second: Float64, column: int) -> list[_Test]:
     """Return tests at thresholds between the scores seen, in both directions, for either run."""
-    values = np.unique(np.concatenate([first[:, column], second[:, column]]))
+    one = first[:, column]
+    other = second[:, column]
+    values = np.unique(np.concatenate([one, other]))
     if len(values) < 2:
         return [_Test(column, 1.0, float(values[0]), swapped=False)]
     between = values[:-1] + np.diff(values) / 2
-    thresholds = set(between[np.linspace(0, len(between) - 1, _THRESHOLDS).astype(int)].tolist())
-    for edge in (first[:, column].min(), first[:, column].max(), second[:, column].min(), second[:, column].max()):
-        place = int(np.searchsorted(values, edge))
+    spaced = np.linspace(0, len(between) - 1, _THRESHOLDS).astype(int)
+    thresholds = set(between[spaced].tolist())
+    # Runs that do not overlap are told apart best at the ends of their scores.
+    for end in (one.min(), one.max(), other.min(), other.max()):
+        place = int(np.searchsorted(values, end))
         thresholds |= set(between[max(place - 1, 0) : place + 1].tolist())
-    return [
-        _Test(column, sign, t, swapped) for t in sorted(thresholds) for sign in (1.0, -1.0) for swapped in (False, True)
-    ]
+    ways = product(sorted(thresholds), (1.0, -1.0), (False, True))
+    return [_Test(column, sign, threshold, swapped) for threshold, sign, swapped in ways]
 
 
 def _classifier(first: Float64, second: Float64) -> Callable[[Float64], Float64]:
     """Fit a linear discriminant on standardised features, (draws, k) to (draws,)."""
     both = np.concatenate([first, second])
-    centre, spread = both.mean(axis=0), both.std(axis=0)
+    centre = both.mean(axis=0)
+    spread = both.std(axis=0)
+    # A score that is the same in all draws stays as it is.
     spread = np.where(spread > 0, spread, 1.0)
     scaled = (both - centre) / spread
-    one, other = scaled[: len(first)], scaled[len(first) :]
-    centred = np.concatenate([one - one.mean(axis=0), other - other.mean(axis=0)])
-    within = np.cov(centred.T)
-    gap = other.mean(axis=0) - one.mean(axis=0)
-    weights = np.linalg.solve(np.atleast_2d(within) + _RIDGE * np.eye(len(gap)), gap)
+    one = scaled[: len(first)]
+    other = scaled[len(first) :]
+    one_mean = one.mean(axis=0)
+    other_mean = other.mean(axis=0)
+    centred = np.concatenate([one - one_mean, other - other_mean])
+    within = np.atleast_2d(np.cov(centred.T))
+    gap = other_mean - one_mean
+    weights = np.linalg.solve(within + _RIDGE * np.eye(len(gap)), gap)
     return lambda scores: np.asarray((scores - centre) / spread @ weights)

@@ -1,17 +1,17 @@
-"""The paper to the letter, pure: Algorithm 1, its noise, the conditions of its proof, capacity formulas, trials.
+"""The paper to the letter, as pure functions: Algorithm 1, its noise, the conditions of its proof, deletion capacity.
 
-Nothing in `counts`, `topics` and `privacy` imports this wing. Names load their module on first use.
+Modules of `counts`, `topics` and `privacy` never import this wing. Names load their module on first use.
 
 algorithm1         Statistics: the part of S that Algorithm 1 keeps; remaining: takes a forget set out of the counts;
-                   unlearn_base: the Newton step and projection, a BaseModel; retrain_rows: the exact optimum that the
-                   step stands for; literal_head: the paper's own form of an unlearned head
+                   unlearn_base: makes a BaseModel by the Newton step and the projection; retrain_rows: makes one by
+                   the exact optimum; literal_head: the paper's own form of an unlearned head
 theorem            theorem_release: Algorithm 1 with the noise of its proof, a TheoremRelease (TheoremOptions,
                    TheoremPlan, plan_theorem; Vacuity: noise beside model); assumption_checks: the conditions of the
                    proof on a ProofSetting, one Condition each (sample_size, guaranteed_error: of the learner)
 capacity_formulas  Capacity: how many deletions a base model bears; base_capacity: by theorem 1, head_capacity_terms: of
                    a task, by theorem 3 (HeadCapacity), precondition: of the proof, most_deletions: that leave every
-                   anchor, implied_constant: the c that a measured capacity stands for; ModelConstants: a, p, gamma,
-                   eps0 of a model, by fit_constants
+                   anchor, implied_constant: the c that a measured capacity stands for; fit_constants: measures a, p,
+                   gamma, eps0 of a model as ModelConstants
 calibration        DeletionTrials: a model with documents to forget, one Trial each; calibrate: the capacity found by
                    such trials (CalibrationPlan, Calibration)
 """

@@ -1,6 +1,6 @@
 """Algorithm 1 of the paper to the letter: unlearning the base model by one Newton step and a projection.
 
-    Statistics        C^S, P and |S|: all that it takes from the base model beside counts; small enough to keep
+    Statistics        C^S, P and |S|: its whole input from the base model beside counts; small enough to keep
     remaining         Q^F = Q^S less the forget set, and the matrices that follow, from the fit of S
     remaining_counts  the same from Q^F itself, which exact counts give without S or its model
     chosen_again      the anchors that a retraining on Q^F chooses
@@ -57,7 +57,7 @@ Float = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statistics:
-    """The part of the base model that Algorithm 1 needs beside counts; with Q^S and p^S, the T(S) of the paper.
+    """The part of the base model that Algorithm 1 needs beside counts; with Q^S and p^S it is the paper's T(S).
 
     words: (n,), ascending.
     C: C^S, (n, r), rows on the simplex.
@@ -72,16 +72,16 @@ class Statistics:
 
     @classmethod
     def of(cls, fit: TopicFit) -> Self:
-        """Take them from A(S)."""
+        """Take the statistics from A(S)."""
         return cls(fit.words, np.ascontiguousarray(fit.C[fit.live]), fit.anchors, fit.documents)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Remaining:
-    """The input of Algorithm 1 once the forget set is out of the counts; none of its sizes grows with m.
+    """The input of Algorithm 1 after the forget set is out of the counts. Its sizes do not grow with m.
 
     names: the words of q.
-    words: (n,), those that still occur.
+    words: (n,), the words that still occur.
     live: (n,), their positions in q.
     q: Q^F in integers.
     p: (n,), word masses, sum 1.
@@ -93,8 +93,8 @@ class Remaining:
     G: (r, r), Qbar_P^F Qbar_P^F^T.
     sigma_min: the least singular value of Qbar_P^F.
     documents: |S| - |S_f|.
-    changed: how many words only one of the vocabularies of the base model and of a retraining has; None where that is
-        not known.
+    changed: number of words that are in the vocabulary of the base model or of a retraining, but not in both; None
+        where it is not known.
     """
 
     names: tuple[str, ...]
@@ -119,21 +119,24 @@ def remaining(fit: TopicFit, forgotten: CountSource | None = None) -> Remaining:
     fit: A(S), learned with learner "paper"; it stays as it is.
     forgotten: counts of S_f made with the fit's weighting, None for the empty forget set.
     Cost: a copy of Q's values, nnz(dQ) r and the columns of changed words times r. Raises UsageError for another
-    learner, NegativeCounts where S_f cannot be part of S, CannotLearn where an anchor's row is gone or the rows of the
-    anchors have become dependent.
+    learner; NegativeCounts where S_f cannot be part of S; CannotLearn where an anchor's row is gone, or where the rows
+    of the anchors have become dependent.
     """
     _require_published(fit.options)
-    first, positions = fit.mixtures, fit.choice.rows
-    q, product, error, documents = fit.q, first.product, first.product_errors(), fit.documents
+    q = fit.q
+    product = fit.mixtures.product
+    error = fit.mixtures.product_errors()
+    documents = fit.documents
     if forgotten is not None:
         documents -= forgotten.documents
+        # Negative counts, because matrices of counts are changed by adding.
         taken = Cooccurrence.zero(q.n) - _over(fit, forgotten)
         q = _subtracted(fit.q, taken, documents)
         product, error = _product(fit, q, SymmetricCounts.of(taken))
     return _known(
         fit.names,
         q,
-        positions,
+        fit.choice.rows,
         product,
         error,
         start=fit.C,
@@ -143,59 +146,68 @@ def remaining(fit: TopicFit, forgotten: CountSource | None = None) -> Remaining:
 
 
 def remaining_counts(base: Statistics, source: CountSource, options: LearnerOptions) -> Remaining:
-    """Return the same from Q^F itself: the base model is not needed, nor the counts of what was forgotten.
+    """Return the input of Algorithm 1 from Q^F itself, without the counts of S and of S_f.
 
+    base: of A(S).
     source: counts of S - S_f, over any words.
-    options: those that the base was learned with.
+    options: the options that the base was learned with.
     Cost: reading the counts once, and nnz(Q) r. Raises UsageError for another learner, CannotLearn where an anchor word
     has left the vocabulary, where its row is gone, or where the anchors' rows have become dependent.
     """
     _require_published(options)
-    # The vocabulary is the one that a retraining chooses, so that no released word depends on forgotten documents. A
-    # word that leaves takes its row and column along.
+    # A retraining would choose this same vocabulary, so that released words do not depend on forgotten documents.
+    # A word that leaves takes its row and column along.
     prepared = prepare(source, options)
-    q, words = prepared.q, prepared.words
+    q = prepared.q
+    words = prepared.words
     place = {word: k for k, word in enumerate(words)}
-    if lost := [word for word in base.anchors if word not in place]:
-        raise CannotLearn("anchors", f"no retraining would keep the anchor word {lost[0]}: retrain from counts")
+    lost = [word for word in base.anchors if word not in place]
+    if lost:
+        raise CannotLearn("anchors", f"a retraining would drop the anchor word {lost[0]}: retrain from counts")
     # A word that enters starts at zero: the step lands on the same point from anywhere.
     start = np.zeros((len(words), base.C.shape[1]))
     stays = [k for k, word in enumerate(base.words) if word in place]
-    start[[place[base.words[k]] for k in stays]] = base.C[stays]
+    places = [place[base.words[k]] for k in stays]
+    start[places] = base.C[stays]
     positions = np.array([place[word] for word in base.anchors], np.intp)
-    product = times(q, np.ascontiguousarray(dense_rows(q, positions).T.astype(float)))
+    thin = dense_rows(q, positions).T.astype(float)
+    product = times(q, np.ascontiguousarray(thin))
+    relative = gamma(product_roundings(np.diff(q.indptr), q.n))
+    error = largest_errors(relative, np.zeros(q.n), product)
     return _known(
         words,
         q,
         positions,
         product,
-        largest_errors(gamma(product_roundings(np.diff(q.indptr), q.n)), np.zeros(q.n), product),
+        error,
         start=start,
         candidates=prepared.candidates,
         documents=source.documents,
-        changed=len({*words} ^ {*base.words}),
+        changed=len(set(words) ^ set(base.words)),
     )
 
 
 def chosen_again(left: Remaining) -> AnchorChoice:
     """Return the anchors that a retraining on Q^F chooses, by position in Q.
 
-    Cost: n r^2 where they are the known ones. Raises CannotLearn where there are not r independent candidates.
+    Cost: n r^2 where they are the known anchors. Raises CannotLearn where there are not r independent candidates.
     """
-    # The search is replayed from inner products that are at hand. It is made anew only where it leaves the known
-    # anchors, or where a lead is within rounding.
     mass = left.q.row_sums()
     candidates = left.candidates[mass[left.candidates] > 0]
     known = left.live[left.anchors]
+    # The search is replayed from inner products that are at hand. It is made anew only where it leaves the known
+    # anchors, or where a lead is within rounding.
     if np.isin(known, candidates).all():
-        norms = row_norms(left.q, candidates, 1.0 / mass[candidates].astype(float))
+        scales = 1.0 / mass[candidates].astype(float)
+        norms = row_norms(left.q, candidates, scales)
         rows = np.searchsorted(left.live, candidates)
+        sizes = np.diff(left.q.indptr)
         choice = replay_rows(
             norms,
             left.B[rows],
             left.G,
             np.searchsorted(candidates, known),
-            terms=int(np.diff(left.q.indptr)[candidates].max()),
+            terms=int(sizes[candidates].max()),
             error=left.B_error[rows],
             live=len(left.live),
         )
@@ -216,8 +228,10 @@ def _known(
     documents: int,
     changed: int | None = None,
 ) -> Remaining:
-    """Return the input of Algorithm 1 for Q^F (n, n) and the anchors P at `positions`.
+    """Return the input of Algorithm 1 for Q^F (n, n) and the anchors P.
 
+    names: the words of Q^F.
+    positions: (r,), of the anchors in `names`.
     product: (n, r), Q^F Q_P^F^T in units of the counts.
     error: (n,), bound on the absolute error of each row of the product.
     start: (n, r), C^S.
@@ -228,18 +242,21 @@ def _known(
     mass = q.row_sums()
     # A word that no document holds any more has no row on the simplex, and a retraining would not know it.
     live = np.flatnonzero(mass)
+    own = mass[live]
+    # Summed as Python integers: a total of int64 could overflow in a large corpus.
+    total = float(sum(mass.tolist()))
+    anchor_mass = anchor_counts.sum(axis=1)
     return Remaining(
         names=names,
         words=tuple(names[k] for k in live),
         live=live,
         q=q,
-        # Summed as Python integers: a total of int64 could overflow in a large corpus.
-        p=mass[live] / float(sum(mass.tolist())),
+        p=own / total,
         start=start[live],
         anchors=np.searchsorted(live, positions),
         candidates=candidates,
-        B=product[live] / mass[live, None] / anchor_counts.sum(axis=1),
-        B_error=error[live] / mass[live] / float(anchor_counts.sum(axis=1).min()),
+        B=product[live] / own[:, None] / anchor_mass,
+        B_error=error[live] / own / float(anchor_mass.min()),
         G=G,
         sigma_min=sigma_min,
         documents=documents,
@@ -248,28 +265,33 @@ def _known(
 
 
 def _require_published(options: LearnerOptions) -> None:
+    # Algorithm 1 takes rows of anchor words; the default learner has averages of rows in their place.
     if options.learner != "paper":
         raise UsageError('Algorithm 1 starts from the published learner: learn with learner="paper"')
 
 
 def _over(fit: TopicFit, source: CountSource) -> Cooccurrence:
-    """Bring counts over any words to the fit's."""
+    """Bring counts over any words to the fit's words."""
     ids = fit.held(source.words)
     known = np.flatnonzero(ids >= 0)
     return source.restrict(known).relabel(ids[known], len(fit.names))
 
 
 def _subtracted(q: SymmetricCounts, taken: Cooccurrence, documents: int) -> SymmetricCounts:
+    """Return Q^F; taken: the negative counts of S_f; documents: |S| - |S_f|."""
+    # The fit stays as it is, so that one base model can serve several forget sets.
     left = q.copy()
     if not left.add_within(taken) or documents < 0:
-        raise NegativeCounts("the forget set is not part of the trained documents: forget only what was learned, once")
+        raise NegativeCounts(
+            "the forget set holds documents that were not learned: give each learned document once at the most"
+        )
     return left
 
 
 def _product(fit: TopicFit, q: SymmetricCounts, delta: SymmetricCounts) -> tuple[Float, Float]:
-    """Return W^F = Q^F Q_P^F^T = W^S + dQ V^S + Q^F (V^F - V^S), V = Q_P^T, in the units of the counts, and its error.
+    """Return W^F = Q^F Q_P^F^T = W^S + dQ V^S + Q^F (V^F - V^S), V = Q_P^T, and its error.
 
-    The error is (n,), of each row. The added part is rounded at its own size, the sum once at that of the product.
+    W^F is (n, r) in the units of the counts, the error (n,), a bound for each row.
     """
     first = fit.mixtures
     # Only columns that a forgotten document touched differ, so the rest of the product is carried over.
@@ -278,8 +300,10 @@ def _product(fit: TopicFit, q: SymmetricCounts, delta: SymmetricCounts) -> tuple
     thin = ThinShift(columns, moved.T[columns].astype(float))
     shift, sizes = product_shift(q, delta, first.thin, thin)
     product = first.product + shift
+    # The added part is rounded at its own size, and the sum once at the size of the product.
     roundings = shift_roundings(np.diff(q.indptr), np.diff(delta.indptr))
-    return product, largest_errors(*carried_errors(first.relative, first.error, roundings, sizes), product)
+    relative, absolute = carried_errors(first.relative, first.error, roundings, sizes)
+    return product, largest_errors(relative, absolute, product)
 
 
 _UNIT = 2.0**-53
@@ -304,16 +328,21 @@ class BaseModel:
 def newton_rows(C: Float, B: Float, G: Float) -> Float:
     """Return C_i - H^-1 grad L(C_i) for every row: L(v) = ||Qbar_i - v^T Qbar_P||^2, grad = 2 (G v - B_i), H = 2 G.
 
-    C, B: (n, r); G: (r, r). L is quadratic, so the step lands on B G^-1, the unconstrained optimum, from any C; its
-    rows sum to about 1 but may be negative. Raises CannotLearn where G is singular.
+    C: (n, r), rows that the step starts from.
+    B: (n, r), Qbar Qbar_P^T.
+    G: (r, r), Qbar_P Qbar_P^T.
+
+    L is quadratic, so the step lands on B G^-1, the unconstrained optimum, from any C. Its rows sum to about 1, and
+    entries may be negative. Raises CannotLearn where G is singular.
     """
     values = np.linalg.eigvalsh(G)
-    # Below this a solution would be rounding alone.
+    # With a smaller eigenvalue the solution would be rounding alone.
     if not values[0] > len(G) * _UNIT * values[-1]:
-        raise CannotLearn("rank", "the anchors' rows are dependent, so there is no Newton step: retrain from counts")
+        raise CannotLearn("rank", "the Newton step needs independent rows of anchors: retrain from counts")
     # B G^-1 is the same point; the step is written as the paper has it, so that the two can be compared.
     gradient = 2 * (C @ G - B)
-    return np.asarray(C - np.linalg.solve(2 * G, gradient.T).T)
+    step = np.linalg.solve(2 * G, gradient.T).T
+    return np.asarray(C - step)
 
 
 def unlearn_base(left: Remaining) -> BaseModel:
@@ -321,65 +350,80 @@ def unlearn_base(left: Remaining) -> BaseModel:
 
     Cost: n r^2 for the rows, nnz(Q) r for R.
     """
-    return _model(left, project_rows(newton_rows(left.start, left.B, left.G)))
+    stepped = newton_rows(left.start, left.B, left.G)
+    return _model(left, project_rows(stepped))
 
 
 def retrain_rows(left: Remaining) -> BaseModel:
     """Return A^F and R^F: every row the exact constrained optimum on Q^F, on the same anchors.
 
-    This is what A(S - S_f) returns wherever it finds the same anchors and words. Cost: an active-set solve a row.
+    A(S - S_f) returns this model wherever it finds the same anchors and words. Cost: an active-set solve a row.
     """
-    return _model(left, solve_rows(left.G, np.ascontiguousarray(left.B), np.ascontiguousarray(left.start)))
+    # The solver is compiled for arrays in C order, and slices of live words need not be.
+    B = np.ascontiguousarray(left.B)
+    start = np.ascontiguousarray(left.start)
+    return _model(left, solve_rows(left.G, B, start))
 
 
 def covariance(q: SymmetricCounts, rows: npt.NDArray[np.intp], A: Float) -> Float:
-    """Return R = A^+ Q A^+^T (r, r), symmetric, for A (n, r) over these rows of Q; entries of Q sum to 1.
+    """Return R = A^+ Q A^+^T (r, r), symmetric, with Q scaled so that its entries sum to 1.
 
+    q: counts of pairs.
+    rows: (n,), positions of A's words in q.
+    A: (n, r), topics.
     Raises CannotLearn where the columns of A are dependent.
     """
     U, values, V = np.linalg.svd(A, full_matrices=False)
     if not values[-1] > len(A) * _UNIT * values[0]:
-        raise CannotLearn("rank", "two topics have become the same, so R is not defined: ask fewer topics")
+        raise CannotLearn("rank", "two topics have become the same, so R is not defined: ask for fewer topics")
     pseudoinverse = (V.T / values) @ U.T
     # Q is applied to thin matrices only: it is sparse, and a dense copy would not fit in memory.
     wide = np.zeros((q.n, A.shape[1]))
     wide[rows] = pseudoinverse.T
-    R = pseudoinverse @ times(q, wide)[rows] / float(sum(q.row_sums().tolist()))
+    applied = times(q, wide)[rows]
+    # Summed as Python integers, as in `_known`.
+    total = float(sum(q.row_sums().tolist()))
+    R = pseudoinverse @ applied / total
     # Exact symmetry, which rounding took away: noise is drawn for the upper triangle alone.
     return np.asarray((R + R.T) / 2)
 
 
 def project_topics(A: Float) -> Float:
     """Project each column of A (n, r) on the simplex of words in Euclidean distance."""
-    return np.ascontiguousarray(project_rows(np.ascontiguousarray(A.T)).T)
+    projected = project_rows(np.ascontiguousarray(A.T))
+    return np.ascontiguousarray(projected.T)
 
 
 def project_psd(R: Float) -> Float:
     """Return the nearest positive semidefinite matrix to a symmetric R (r, r) in the Frobenius norm."""
     values, vectors = np.linalg.eigh((R + R.T) / 2)
-    projected = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    kept = np.maximum(values, 0.0)
+    projected = (vectors * kept) @ vectors.T
+    # A product is symmetric up to rounding only.
     return np.asarray((projected + projected.T) / 2)
 
 
 def _model(left: Remaining, C: Float) -> BaseModel:
+    """Return the model of C (n, r): A by Bayes' rule from C and the word masses p, and R."""
     joint = left.p[:, None] * C
     A = joint / joint.sum(axis=0)
     return BaseModel(left.words, C, A, covariance(left.q, left.live, A))
 
 
 def literal_head(A_before: Float, A: Float, w: Float) -> Float:
-    """Return v = (A^S)^+ A w, (r, C): Algorithm 2's answer before noise, kept to show what it gives away.
+    """Return v = (A^S)^+ A w, (r, C): Algorithm 2's answer before noise, kept to show its leak.
 
     A_before: A^S, (n, r), over the same words as A.
     A: (n, r), the unlearned topics.
     w: (r, C), the weights of the head on topics.
 
-    A holder of A^S turns v into A^S v = P_S A w, P_S the projection on col(A^S), a space that the forgotten documents
+    A holder of A^S turns v into A^S v = P_S A w, where P_S projects on col(A^S), a space that the forgotten documents
     helped to choose. A retraining without them would have released a B inside col(A^F). So the part of B outside
     col(A^F) tells the two apart, however much noise v carries: noise on v is noise inside col(A^S). The service
     releases B = A w with noise on all of its n C numbers, which has no such part.
     Raises CannotLearn where A^S has dependent columns, since v would then not be unique.
     """
     if np.linalg.matrix_rank(A_before) < A_before.shape[1]:
-        raise CannotLearn("rank", "the topics of A^S depend on each other, so it has no left inverse: ask fewer topics")
-    return np.asarray(np.linalg.lstsq(A_before, A @ w, rcond=None)[0])
+        raise CannotLearn("rank", "topics of A^S depend on each other, so it has no left inverse: ask for fewer topics")
+    solution = np.linalg.lstsq(A_before, A @ w, rcond=None)
+    return np.asarray(solution[0])

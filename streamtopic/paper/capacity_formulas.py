@@ -1,8 +1,10 @@
 """Deletion capacity: how many of the base model's documents may be unlearned before a retrain is due.
 
-Formulas are those of Wei et al. (2025): theorem 1 (base), theorem 3 (head of a task), and the precondition and
-sensitivity of the utility proof. The paper does not give the constants c; `implied_constant` says which c a measured
-capacity stands for.
+Formulas are from Wei et al. (2025): theorem 1 (base), theorem 3 (head of a task), and the precondition and sensitivity
+of the utility proof. The paper does not give the constants c; `implied_constant` returns the c that a measured capacity
+stands for.
+
+Sizes have the paper's names in all of them: m documents, n words, r topics.
 
 A task that rests on some topics only can bear more deletions: q, the least mass of its topics, takes the place of
 1/(a r), the least that any topic can have, in the first of the two terms. The second term does not know the task.
@@ -28,13 +30,11 @@ __all__ = [
     "estimate_constants",
     "fit_constants",
     "general_head_terms",
-    "head_capacity",
     "head_capacity_terms",
     "implied_constant",
     "most_deletions",
     "precondition",
     "task_mass",
-    "theorem_head_sensitivity",
     "theorem_sensitivity",
     "theorem_sigma",
 ]
@@ -51,7 +51,7 @@ class Capacity:
     """How many deletions a base model bears.
 
     limit: in documents.
-    rule: by which the limit was set.
+    rule: how the limit was set.
     formula: the theorem's value at c = 1, for comparison.
     """
 
@@ -61,9 +61,9 @@ class Capacity:
 
     @classmethod
     def fixed(cls, limit: int, formula: float = math.nan) -> "Capacity":
-        """A number that the operator set. Raises UsageError below 0."""
+        """Return a capacity that the operator set. Raises UsageError for a limit below 0."""
         if limit < 0:
-            raise UsageError(f"a capacity of {limit} documents makes no sense: set 0 or more")
+            raise UsageError(f"the deletion capacity is {limit} documents: set 0 or more")
         return cls(limit, "fixed", formula)
 
     @property
@@ -72,19 +72,19 @@ class Capacity:
         return implied_constant(self.limit, self.formula)
 
     def used(self, forgotten: int) -> float:
-        """Share of the capacity that `forgotten` deletions use: 1 at the limit, math.inf where none was allowed."""
+        """Share of the capacity that deletions use: 1 at the limit, math.inf for a deletion where the limit is 0."""
         if self.limit:
             return forgotten / self.limit
         return math.inf if forgotten else 0.0
 
     def left(self, forgotten: int) -> int:
-        """Deletions that are still free, at least 0."""
+        """Deletions that still fit into the capacity, at least 0."""
         return max(self.limit - forgotten, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelConstants:
-    """Quantities of a model that the theory's constants depend on.
+    """Properties of a model that the theory's bounds depend on.
 
     a: imbalance, max z / min z over the topics' shares z.
     p_sep: separability, the least mass of an anchor in its topic.
@@ -99,83 +99,112 @@ class ModelConstants:
 
 
 def base_capacity(c: float, m: int, n: int, r: int, epsilon: float, delta: float) -> float:
-    """T = c min(m epsilon / (r^2 sqrt(r n ln(1/delta))), 0.001 m / r^2)."""
-    noise = m * epsilon / (r**2 * math.sqrt(r * n * math.log(1 / delta)))
-    return c * min(noise, UTILITY * m / r**2)
+    """Return T = c min(m epsilon / (r^2 sqrt(r n ln(1/delta))), 0.001 m / r^2), in documents: theorem 1.
 
-
-def head_capacity(c: float, m: int, n: int, r: int, epsilon: float, delta: float, q: float) -> float:
-    """T = c min(m q epsilon / (r sqrt(n r ln(1/delta))), 0.001 m / r^2), q the least mass of the task's topics."""
-    noise = m * q * epsilon / (r * math.sqrt(n * r * math.log(1 / delta)))
-    return c * min(noise, UTILITY * m / r**2)
+    c: the theorem's unknown constant.
+    epsilon, delta: of the guarantee.
+    """
+    spread = math.sqrt(r * n * math.log(1 / delta))
+    noise = m * epsilon / (r**2 * spread)
+    utility = UTILITY * m / r**2
+    return c * min(noise, utility)
 
 
 def implied_constant(limit: float, formula: float) -> float:
-    """The c at which a formula that gives `formula` at c = 1 gives `limit`."""
+    """Return the c at which a formula gives `limit`, if it gives `formula` at c = 1; nan where it gives 0."""
     # A formula of 0 gives 0 at any c.
-    return limit / formula if formula > 0 else math.nan
+    if formula <= 0:
+        return math.nan
+    return limit / formula
 
 
 def most_deletions(anchor_frequency: npt.NDArray[np.int64]) -> int:
-    """Deletions that surely leave every anchor a document: one fewer than the rarest anchor (r,) has."""
-    return max(int(anchor_frequency.min()) - 1, 0)
+    """Return how many deletions surely leave every anchor a document: one fewer than the rarest anchor has.
+
+    anchor_frequency: (r,), documents that hold each anchor.
+    """
+    rarest = int(anchor_frequency.min())
+    return max(rarest - 1, 0)
 
 
 def estimate_constants(
     A: Float64, R: Float64, shares: Float64, anchors: npt.NDArray[np.intp], eps0: float | None = None
 ) -> ModelConstants:
-    """Return the constants of a model.
+    """Return the constants of a model; gamma is the least singular value of diag(z)^-1 R.
 
     A: (n, r), topics.
     R: (r, r), covariance of topics.
     shares: z, (r,).
     anchors: (r,), rows of A.
-    eps0: 1/sqrt(n r) unless given, the most that the proof allows.
-    gamma is the least singular value of diag(z)^-1 R.
+    eps0: accuracy of A; None for 1/sqrt(n r), the most that the proof allows.
     """
     # A topic may have lost its last document: its constants are then infinite or 0, and formulas give 0.
     with np.errstate(divide="ignore", invalid="ignore"):
         rows = R / shares[:, None]
         a = float(shares.max() / shares.min())
-    gamma = float(np.linalg.svd(rows, compute_uv=False)[-1]) if np.isfinite(rows).all() else 0.0
-    p_sep = float(A[anchors, np.arange(len(anchors))].min())
-    return ModelConstants(a, p_sep, gamma, eps0 or 1 / math.sqrt(A.size))
+    gamma = 0.0
+    if np.isfinite(rows).all():
+        singular_values = np.linalg.svd(rows, compute_uv=False)
+        gamma = float(singular_values[-1])
+    own = A[anchors, np.arange(len(anchors))]
+    return ModelConstants(a, float(own.min()), gamma, eps0 or 1 / math.sqrt(A.size))
 
 
 def fit_constants(fit: TopicFit, eps0: float | None = None) -> ModelConstants:
-    """Return the constants of a model before noise, without a pass over Q: from its r anchor rows."""
-    # An anchor's row of Qbar is R_k A^T / z_k where the topics are separable, so diag(z)^-1 R = X A^+^T for the anchor
-    # rows X (r, n), or those of the super-anchors of the default learner.
-    last, live = fit.mixtures, fit.live
-    X = last.anchor_counts[:, live] / last.anchor_mass[:, None]
-    return anchored_constants(X, fit.A, fit.topic_masses, np.searchsorted(live, fit.choice.rows), eps0)
+    """Return the constants of a model before noise, from its r anchor rows without a pass over Q.
+
+    fit: of either learner; the default learner's super-anchors take the place of anchors.
+    eps0: as in `estimate_constants`.
+    """
+    live = fit.live
+    counts = fit.mixtures.anchor_counts[:, live]
+    X = counts / fit.mixtures.anchor_mass[:, None]
+    anchors = np.searchsorted(live, fit.choice.rows)
+    return anchored_constants(X, fit.A, fit.topic_masses, anchors, eps0)
 
 
 def anchored_constants(
     X: Float64, A: Float64, z: Float64, anchors: npt.NDArray[np.intp], eps0: float | None = None
 ) -> ModelConstants:
-    """Return the same of any model: X (r, n) anchor rows of Qbar, A (n, r), shares z (r,), anchors (r,) rows of A."""
-    R = z[:, None] * (X @ A @ np.linalg.pinv(A.T @ A, hermitian=True))
+    """Return the constants of a model from its anchor rows.
+
+    X: (r, n), rows of Qbar.
+    A: (n, r), topics.
+    z: (r,), shares of topics.
+    anchors: (r,), rows of A.
+    eps0: as in `estimate_constants`.
+    """
+    # An anchor's row of Qbar is R_k A^T / z_k where the topics are separable, so diag(z)^-1 R = X A^+^T.
+    inverse = np.linalg.pinv(A.T @ A, hermitian=True)
+    R = z[:, None] * (X @ A @ inverse)
     return estimate_constants(A, R, z, anchors, eps0)
 
 
 def precondition(m: int, r: int, constants: ModelConstants) -> float:
     """Return the most deletions that the utility proof covers: 0.001 m eps0 (gamma p)^3 / (a^2 r^2).
 
-    It is 0 where a topic has no share, since a is infinite then.
+    It is 0 where a topic has a share of 0, since a is infinite then.
     """
     margin = (constants.gamma * constants.p_sep) ** 3
     return UTILITY * m * constants.eps0 * margin / (constants.a**2 * r**2)
 
 
 def theorem_sensitivity(c: float, m: int, n: int, r: int, deletions: float, constants: ModelConstants) -> float:
-    """Delta = c sqrt(n r) (a r)^2 m_U / (m eps0 gamma p), with m_U = `deletions`."""
+    """Return Delta = c sqrt(n r) (a r)^2 m_U / (m eps0 gamma p), the sensitivity of A in Frobenius norm.
+
+    c: the theorem's unknown constant.
+    deletions: m_U.
+    """
     spread = math.sqrt(n * r) * (constants.a * r) ** 2 * deletions
-    return c * spread / (m * constants.eps0 * constants.gamma * constants.p_sep)
+    certainty = m * constants.eps0 * constants.gamma * constants.p_sep
+    return c * spread / certainty
 
 
 def theorem_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
-    """Sigma = Delta sqrt(2 ln(1.25 / delta)) / epsilon, Algorithm 1's own. Raises UsageError for epsilon >= 1."""
+    """Return sigma = Delta sqrt(2 ln(1.25 / delta)) / epsilon, as Algorithm 1 has it.
+
+    Raises UsageError unless 0 < epsilon < 1.
+    """
     # The classic Gaussian mechanism is proved for epsilon below 1 only.
     if not 0 < epsilon < 1:
         raise UsageError(f"theorem mode is proved for epsilon below 1, not {epsilon}: lower it, or use certified mode")
@@ -184,7 +213,7 @@ def theorem_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class HeadCapacity:
-    """Both terms of the formula, in documents.
+    """Both terms of the formula for a task, in documents.
 
     noise: c' m q epsilon / (r sqrt(n r ln(1/delta))).
     utility: c' 0.001 m / r^2.
@@ -211,12 +240,12 @@ class HeadCapacity:
 
     @property
     def worst_q(self) -> float:
-        """1/(a r): no topic of this model can have less mass, and a task on every topic is allowed no more."""
+        """1/(a r), the least mass that a topic of this model can have; it stands for q in a task on every topic."""
         return 1 / (self.imbalance * self.topics)
 
     @property
     def ratio(self) -> float:
-        """Q against 1/(a r), at least 1: what declaring topics wins in the noise term."""
+        """Q over 1/(a r), at least 1: the factor that a task gains in the noise term by naming its topics."""
         return self.q / self.worst_q
 
     @property
@@ -226,18 +255,25 @@ class HeadCapacity:
 
     @property
     def gain(self) -> float:
-        """Capacity over that of a task on every topic: the ratio, until the utility term ends it."""
+        """Capacity over the capacity of a task on every topic: the ratio, or less where the utility term binds."""
         return self.formula / self.every_topic
 
 
 def task_mass(shares: Float64, topics: Sequence[int] | npt.NDArray[np.intp] = ()) -> float:
-    """Q: the least share among the task's topics, all where none is named. shares: z (r,), sum 1.
+    """Return q, the least share among a task's topics.
 
-    Raises UsageError for a position that is not a topic.
+    shares: z, (r,), sum 1.
+    topics: positions of the task's topics; () for all.
+    Raises UsageError for a position without a topic.
     """
+    if not len(topics):
+        return float(shares.min())
     if not all(0 <= k < len(shares) for k in topics):
-        raise UsageError(f"the task names topics {list(topics)}, the model has 0 to {len(shares) - 1}")
-    return float(shares[list(topics)].min() if len(topics) else shares.min())
+        raise UsageError(
+            f"the task names topics {list(topics)}, but the model has 0 to {len(shares) - 1}: name topics of the model"
+        )
+    own = shares[list(topics)]
+    return float(own.min())
 
 
 def head_capacity_terms(
@@ -249,58 +285,39 @@ def head_capacity_terms(
     shares: Float64,
     topics: Sequence[int] | npt.NDArray[np.intp] = (),
 ) -> HeadCapacity:
-    """Theorem 3's formal version for a task on `topics` of a model with topic shares z (r,), n words and m documents.
+    """Return the capacity of a task by theorem 3's formal version.
 
-    Raises UsageError for a guarantee that makes no sense or shares that are not positive.
+    c: the theorem's unknown constant.
+    epsilon, delta: of the guarantee.
+    shares: z, (r,), shares of the model's topics.
+    topics: positions of the task's topics; () for all.
+    Raises UsageError for a guarantee that makes no sense, shares that are not positive, or an unknown topic.
     """
     if not (epsilon > 0 and 0 < delta < 1 and c > 0):
-        raise UsageError(f"epsilon {epsilon} and c {c} must be above 0, delta {delta} between 0 and 1")
+        raise UsageError(
+            f"epsilon is {epsilon}, c {c}, delta {delta}: use epsilon and c above 0, delta between 0 and 1"
+        )
     if not (shares > 0).all():
         raise UsageError("a topic has no share, so its capacity is not defined: retrain with fewer topics")
-    r, q = len(shares), task_mass(shares, topics)
-    # As theorem 1, with q in place of 1/(a r): a task feels only the topics that it rests on.
-    noise = c * m * q * epsilon / (r * math.sqrt(n * r * math.log(1 / delta)))
-    return HeadCapacity(noise, c * UTILITY * m / r**2, q, float(shares.max() / shares.min()), r)
+    r = len(shares)
+    q = task_mass(shares, topics)
+    spread = math.sqrt(n * r * math.log(1 / delta))
+    # As theorem 1, with q in place of 1/(a r): deletions reach a task only through the topics that it rests on.
+    noise = c * m * q * epsilon / (r * spread)
+    utility = c * UTILITY * m / r**2
+    imbalance = float(shares.max() / shares.min())
+    return HeadCapacity(noise, utility, q, imbalance, r)
 
 
 def general_head_terms(c: float, m: int, n: int, r: int, constants: ModelConstants, q: float) -> dict[str, float]:
-    """The proof's own bound on m_U for general q: each of the three terms of its minimum, in documents.
+    """Return the proof's own bound on m_U for general q: each of the three terms of its minimum, in documents.
 
-    m_U <= c m eps0 gamma p / (a r)^2 min{1/sqrt(r), 1/(n r)^(1/4), a r q / sqrt(n r)}; the paper takes n >= r^3, where
-    the last is the least and alone knows the task. Source: the end of the section "Proof for general q".
+    m_U <= c m eps0 gamma p / (a r)^2 min{1/sqrt(r), 1/(n r)^(1/4), a r q / sqrt(n r)}. The paper takes n >= r^3, where
+    the last term is the least, and only this term depends on the task. Source: the end of the section "Proof for
+    general q".
     """
-    unit = c * m * constants.eps0 * constants.gamma * constants.p_sep / (constants.a * r) ** 2
-    return {
-        "1/sqrt(r)": unit / math.sqrt(r),
-        "1/(nr)^(1/4)": unit / (n * r) ** 0.25,
-        "arq/sqrt(nr)": unit * constants.a * r * q / math.sqrt(n * r) if unit else 0.0,
-    }
-
-
-def theorem_head_sensitivity(
-    c: float,
-    m: int,
-    n: int,
-    r: int,
-    deletions: float,
-    constants: ModelConstants,
-    q: float,
-    weights: float,
-    tau: float = 0.0,
-) -> float:
-    """The paper's sensitivity of v = (A^S)^+ A w, weights the bound B on ||w||, with m_U = `deletions`.
-
-    (c / p) (sqrt(r) D + B sqrt(n r) a r m_U / (q m eps0 gamma p) + sqrt(n r) D^2 + sqrt(r tau) + sqrt(r) tau) with
-    D = (a r)^2 m_U / (m eps0 gamma p). Source: the proposition for general q, with the tau terms of "Downstream tasks
-    with inexact minimizers". Raises UsageError for tau < 0 or above 1/r, which the paper excludes, or q outside (0, 1].
-    """
-    if not 0 <= tau <= 1 / r:
-        raise UsageError(f"tau {tau} is outside 0 to 1/r = {1 / r:.3g}, which the proof assumes: fit heads better")
-    if not 0 < q <= 1:
-        raise UsageError(f"q is a topic's share, not {q}")
-    # One power of a r less than D: q takes its place in the term of the head's own topics.
-    moved = constants.a * r * deletions / (m * constants.eps0 * constants.gamma * constants.p_sep)
-    D = constants.a * r * moved
-    inexact = math.sqrt(r * tau) + math.sqrt(r) * tau
-    terms = math.sqrt(r) * D + weights * math.sqrt(n * r) * moved / q + math.sqrt(n * r) * D**2 + inexact
-    return c * terms / constants.p_sep
+    certainty = c * m * constants.eps0 * constants.gamma * constants.p_sep
+    unit = certainty / (constants.a * r) ** 2
+    # With an infinite a the unit is 0, and the product below would be nan.
+    by_task = unit * constants.a * r * q / math.sqrt(n * r) if unit else 0.0
+    return {"1/sqrt(r)": unit / math.sqrt(r), "1/(nr)^(1/4)": unit / (n * r) ** 0.25, "arq/sqrt(nr)": by_task}

@@ -1,4 +1,4 @@
-"""Theorem mode: Algorithm 1 with the noise of its proof, shown with every number that the proof rests on.
+"""Theorem mode: Algorithm 1 with the noise of its proof, and every number that the proof rests on.
 
     TheoremOptions      the operator's choices: the guarantee, T, c, and constants where they are known
     assumption_checks   the conditions of the proof on a ProofSetting, one Condition each
@@ -9,10 +9,11 @@
     examine, draw       its two halves: first all measurements, then the noise
     release_remaining   the same from kept statistics and exact counts (algorithm1.py)
 
-The sensitivity is proved for an unknown c and under assumptions that real corpora do not meet: at realistic sizes the
-noise drowns the model, and `Vacuity` says so. Certified mode needs neither. Checks and distances are computed before
-noise: they are for the operator, not for publication. Constants hidden in O(...) are taken as 1, since the paper gives
-none. So a check that fails by orders of magnitude fails, and one that passes narrowly says little.
+The sensitivity is proved for an unknown c and under assumptions that real corpora do not meet. At realistic sizes the
+noise drowns the model, and `Vacuity` says so. Certified mode needs neither c nor the assumptions. Checks and distances
+are computed before noise: they are for the operator, not for publication. Constants hidden in O(...) are taken as 1,
+since the paper does not give them. So a check that fails by orders of magnitude fails, and a check that passes narrowly
+says little.
 Source: Wei et al. (2025), sections 2 to 4, algorithm 1, theorem 1 and appendix B; labels are those of its LaTeX source.
 The paper leaves the sensitivity of R out; it is derived here.
 """
@@ -80,7 +81,11 @@ UTILITY_LOSS = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition of the proof: `value relation limit`, and where the paper states it."""
+    """One condition of the proof, `value relation limit`.
+
+    name: the condition in words, with its symbols in the paper.
+    paper: where the paper states it.
+    """
 
     name: str
     value: float
@@ -90,8 +95,8 @@ class Condition:
 
     @property
     def holds(self) -> bool:
-        """Whether the comparison is true; never where a number is missing (nan)."""
-        # Spelled out, since the negation of the opposite would be true for nan.
+        """Whether the comparison is true; false where a number is missing (nan)."""
+        # Each relation is written out, since the negation of the opposite would be true for nan.
         match self.relation:
             case "<":
                 return self.value < self.limit
@@ -109,11 +114,11 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class ProofSetting:
-    """A corpus, a model of it and a deletion, in the numbers that the proof compares.
+    """A corpus, a model of it and a deletion, as the numbers that the proof compares.
 
     m, n, r: documents, words, topics.
     length: L, tokens of a document.
-    deletions: m_U.
+    deletions: m_U, in documents.
     epsilon, delta: of the guarantee.
     c: constant of the sensitivity.
     constants: a, p, gamma, eps0.
@@ -136,7 +141,7 @@ class ProofSetting:
 
     def __post_init__(self) -> None:
         if not 0 < self.delta < 1:
-            raise UsageError(f"delta is {self.delta}: use a probability between 0 and 1")
+            raise UsageError(f"delta is {self.delta}: use a probability above 0 and below 1")
 
     @property
     def delta_2(self) -> float:
@@ -145,50 +150,58 @@ class ProofSetting:
 
     @property
     def moved(self) -> float:
-        """The most that deleting m_U documents can move a row of Qbar by: 4 a r m_U / (m eps0)."""
+        """Bound on the change of a row of Qbar by m_U deletions: 4 a r m_U / (m eps0)."""
         return self._moved_by(self.deletions)
 
     @property
     def robustness(self) -> float:
-        """Distance of an anchor's row from the hull of the others': gamma p."""
+        """Distance of an anchor's row from the hull of the other anchors' rows: gamma p."""
         return self.constants.gamma * self.constants.p_sep
 
     @property
     def entry_error(self) -> float:
-        """(a r)^2 m_U / (m eps0 gamma p), which bounds entries of Abar - A^F and of Abar - A* up to c."""
+        """(a r)^2 m_U / (m eps0 gamma p); c times this bounds entries of Abar - A^F and of Abar - A*."""
         ar = self.constants.a * self.r
-        return ar * ar * self.deletions / (self.m * self.constants.eps0 * self.robustness)
+        certainty = self.m * self.constants.eps0 * self.robustness
+        return ar * ar * self.deletions / certainty
 
     def _moved_by(self, documents: int) -> float:
-        return 4 * self.constants.a * self.r * documents / (self.m * self.constants.eps0)
+        certainty = self.m * self.constants.eps0
+        return 4 * self.constants.a * self.r * documents / certainty
 
 
 def sample_size(n: int, r: int, length: float, constants: ModelConstants) -> float:
-    """Return how many documents bring the learner within eps0 of the truth: the Learning Guarantee, constants 1.
+    """Return how many documents bring the learner within eps0 of the truth: theorem "Learning Guarantee", constants 1.
 
     max{a r^3 log n / (L (gamma p)^6 eps0), a^3 r^3 log n / (L eps0^3 (gamma p)^4), r^2 log r / (L eps0^2)}.
+
+    n, r: words, topics.
+    length: L, tokens of a document.
+    constants: of the model.
     """
-    a, eps0, gp = constants.a, constants.eps0, constants.gamma * constants.p_sep
-    return max(
-        a * r**3 * math.log(n) / (length * gp**6 * eps0),
-        a**3 * r**3 * math.log(n) / (length * eps0**3 * gp**4),
-        r**2 * math.log(r) / (length * eps0**2),
-    )
+    a, eps0 = constants.a, constants.eps0
+    gp = constants.gamma * constants.p_sep
+    for_anchors = a * r**3 * math.log(n) / (length * gp**6 * eps0)
+    for_topics = a**3 * r**3 * math.log(n) / (length * eps0**3 * gp**4)
+    for_shares = r**2 * math.log(r) / (length * eps0**2)
+    return max(for_anchors, for_topics, for_shares)
 
 
 def guaranteed_error(m: int, n: int, r: int, length: float, constants: ModelConstants) -> float:
-    """Return the eps0 that m documents guarantee: the inverse of `sample_size`; constants.eps0 is not used.
+    """Return the eps0 that m documents guarantee: the inverse of `sample_size`.
 
-    Raises UsageError for no documents.
+    constants: of the model; its eps0 is not used.
+    Raises UsageError for m below 1.
     """
     if m < 1:
-        raise UsageError("no documents guarantee no error: use 1 or more")
-    a, gp, tokens = constants.a, constants.gamma * constants.p_sep, m * length
-    return max(
-        a * r**3 * math.log(n) / (tokens * gp**6),
-        math.cbrt(a**3 * r**3 * math.log(n) / (tokens * gp**4)),
-        math.sqrt(r**2 * math.log(r) / tokens),
-    )
+        raise UsageError(f"{m} documents cannot guarantee an error: use 1 or more")
+    a = constants.a
+    gp = constants.gamma * constants.p_sep
+    tokens = m * length
+    for_anchors = a * r**3 * math.log(n) / (tokens * gp**6)
+    for_topics = a**3 * r**3 * math.log(n) / (tokens * gp**4)
+    for_shares = r**2 * math.log(r) / tokens
+    return max(for_anchors, math.cbrt(for_topics), math.sqrt(for_shares))
 
 
 def assumption_checks(s: ProofSetting) -> tuple[Condition, ...]:
@@ -198,70 +211,56 @@ def assumption_checks(s: ProofSetting) -> tuple[Condition, ...]:
 
 def _setting(s: ProofSetting) -> tuple[Condition, ...]:
     """Return the assumptions on the mechanism, the corpus and the learner."""
-    a, eps0 = s.constants.a, s.constants.eps0
-    least = eps0 / (4 * a * s.r)
+    a = s.constants.a
+    eps0 = s.constants.eps0
+    needed = sample_size(s.n, s.r, s.length, s.constants)
+    greatest_error = 1 / math.sqrt(s.n * s.r)
+    least_probability = eps0 / (4 * a * s.r)
+    accurate = "appendix B, assumption eps0 <= O(1/sqrt(nr))"
+    frequent = "appendix B, assumption on rare words"
     return (
         Condition("epsilon below 1", s.epsilon, "<", 1.0, "lemma: gaussian mechanism"),
         Condition("p-separable", s.constants.p_sep, ">", 0.0, "assume:p_sep"),
-        Condition(
-            "documents of the learner",
-            s.m,
-            ">=",
-            sample_size(s.n, s.r, s.length, s.constants),
-            "theorem Learning Guarantee",
-        ),
-        Condition(
-            "accuracy eps0", eps0, "<=", 1 / math.sqrt(s.n * s.r), "appendix B, assumption eps0 <= O(1/sqrt(nr))"
-        ),
-        Condition("rarest word's probability", s.rarest, ">=", least, "appendix B, assumption on rare words"),
+        Condition("documents of the learner", s.m, ">=", needed, "theorem Learning Guarantee"),
+        Condition("accuracy eps0", eps0, "<=", greatest_error, accurate),
+        Condition("rarest word's probability", s.rarest, ">=", least_probability, frequent),
     )
 
 
 def _rows(s: ProofSetting) -> tuple[Condition, ...]:
     """Return the limits that errors of rows of Qbar must stay below."""
-    gp, r = s.robustness, s.r
-    far = s.delta_2 + s.moved
+    gp = s.robustness
+    before = 20 * s.r * s.delta_2 / gp**2
+    after = 20 * s.r * (s.delta_2 + s.moved) / gp**2
+    difference = 20 * s.r * s.moved / (gp / 2) ** 2
+    anchors = 10 * math.sqrt(s.r) * s.delta_2
+    name = "20 r (4 a r m_U / m eps0) / (gamma p / 2)^2"
     return (
-        Condition("20 r delta_2 / (gamma p)^2", 20 * r * s.delta_2 / gp**2, "<", gp, "appendix B, lemma on Qbar^S"),
-        Condition("10 sqrt(r) delta_2", 10 * math.sqrt(r) * s.delta_2, "<", gp, "appendix B, gamma p / 2 robustness"),
-        Condition("20 r delta_2' / (gamma p)^2", 20 * r * far / gp**2, "<", gp, "appendix B, lemma on Qbar^F"),
-        Condition(
-            "20 r (4 a r m_U / m eps0) / (gamma p / 2)^2",
-            20 * r * s.moved / (gp / 2) ** 2,
-            "<",
-            gp / 2,
-            "appendix B, lemma on C^F - C^S",
-        ),
+        Condition("20 r delta_2 / (gamma p)^2", before, "<", gp, "appendix B, lemma on Qbar^S"),
+        Condition("10 sqrt(r) delta_2", anchors, "<", gp, "appendix B, gamma p / 2 robustness"),
+        Condition("20 r delta_2' / (gamma p)^2", after, "<", gp, "appendix B, lemma on Qbar^F"),
+        Condition(name, difference, "<", gp / 2, "appendix B, lemma on C^F - C^S"),
         Condition("sigma_min of Qbar_P^F", s.sigma_min, ">=", gp / 2, "appendix B, lemma on the Hessian"),
     )
 
 
 def _deletions(s: ProofSetting) -> tuple[Condition, ...]:
     """Return the limits that the number of deletions must lie between, and the limit on the loss of utility."""
-    c, m_U = s.c, s.deletions
+    m_U = s.deletions
+    most = precondition(s.m, s.r, s.constants)
+    # The proof drops delta_2 beside the other part of delta_2', which only many deletions allow.
     enough = math.sqrt(s.m * s.constants.eps0 / (4 * s.constants.a * s.r))
-    noise = math.sqrt(s.n * s.r * math.log(s.n * s.r) * math.log(1 / s.delta)) / s.epsilon
+    capacity = base_capacity(1.0, s.m, s.n, s.r, s.epsilon, s.delta)
+    numbers = s.n * s.r
+    noise = math.sqrt(numbers * math.log(numbers) * math.log(1 / s.delta)) / s.epsilon
+    loss = s.c * s.entry_error * (noise + 1)
+    many = "m_U enough for delta_2' = O(a r m_U / m eps0)"
+    formal = "thm: topic model deletion capacity, formal statement"
     return (
-        Condition(
-            "m_U within the utility proof", m_U, "<=", precondition(s.m, s.r, s.constants), "section 4, proof sketch"
-        ),
-        Condition(
-            "m_U enough for delta_2' = O(a r m_U / m eps0)", m_U, ">=", enough, "appendix B, proposition on delta_2'"
-        ),
-        Condition(
-            "m_U within the deletion capacity at c = 1",
-            m_U,
-            "<=",
-            base_capacity(1.0, s.m, s.n, s.r, s.epsilon, s.delta),
-            "thm: topic model deletion capacity, formal statement",
-        ),
-        Condition(
-            "bound on E max |Atilde - A*|",
-            c * s.entry_error * (noise + 1),
-            "<=",
-            UTILITY_LOSS,
-            "lemma:base_utility, def:unlearning",
-        ),
+        Condition("m_U within the utility proof", m_U, "<=", most, "section 4, proof sketch"),
+        Condition(many, m_U, ">=", enough, "appendix B, proposition on delta_2'"),
+        Condition("m_U within the deletion capacity at c = 1", m_U, "<=", capacity, formal),
+        Condition("bound on E max |Atilde - A*|", loss, "<=", UTILITY_LOSS, "lemma:base_utility, def:unlearning"),
     )
 
 
@@ -271,15 +270,15 @@ _MOST_SIGMA = 1e35
 
 @dataclass(frozen=True, slots=True)
 class TheoremOptions:
-    """The choices of the operator of theorem mode.
+    """The operator's choices for theorem mode.
 
-    deletions: T, the m_U that noise is calibrated to whatever the forget set.
+    deletions: T, in documents; noise is calibrated to m_U = T for every forget set.
     epsilon, delta: of each of the two draws.
-    c: the constant hidden in the sensitivity's O(...), not that of the capacity.
+    c: the constant hidden in the sensitivity's O(...), not the capacity's constant.
     length: L, tokens in a document.
-    constants: a, gamma, p, eps0; None estimates those that are not in `known`.
-    q_norm: bound on ||Q||_2, at most 1; None takes the greatest word mass.
-    known: constants that are not estimated, by their names in ModelConstants.
+    constants: a, gamma, p, eps0; None to estimate them, except for the constants in `known`.
+    q_norm: bound on ||Q||_2, at most 1; None for the greatest word mass.
+    known: constants to use instead of estimates, by their names in ModelConstants.
     Raises UsageError for values that the proof does not cover.
     """
 
@@ -295,25 +294,32 @@ class TheoremOptions:
     def __post_init__(self) -> None:
         if self.deletions < 1:
             raise UsageError(
-                f"a capacity of {self.deletions} documents leaves nothing to unlearn: add documents, raise the "
-                "capacity's constant, or use certified mode"
+                f"with a deletion capacity of {self.deletions} documents theorem mode cannot unlearn: add documents, "
+                "raise the capacity's constant, or use certified mode"
             )
-        # For its check of epsilon alone; the result is of no use yet.
+        # Called for its check of epsilon alone.
         theorem_sigma(1.0, self.epsilon, 0.5)
         if not 0 < self.delta < 1:
             raise UsageError(f"delta is {self.delta}: use a probability between 0 and 1, far below 1 over documents")
         for name, value in (("c", self.c), ("length", self.length)):
             if not 0 < value < math.inf:
-                raise UsageError(f"{name} is {value}: use a number above 0")
+                raise UsageError(f"{name} is {value}: use a finite number above 0")
         if self.q_norm is not None and not 0 < self.q_norm <= 1:
-            raise UsageError(f"q_norm is {self.q_norm}: entries of Q sum to 1, so its norm is above 0, at most 1")
+            raise UsageError(
+                f"q_norm is {self.q_norm}: use a number above 0 and at most 1, since entries of Q sum to 1"
+            )
         for name, value in self.known.items():
             if name not in ModelConstants.__dataclass_fields__ or not 0 < value < math.inf:
                 raise UsageError(f"the constant {name} is {value}: give a, p_sep, gamma or eps0, above 0")
 
     def settled(self, estimated: ModelConstants) -> ModelConstants:
-        """Return the constants to use where these were estimated."""
+        """Return the constants to use: given ones, and estimates for the others."""
         return self.constants or replace(estimated, **self.known)
+
+    def bound_on_q(self, greatest_mass: float) -> float:
+        """Return the bound on ||Q||_2 to use: the given one, or the greatest word mass."""
+        # Rows of a symmetric non-negative Q sum to word masses, and the greatest row sum bounds its norm.
+        return self.q_norm if self.q_norm is not None else greatest_mass
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,8 +329,8 @@ class TheoremPlan:
     constants: of the model.
     c: the sensitivity's constant.
     formula: Delta as the paper has it; topics.sensitivity is Delta rounded up to a power of sqrt 2.
-    topics: for the n r numbers of A.
-    covariance: for the upper triangle of R.
+    topics: noise of the n r numbers of A.
+    covariance: noise of the upper triangle of R.
     """
 
     constants: ModelConstants
@@ -335,8 +341,9 @@ class TheoremPlan:
 
     @property
     def together(self) -> Composition:
-        """The composition of A and R: each is (epsilon, delta) on its own, the pair reveals a little more."""
-        return Composition.of((plan.scale, plan.slack) for plan in (self.topics, self.covariance))
+        """The composition of A and R: each is (epsilon, delta) on its own, and the pair reveals a little more."""
+        plans = (self.topics, self.covariance)
+        return Composition.of((plan.scale, plan.slack) for plan in plans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +352,7 @@ class Vacuity:
 
     noise: E||nu_A||_F to first order, sigma sqrt(n r).
     model: ||Abar||_F.
-    entry: about the greatest entry of nu_A, sigma sqrt(2 ln(n r)), to be held against the utility loss of 0.01.
+    entry: about the greatest entry of nu_A, sigma sqrt(2 ln(n r)), to compare with the utility loss of 0.01.
     """
 
     noise: float
@@ -359,7 +366,7 @@ class Vacuity:
 
     @property
     def vacuous(self) -> bool:
-        """Whether the noise is as large as the model: nothing of it is left to use."""
+        """Whether the noise is at least as large as the model, so that the model cannot be seen."""
         return self.ratio >= 1
 
     def __str__(self) -> str:
@@ -374,27 +381,34 @@ class Vacuity:
 def plan_theorem(
     m: int, n: int, r: int, constants: ModelConstants, q_norm: float, options: TheoremOptions
 ) -> TheoremPlan:
-    """Calibrate noise for m documents, n words, r topics; m_U is T, so that |S_f| does not show.
+    """Calibrate noise by Delta = c sqrt(n r) (a r)^2 T / (m eps0 gamma p).
 
+    sigma = Delta sqrt(2 ln(1.25 / delta)) / epsilon.
+
+    m, n, r: documents, words, topics.
+    constants: of the model.
     q_norm: bound on ||Q||_2.
-    Delta = c sqrt(n r) (a r)^2 T / (m eps0 gamma p); sigma = Delta sqrt(2 ln(1.25 / delta)) / epsilon.
-    Raises UsageError where gamma or p is 0, where Delta is no larger than rounding, or sigma too large for a release.
+    options: of the operator; m_U is its T, so that |S_f| does not show.
+    Raises UsageError where gamma or p is 0, where Delta is as small as rounding, or sigma too large for a release.
     """
     if not constants.gamma * constants.p_sep > 0:
         raise UsageError(
-            f"gamma is {constants.gamma}, p is {constants.p_sep}: the proof needs both above 0, ask fewer topics"
+            f"gamma is {constants.gamma} and p is {constants.p_sep}, but the proof needs both above 0: ask for fewer "
+            "topics"
         )
     formula = theorem_sensitivity(options.c, m, n, r, options.deletions, constants)
     if not formula >= LEAST_TOLERANCE:
-        raise UsageError(f"Delta is {formula:.1e}, too near to what rounding alone may change: raise the constant c")
+        raise UsageError(f"Delta is {formula:.1e}, as small as rounding errors: raise the constant c")
+    # Of both draws, with the factor that rounding Delta up may add.
     most = math.sqrt(2) * max(1.0, 2 * math.sqrt(2) * q_norm / constants.p_sep**3) * formula
-    if not theorem_sigma(most, options.epsilon, options.delta) < _MOST_SIGMA:
+    greatest_sigma = theorem_sigma(most, options.epsilon, options.delta)
+    if not greatest_sigma < _MOST_SIGMA:
         raise UsageError(
-            f"the proof asks for noise of {theorem_sigma(most, options.epsilon, options.delta):.1e}, which no release "
-            "can hold: use certified mode"
+            f"the proof asks for noise of {greatest_sigma:.1e}, too large for a release to hold: use certified mode"
         )
     # Constants estimated from S and from S - S_f differ in their last digits, as m does, and the guarantee means equal
-    # noise on both sides. So Delta is rounded up to a power of sqrt 2, and noise differs only where one lies between.
+    # noise on both sides. So Delta is rounded up to a power of sqrt 2, and noise differs only where a power of sqrt 2
+    # lies between the two.
     delta_A = _rounded_up(formula)
     # The rows of anchors make sigma_min(A) >= p, so by Wedin (1973) ||dA^+||_F <= sqrt 2 ||dA||_F / p^2, and
     # ||dR||_F <= 2 sqrt 2 ||Q||_2 Delta / p^3.
@@ -409,11 +423,13 @@ def plan_theorem(
 
 
 def _rounded_up(value: float) -> float:
-    return float(2.0 ** (math.ceil(2 * math.log2(value)) / 2))
+    """Return the next power of sqrt 2 at or above a value above 0."""
+    half_octaves = math.ceil(2 * math.log2(value))
+    return float(2.0 ** (half_octaves / 2))
 
 
 def _classic_noise(sensitivity: float, options: TheoremOptions) -> NoisePlan:
-    """Plan as privacy/noise does, grid included, with the proof's sigma in place of the analytic one."""
+    """Plan as `plan_noise` does, grid included, with the proof's sigma in place of the analytic one."""
     epsilon, delta = options.epsilon, options.delta
     # The analytic mechanism needs less noise, so a larger sensitivity makes it draw the proof's sigma.
     wider = theorem_sigma(sensitivity, epsilon, delta) / gaussian_scale(epsilon, delta)
@@ -441,8 +457,10 @@ class BaseFacts:
 
     @classmethod
     def of(cls, fit: TopicFit) -> Self:
-        """Take them from A(S)."""
-        return cls(fit.documents, fit_constants(fit), float(fit.p.max()), float(fit.p[fit.live].min()))
+        """Take the figures from A(S)."""
+        greatest = float(fit.p.max())
+        least = float(fit.p[fit.live].min())
+        return cls(fit.documents, fit_constants(fit), greatest, least)
 
 
 @dataclass(frozen=True, slots=True)
@@ -450,9 +468,10 @@ class Compared:
     """An unlearned model before noise beside a retraining on Q^F, and the noise that each would get.
 
     anchors: words that the retraining chooses, by topic; empty where it finds too few.
-    margin: their least lead.
+    margin: the least lead of an anchor over the next candidate; nan without anchors.
     topics_apart, covariance_apart: ||Abar - A^F||_F, ||Rbar - R^F||_F.
-    ratio: the greater Delta over the smaller: 1 where both are noised alike, nan where the retraining has no noise.
+    ratio: the greater Delta over the smaller: 1 where both have equal noise, nan where the proof gives the retraining
+        no noise.
     """
 
     anchors: tuple[str, ...]
@@ -464,7 +483,14 @@ class Compared:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Examined:
-    """Abar and Rbar, `found`, with the noise that they get, all before a number is drawn: secret."""
+    """Abar and Rbar, and the noise that they get, before any noise is drawn: secret.
+
+    found: Abar and Rbar.
+    plan: of the noise.
+    checks: conditions of the proof, with the measurements of `compared` where there was a comparison.
+    vacuity: size of the noise beside the model.
+    compared: the comparison with a retraining; None without one.
+    """
 
     found: BaseModel
     plan: TheoremPlan
@@ -475,9 +501,12 @@ class Examined:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TheoremRelease:
-    """An unlearned model after noise, over `words`: A (n, r) columns on the simplex, R (r, r) positive semidefinite.
+    """An unlearned model after noise.
 
-    checks: every condition of the proof, and, where compared, what was measured against a retraining.
+    words: (n,), ascending.
+    A: (n, r), columns on the simplex.
+    R: (r, r), positive semidefinite.
+    plan, checks, vacuity, compared: as in Examined.
     """
 
     words: tuple[str, ...]
@@ -490,17 +519,17 @@ class TheoremRelease:
 
     @property
     def distance(self) -> float:
-        """||Abar - A^F||_F, nan where not compared."""
+        """||Abar - A^F||_F; nan without a comparison."""
         return self.compared.topics_apart if self.compared else math.nan
 
     @property
     def implied_c(self) -> float:
-        """The c at which Delta is just the distance measured here: not a bound, but a smaller c is surely too small."""
+        """The c at which Delta equals the measured distance. It is not a bound; a smaller c is surely too small."""
         return self.plan.c * self.distance / self.plan.formula
 
     @property
     def covered(self) -> bool:
-        """Whether everything that the proof needs holds here."""
+        """Whether all conditions of the proof hold here."""
         return all(check.holds for check in self.checks)
 
 
@@ -512,14 +541,15 @@ def theorem_release(
     *,
     compare: bool = True,
 ) -> TheoremRelease:
-    """Return U_base(S_f, A(S), T(S)); with forgotten None, U_base of the empty forget set, the reference run.
+    """Return U_base(S_f, A(S), T(S)).
 
     fit: A(S), learned with learner "paper"; it stays as it is.
-    forgotten: counts of S_f.
+    forgotten: counts of S_f; None for the empty forget set, the reference run.
+    options: of the operator.
     seed_for: seed of the noise on "A" and on "R", as `NoiseKey.seed` gives for a purpose.
     compare: whether to retrain on Q^F as well, and measure the distances that the sensitivity must cover.
-    Raises UsageError for more deletions than T, NegativeCounts where the forget set cannot have been learned,
-    CannotLearn where the anchors' rows are gone or dependent.
+    Raises UsageError for more deletions than T or where the proof gives no noise, NegativeCounts where the forget set
+    cannot have been learned, CannotLearn where the anchors' rows are gone or dependent.
     """
     return release_remaining(remaining(fit, forgotten), BaseFacts.of(fit), options, seed_for, compare=compare)
 
@@ -532,14 +562,19 @@ def release_remaining(
     *,
     compare: bool = True,
 ) -> TheoremRelease:
-    """Return U_base(S_f, A(S), T(S)) from what remains, as `theorem_release` does. Raises UsageError, CannotLearn."""
+    """Return U_base(S_f, A(S), T(S)) from the counts of S - S_f; parameters and errors as in `theorem_release`.
+
+    left: the input of Algorithm 1.
+    base: of A(S).
+    """
     return draw(examine(left, base, options, compare=compare), seed_for)
 
 
 def examine(left: Remaining, base: BaseFacts, options: TheoremOptions, *, compare: bool = True) -> Examined:
-    """Do all but draw: run Algorithm 1 up to its noise, and hold the proof against this corpus.
+    """Run Algorithm 1 up to its noise, and compare the conditions of the proof with this corpus.
 
-    Raises UsageError for more deletions than T and where the proof gives no noise, CannotLearn where rows depend.
+    Raises UsageError for more deletions than T and where the proof gives no noise, CannotLearn where rows depend on
+    each other.
     """
     forgotten = base.documents - left.documents
     if forgotten > options.deletions:
@@ -549,23 +584,21 @@ def examine(left: Remaining, base: BaseFacts, options: TheoremOptions, *, compar
     found = unlearn_base(left)
     constants = options.settled(base.constants)
     n, r = found.A.shape
-    q_norm = options.q_norm if options.q_norm is not None else base.q_norm
-    plan = plan_theorem(base.documents, n, r, constants, q_norm, options)
-    checks = assumption_checks(
-        ProofSetting(
-            m=base.documents,
-            n=n,
-            r=r,
-            length=options.length,
-            deletions=options.deletions,
-            epsilon=options.epsilon,
-            delta=options.delta,
-            c=options.c,
-            constants=constants,
-            rarest=base.rarest,
-            sigma_min=left.sigma_min,
-        )
+    plan = plan_theorem(base.documents, n, r, constants, options.bound_on_q(base.q_norm), options)
+    setting = ProofSetting(
+        m=base.documents,
+        n=n,
+        r=r,
+        length=options.length,
+        deletions=options.deletions,
+        epsilon=options.epsilon,
+        delta=options.delta,
+        c=options.c,
+        constants=constants,
+        rarest=base.rarest,
+        sigma_min=left.sigma_min,
     )
+    checks = assumption_checks(setting)
     checks += _as_set(options.known, base.constants)
     compared = _compare(left, found, plan, options) if compare else None
     if compared is not None:
@@ -574,10 +607,11 @@ def examine(left: Remaining, base: BaseFacts, options: TheoremOptions, *, compar
 
 
 def draw(examined: Examined, seed_for: Callable[[str], NoiseSeed]) -> TheoremRelease:
-    """Add nu_A and nu_R and project; seed_for: as in `theorem_release`."""
+    """Add nu_A and nu_R, and project; seed_for: as in `theorem_release`."""
     found, plan = examined.found, examined.plan
     noised = add_noise(found.A, plan.topics, seed_for("A"))
-    # A projection on the simplex does not see a shift, and next to 0 no sigma is too large for it.
+    # A shift of a column does not change its projection on the simplex. With its greatest number at 0, rounding cannot
+    # lose the 1 of the simplex beside a large sigma.
     A = project_columns(noised - noised.max(axis=0))
     R = _noised_covariance(found.R, plan.covariance, seed_for("R"))
     return TheoremRelease(found.words, A, R, plan, examined.checks, examined.vacuity, examined.compared)
@@ -588,83 +622,84 @@ def _noised_covariance(R: Float, plan: NoisePlan, seed: NoiseSeed) -> Float:
     upper = np.triu_indices(len(R))
     noised = np.zeros_like(R)
     noised[upper] = add_noise(R[upper], plan, seed)
-    return project_psd(noised + np.triu(noised, 1).T)
+    symmetric = noised + np.triu(noised, 1).T
+    return project_psd(symmetric)
 
 
 def _compare(left: Remaining, found: BaseModel, plan: TheoremPlan, options: TheoremOptions) -> Compared:
-    """Retrain on Q^F: the anchors that it would choose, its topics, and its noise."""
+    """Retrain on Q^F, and hold the anchors that it would choose, its topics and its noise beside the unlearned ones."""
     retrained = retrain_rows(left)
     # Too few anchors are a finding, not an error: the caller learns that a retraining would differ.
     try:
         choice = chosen_again(left)
-        anchors, margin = tuple(left.names[k] for k in choice.rows), choice.margin
+        anchors = tuple(left.names[k] for k in choice.rows)
+        margin = choice.margin
     except CannotLearn:
-        anchors, margin = (), math.nan
-    rows = dense_rows(left.q, left.live[left.anchors])[:, left.live]
-    X = rows / rows.sum(axis=1, keepdims=True)
-    estimated = anchored_constants(X, retrained.A, retrained.C.T @ left.p, left.anchors)
-    n, r = found.A.shape
-    q_norm = options.q_norm if options.q_norm is not None else float(left.p.max())
-    try:
-        other = plan_theorem(left.documents, n, r, options.settled(estimated), q_norm, options)
-        ratios = [
-            one.sensitivity / two.sensitivity
-            for one, two in ((plan.topics, other.topics), (plan.covariance, other.covariance))
-        ]
-    except UsageError:
-        ratios = [math.nan]
+        anchors = ()
+        margin = math.nan
     return Compared(
         anchors,
         margin,
         topics_apart=float(np.linalg.norm(found.A - retrained.A)),
         covariance_apart=float(np.linalg.norm(found.R - retrained.R)),
-        ratio=max(max(ratio, 1 / ratio) for ratio in ratios),
+        ratio=_noise_ratio(left, retrained, plan, options),
     )
+
+
+def _noise_ratio(left: Remaining, retrained: BaseModel, plan: TheoremPlan, options: TheoremOptions) -> float:
+    """Return the greater Delta over the smaller, of A or of R; nan where the retraining has no noise."""
+    # A retraining estimates the constants from Q^F, which is all that it has.
+    rows = dense_rows(left.q, left.live[left.anchors])[:, left.live]
+    X = rows / rows.sum(axis=1, keepdims=True)
+    shares = retrained.C.T @ left.p
+    constants = options.settled(anchored_constants(X, retrained.A, shares, left.anchors))
+    n, r = retrained.A.shape
+    q_norm = options.bound_on_q(float(left.p.max()))
+    try:
+        other = plan_theorem(left.documents, n, r, constants, q_norm, options)
+    except UsageError:
+        return math.nan
+    of_topics = plan.topics.sensitivity / other.topics.sensitivity
+    of_covariance = plan.covariance.sensitivity / other.covariance.sensitivity
+    return max(of_topics, 1 / of_topics, of_covariance, 1 / of_covariance)
 
 
 def _as_set(known: Mapping[str, float], estimated: ModelConstants) -> tuple[Condition, ...]:
     """Hold constants that were set against their estimates: the proof bears a too large a, a too small p or gamma."""
-    said = {
-        "a": Condition("a as it is set", known.get("a", math.nan), ">=", estimated.a, "theorem Learning Guarantee"),
-        "p_sep": Condition("p as it is set", known.get("p_sep", math.nan), "<=", estimated.p_sep, "assume:p_sep"),
-        "gamma": Condition(
-            "gamma as it is set", known.get("gamma", math.nan), "<=", estimated.gamma, "theorem Learning Guarantee"
-        ),
-    }
-    return tuple(check for name, check in said.items() if name in known)
+    checks = []
+    learning = "theorem Learning Guarantee"
+    if "a" in known:
+        checks.append(Condition("a as it is set", known["a"], ">=", estimated.a, learning))
+    if "p_sep" in known:
+        checks.append(Condition("p as it is set", known["p_sep"], "<=", estimated.p_sep, "assume:p_sep"))
+    if "gamma" in known:
+        checks.append(Condition("gamma as it is set", known["gamma"], "<=", estimated.gamma, learning))
+    return tuple(checks)
 
 
 def _held(left: Remaining, compared: Compared, plan: TheoremPlan) -> tuple[Condition, ...]:
     """Hold the distances that the proof bounds, and its unchanged anchors, against a retraining on Q^F."""
-    kept = len({*compared.anchors} & {left.words[k] for k in left.anchors})
-    words = (
-        ()
-        if left.changed is None
-        else (
-            Condition(
-                "words that entered or left the vocabulary", left.changed, "<=", 0, "section 2, the vocabulary is given"
-            ),
-        )
-    )
-    return (
-        *words,
-        Condition("Delta of a retraining beside this one", compared.ratio, "<=", 1, "def:unlearning, equal noise"),
-        Condition(
-            "anchors that a retraining chooses too", kept, ">=", len(left.anchors), "appendix B, anchors unchanged"
-        ),
-        Condition(
-            "measured ||Abar - A^F||_F",
-            compared.topics_apart,
-            "<=",
-            plan.topics.sensitivity,
-            "lemma:base_indistinguishability",
-        ),
-        Condition(
-            "measured ||Rbar - R^F||_F", compared.covariance_apart, "<=", plan.covariance.sensitivity, "derived here"
-        ),
-    )
+    checks = []
+    if left.changed is not None:
+        name = "words that entered or left the vocabulary"
+        checks.append(Condition(name, left.changed, "<=", 0, "section 2, the vocabulary is given"))
+    name = "Delta of a retraining beside this one"
+    checks.append(Condition(name, compared.ratio, "<=", 1, "def:unlearning, equal noise"))
+    known = {left.words[k] for k in left.anchors}
+    kept = len(known & set(compared.anchors))
+    name = "anchors that a retraining chooses too"
+    checks.append(Condition(name, kept, ">=", len(left.anchors), "appendix B, anchors unchanged"))
+    moved = compared.topics_apart
+    paper = "lemma:base_indistinguishability"
+    checks.append(Condition("measured ||Abar - A^F||_F", moved, "<=", plan.topics.sensitivity, paper))
+    moved = compared.covariance_apart
+    checks.append(Condition("measured ||Rbar - R^F||_F", moved, "<=", plan.covariance.sensitivity, "derived here"))
+    return tuple(checks)
 
 
 def _vacuity(A: Float, plan: NoisePlan) -> Vacuity:
-    sigma = plan.sigma
-    return Vacuity(sigma * math.sqrt(A.size), float(np.linalg.norm(A)), sigma * math.sqrt(2 * math.log(max(A.size, 2))))
+    """Return the size of the noise of a plan beside A (n, r)."""
+    noise = plan.sigma * math.sqrt(A.size)
+    # The logarithm of 1 would make the noise of a single number 0.
+    entry = plan.sigma * math.sqrt(2 * math.log(max(A.size, 2)))
+    return Vacuity(noise, float(np.linalg.norm(A)), entry)

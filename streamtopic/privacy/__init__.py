@@ -1,12 +1,12 @@
-"""What makes a release safe: noise, the stream that it comes from, and the account of several releases together.
+"""Noise that makes a release safe, the random stream that noise comes from, and the account of several releases.
 
 Names load what they need on first use.
 
-gaussian_scale    noise for a guarantee (gaussian_delta, gaussian_epsilon: its inverses)
-Composition       the loss of privacy by several releases
-NoiseKey          the secret that noise comes from; NoiseSeed: of one matrix
-release_matrix    A with noise, back on the simplex, a NoisedMatrix (plan_noise, add_noise, project_columns: its parts;
-                  NoisePlan: how much)
+gaussian_scale        the noise that a guarantee needs (gaussian_delta, gaussian_epsilon: its inverses)
+Composition           the loss of privacy by several releases
+NoiseKey              the secret that noise comes from; NoiseSeed: the secret of one matrix
+release_matrix        A with noise, back on the simplex, as a NoisedMatrix; its parts are plan_noise, which gives a
+                      NoisePlan, add_noise and project_columns
 release_task_weights  B = A w with noise (HeadConstants, head_constants, head_sensitivity)
 """
 

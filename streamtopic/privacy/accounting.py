@@ -1,4 +1,4 @@
-"""What releases reveal: the Gaussian mechanism for one of them, exact composition for several.
+"""The loss of privacy by releases: the Gaussian mechanism for one of them, exact composition for several.
 
 One release is the analytic Gaussian mechanism (Balle and Wang, "Improving the Gaussian Mechanism", ICML 2018, theorem
 8). Noise of standard deviation sigma on a query of L2 sensitivity Delta enters through s = sigma / Delta alone. It is
@@ -23,20 +23,27 @@ from streamtopic.errors import UsageError
 __all__ = ["Composition", "gaussian_delta", "gaussian_epsilon", "gaussian_scale"]
 
 MAX_EPSILON = 1e6
-"""A larger epsilon promises nothing: searches end there."""
+"""Searches for epsilon end here: a larger one promises nothing."""
 
 
 def gaussian_delta(epsilon: float, s: float) -> float:
-    """The least delta at `epsilon` for noise of scale `s` (> 0), both in units of the sensitivity."""
+    """The least delta at which noise is (epsilon, delta)-indistinguishable (Balle and Wang 2018, theorem 8).
+
+    epsilon: 0 or more.
+    s: sigma / Delta, standard deviation of the noise in units of the sensitivity; above 0.
+    """
     # By logarithms: both terms underflow long before their ratio does.
     inside = float(log_ndtr(1 / (2 * s) - epsilon * s))
     outside = epsilon + float(log_ndtr(-1 / (2 * s) - epsilon * s))
-    return math.exp(inside) * -math.expm1(min(outside - inside, 0.0))
+    # Rounding can put the ratio a little above 1, and delta would be negative.
+    log_ratio = min(outside - inside, 0.0)
+    return math.exp(inside) * -math.expm1(log_ratio)
 
 
 def gaussian_scale(epsilon: float, delta: float) -> float:
-    """The least s = sigma / Delta that is (epsilon, delta)-indistinguishable, rounded up: the guarantee holds at it.
+    """The least s = sigma / Delta that is (epsilon, delta)-indistinguishable, rounded up so that it holds at s.
 
+    epsilon, delta: of the guarantee.
     Raises UsageError unless epsilon > 0 and 0 < delta < 1.
     """
     if not (0 < epsilon <= MAX_EPSILON and 0 < delta < 1):
@@ -44,7 +51,7 @@ def gaussian_scale(epsilon: float, delta: float) -> float:
     low, high = 1e-9, 1.0
     while gaussian_delta(epsilon, high) > delta:
         low, high = high, 2 * high
-    # To neighbouring doubles, and then the upper one: the guarantee holds at the result, not only near it.
+    # Down to neighbouring doubles, and then the upper one: the guarantee must hold at the result, not only near it.
     while (middle := (low + high) / 2) not in {low, high}:
         if gaussian_delta(epsilon, middle) > delta:
             low = middle
@@ -54,7 +61,11 @@ def gaussian_scale(epsilon: float, delta: float) -> float:
 
 
 def gaussian_epsilon(delta: float, s: float) -> float:
-    """The least epsilon >= 0 at `delta` for noise of scale `s`, rounded up; math.inf where it would pass 1e6."""
+    """The least epsilon >= 0 for noise, rounded up; math.inf where it would exceed 1e6.
+
+    delta: of the guarantee.
+    s: sigma / Delta, standard deviation of the noise in units of the sensitivity.
+    """
     if gaussian_delta(0.0, s) <= delta:
         return 0.0
     if gaussian_delta(MAX_EPSILON, s) > delta:
@@ -70,15 +81,20 @@ def gaussian_epsilon(delta: float, s: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """Releases since the base model, as mu (0 before the first) and the sum of their slacks."""
+    """The releases since the base model, together.
+
+    mu: sqrt(sum 1 / s_t^2) over the releases' scales s_t; 0 before the first release.
+    slack: sum of the releases' slacks, in units of delta.
+    """
 
     mu: float = 0.0
     slack: float = 0.0
 
     @classmethod
     def of(cls, releases: Iterable[tuple[float, float]]) -> "Composition":
-        """Compose releases of (scale s, slack); the order does not matter, also not to the last bit.
+        """Compose releases. Their order does not matter, not even to the last bit.
 
+        releases: (scale s, slack) of each.
         Raises UsageError for a scale <= 0 or a negative slack.
         """
         parts = list(releases)
@@ -89,7 +105,12 @@ class Composition:
         return cls(mu, math.fsum(slack for _, slack in parts))
 
     def then(self, scale: float, slack: float = 0.0) -> "Composition":
-        """This and one more release, sigma = scale times its sensitivity. Raises UsageError for a scale <= 0."""
+        """Return the composition of these releases and one more.
+
+        scale: sigma / Delta of the release.
+        slack: its own slack.
+        Raises UsageError for a scale <= 0 or a negative slack.
+        """
         _require(scale, slack)
         return Composition(math.hypot(self.mu, 1 / scale), self.slack + slack)
 
@@ -97,7 +118,10 @@ class Composition:
         """The epsilon spent at `delta`; math.inf once the slacks have used delta up."""
         if self.mu == 0:
             return 0.0
-        return math.inf if delta <= self.slack else gaussian_epsilon(delta - self.slack, 1 / self.mu)
+        remaining = delta - self.slack
+        if remaining <= 0:
+            return math.inf
+        return gaussian_epsilon(remaining, 1 / self.mu)
 
 
 def _require(scale: float, slack: float) -> None:

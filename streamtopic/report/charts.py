@@ -37,7 +37,12 @@ _MOST_MARKS = 5
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """Text at (x, y). anchor: `start`, `middle` or `end`, the part of the text that lies at x."""
+    """Text.
+
+    x, y: of its base line, in pixels.
+    look: classes of style.
+    anchor: `start`, `middle` or `end`, the part of the text that lies at x.
+    """
 
     kind: ClassVar[str] = "label"
     x: float
@@ -49,7 +54,12 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Stroke:
-    """Lines. d: the moves of a pen as SVG has them; said: what a pointer on the lines reads."""
+    """Lines.
+
+    d: moves of a pen, as SVG writes them.
+    look: class of style.
+    said: text that a pointer on the lines shows.
+    """
 
     kind: ClassVar[str] = "stroke"
     d: str
@@ -59,7 +69,11 @@ class Stroke:
 
 @dataclass(frozen=True, slots=True)
 class Circle:
-    """A circle around (x, y) of radius r; said: what a pointer on it reads."""
+    """A circle.
+
+    x, y, r: middle and radius, in pixels.
+    look, said: as in Stroke.
+    """
 
     kind: ClassVar[str] = "circle"
     x: float
@@ -71,7 +85,11 @@ class Circle:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A rectangle with its upper left corner at (x, y); said: what a pointer on it reads."""
+    """A rectangle.
+
+    x, y: upper left corner, in pixels.
+    look, said: as in Stroke.
+    """
 
     kind: ClassVar[str] = "box"
     x: float
@@ -84,7 +102,11 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class LinkedMarks:
-    """Marks that lead to an element of the page. to: the element's id; said: what a pointer on them reads."""
+    """Marks that lead to an element of the page.
+
+    to: id of the element.
+    said: as in Stroke.
+    """
 
     kind: ClassVar[str] = "link"
     to: str
@@ -99,9 +121,9 @@ Mark = Label | Stroke | Circle | Box | LinkedMarks
 class Picture:
     """Marks on a canvas of width times height pixels.
 
-    name: begins the ids of the picture's title and description on a page.
-    title: heading, for whoever cannot see the picture.
-    said: what the picture shows, in words.
+    name: beginning of the ids of the picture's title and description on a page.
+    title: heading, for readers who cannot see the picture.
+    said: the content of the picture in words.
     """
 
     name: str
@@ -117,18 +139,33 @@ def svg(picture: Picture) -> str:
     return render("picture.svg", picture=picture)
 
 
+def _level_line(start: float, stop: float, level: float, look: str = "axis") -> Stroke:
+    """Return a line from left to right."""
+    return Stroke(f"M{start:.1f} {level:.1f}H{stop:.1f}", look)
+
+
+def _upright_line(place: float, top: float, bottom: float, look: str = "axis") -> Stroke:
+    """Return a line downwards."""
+    return Stroke(f"M{place:.1f} {top:.1f}V{bottom:.1f}", look)
+
+
 # Axes
 
 
 def ticks(low: float, high: float, most: int = 4) -> list[float]:
     """Return round numbers, evenly spaced, that cover low to high: at least two, at most two more than `most`."""
     if not high > low:
-        low, high = low - 0.5, high + 0.5
+        low -= 0.5
+        high += 0.5
     unit = 10.0 ** math.floor(math.log10((high - low) / most))
-    # Readers count by ones, twos and fives; the tolerance lets a range that needs exactly `most` steps have them.
-    step = next(unit * factor for factor in (1, 2, 5, 10) if (high - low) / (unit * factor) <= most * (1 + 1e-9))
-    # A value that lies on a mark but for rounding needs no further mark.
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    # Readers count by ones, twos and fives.
+    steps = (unit * factor for factor in (1, 2, 5, 10))
+    # The tolerance lets a range that needs exactly `most` steps have them.
+    step = next(step for step in steps if (high - low) / step <= most * (1 + 1e-9))
+    # A value that lies on a mark except for rounding needs no further mark.
+    first = math.floor(low / step + 1e-9)
+    last = math.ceil(high / step - 1e-9)
+    # Rounded, since 3 times 0.1 is not written as 0.3.
     return [float(f"{k * step:.12g}") for k in range(first, last + 1)]
 
 
@@ -143,13 +180,16 @@ class Axis:
     @classmethod
     def over(cls, label: str, values: Iterable[float], *, logarithmic: bool = False) -> "Axis":
         """Return an axis around the values. Only values above 0 have a place on a logarithmic axis."""
-        known = [value for value in values if math.isfinite(value) and (value > 0 or not logarithmic)]
+        finite = [value for value in values if math.isfinite(value)]
         if logarithmic:
-            return cls(label, tuple(_powers(min(known, default=1.0), max(known, default=10.0))), logarithmic=True)
-        return cls(label, tuple(ticks(min(known, default=0.0), max(known, default=1.0))))
+            positive = [value for value in finite if value > 0]
+            powers = _powers(min(positive, default=1.0), max(positive, default=10.0))
+            return cls(label, tuple(powers), logarithmic=True)
+        marks = ticks(min(finite, default=0.0), max(finite, default=1.0))
+        return cls(label, tuple(marks))
 
     def share(self, value: float) -> float | None:
-        """Return how far along the axis a value lies, from 0 to 1; None for a value without a place."""
+        """Return the place of a value along the axis, from 0 to 1; None for a value without a place."""
         if not math.isfinite(value) or (self.logarithmic and value <= 0):
             return None
         low, high = self.marks[0], self.marks[-1]
@@ -159,19 +199,26 @@ class Axis:
 
 
 def _powers(low: float, high: float) -> list[float]:
-    """Return 1, 2 and 5 times powers of ten around low to high, or fewer factors where those would be too many."""
+    """Return 1, 2 and 5 times powers of ten around low to high, or fewer of them where these would be too many."""
     # One power more on each side: rounding of the logarithm must not leave an end outside.
-    powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
+    lowest = math.floor(math.log10(low)) - 1
+    highest = math.ceil(math.log10(high)) + 1
+    powers = range(lowest, highest + 1)
+    # A value that lies on a step except for rounding is at its end.
+    least = low * (1 + 1e-9)
+    greatest = high * (1 - 1e-9)
     for factors in ((1.0, 2.0, 5.0), (1.0, 3.0), (1.0,)):
         steps = [factor * 10.0**power for power in powers for factor in factors]
-        first = max(k for k, step in enumerate(steps) if step <= low * (1 + 1e-9))
-        last = min(k for k, step in enumerate(steps) if step >= high * (1 - 1e-9))
+        first = max(k for k, step in enumerate(steps) if step <= least)
+        last = min(k for k, step in enumerate(steps) if step >= greatest)
         found = steps[first : max(last, first + 1) + 1]
         if len(found) <= _MOST_MARKS:
             return found
     # More than four powers of ten: equal factors keep the marks at equal distances.
-    every = -(-(len(found) - 1) // (_MOST_MARKS - 1))
-    return [found[0] * 10.0 ** (every * k) for k in range(-(-(len(found) - 1) // every) + 1)]
+    span = len(found) - 1
+    every = -(-span // (_MOST_MARKS - 1))
+    steps_needed = -(-span // every)
+    return [found[0] * 10.0 ** (every * k) for k in range(steps_needed + 1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,36 +233,48 @@ class _Frame:
     height: float
 
     def place(self, x: float, y: float) -> tuple[float, float] | None:
-        """Return where a point is drawn; None for a point without a place."""
-        right, above = self.across.share(x), self.up.share(y)
+        """Return the place of a point in pixels; None for a point without a place."""
+        right = self.across.share(x)
+        above = self.up.share(y)
         if right is None or above is None:
             return None
-        return self.left + self.width * right, self.top + self.height * (1 - above)
+        # SVG counts pixels downwards.
+        down = 1 - above
+        x = self.left + self.width * right
+        y = self.top + self.height * down
+        return x, y
 
     def marks(self) -> Iterator[Mark]:
         """Yield both axes with their marks and names."""
-        bottom, right = self.top + self.height, self.left + self.width
+        bottom = self.top + self.height
+        right = self.left + self.width
         yield Label(self.left, self.top - 12, self.up.label)
         for mark in self.up.marks:
             level = bottom - self.height * (self.up.share(mark) or 0.0)
-            yield Stroke(f"M{self.left:.1f} {level:.1f}H{right:.1f}")
+            yield _level_line(self.left, right, level)
             yield Label(self.left - 6, level + 4, _written(mark), anchor="end")
         for mark in self.across.marks:
             place = self.left + self.width * (self.across.share(mark) or 0.0)
             yield Stroke(f"M{place:.1f} {bottom:.1f}v4")
             yield Label(place, bottom + 18, _written(mark), anchor="middle")
-        yield Label(self.left + self.width / 2, bottom + 36, self.across.label, anchor="middle")
+        middle = self.left + self.width / 2
+        yield Label(middle, bottom + 36, self.across.label, anchor="middle")
 
 
 def _written(mark: float) -> str:
-    return f"{mark:,.0f}" if 1_000 <= abs(mark) < 1e7 else f"{mark:g}"
+    """Return a mark's number as text."""
+    if 1_000 <= abs(mark) < 1e7:
+        return f"{mark:,.0f}"
+    return f"{mark:g}"
 
 
 # Points and curves
 
-# Width of a letter and height of a line at 11 pixels, estimated: the reader's own font decides them.
+# Width of a letter and height of a line at 11 pixels. Both are estimates, since the reader's own font decides.
 _LETTER, _LINE = 6.2, 13.0
 _LEFT, _TOP, _BELOW, _GAP = 64.0, 62.0, 64.0, 28.0
+# Places of a name beside its point: alternately below and above, a little farther each time.
+_SHIFTS = (0.0, *chain.from_iterable((5.0 * step, -5.0 * step) for step in range(1, 40)))
 _SQUARE = ((-4, -4), (4, -4), (4, 4), (-4, 4))
 _TRIANGLE = ((-5, 4), (5, 4), (0, -5))
 
@@ -224,9 +283,9 @@ _TRIANGLE = ((-5, 4), (5, 4), (0, -5))
 class Curve:
     """Points (x, y) under one name.
 
-    look: 0, 1, 2: colour and shape, a circle, a square or a triangle.
-    joined: draw a line through the points.
-    dashed: draw a dashed line without points, to compare others with.
+    look: 0 for circles, 1 for squares, 2 for triangles, each in its own colour.
+    joined: whether to draw a line through the points.
+    dashed: whether to draw a dashed line without points, to compare other curves with.
     """
 
     name: str
@@ -259,7 +318,7 @@ def scatter(
 ) -> str:
     """Return fields of points side by side, as an SVG file.
 
-    said: what the picture shows, in words.
+    said: the content of the picture in words.
     width, height: of a field, in pixels.
     beside: room for names to the right of each field, in pixels.
 
@@ -269,34 +328,43 @@ def scatter(
     step = _LEFT + width + beside
     marks: list[Mark] = []
     for k, panel in enumerate(panels):
-        across = Axis.over(panel.across, _coordinates(panel, 0), logarithmic=panel.log_across)
-        up = Axis.over(panel.up, _coordinates(panel, 1), logarithmic=panel.log_up)
-        frame = _Frame(across, up, _LEFT + k * step, _TOP, width, height)
-        marks += _panel(panel, frame, frame.left + width + beside)
-    return svg(Picture("chart", title, said, step * len(panels) + _GAP, _TOP + height + _BELOW, marks))
-
-
-def _coordinates(panel: ChartPanel, axis: int) -> list[float]:
-    return [point[axis] for curve in panel.curves for point in curve.points]
+        left = _LEFT + k * step
+        points = list(chain.from_iterable(curve.points for curve in panel.curves))
+        across = Axis.over(panel.across, [x for x, _ in points], logarithmic=panel.log_across)
+        up = Axis.over(panel.up, [y for _, y in points], logarithmic=panel.log_up)
+        frame = _Frame(across, up, left, _TOP, width, height)
+        marks += _panel(panel, frame, left + width + beside)
+    whole_width = step * len(panels) + _GAP
+    whole_height = _TOP + height + _BELOW
+    return svg(Picture("chart", title, said, whole_width, whole_height, marks))
 
 
 def _panel(panel: ChartPanel, frame: _Frame, right: float) -> Iterator[Mark]:
+    """Yield the marks of a field; right: the end of the room for names, in pixels."""
     yield Label(frame.left, frame.top - 36, panel.title, "strong")
     yield from frame.marks()
     names: list[tuple[float, float, str]] = []
     for curve in panel.curves:
-        placed = [(frame.place(*point), point) for point in curve.points]
-        drawn = [(place, point) for place, point in placed if place is not None]
+        drawn = []
+        for point in curve.points:
+            place = frame.place(*point)
+            if place is not None:
+                drawn.append((place, point))
         yield from _curve(curve, drawn)
-        names += [(*place, curve.name) for place, _ in drawn[-1:] if curve.name]
+        if drawn and curve.name:
+            (x, y), _ = drawn[-1]
+            names.append((x, y, curve.name))
+    # After all curves, so that a name lies above the lines and clear of the other names.
     yield from _names(names, right)
 
 
 def _curve(curve: Curve, drawn: Sequence[tuple[tuple[float, float], tuple[float, float]]]) -> Iterator[Mark]:
+    """Yield the line and the points of a curve; drawn: places in pixels, each with the values that it stands for."""
     look = _LOOKS[curve.look % len(_LOOKS)]
     if (curve.joined or curve.dashed) and len(drawn) > 1:
-        path = "L".join(f"{x:.1f} {y:.1f}" for (x, y), _ in drawn)
-        yield Stroke(f"M{path}", "plain-line dashed" if curve.dashed else f"{look}-line")
+        path = _path([place for place, _ in drawn])
+        line = "plain-line dashed" if curve.dashed else f"{look}-line"
+        yield Stroke(path, line)
     if curve.dashed:
         return
     for (x, y), (across, up) in drawn:
@@ -304,28 +372,43 @@ def _curve(curve: Curve, drawn: Sequence[tuple[tuple[float, float], tuple[float,
         if look == "mark":
             yield Circle(x, y, 4.0, look, said)
             continue
-        # Shapes differ as well as colours, for whoever cannot tell the colours apart.
+        # Shapes differ as well as colours, for readers who cannot tell the colours apart.
         corners = _SQUARE if look == "warm" else _TRIANGLE
-        outline = "L".join(f"{x + a:.1f} {y + b:.1f}" for a, b in corners)
-        yield Stroke(f"M{outline}Z", look, said)
+        outline = _path([(x + right, y + down) for right, down in corners])
+        yield Stroke(f"{outline}Z", look, said)
+
+
+def _path(places: Sequence[tuple[float, float]]) -> str:
+    """Return the moves of a pen from place to place."""
+    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
 
 
 def _names(wanted: Sequence[tuple[float, float, str]], right: float) -> Iterator[Mark]:
-    """Yield names to the right of their points, or to the left where the field ends, each clear of those before."""
+    """Yield names to the right of their points, or to the left where the field ends, each clear of earlier names.
+
+    wanted: x and y of each point in pixels, and its name.
+    right: the end of the room for names, in pixels.
+    """
     taken: list[tuple[float, float, float]] = []
     # From top to bottom, so that names keep the order of their points where they are moved.
     for x, y, name in sorted(wanted, key=lambda one: (one[1], one[0])):
         wide = _LETTER * len(name)
-        start = x + 9 if x + 9 + wide <= right else x - 9 - wide
-        # Alternately below and above, a little farther each time.
-        tries = chain([0.0], *((step * 5.0, -step * 5.0) for step in range(1, 40)))
-        level = next(y + by for by in tries if not _meets(taken, start, start + wide, y + by))
-        taken.append((start, start + wide, level))
+        start = x + 9
+        if start + wide > right:
+            start = x - 9 - wide
+        stop = start + wide
+        level = next(y + shift for shift in _SHIFTS if not _meets(taken, start, stop, y + shift))
+        taken.append((start, stop, level))
         yield Label(start, level + 4, name, "small clear")
 
 
 def _meets(taken: Sequence[tuple[float, float, float]], start: float, stop: float, level: float) -> bool:
-    return any(start < b + 4 and a < stop + 4 and abs(level - y) < _LINE for a, b, y in taken)
+    """Return whether a name would touch one of the taken places (start, stop, level)."""
+    for left, right, height in taken:
+        beside = start < right + 4 and left < stop + 4
+        if beside and abs(level - height) < _LINE:
+            return True
+    return False
 
 
 # Bars
@@ -337,7 +420,7 @@ _ROW, _THICK, _ABOVE, _TITLE, _FOOT = 20.0, 13.0, 30.0, 34.0, 34.0
 class Bar:
     """A value that is not negative.
 
-    part: how much of the value is drawn full; None: all of it.
+    part: the part of the value whose bar is filled; None for all of it.
     note: text to the right of the bar.
     """
 
@@ -350,7 +433,10 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """Bars under one title, on one scale from 0; unit: the name of the scale."""
+    """Bars under one title, on one scale from 0.
+
+    unit: name of the scale.
+    """
 
     title: str
     unit: str
@@ -360,7 +446,7 @@ class Bars:
 def bars(title: str, said: str, groups: Sequence[Bars], *, names: float = 150.0, width: float = 420.0) -> str:
     """Return groups of bars one below the other, as an SVG file.
 
-    said: what the picture shows, in words.
+    said: the content of the picture in words.
     names: room for names to the left of the bars, in pixels.
     width: of the longest bar, in pixels.
     """
@@ -369,33 +455,44 @@ def bars(title: str, said: str, groups: Sequence[Bars], *, names: float = 150.0,
     for group in groups:
         marks += _group(group, top, names, width)
         top += _TITLE + _ROW * len(group.bars) + _FOOT
-    return svg(Picture("chart", title, said, names + width + 190, top, marks))
+    whole_width = names + width + 190
+    return svg(Picture("chart", title, said, whole_width, top, marks))
 
 
 def _group(group: Bars, top: float, left: float, width: float) -> Iterator[Mark]:
-    marks = ticks(0.0, max((bar.value for bar in group.bars), default=1.0))
+    """Yield a group of bars; left: the common beginning of the bars, in pixels."""
+    longest = max((bar.value for bar in group.bars), default=1.0)
+    marks = ticks(0.0, longest)
     scale = width / marks[-1]
     first = top + _TITLE - 14
     bottom = first + _ROW * len(group.bars)
     yield Label(16, top, group.title, "strong")
     for mark in marks:
         place = left + scale * mark
-        yield Stroke(f"M{place:.1f} {first:.1f}V{bottom:.1f}")
+        yield _upright_line(place, first, bottom)
         yield Label(place, bottom + 15, f"{mark:g}", anchor="middle")
     yield Label(left + width + 24, bottom + 15, group.unit)
     for k, bar in enumerate(group.bars):
-        yield from _bar(bar, left, first + _ROW * k, scale)
+        row = first + _ROW * k
+        yield from _bar(bar, left, row, scale)
 
 
 def _bar(bar: Bar, left: float, top: float, scale: float) -> Iterator[Mark]:
-    look, middle, whole = _LOOKS[bar.look % len(_LOOKS)], top + _ROW / 2, bar.part is None
-    length, upper = scale * max(bar.value, 0.0), top + (_ROW - _THICK) / 2
-    said = f"{bar.name}: {bar.value:.4g}" + (f", {bar.note}" if bar.note else "")
+    """Yield a bar with its name and note; scale: pixels of 1."""
+    full = _LOOKS[bar.look % len(_LOOKS)]
+    faint = f"{full} faint"
+    middle = top + _ROW / 2
+    upper = top + (_ROW - _THICK) / 2
+    length = scale * max(bar.value, 0.0)
+    said = f"{bar.name}: {bar.value:.4g}"
+    if bar.note:
+        said += f", {bar.note}"
     yield Label(left - 8, middle + 4, bar.name, "small", "end")
     # Half a pixel at least, so that a pointer finds a bar of nearly 0 too.
-    yield Box(left, upper, max(length, 0.5), _THICK, look if whole else f"{look} faint", said)
+    yield Box(left, upper, max(length, 0.5), _THICK, full if bar.part is None else faint, said)
     if bar.part is not None:
-        yield Box(left, upper, min(scale * max(bar.part, 0.0), length), _THICK, look)
+        filled = scale * max(bar.part, 0.0)
+        yield Box(left, upper, min(filled, length), _THICK, full)
     if bar.note:
         yield Label(left + length + 8, middle + 4, bar.note)
 
@@ -408,11 +505,12 @@ _MOST_POINTS, _MOST_NAMES = 60, 12
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Values at the positions of a line chart; None: a missing value.
+    """Values at the positions of a line chart.
 
+    values: None for a missing value.
     note: a line below the title.
     at_least, at_most: values that the axis covers in any case.
-    limit: a value, with its name, that is drawn as a dashed line across the chart.
+    limit: a value and its name, drawn as a dashed line across the chart.
     """
 
     title: str
@@ -436,59 +534,80 @@ def line_chart(
 ) -> Iterator[Mark]:
     """Yield a line chart: title and note above, values as points on a line, names of positions evenly below.
 
-    said: what a pointer on each point reads; None: the name of its position and its value.
-    left, top, width, height: in pixels, the names of positions lie below that height.
+    positions: names of the positions.
+    said: text that a pointer on each point shows; None for the name of its position and its value.
+    left, top, width, height: in pixels; the names of positions lie below that height.
     chosen: index of the position that a dashed line marks.
     """
-    right, bottom, start = left + width, top + height, left + _MARGIN
-    ends = [value for value in (series.at_least, *series.values, series.at_most) if value is not None]
+    right = left + width
+    bottom = top + height
+    start = left + _MARGIN
+    covered = (series.at_least, *series.values, series.at_most)
+    ends = [value for value in covered if value is not None]
     marks = ticks(min(ends, default=0.0), max(ends, default=1.0))
-    scale = (height - _HEAD) / (marks[-1] - marks[0])
+    lowest = marks[0]
+    scale = (height - _HEAD) / (marks[-1] - lowest)
     step = (width - _MARGIN - 12) / len(positions)
     places = [start + step * (k + 0.5) for k in range(len(positions))]
-    levels = [None if value is None else bottom - scale * (value - marks[0]) for value in series.values]
+    levels: list[float | None] = []
+    for value in series.values:
+        level = None if value is None else bottom - scale * (value - lowest)
+        levels.append(level)
     if series.title:
         yield Label(left, top + 14, series.title, "strong")
     if series.note:
         yield Label(left, top + 30, series.note)
     for mark in marks:
-        level = bottom - scale * (mark - marks[0])
-        yield Stroke(f"M{start:.1f} {level:.1f}H{right:.1f}")
+        level = bottom - scale * (mark - lowest)
+        yield _level_line(start, right, level)
         yield Label(start - 6, level + 4, f"{mark:g}", anchor="end")
     if series.limit is not None:
-        level = bottom - scale * (series.limit[0] - marks[0])
-        yield Stroke(f"M{start:.1f} {level:.1f}H{right:.1f}", "chosen")
-        yield Label(right, level - 5, series.limit[1], anchor="end")
+        limit, name = series.limit
+        level = bottom - scale * (limit - lowest)
+        yield _level_line(start, right, level, "chosen")
+        yield Label(right, level - 5, name, anchor="end")
     if chosen is not None:
-        yield Stroke(f"M{places[chosen]:.1f} {top + 40:.1f}V{bottom:.1f}", "chosen")
+        yield _upright_line(places[chosen], top + 40, bottom, "chosen")
     yield _line(levels, places)
     # Names that run into each other cannot be read, so only some of many are written.
     every = -(-len(positions) // _MOST_NAMES)
-    for name, place in list(zip(positions, places, strict=True))[::every]:
+    for name, place in zip(positions[::every], places[::every], strict=True):
         yield Label(place, bottom + 18, name, anchor="middle")
-    if len(positions) <= _MOST_POINTS:
-        told = said or [f"{name}: {_short(value)}" for name, value in zip(positions, series.values, strict=True)]
-        for place, above, words in zip(places, levels, told, strict=True):
-            if above is not None:
-                yield Circle(place, above, 3.5, "mark", words)
-
-
-def _short(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3g}"
+    # Points of a dense chart would cover the line.
+    if len(positions) > _MOST_POINTS:
+        return
+    for k, (place, above, value) in enumerate(zip(places, levels, series.values, strict=True)):
+        if above is None or value is None:
+            continue
+        words = said[k] if said else f"{positions[k]}: {value:.3g}"
+        yield Circle(place, above, 3.5, "mark", words)
 
 
 def sparkline(values: Sequence[float | None], highest: float, label: str) -> Picture:
-    """Return a small line without axes; highest: the top of its scale, whose bottom is 0."""
+    """Return a small line without axes.
+
+    values: None for a missing value.
+    highest: top of the scale, whose bottom is 0.
+    label: title of the picture.
+    """
     width, height = 150.0, 30.0
-    places = [6 + (width - 12) * k / max(len(values) - 1, 1) for k in range(len(values))]
-    levels = [None if value is None else 4 + (height - 8) * (1 - value / (highest or 1.0)) for value in values]
-    ends = [(place, level) for place, level in zip(places, levels, strict=True) if level is not None]
-    return Picture("", label, "", width, height, [_line(levels, places), *(Circle(x, y, 3.0) for x, y in ends[-1:])])
+    steps = max(len(values) - 1, 1)
+    # A topic may have a share of 0 in all versions.
+    top = highest or 1.0
+    places = [6 + (width - 12) * k / steps for k in range(len(values))]
+    levels = [None if value is None else 4 + (height - 8) * (1 - value / top) for value in values]
+    marks: list[Mark] = [_line(levels, places)]
+    ends = [(x, y) for x, y in zip(places, levels, strict=True) if y is not None]
+    if ends:
+        x, y = ends[-1]
+        marks.append(Circle(x, y, 3.0))
+    return Picture("", label, "", width, height, marks)
 
 
 def _line(levels: Sequence[float | None], places: Sequence[float]) -> Stroke:
-    """Return a line through the points that have a level; a missing one breaks it."""
-    drawn, pen = [], "M"
+    """Return a line through the points that have a level; a missing level breaks the line."""
+    drawn: list[str] = []
+    pen = "M"
     for level, place in zip(levels, places, strict=True):
         if level is None:
             pen = "M"

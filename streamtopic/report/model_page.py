@@ -23,10 +23,10 @@ _MAPPED, _RELATED = 100, 40
 
 
 def model_page(release: Release, earlier: Sequence[Release] = (), withdrawn: Sequence[int] = ()) -> str:
-    """Return a self-contained page about a release: no network, no script.
+    """Return a self-contained page about a release, without network and scripts.
 
     earlier: versions before it that still stand, in order; the page follows topics through them.
-    withdrawn: numbers of earlier versions that do not stand; the page names them and does not show them.
+    withdrawn: numbers of earlier versions that were withdrawn; the page names them and does not show them.
 
     Raises InvalidRelease for a withdrawn release.
     """
@@ -34,31 +34,40 @@ def model_page(release: Release, earlier: Sequence[Release] = (), withdrawn: Seq
         raise InvalidRelease(
             f"release {release.version} is withdrawn: it holds documents that were deleted since; take a later one"
         )
-    topics = None if release.payload.A is None else _topics(view_of(release), topic_history([*earlier, release]))
+    topics = None
+    if release.payload.A is not None:
+        history = topic_history([*earlier, release])
+        topics = _topics(view_of(release), history)
+    quality = {name: f"{value:.2f}" for name, value in sorted(release.quality.items())}
+    tasks = [_task(release, name) for name in release.heads]
     return render(
         "model.html",
         title=f"{release.envelope.model}, version {release.version}",
         envelope=release.envelope,
         guarantee=release.guarantee,
-        quality={name: f"{value:.2f}" for name, value in sorted(release.quality.items())},
+        quality=quality,
         topics=topics,
-        tasks=[_task(release, name) for name in release.heads],
+        tasks=tasks,
         withdrawn=withdrawn,
         limit=f"{GIVEN_AWAY}. What helps: {HELPS}",
     )
 
 
 def _topics(view: ModelView, found: TopicHistory) -> dict[str, object]:
-    """Return what the page shows where topics are published."""
+    """Return the values of the page's sections about topics."""
+    # One scale for all lines, so that they can be compared.
     highest = max(max(path.shares) for path in found.paths)
-    first, last = found.steps[0].envelope.version, found.steps[-1].envelope.version
+    first = found.steps[0].envelope.version
+    last = found.steps[-1].envelope.version
     paths = []
     for topic in view.order:
         path = found.paths[topic]
         label = f"shares of topic {topic} from version {first} to {last}"
-        paths.append({"path": path, "line": sparkline(path.shares, highest, label)})
+        line = sparkline(path.shares, highest, label)
+        paths.append({"path": path, "line": line})
+    cards = [_card(view, topic) for topic in view.order]
     return {
-        "cards": [_card(view, topic) for topic in view.order],
+        "cards": cards,
         "map": _map(view),
         "correlations": _correlations(view),
         "steps": found.steps,
@@ -67,26 +76,29 @@ def _topics(view: ModelView, found: TopicHistory) -> dict[str, object]:
 
 
 def _card(view: ModelView, topic: int) -> dict[str, object]:
-    """Return a topic's words; bar: length, in percent of the bar of its most frequent shown word."""
+    """Return a topic's words, each with the length of its bar in percent of the longest bar."""
     at = list(view.top[topic])
     probabilities = view.A[at, topic].tolist()
     longest = max(probabilities, default=0.0) or 1.0
-    words = [
-        {"word": view.words[word], "bar": f"{max(100 * p / longest, 0.5):.1f}", "in_topic": p, "here": here}
-        for word, p, here in zip(at, probabilities, view.here(topic).tolist(), strict=True)
-    ]
+    words = []
+    for word, probability, here in zip(at, probabilities, view.here(topic).tolist(), strict=True):
+        # Half a percent at least, so that every word has a bar.
+        length = max(100 * probability / longest, 0.5)
+        words.append({"word": view.words[word], "bar": f"{length:.1f}", "in_topic": probability, "here": here})
     return {"topic": topic, "share": view.shares[topic], "words": words}
 
 
 def _task(release: Release, name: str) -> dict[str, object]:
     """Return a task with the words that speak most for each class: the largest weights less the classes' mean."""
-    head, B = release.head(name), release.task_weights(name)
-    # Weights of all classes may share a constant, which decides nothing between them.
+    head = release.head(name)
+    B = release.task_weights(name)
+    # A constant that all classes share in a word's weights does not decide between the classes.
     apart = B - B.mean(axis=1, keepdims=True)
     classes = []
     for c, title in enumerate(head.classes):
         strong = np.argsort(-apart[:, c], kind="stable")[:_SPEAKING]
-        classes.append((title, " ".join(release.words[k] for k in strong)))
+        words = " ".join(release.words[k] for k in strong)
+        classes.append((title, words))
     return {"name": name, "documents": head.documents, "topics": len(head.topics), "classes": classes}
 
 
@@ -98,6 +110,8 @@ _WIDTH, _LETTER, _NAME_HEIGHT = 960.0, 6.4, 16.0
 
 @dataclass(frozen=True, slots=True)
 class _Node:
+    """A topic on the map; name: "" for a small topic, whose number alone is written."""
+
     topic: int
     share: float
     name: str
@@ -106,19 +120,22 @@ class _Node:
     @property
     def box(self) -> tuple[float, float]:
         """Width and height of the circle with the name below."""
-        wide = max(2 * self.radius, _drawn_width(self.name))
-        return wide + 6, 2 * self.radius + 6 + (_NAME_HEIGHT if self.name else 0.0)
+        width = max(2 * self.radius, _drawn_width(self.name))
+        height = 2 * self.radius + 6
+        if self.name:
+            height += _NAME_HEIGHT
+        return width + 6, height
 
     def drawn(self, x: float, y: float) -> LinkedMarks:
         """Return the circle, its number and its name, as a link to the topic's card; (x, y): middle of the box."""
-        y -= _NAME_HEIGHT / 2 if self.name else 0
-        marks: list[Mark] = [
-            Circle(x, y, self.radius, "ring"),
-            Label(x, y + 4.5, self.topic, "strong", "middle"),
-        ]
+        if self.name:
+            y -= _NAME_HEIGHT / 2
+        marks: list[Mark] = [Circle(x, y, self.radius, "ring")]
+        marks.append(Label(x, y + 4.5, self.topic, "strong", "middle"))
         if self.name:
             marks.append(Label(x, y + self.radius + 13, self.name, "small", "middle"))
-        return LinkedMarks(f"topic-{self.topic}", f"Topic {self.topic}, {self.share:.1%}: {self.name}", marks)
+        said = f"Topic {self.topic}, {self.share:.1%}: {self.name}"
+        return LinkedMarks(f"topic-{self.topic}", said, marks)
 
 
 def _map(view: ModelView) -> dict[str, object]:
@@ -128,19 +145,27 @@ def _map(view: ModelView) -> dict[str, object]:
     named = set(view.order[:_NAMED])
     nodes = []
     for topic in topics:
-        # All circles together take about a tenth of the canvas, none is too small for its number.
-        radius = max((float(view.shares[topic]) * _WIDTH * 560 * 0.1 / np.pi) ** 0.5, 11.0)
+        share = float(view.shares[topic])
+        # All circles together take about a tenth of the canvas.
+        area = share * _WIDTH * 560 * 0.1
+        # Large enough for the number within.
+        radius = max((area / np.pi) ** 0.5, 11.0)
         name = _shortened(view.name(topic), _LONGEST) if topic in named else ""
-        nodes.append(_Node(topic, float(view.shares[topic]), name, radius))
+        nodes.append(_Node(topic, share, name, radius))
     sizes = np.array([node.box for node in nodes])
     needed = float(sizes.prod(axis=1).sum()) / _WIDTH
-    # Room enough to move boxes apart; a few topics need no large canvas.
+    # Enough room to move boxes apart, and a smaller canvas for a few topics.
     height = max(420.0, min(560.0, 4 * needed), 2.6 * needed)
-    places = spread(_scaled(plan.positions, sizes, height), sizes, _WIDTH, height)
-    marks = [node.drawn(float(x), float(y)) for node, (x, y) in zip(nodes, places, strict=True)]
+    wanted = _scaled(plan.positions, sizes, height)
+    places = spread(wanted, sizes, _WIDTH, height)
+    marks = []
+    for node, place in zip(nodes, places.tolist(), strict=True):
+        x, y = place
+        marks.append(node.drawn(x, y))
     said = f"{len(topics)} topics by their words; the table below has the distances"
+    picture = Picture("map", "Map of topics", said, _WIDTH, height, marks)
     return {
-        "picture": Picture("map", "Map of topics", said, _WIDTH, height, marks),
+        "picture": picture,
         "shown": plan.shown,
         "drawn": len(topics),
         "all": len(view.shares),
@@ -151,31 +176,44 @@ def _map(view: ModelView) -> dict[str, object]:
 def _scaled(positions: Float, sizes: Float, height: float) -> Float:
     """Fit positions into the canvas, both axes by one factor, so that distances keep their proportions."""
     room = np.array([_WIDTH, height]) - sizes.max(axis=0)
-    middle = (positions.max(axis=0) + positions.min(axis=0)) / 2
+    low = positions.min(axis=0)
+    high = positions.max(axis=0)
+    middle = (high + low) / 2
     # One topic, or topics of the same words, have no extent: all lie in the middle then.
-    extent = np.maximum(positions.max(axis=0) - positions.min(axis=0), 1e-12)
+    extent = np.maximum(high - low, 1e-12)
     factor = float(np.min(room / extent)) if extent.max() > 1e-9 else 0.0
-    return np.asarray((positions - middle) * [factor, -factor] + [_WIDTH / 2, height / 2])
+    # SVG counts pixels downwards.
+    scale = [factor, -factor]
+    centre = [_WIDTH / 2, height / 2]
+    return np.asarray((positions - middle) * scale + centre)
 
 
 def _drawn_width(name: str) -> float:
-    """Estimate the width of a name in pixels: the reader's own font decides it."""
+    """Estimate the width of a name in pixels; the reader's own font decides it."""
+    # Letters of East Asian scripts are as wide as two others.
     wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in name)
     return _LETTER * (len(name) + wide)
 
 
 def _shortened(name: str, most: int) -> str:
-    return name if len(name) <= most else name[: most - 1] + "\u2026"
+    """Return a name of at most so many letters, an ellipsis in place of the rest."""
+    if len(name) <= most:
+        return name
+    return name[: most - 1] + "\u2026"
 
 
 def _nearest(view: ModelView, plan: TopicMap, topics: list[int]) -> list[dict[str, object]]:
+    """Return the rows of the table of distances; topics: on the map."""
     rows: list[dict[str, object]] = []
     for place, topic in enumerate(topics):
         others = plan.distances[place].copy()
         others[place] = np.inf
-        nearest = [int(k) for k in np.argsort(others, kind="stable")[:3] if k != place]
+        ranked = np.argsort(others, kind="stable")[:3]
+        # With three topics or fewer the topic itself is among them.
+        nearest = [int(k) for k in ranked if k != place]
         said = ", ".join(f"{topics[k]} ({others[k]:.2f})" for k in nearest)
-        rows.append({"topic": topic, "share": view.shares[topic], "words": view.name(topic, 5), "nearest": said})
+        words = view.name(topic, 5)
+        rows.append({"topic": topic, "share": view.shares[topic], "words": words, "nearest": said})
     return rows
 
 
@@ -190,14 +228,16 @@ def _correlations(view: ModelView) -> dict[str, object]:
     part = correlations(view)[np.ix_(topics, topics)]
     order = similar_order(part)
     labels = [_shortened(f"{topic}  {view.name(topic)}", 25) for topic in topics]
-    width, height = _LEFT + _CELL * len(topics) + 8, _TOP + _CELL * len(topics) + 8
+    side = _CELL * len(topics) + 8
     marks = [*_grid(topics, labels, order), *_cells(topics, part, order)]
+    title = "Correlations between topics"
+    picture = Picture("heat", title, "the table below has all values", _LEFT + side, _TOP + side, marks)
+    most = strongest(part, topics, 1)
+    least = strongest(part, topics, -1)
     return {
-        "picture": Picture(
-            "heat", "Correlations between topics", "the table below has all values", width, height, marks
-        ),
-        "most": _pairs(view, strongest(part, topics, 1)),
-        "least": _pairs(view, strongest(part, topics, -1)),
+        "picture": picture,
+        "most": _pairs(view, most),
+        "least": _pairs(view, least),
         "drawn": len(topics),
         "all": len(view.shares),
         "topics": topics,
@@ -206,39 +246,53 @@ def _correlations(view: ModelView) -> dict[str, object]:
 
 
 def _grid(topics: list[int], labels: list[str], order: list[int]) -> list[Mark]:
-    """Return rows and columns with their names: `order` holds positions in `topics`."""
-    end = _CELL * len(topics)
+    """Return rows and columns with their names; order: positions in `topics`."""
+    bottom = _TOP + _CELL * len(topics)
+    right = _LEFT + _CELL * len(topics)
     marks: list[Mark] = []
     for row, k in enumerate(order):
-        edge = _CELL * row
-        marks += [
-            Label(_LEFT - 8, _TOP + edge + _CELL / 2 + 4, labels[k], "small", "end"),
-            Label(_LEFT + edge + _CELL / 2, _TOP - 8, topics[k], "small", "middle"),
-            Stroke(f"M{_LEFT:g} {_TOP + edge:g}H{_LEFT + end:g}"),
-            Stroke(f"M{_LEFT + edge:g} {_TOP:g}V{_TOP + end:g}"),
-        ]
+        x = _LEFT + _CELL * row
+        y = _TOP + _CELL * row
+        middle = _CELL / 2
+        marks.append(Label(_LEFT - 8, y + middle + 4, labels[k], "small", "end"))
+        marks.append(Label(x + middle, _TOP - 8, topics[k], "small", "middle"))
+        marks.append(Stroke(f"M{_LEFT:g} {y:g}H{right:g}"))
+        marks.append(Stroke(f"M{x:g} {_TOP:g}V{bottom:g}"))
     return marks
 
 
 def _cells(topics: list[int], part: Float, order: list[int]) -> list[Mark]:
     """Return a square for each positive correlation and a circle for each negative one; the area is the strength."""
     r = len(topics)
-    full = max(float(np.abs(part - np.eye(r)).max(initial=0.0)), 1e-12)
+    # A topic with itself is always 1, and would be stronger than all others.
+    strongest_of_all = np.abs(part - np.eye(r)).max(initial=0.0)
+    full = max(float(strongest_of_all), 1e-12)
     marks: list[Mark] = []
     for row, column in np.ndindex(r, r):
-        k, j = order[row], order[column]
+        k = order[row]
+        j = order[column]
         value = float(part[k, j])
         # A mark below a fiftieth of the strongest would be a speck; the table has its value.
         if k == j or abs(value) < full / 50:
             continue
-        half = max((_CELL - 2) / 2 * (abs(value) / full) ** 0.5, 0.8)
-        x, y = _LEFT + _CELL * (column + 0.5), _TOP + _CELL * (row + 0.5)
+        relative = (abs(value) / full) ** 0.5
+        half = max((_CELL - 2) / 2 * relative, 0.8)
+        x = _LEFT + _CELL * (column + 0.5)
+        y = _TOP + _CELL * (row + 0.5)
         said = f"{topics[k]} and {topics[j]}: {value:+.2f}"
-        square = Box(x - half, y - half, 2 * half, 2 * half, "mark", said)
-        # Signs differ in shape as well as in colour, for whoever cannot tell the colours apart.
-        marks.append(Circle(x, y, half, "warm", said) if value < 0 else square)
+        # Signs differ in shape as well as in colour, for readers who cannot tell the colours apart.
+        if value < 0:
+            marks.append(Circle(x, y, half, "warm", said))
+        else:
+            side = 2 * half
+            marks.append(Box(x - half, y - half, side, side, "mark", said))
     return marks
 
 
 def _pairs(view: ModelView, pairs: list[tuple[int, int, float]]) -> str:
-    return ", ".join(f"{a} and {b} ({view.name(a)}; {view.name(b)}: {value:+.2f})" for a, b, value in pairs[:2])
+    """Return the first two pairs of topics in words."""
+    said = []
+    for a, b, value in pairs[:2]:
+        names = f"{view.name(a)}; {view.name(b)}"
+        said.append(f"{a} and {b} ({names}: {value:+.2f})")
+    return ", ".join(said)

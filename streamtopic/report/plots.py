@@ -4,11 +4,11 @@
     topic_map       topics near each other where they use the same words
     correlations    which topics meet in documents
     shares          shares of topics over versions
-    suggestion      what `suggest_topics` found
+    suggestion      measures of numbers of topics, by `suggest_topics`
 
-A model is a Release or a fitted AnchorTopics. Each function returns a matplotlib Figure that nothing else refers to:
-save it with `savefig`, or leave it as the last line of a cell. matplotlib comes with the extra `demo` and is loaded on
-first use. Pages that need neither matplotlib nor a notebook are what `streamtopic export` writes.
+A model is a Release or a fitted AnchorTopics. Each function returns a new matplotlib Figure: save it with `savefig`, or
+leave it as the last line of a cell. matplotlib comes with the extra `demo` and is loaded on first use. For pages
+without matplotlib and notebooks, see `streamtopic export`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["correlations", "shares", "suggestion", "topic_map", "topics"]
 
-_MARK, _WARM, _SOFT = "#2563ad", "#b4530a", "#4a525c"
+_MARK, _WARM = "#2563ad", "#b4530a"
+# More names would cover each other on a map, and more squares would be too small.
 _LARGEST = 40
 
 
@@ -49,8 +50,8 @@ def topics(
     top: words of a topic, at most 10.
     feature_names: words of an AnchorTopics' columns.
 
-    Raises UsageError without matplotlib or for anything but a model, InvalidRelease for a release that is withdrawn or
-    withholds its topics.
+    Raises UsageError without matplotlib or for a value that is not a model, InvalidRelease for a release that is
+    withdrawn or withholds its topics.
     """
     _require(most=most, top=top)
     view = view_of(model, feature_names)
@@ -74,14 +75,15 @@ def topics(
 
 
 def topic_map(model: Release | AnchorTopics, *, feature_names: Sequence[str] | None = None) -> Figure:
-    """Return a map of topics: classical scaling of the distances between their words, areas by share.
+    """Return a map of the 100 largest topics by the distances between their words (classical scaling), areas by share.
 
-    The 100 largest topics, the 40 largest of them with two words. Arguments and errors as `topics`.
+    The 40 largest topics have a name of two words. Parameters and errors are as in `topics`.
     """
     view = view_of(model, feature_names)
     chosen = sorted(view.order[:100])
     plan = place_topics(view.A[:, chosen])
     figure = _figure(9.0, 6.5)
+    # After `_figure`, which says how to get matplotlib where it is missing.
     from matplotlib.patches import Circle
 
     axes = figure.add_subplot()
@@ -91,18 +93,19 @@ def topic_map(model: Release | AnchorTopics, *, feature_names: Sequence[str] | N
     shares = view.shares[chosen]
     radii = extent * np.maximum(np.sqrt(0.06 * shares / np.pi), 0.012)
     named = set(view.order[:_LARGEST])
-    sizes = np.stack(
-        [np.where([t in named for t in chosen], 0.17 * extent, 2 * radii), 2 * radii + 0.05 * extent], axis=1
-    )
+    has_name = [topic in named for topic in chosen]
+    widths = np.where(has_name, 0.17 * extent, 2 * radii)
+    heights = 2 * radii + 0.05 * extent
+    sizes = np.stack([widths, heights], axis=1)
+    # The canvas of `spread` begins at 0; a margin of one extent on each side is room to move boxes into.
     shift = plan.positions.min(axis=0) - extent
     places = spread(plan.positions - shift, sizes, 3 * extent, 3 * extent) + shift
     for topic, radius, (x, y) in zip(chosen, radii, places, strict=True):
         axes.add_patch(Circle((x, y), radius, facecolor=_MARK + "38", edgecolor=_MARK))
         axes.text(x, y, str(topic), ha="center", va="center", fontsize=8, weight="bold")
         if topic in named:
-            axes.text(
-                x, y - radius - 0.004 * extent, view.name(topic), ha="center", va="top", fontsize=7, parse_math=False
-            )
+            below = y - radius - 0.004 * extent
+            axes.text(x, below, view.name(topic), ha="center", va="top", fontsize=7, parse_math=False)
     axes.set_aspect("equal")
     axes.autoscale_view()
     axes.margins(0.08)
@@ -112,16 +115,16 @@ def topic_map(model: Release | AnchorTopics, *, feature_names: Sequence[str] | N
 
 
 def correlations(model: Release | AnchorTopics, *, feature_names: Sequence[str] | None = None) -> Figure:
-    """Return the correlations between the topics of two words of one document, as colours; the 40 largest topics.
+    """Return the correlations between the topics of two words of one document, as colours, of the 40 largest topics.
 
-    Topics that meet are neighbours. Arguments and errors as `topics`.
+    Topics that meet in documents are neighbours. Parameters and errors are as in `topics`.
     """
     view = view_of(model, feature_names)
     chosen = sorted(view.order[:_LARGEST])
     part = _correlations(view)[np.ix_(chosen, chosen)]
     order = similar_order(part)
     shown = part[np.ix_(order, order)]
-    # A topic with itself is always 1, and would take the strongest colour.
+    # A topic with itself is always 1, and would get the strongest colour.
     np.fill_diagonal(shown, np.nan)
     limit = float(np.nanmax(np.abs(shown))) if len(chosen) > 1 else 1.0
     size = 2.5 + 0.22 * len(chosen)
@@ -139,9 +142,10 @@ def correlations(model: Release | AnchorTopics, *, feature_names: Sequence[str] 
 
 
 def shares(releases: Sequence[Release], *, most: int = 10) -> Figure:
-    """Return the shares of the `most` largest topics over versions, each matched with its counterpart.
+    """Return the shares of the largest topics over versions, each topic matched with its counterparts.
 
     releases: versions that still stand, in order; versions before a change of the number of topics are left out.
+    most: number of topics.
 
     Raises UsageError for an empty list, InvalidRelease where a release is withdrawn or the last withholds its topics.
     """
@@ -149,8 +153,8 @@ def shares(releases: Sequence[Release], *, most: int = 10) -> Figure:
     if not releases:
         raise UsageError("there is no release to show: give the versions that a subscriber received")
     for release in releases:
+        # Raises for a withdrawn release: a picture of changes would show forgotten words.
         if release.payload.A is not None:
-            # Refuses a withdrawn release: a picture of what changed would show what was forgotten.
             release.topics(0)
     view = view_of(releases[-1])
     found = topic_history(releases)
@@ -158,11 +162,14 @@ def shares(releases: Sequence[Release], *, most: int = 10) -> Figure:
     figure = _figure(8.0, 4.5)
     axes = figure.add_subplot()
     chosen = view.order[:most]
-    ends = [found.paths[topic].shares[-1] for topic in chosen]
-    highest = max(max(found.paths[topic].shares) for topic in chosen)
-    for topic, level in zip(chosen, _apart(ends, 0.035 * highest), strict=True):
-        (line,) = axes.plot(range(len(versions)), found.paths[topic].shares, marker="o", markersize=4)
-        name, last = f"  {topic}  {view.name(topic)}", len(versions) - 1
+    paths = [found.paths[topic].shares for topic in chosen]
+    highest = max(max(path) for path in paths)
+    # The height of a line of text, so that names do not cover each other.
+    levels = _apart([path[-1] for path in paths], 0.035 * highest)
+    last = len(versions) - 1
+    for topic, path, level in zip(chosen, paths, levels, strict=True):
+        (line,) = axes.plot(range(len(versions)), path, marker="o", markersize=4)
+        name = f"  {topic}  {view.name(topic)}"
         axes.text(last, level, name, color=line.get_color(), fontsize=7, va="center", parse_math=False)
     axes.set_xticks(range(len(versions)))
     axes.set_xticklabels(versions)
@@ -174,19 +181,24 @@ def shares(releases: Sequence[Release], *, most: int = 10) -> Figure:
 
 
 def suggestion(found: Suggestion) -> Figure:
-    """Return the measures of each number of topics, with the recommended one marked. Raises UsageError as `topics`."""
+    """Return the measures of each number of topics, with the recommended number marked.
+
+    Raises UsageError without matplotlib.
+    """
     names = [str(candidate.topics) for candidate in found.candidates]
     panels = [("coherence", "Coherence (NPMI)"), ("diversity", "Diversity"), ("score", "Score")]
     if any(candidate.kept is not None for candidate in found.candidates):
         panels += [("kept", "Words that last"), ("steady", "Anchors that stay")]
     panels.append(("least_share", "Smallest topic"))
-    figure = _figure(9.0, 2.3 * -(-len(panels) // 3) + 0.4)
+    rows = -(-len(panels) // 3)
+    figure = _figure(9.0, 2.3 * rows + 0.4)
     for place, (name, title) in enumerate(panels):
-        axes = figure.add_subplot(-(-len(panels) // 3), 3, place + 1)
+        axes = figure.add_subplot(rows, 3, place + 1)
         values = [np.nan if one.reason else getattr(one, name) for one in found.candidates]
         axes.plot(range(len(names)), values, marker="o", color=_MARK)
         if found.recommended is not None:
-            axes.axvline(found.candidates.index(found.recommended), color=_WARM, linestyle="--", linewidth=1)
+            recommended = found.candidates.index(found.recommended)
+            axes.axvline(recommended, color=_WARM, linestyle="--", linewidth=1)
         axes.set_xticks(range(len(names)))
         axes.set_xticklabels(names)
         if name in {"diversity", "kept", "steady"}:
@@ -197,12 +209,14 @@ def suggestion(found: Suggestion) -> Figure:
 
 
 def _require(**amounts: int) -> None:
+    """Raise UsageError for an amount below 1."""
     for name, amount in amounts.items():
         if amount < 1:
             raise UsageError(f"{name} is {amount}: use at least 1")
 
 
 def _figure(width: float, height: float) -> Figure:
+    """Return an empty figure; width, height: in inches. Raises UsageError without matplotlib."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -221,10 +235,12 @@ def _apart(values: Sequence[float], gap: float) -> list[float]:
 
 
 def _names(labels: Sequence[Any]) -> None:
-    """A word with a dollar sign is a word, not mathematics."""
+    """Make labels show their words as they are."""
+    # matplotlib takes text between dollar signs for mathematics.
     for label in labels:
         label.set_parse_math(False)
 
 
 def _open(axes: Axes) -> None:
+    """Leave out the frame at the top and on the right."""
     axes.spines[["top", "right"]].set_visible(False)

@@ -1,4 +1,4 @@
-"""Templates filled in by Jinja2, so that no word of a document becomes markup or stays invisible."""
+"""Templates filled in by Jinja2, so that words of documents never become markup and never stay invisible."""
 
 import unicodedata
 from collections.abc import Mapping
@@ -14,22 +14,23 @@ __all__ = ["moment", "prose", "render", "shown"]
 _HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 # A file cannot be read without line ends, and joiners are part of words in Persian and in Indic scripts.
 _KEPT = "\n\t\u200c\u200d"
-# XML forbids these two, and a picture must be XML whatever its words are.
+# XML forbids these two, and a picture must be XML with any words.
 _FORBIDDEN = "\ufffe\uffff"
 
 
 def render(template: str, /, **values: object) -> str:
-    r"""Return a file of `templates/` filled in with values; every value is escaped.
+    r"""Return a template filled in; every value is escaped, and hidden characters appear as \u{202e} does.
 
-    Hidden characters are written as their code, for instance \u{202e}: somebody may have meant them to deceive.
+    template: name of a file of `templates/`.
+    values: by their names in the template.
     """
     written = _environment().get_template(template).render(values)
-    # The whole text is filtered, not each value: a value that a filter joined to markup would pass by as markup.
+    # The whole text is filtered, not each value: a value that a filter has joined to markup would escape the filter.
     return written.translate(_VISIBLE)
 
 
 def shown(value: object) -> object:
-    """Write a value for a person: figures in at most six digits, a dash for a missing value."""
+    """Return a value as a person reads it: figures in at most six digits, a dash for a missing value."""
     if hasattr(value, "__html__"):
         return value
     if value is None or value == "":
@@ -60,16 +61,19 @@ def moment(milliseconds: int | None) -> str:
 
 
 def _number(value: float, form: str) -> str:
+    """Return a number in a format of Python's."""
     return format(value, form)
 
 
 def _named(values: object) -> str:
+    """Return the entries of a mapping in one line, a dash for another value."""
     if not isinstance(values, Mapping):
         return "-"
     return ", ".join(f"{name} {shown(value)}" for name, value in values.items())
 
 
 def _is_records(value: object) -> bool:
+    """Return whether a value makes a table: a list of mappings."""
     return isinstance(value, list) and bool(value) and all(isinstance(item, Mapping) for item in value)
 
 
@@ -93,7 +97,7 @@ def _environment() -> Environment:
 
 
 class _Visible(dict[int, int | str]):
-    """A table for str.translate that learns characters as they come: to themselves, or to a visible code."""
+    """A table for str.translate that maps characters to themselves or to a visible code, and learns as they come."""
 
     def __missing__(self, code: int) -> int | str:
         character = chr(code)

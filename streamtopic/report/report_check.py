@@ -1,4 +1,4 @@
-"""A report read back from its file, and checked with a public key alone."""
+"""Reports read from their files, and checked with a public key alone."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
 __all__ = ["ReportFile", "read_report"]
 
-# The file comes from a stranger, so what it costs to read is bounded.
+# The file comes from a stranger, so the cost of reading it is bounded.
 _MOST_BYTES = 64 << 20
 _EMBEDDED = re.compile(rf'<script type="application/json" id="{DATA}">([^<]*)</script>')
 _FORGED = "do not rely on this file: ask the operator for the version itself"
-_OTHER = "check it with the program that made it; what is signed counts"
+_OTHER = "check it with the program that made it; only the signed bytes count"
+_NEEDED = ("envelope", "proof", "claim")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class ReportFile:
     def check(self, key: Verifier) -> tuple[Finding, ...]:
         """Compare the file with the bytes that `key` signed.
 
-        Findings inside the file are its maker's word: the file says how to repeat them.
+        Findings inside the file are claims of its maker; the file tells how to repeat them.
         """
         try:
             proof = Proof.parse(self.evidence["proof"])
@@ -52,60 +53,72 @@ class ReportFile:
         except InvalidRelease as error:
             return (Finding("signature", passed=False, detail=str(error), source="signed", remedy=_FORGED),)
         told = f"key {signer} signed version {envelope.version} of {envelope.model}"
-        return (
-            Finding("signature", passed=True, detail=told, source="signed"),
-            self._facts(envelope),
-            self._words(envelope),
-            reopened_finding(self.evidence, proof, envelope, key),
-            *(certificate_findings(envelope) if envelope.unproven else ()),
-            *((self._page(),) if self.written is not None else ()),
-        )
+        findings = [Finding("signature", passed=True, detail=told, source="signed")]
+        findings.append(self._facts(envelope))
+        findings.append(self._words(envelope))
+        findings.append(reopened_finding(self.evidence, proof, envelope, key))
+        # The maker's program could not know that its certificates would turn out to prove too little.
+        if envelope.unproven:
+            findings += certificate_findings(envelope)
+        if self.written is not None:
+            findings.append(self._page())
+        return tuple(findings)
 
     def _facts(self, envelope: Envelope) -> Finding:
-        said, signed = self.evidence["envelope"], signed_facts(envelope)
+        """Compare the facts of the file with the signed envelope."""
+        said = self.evidence["envelope"]
+        signed = signed_facts(envelope)
         if envelope.revision == 0 and "revision" not in said:
             # Neither the signed bytes nor reports of an older program have this field.
             del signed["revision"]
-        # Versions from before they named the one before, and reports on them, lack these.
+        # Early versions do not name the version before them, so they and their reports lack these fields.
         for name in ("previous", "commitment"):
             if not envelope.bound and name not in said:
                 del signed[name]
         names = sorted(name for name in {*said, *signed} if said.get(name) != signed.get(name))
-        # The report says these two once more outside the envelope, where its title takes them from.
+        # The report has these two a second time outside the envelope, and its title shows those.
         names += [name for name in ("model", "version") if self.evidence.get(name) != signed[name]]
-        detail = f"{len(signed)} facts of the envelope are those that were signed"
         if names:
-            detail = f"not what was signed: {', '.join(dict.fromkeys(names))}"
-        return Finding("facts", not names, detail, "signed", _FORGED if names else "")
+            changed = ", ".join(dict.fromkeys(names))
+            detail = f"facts differ from the signed ones: {changed}"
+            return Finding("facts", passed=False, detail=detail, source="signed", remedy=_FORGED)
+        detail = f"all {len(signed)} facts of the envelope are the signed ones"
+        return Finding("facts", passed=True, detail=detail, source="signed")
 
     def _words(self, envelope: Envelope) -> Finding:
         """Compare the claim and its limits with the words of this program."""
         claim = self.evidence["claim"]
         published = claim.get("published")
-        ours, assumed = list(assumptions_of(published, envelope)), claim.get("assumptions")
+        assumed = claim.get("assumptions")
+        ours = list(assumptions_of(published, envelope))
         if envelope.unproven and isinstance(assumed, list) and UNPROVEN not in assumed:
-            # The program that made the version could not know; a finding of its own says it instead.
+            # The program that made the version could not know; `certificate_findings` says it instead.
             ours.remove(UNPROVEN)
         wording = [statement_of(published, envelope), ours, list(LIMITS)]
-        same = wording == [claim.get("statement"), assumed, self.evidence.get("limits")]
-        return self._compared(
-            "wording", "promise, assumptions and limits are", "in this program's own words", same=same
-        )
+        in_file = [claim.get("statement"), assumed, self.evidence.get("limits")]
+        what = "promise, assumptions and limits are"
+        return self._compared("wording", what, "in this program's own words", same=wording == in_file)
 
     def _page(self) -> Finding:
         """Compare the page that a person reads with the page that its data gives."""
         try:
             same = report_page(self.evidence) == self.written
-        except Exception:  # noqa: BLE001 - a page that this program cannot write is not one that it wrote
+        except Exception:  # noqa: BLE001 - this program cannot have written a page that it fails to write
             same = False
-        return self._compared("page", "what the page shows is", "what its own data says", same=same)
+        return self._compared("page", "the page that a person reads is", "as its own data gives it", same=same)
 
     def _compared(self, name: str, what: str, as_expected: str, *, same: bool) -> Finding:
-        """Return a finding on a part that this program writes itself; another version may have written it otherwise."""
+        """Return a finding on a part that this program writes itself.
+
+        what, as_expected: beginning and end of the finding's sentence.
+        same: whether the part is as this program writes it.
+        """
         if same:
             return Finding(name, passed=True, detail=f"{what} {as_expected}", source="signed")
         detail = f"{what} not {as_expected}"
-        if (program := self.evidence.get("program")) != PROGRAM:
+        program = self.evidence.get("program")
+        # Another version of the program may write the part differently, so the finding stays open.
+        if program != PROGRAM:
             detail += f"; {shown(program)} wrote it, this is {PROGRAM}"
             return Finding(name, None, detail, "signed", _OTHER)
         return Finding(name, passed=False, detail=detail, source="signed", remedy=_FORGED)
@@ -126,13 +139,11 @@ def read_report(path: Path) -> ReportFile:
     except (ValueError, RecursionError):
         # Brackets nested thousands deep end in RecursionError.
         evidence = None
-    if not isinstance(evidence, dict) or not all(isinstance(evidence.get(k), dict) for k in _NEEDED):
+    complete = isinstance(evidence, dict) and all(isinstance(evidence.get(part), dict) for part in _NEEDED)
+    if not complete:
         raise UsageError(f"{path} is not a report: give a file that `streamtopic report VERSION --to FILE` wrote")
     if evidence.get("format") != FORMAT:
         raise UsageError(
             f"{path} is a report of format {evidence.get('format')}: this program reads {FORMAT}, update it"
         )
     return ReportFile(evidence, written if embedded else None)
-
-
-_NEEDED = ("envelope", "proof", "claim")

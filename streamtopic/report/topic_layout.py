@@ -1,4 +1,4 @@
-"""Places of topics on a map: distances between topics, two axes that keep most of them, and room for each name."""
+"""Places of topics on a map: distances between topics, two axes that show most of them, and room for each name."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,10 @@ __all__ = ["TopicMap", "classical_scaling", "divergences", "place_topics", "spre
 
 Float = npt.NDArray[np.float64]
 
+# Steps that a box tries together: more of them cost memory, fewer cost calls into numpy.
 _AT_ONCE = 2_000
+# Rounding of positions, in pixels.
+_CLOSE = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,7 +37,7 @@ def place_topics(A: Float) -> TopicMap:
 
 
 def divergences(A: Float) -> Float:
-    """Return the Jensen-Shannon divergences between columns of A (n, r), (r, r), in bits: 0 the same, 1 no common word.
+    """Return the Jensen-Shannon divergences between columns of A (n, r), (r, r), in bits: 0 if equal, 1 at the most.
 
     Their square roots are distances that lie in a Euclidean space (Endres and Schindelin 2003; Fuglede and Topsoe
     2004), so classical scaling has no negative part to drop. Cost: n r^2.
@@ -44,37 +47,50 @@ def divergences(A: Float) -> Float:
     found = np.zeros((r, r))
     # One topic against all later ones at a time: all pairs at once would take n r^2 numbers of memory.
     for k in range(r - 1):
-        mixed = _entropies((A[:, k + 1 :] + A[:, [k]]) / 2)
-        found[k, k + 1 :] = np.clip(mixed - (own[k] + own[k + 1 :]) / 2, 0.0, 1.0)
+        later = A[:, k + 1 :]
+        mixed = _entropies((later + A[:, [k]]) / 2)
+        mean = (own[k] + own[k + 1 :]) / 2
+        # Rounding can leave a divergence of equal topics a little below 0.
+        found[k, k + 1 :] = np.clip(mixed - mean, 0.0, 1.0)
     return found + found.T
 
 
 def _entropies(A: Float) -> Float:
+    """Return the entropies of the columns of A (n, r), (r,), in bits."""
     # 0 log 0 counts as 0: a word that a topic lacks adds nothing.
     logs = np.log2(A, out=np.zeros_like(A), where=A > 0)
     return np.asarray(-np.einsum("ij,ij->j", A, logs))
 
 
 def classical_scaling(squares: Float) -> tuple[Float, float]:
-    """Return positions (r, 2) whose squared distances are nearest to these, (r, r), and the share that they show.
+    """Return positions (r, 2) by classical scaling, and the share of the squared distances that they show.
 
-    The largest coordinate of each axis is positive, so that equal distances give equal maps. Source: Torgerson 1952.
+    squares: (r, r), squared distances.
+    Source: Torgerson 1952.
     """
     r = len(squares)
-    centred = squares - squares.mean(axis=0) - squares.mean(axis=1)[:, None] + squares.mean()
+    by_row = squares.mean(axis=1)[:, None]
+    centred = squares - squares.mean(axis=0) - by_row + squares.mean()
     values, vectors = np.linalg.eigh(-centred / 2)
-    # Rounding can leave an eigenvalue of 0 a little below it.
-    values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
+    # The largest first. Rounding can leave an eigenvalue of 0 a little below it.
+    values = np.maximum(values[::-1], 0.0)
+    vectors = vectors[:, ::-1]
     positions = np.zeros((r, 2))
     for axis in range(min(2, r)):
         column = vectors[:, axis] * np.sqrt(values[axis])
-        positions[:, axis] = column if column[np.abs(column).argmax()] >= 0 else -column
+        # An eigenvector has either sign; with its largest coordinate above 0, equal distances give equal maps.
+        if column[np.abs(column).argmax()] < 0:
+            column = -column
+        positions[:, axis] = column
     total = float(values.sum())
-    return positions, float(values[:2].sum() / total) if total > 0 else 1.0
+    # Topics of the same words have no distances to show.
+    if total <= 0:
+        return positions, 1.0
+    return positions, float(values[:2].sum() / total)
 
 
 def spread(centres: Float, sizes: Float, width: float, height: float) -> Float:
-    """Move boxes apart until none overlap, within a canvas; return their centres, (r, 2).
+    """Move boxes apart within a canvas, so that they do not overlap; return their centres, (r, 2).
 
     centres, sizes: (r, 2), of the boxes.
     width, height: of the canvas.
@@ -83,7 +99,8 @@ def spread(centres: Float, sizes: Float, width: float, height: float) -> Float:
     its place and overlaps others.
     """
     canvas = np.array([width, height])
-    low, high = sizes / 2, np.maximum(canvas - sizes / 2, sizes / 2)
+    low = sizes / 2
+    high = np.maximum(canvas - sizes / 2, sizes / 2)
     places = np.clip(centres, low, high)
     steps = _nearest_first(canvas)
     # An order that sizes alone decide gives equal releases equal maps.
@@ -93,7 +110,9 @@ def spread(centres: Float, sizes: Float, width: float, height: float) -> Float:
         # Steps are tried in parts: most boxes find a place among the first, and all at once would take memory.
         for first in range(0, len(steps), _AT_ONCE):
             tried = places[box] + steps[first : first + _AT_ONCE]
-            inside = ((tried >= low[box] - 1e-9) & (tried <= high[box] + 1e-9)).all(axis=1)
+            not_low = tried >= low[box] - _CLOSE
+            not_high = tried <= high[box] + _CLOSE
+            inside = (not_low & not_high).all(axis=1)
             gaps = np.abs(tried[:, None] - places[others])
             needed = (sizes[box] + sizes[others]) / 2
             clear = (gaps >= needed).any(axis=2).all(axis=1)
@@ -107,6 +126,12 @@ def spread(centres: Float, sizes: Float, width: float, height: float) -> Float:
 def _nearest_first(canvas: Float) -> Float:
     """Return steps on a fine grid over the canvas, (steps, 2), the shortest first, (0, 0) being the first of all."""
     step = float(canvas.max()) / 160
-    reach = [np.arange(-int(side / step), int(side / step) + 1) * step for side in canvas]
-    steps = np.stack(np.meshgrid(*reach, indexing="ij"), axis=-1).reshape(-1, 2)
-    return np.asarray(steps[np.argsort((steps**2).sum(axis=1).round(6), kind="stable")])
+    reach = []
+    for side in canvas:
+        most = int(side / step)
+        reach.append(np.arange(-most, most + 1) * step)
+    grid = np.meshgrid(*reach, indexing="ij")
+    steps = np.stack(grid, axis=-1).reshape(-1, 2)
+    # Rounded, so that steps of equal lengths keep their order on every machine.
+    lengths = (steps**2).sum(axis=1).round(6)
+    return np.asarray(steps[np.argsort(lengths, kind="stable")])

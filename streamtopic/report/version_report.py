@@ -37,23 +37,26 @@ _WIDTH, _HEIGHT = 640.0, 200.0
 
 
 def report_page(evidence: Mapping[str, Any]) -> str:
-    """Return the page: a function of the values that `gather` returned, whether or not these went through JSON.
+    """Return the page, which holds the evidence as JSON too: `read_report` can check it like the plain file.
 
-    The page holds the same evidence as JSON, so that `read_report` can check the page as well as the plain file.
+    evidence: the values that `gather` returned, as they are or read back from JSON.
     """
     tasks = evidence["tasks"]
-    optional = {
-        "conditions": evidence["conditions"]["checks"],
-        "tasks": tasks["heads"] or tasks["unfitted"],
-        "topics": evidence["topics"],
-        "audit": evidence["audit"] is not None,
-    }
+    sections = dict(_SECTIONS)
+    if not evidence["conditions"]["checks"]:
+        del sections["conditions"]
+    if not (tasks["heads"] or tasks["unfitted"]):
+        del sections["tasks"]
+    if not evidence["topics"]:
+        del sections["topics"]
+    if evidence["audit"] is None:
+        del sections["audit"]
     outcomes = [finding["passed"] for finding in evidence["findings"]]
     spending = evidence["spending"]
     return render(
         "report.html",
         title=f"Evidence: version {evidence['version']} of {evidence['model']}",
-        sections={name: title for name, title in _SECTIONS.items() if optional.get(name, True)},
+        sections=sections,
         evidence=evidence,
         passed=outcomes.count(True),
         failed=outcomes.count(False),
@@ -67,29 +70,36 @@ def report_page(evidence: Mapping[str, Any]) -> str:
 def spending_picture(versions: Sequence[Mapping[str, Any]], budget: float) -> Picture | None:
     """Draw the cumulative unlearning epsilon of the versions of a base against the budget.
 
-    versions: with `cumulative_epsilon`, None where no bound is left. Returns None where no version has a bound.
+    versions: of a base, in order; their `cumulative_epsilon` is None where no bound is left.
+    budget: greatest cumulative epsilon.
+    Returns None where no version has a bound.
     """
     values = [version["cumulative_epsilon"] for version in versions]
     bounded = [version for version in versions if version["cumulative_epsilon"] is not None]
     if not bounded:
         return None
-    first, last = versions[0], bounded[-1]
+    last = bounded[-1]
+    names = [str(version["version"]) for version in versions]
     said = (
-        f"Cumulative unlearning epsilon from {first['cumulative_epsilon'] or 0:.3g} at version {first['version']} to "
+        f"Cumulative unlearning epsilon from {values[0] or 0:.3g} at version {names[0]} to "
         f"{last['cumulative_epsilon']:.3g} at version {last['version']}, of a budget of {budget:g}"
     )
-    points = [f"version {v['version']} ({v['kind']}): {v['cumulative_epsilon'] or 0:.4g}" for v in versions]
+    points = []
+    for version in versions:
+        spent = version["cumulative_epsilon"] or 0
+        points.append(f"version {version['version']} ({version['kind']}): {spent:.4g}")
     # Five percent more than the budget, so that its line does not lie on the upper edge.
-    series = Series("", values, "across: version", at_least=0.0, at_most=1.05 * budget, limit=(budget, "budget"))
-    names = [str(version["version"]) for version in versions]
+    at_most = 1.05 * budget
+    series = Series("", values, "across: version", at_least=0.0, at_most=at_most, limit=(budget, "budget"))
     marks = line_chart(series, names, points, left=0, top=0, width=_WIDTH - 8, height=_HEIGHT - 24)
     return Picture("spending", "Cumulative unlearning epsilon by version", said, _WIDTH, _HEIGHT, list(marks))
 
 
 def _embedded(evidence: Mapping[str, Any]) -> Markup:
-    """Return the evidence for programs. The text cannot end the element around it: it holds no angle bracket."""
-    # JSON is in ASCII by default, so the filter of `render` changes no character of it.
+    """Return the evidence for programs."""
+    # JSON is in ASCII by default, so the filter of `render` leaves it as it is.
     written = json.dumps(evidence, allow_nan=False)
+    # Without angle brackets the text cannot end the element around it.
     for character in "<>&":
         written = written.replace(character, f"\\u{ord(character):04x}")
     return Markup(written)  # noqa: S704  see above

@@ -1,9 +1,7 @@
 """Settings of the program: flags over `STREAMTOPIC_*` variables over a TOML file over the defaults.
 
-fields     every setting, validated one by one
-tasks      settings of a downstream task
-conflicts  what is wrong with several together
-loading    where values come from, and what is wrong with them in words
+fields     every setting, validated one by one; downstream tasks among them
+loading    reads values from their sources, explains wrong values, refuses settings that contradict each other
 """
 
 from streamtopic.settings.fields import FILE_NAME, PREFIX, SECRETS, Settings, TaskSettings

@@ -23,9 +23,9 @@ __all__ = ["FILE_NAME", "PATHS", "PREFIX", "SECRETS", "Settings", "TaskSettings"
 FILE_NAME = "streamtopic.toml"
 PREFIX = "STREAMTOPIC_"
 SECRETS = "STREAMTOPIC_SECRETS_DIR"
-"""Variable that names a folder of files, each called like a variable and holding its value: secrets of containers."""
+"""Variable that names a folder of files, as containers mount secrets: a file has a variable's name and its value."""
 
-
+# Paths that are relative to the file which sets them.
 PATHS = (
     "dir",
     "signing_key",
@@ -46,66 +46,74 @@ UserPath = Annotated[Path, AfterValidator(_expand)]
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
-# As documents' labels: settings load before, and without, the code of events.
+# The limits of documents' labels, as events.py has them (a test compares them). They stand here again because settings
+# load before the code of events, and without it.
 MAX_LABELS = 64
 MAX_LABEL = 256
 
 
 class TaskSettings(BaseModel):
-    """One task: documents whose label of its name says a class, and how its head is fitted."""
+    """One downstream task. Documents with a label of the task's name have a class, and a head learns to predict it."""
 
+    # Inputs are hidden in errors because a value in the wrong place may be a password.
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    topics: tuple[str, ...] = Field((), description="Anchor words of the topics that the head rests on; none: all.")
+    topics: tuple[str, ...] = Field(
+        (), description="Anchor words of the topics that the head rests on; empty: all topics."
+    )
     ridge: float = Field(1e-9, ge=1e-18, le=1e6, description="lambda, the strong convexity of the loss.")
     tolerance: float = Field(1e-4, ge=1e-15, le=1e6, description="Bound on the distance of a head from the optimum.")
-    tau: float = Field(0.0, ge=0, le=1, description="Loss above the optimum that is allowed, the paper's tau.")
+    tau: float = Field(0.0, ge=0, le=1, description="Loss above the optimum that a head may have, the paper's tau.")
 
     def model_post_init(self, _context: Any, /) -> None:  # noqa: ANN401  pydantic's signature
         """Refuse a topic that is named twice."""
         if len(set(self.topics)) < len(self.topics):
-            raise ValueError("a topic is declared twice: name each anchor word once")
+            raise ValueError("two of the topics are the same: name each anchor word once")
 
 
 def _name(name: str) -> str:
-    if not (0 < len(name) <= MAX_LABEL and name.isprintable() and name == name.strip()):
-        raise ValueError(f"the name of a task has 1 to {MAX_LABEL} printable characters, as labels of documents have")
+    """Return the name of a task. Raises ValueError for a name that labels of documents cannot have."""
+    short = 0 < len(name) <= MAX_LABEL
+    if not (short and name.isprintable() and name == name.strip()):
+        raise ValueError(
+            f"the name of a task must have 1 to {MAX_LABEL} printable characters, without a blank at either end"
+        )
     return name
 
 
 def _decoded(value: object) -> object:
-    """Read JSON, as variables and `--set` give it."""
+    """Return a value, read from JSON if it is text, as variables and `--set` give it."""
     if not isinstance(value, str):
         return value
     try:
         return json.loads(value)
     except ValueError as error:
-        raise ValueError(f'not JSON such as {{"section": {{}}}} ({error})') from None
+        raise ValueError(f'the value is not JSON such as {{"section": {{}}}} ({error})') from None
 
 
 def _few(tasks: dict[str, TaskSettings]) -> dict[str, TaskSettings]:
+    """Return tasks. Raises ValueError for more tasks than a document can have labels."""
     if len(tasks) > MAX_LABELS:
-        raise ValueError(f"{len(tasks)} tasks, and a document has labels of {MAX_LABELS} at most")
+        raise ValueError(f"there are {len(tasks)} tasks: a document can have labels of {MAX_LABELS} at most")
     return tasks
 
 
-Tasks = Annotated[
-    dict[Annotated[str, AfterValidator(_name)], TaskSettings],
-    NoDecode,
-    BeforeValidator(_decoded),
-    AfterValidator(_few),
-]
+TaskName = Annotated[str, AfterValidator(_name)]
+# Not decoded by pydantic-settings, whose error is not a ValidationError and so would pass `load`.
+Tasks = Annotated[dict[TaskName, TaskSettings], NoDecode, BeforeValidator(_decoded), AfterValidator(_few)]
 
 
 class Settings(BaseSettings):
     """All settings, validated. Field descriptions are the reference in docs/settings.md (a test compares them)."""
 
+    # Empty variables count as absent: Compose passes a variable that is not set as an empty one.
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, env_ignore_empty=True, extra="forbid", frozen=True, hide_input_in_errors=True
     )
 
     model: str = Field(
         "default",
+        # Kafka allows letters, digits and these signs in the names of topics, up to 249 characters.
         pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$",
         description="Name of the model; part of topic names and of keys in Redis.",
     )
@@ -127,7 +135,7 @@ class Settings(BaseSettings):
     )
     kafka_sasl_username: str | None = Field(None, description="User at Kafka.")
     kafka_sasl_password: SecretStr | None = Field(None, description="Password at Kafka.")
-    kafka_ssl_cafile: UserPath | None = Field(None, description="Certificate authority that Kafka's certificate is of.")
+    kafka_ssl_cafile: UserPath | None = Field(None, description="Certificate authority of Kafka's certificate.")
     kafka_ssl_certfile: UserPath | None = Field(None, description="Own certificate, where Kafka asks for one.")
     kafka_ssl_keyfile: UserPath | None = Field(None, description="Private key of the own certificate.")
     group: str | None = Field(
@@ -135,12 +143,13 @@ class Settings(BaseSettings):
     )
     session_timeout: float = Field(
         45.0,
+        # Brokers refuse others by their own defaults (group.min and group.max.session.timeout.ms).
         ge=6,
         le=1800,
         description="Seconds until Kafka gives the partitions of a silent ingest process to others.",
     )
     lease: float = Field(
-        30.0, ge=1, le=3600, description="Seconds until another scheduler takes over from one that is silent."
+        30.0, ge=1, le=3600, description="Seconds until another scheduler takes over from a silent one."
     )
     stalled_after: float = Field(
         60.0,
@@ -151,13 +160,13 @@ class Settings(BaseSettings):
     heartbeat: float = Field(
         43_200.0,
         ge=0,
-        description="Seconds between the records that keep an idle partition's compaction going; 0: none.",
+        description="Seconds between the records that keep an idle partition's compaction going; 0: no such records.",
     )
     statement_every: float = Field(
         600.0,
         ge=1,
-        description="Seconds within which the publisher signs anew which version is the newest, so that subscribers "
-        "notice what is withheld.",
+        description="Seconds between signed statements of which version is the newest; by them subscribers notice "
+        "versions that somebody withholds.",
     )
     max_compaction_lag: float = Field(
         86_400.0, gt=0, description="Seconds after which a deleted document's text has left the log, on Kafka."
@@ -170,17 +179,19 @@ class Settings(BaseSettings):
     residue_max_age: float = Field(
         86_400.0,
         ge=0,
-        description="Seconds that what a deletion leaves behind may lie unattended: then segments are merged. The log "
-        "is looked through, and Redis's append-only file written anew, at most four times in that time.",
+        description="Seconds until traces of a deletion are cleared: then segments are merged. The log is examined, "
+        "and Redis's append-only file written anew, at most four times in that time.",
     )
     backups_kept: float | None = Field(
         None,
         ge=0,
         description="Seconds until every backup of Redis, of the log and of the instance's folder is destroyed; 0: "
-        "there are none. Unset: the operator attests it (`streamtopic residue attest`).",
+        "you make no backups. Unset: the operator attests it (`streamtopic residue attest`).",
     )
     keep_versions: int = Field(
-        100, ge=1, description="Published versions that stay in the log; older ones are erased, withdrawn ones at once."
+        100,
+        ge=1,
+        description="Published versions that stay in the log; older versions are erased, withdrawn versions at once.",
     )
     partitions: int = Field(
         1, ge=1, le=1024, description="Partitions of the documents topic; fixed when a model is created."
@@ -194,17 +205,21 @@ class Settings(BaseSettings):
     learner: Literal["default", "paper"] = Field(
         "default", description="`default`, or `paper` (Arora et al. 2013); fixed when a model is created."
     )
-    min_df: int = Field(5, ge=1, description="A word counts once this many documents hold it.")
+    min_df: int = Field(5, ge=1, description="The vocabulary has words that at least this many documents hold.")
     min_share: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.0005, description="And at least this share of documents: rarer words cost much and shape no topic."
+        0.0005, description="And at least this share of documents: rarer words cost much and hardly shape topics."
     )
     max_df: Share = Field(
-        0.1, description="Words in a greater share of documents are left out (never fewer than 20 documents)."
+        0.1,
+        description="The vocabulary leaves out words in more than this share of documents (never in fewer than 20 "
+        "documents).",
     )
     anchor_min_df: Share = Field(
         0.01, description="An anchor word is in at least this share of documents (at least 2)."
     )
-    max_words: int = Field(20_000, ge=10, description="The most frequent words kept in the vocabulary.")
+    max_words: int = Field(
+        20_000, ge=10, description="Size of the vocabulary: where more words pass, the most frequent ones stay."
+    )
     tolerance: float = Field(
         1e-7,
         ge=1e-9,
@@ -212,34 +227,39 @@ class Settings(BaseSettings):
         description="Bound that a certificate must reach before an unlearned model is published.",
     )
     epsilon: float = Field(
-        1.0, gt=0, le=100, description="Unlearning epsilon: how far one release is indistinguishable from a retraining."
+        1.0,
+        gt=0,
+        le=100,
+        description="Unlearning epsilon of one release: bound on how well it can be told from a retraining.",
     )
-    delta: float = Field(
-        1e-6, gt=0, lt=0.1, description="Indistinguishability of one release from a retraining: delta."
-    )
+    delta: float = Field(1e-6, gt=0, lt=0.1, description="Unlearning delta of one release, beside `epsilon`.")
     epsilon_budget: float = Field(
         8.0,
         gt=0,
-        description="Cumulative unlearning epsilon since the base model; past it a release is a retrain.",
+        description="Cumulative unlearning epsilon since the base model; a release that would exceed it is a retrain.",
     )
     max_forget_lag: float = Field(
         3600.0, ge=0, description="Seconds that a deletion may wait for a version without it."
     )
-    unlearn_at: Share = Field(0.8, description="Share of the deletion capacity at which an update is made at once.")
-    batch: Share = Field(0.1, description="Share of the deletion capacity that makes an update beyond `unlearn_at`.")
+    unlearn_at: Share = Field(
+        0.8, description="Share of the deletion capacity at which deletions make an update at once."
+    )
+    batch: Share = Field(
+        0.1, description="Beyond `unlearn_at`: share of the deletion capacity that makes each further update."
+    )
     update_after: Share = Field(0.05, description="New documents, as a share of the model's, that make an update.")
     self_check: Literal["off", "version", "interval"] = Field(
         "interval",
-        description="Which updates are learned again from the counts alone and compared before they are published: "
-        "none, each `version`, or the first after each `interval`.",
+        description="Updates to learn again from the counts alone, and to compare before they are published: none "
+        "(`off`), each `version`, or the first after each `interval`.",
     )
     self_check_interval: float = Field(
         43_200.0, ge=0, description="Seconds between such checks; each costs one learning from scratch."
     )
     capacity: Literal["share", "fixed", "theorem", "calibrated"] = Field(
         "share",
-        description="Rule of the deletion capacity: a share of the base, a number, the paper's formula, or what trials "
-        "at each retrain show.",
+        description="Rule of the deletion capacity: a share of the base model's documents, a fixed number, the paper's "
+        "formula, or trials at each retrain.",
     )
     capacity_share: Share = Field(0.01, description="Deletion capacity under `share`, of the base model's documents.")
     capacity_fixed: int = Field(100, ge=0, le=10**12, description="Deletion capacity under `fixed`, in documents.")
@@ -248,14 +268,14 @@ class Settings(BaseSettings):
     )
     capacity_forget_sets: Literal["any", "random"] = Field(
         "any",
-        description="Forget sets that `calibrated` tries: random ones and such as aim at a topic, or random ones only.",
+        description="Forget sets that `calibrated` tries: random sets and sets aimed at a topic, or random sets only.",
     )
     capacity_updates: int = Field(
         100, ge=1, le=100_000, description="Most updates that `calibrated` tries at a retrain; each costs one update."
     )
     tasks: Tasks = Field(
         {},
-        description="Downstream tasks, a table each: `[tasks.NAME]` with `topics` (anchor words; none: all), `ridge` "
+        description="Downstream tasks, a table each: `[tasks.NAME]` with `topics` (anchor words; empty: all), `ridge` "
         "(1e-9), `tolerance` (1e-4), `tau` (0); as JSON in variables and `--set`.",
     )
     publish: Literal["topics", "tasks"] = Field(
@@ -270,7 +290,7 @@ class Settings(BaseSettings):
         1.0,
         gt=0,
         allow_inf_nan=False,
-        description="The constant c of the sensitivity under `guarantee` theorem; the paper gives none.",
+        description="The constant c of the sensitivity under `guarantee` theorem; the paper does not give it.",
     )
     accuracy: float | None = Field(
         None,
@@ -302,22 +322,22 @@ class Settings(BaseSettings):
         None, description="Ed25519 private key (PEM); by default `keys/signing.pem` in `dir`."
     )
     noise_key: UserPath | None = Field(
-        None, description="Secret that noise is drawn from; by default `keys/noise.key` in `dir`."
+        None, description="Secret from which noise is drawn; by default `keys/noise.key` in `dir`."
     )
     receipt_key: UserPath | None = Field(
-        None, description="Secret that receipts digest document ids with; by default `keys/receipt.key` in `dir`."
+        None, description="Secret of the digests of document ids in receipts; by default `keys/receipt.key` in `dir`."
     )
     link_months: int = Field(
         3,
         ge=0,
         le=1200,
         description="Months for which `streamtopic receipt` finds receipts by request id; then the month's key is "
-        "destroyed, and only the requester's salt still tells what a receipt is about.",
+        "destroyed, and only the requester's salt still tells which document a receipt is about.",
     )
     public_key: UserPath | None = Field(
         None,
-        description="Public key that releases and receipts verify with, or the root key that the list of such keys is "
-        "signed with; by default that of the signing key.",
+        description="Public key that verifies releases and receipts, or the root key that signs the list of such keys; "
+        "by default the public half of the signing key.",
     )
 
     @classmethod
@@ -329,7 +349,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  the signature is pydantic's
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flags, then variables, then files of secrets, then the file."""
+        """Return the sources, the strongest first: flags, variables, files of secrets, the TOML file."""
         return init_settings, env_settings, file_secret_settings, TomlConfigSettingsSource(settings_cls)
 
     @property

@@ -1,8 +1,8 @@
-"""Where settings come from: flags over `STREAMTOPIC_*` variables over a TOML file over the defaults.
+"""Settings from their sources: flags over `STREAMTOPIC_*` variables over a TOML file over the defaults.
 
-`load` is the only way in. Every error is one line that names the setting, where its value came from and the remedy.
-
-`refuse_conflicts` finds settings that are right one by one and wrong together.
+load               the only way in; an error is one line with the setting, the source of its value and the remedy
+refuse_conflicts   finds settings that are right one by one and wrong together
+write              settings as a TOML file
 """
 
 from __future__ import annotations
@@ -29,34 +29,40 @@ if TYPE_CHECKING:
 __all__ = ["load", "refuse_conflicts", "write"]
 
 WITHDRAWN = {
-    "max_partition_words": "whether a document was counted depended on what else was there; limits on single records "
-    "took its place (docs/decisions/0029): remove it, and run `streamtopic rebuild` if documents were refused for it",
+    "max_partition_words": "it made the counting of a document depend on the other documents; limits on single records "
+    "took its place (docs/decisions/0029): remove it, and run `streamtopic rebuild` if it refused documents",
 }
-"""Settings that there were once, and what became of them."""
+"""Settings of earlier versions, by name: why each is gone, and the remedy."""
 
 
 def load(flags: Mapping[str, Any] | None = None, *, config: Path | None = None) -> Settings:
     """Return the settings from all sources.
 
-    `flags` maps setting names to values; None means "not given". A `dir`, from a flag or `STREAMTOPIC_DIR`, stands
-    for its own `streamtopic.toml` where there is one, unless `config` names a file. Paths in a file are relative to it.
-    Raises `SettingsError`.
+    flags: values by the names of settings; None counts as absent.
+    config: the TOML file; None for the file `streamtopic.toml` in `dir`, where `dir` comes from a flag or from
+        `STREAMTOPIC_DIR`. Paths in a file are relative to it.
+    Raises SettingsError.
     """
     given = {name: value for name, value in (flags or {}).items() if value is not None}
     directory = given.get("dir") or os.environ.get(f"{PREFIX}DIR")
-    if config is None and directory and (own := Path(directory).expanduser() / FILE_NAME).is_file():
-        config = own
+    if config is None and directory:
+        own = Path(directory).expanduser() / FILE_NAME
+        # A folder without a file is fine, while a file that somebody names must exist.
+        config = own if own.is_file() else None
     file_values = _read(config) if config is not None else {}
     _refuse_unknown(file_values, str(config))
     _refuse_unknown(given, "--set")
+    # pydantic-settings never looks at variables of other names, so this is the only place to refuse them.
     for name in WITHDRAWN:
-        if os.environ.get(PREFIX + name.upper()):
-            _refuse_unknown({name: ""}, f"variable {PREFIX}{name.upper()}")
+        variable = PREFIX + name.upper()
+        if os.environ.get(variable):
+            _refuse_unknown({name: ""}, f"variable {variable}")
 
     secrets = os.environ.get(SECRETS)
     if secrets and not Path(secrets).is_dir():
         raise SettingsError(f"variable {SECRETS} names {secrets}, which is not a folder: correct or remove it")
 
+    # pydantic-settings takes the names of its files from the class alone.
     class Loaded(Settings):
         model_config = SettingsConfigDict(toml_file=config, secrets_dir=secrets or None)
 
@@ -65,41 +71,49 @@ def load(flags: Mapping[str, Any] | None = None, *, config: Path | None = None) 
     except ValidationError as error:
         raise SettingsError(_explain(error.errors()[0], given, config)) from None
     values = {name: getattr(settings, name) for name in Settings.model_fields}
-    from_file = {name for name in file_values if name not in given and not os.environ.get(PREFIX + name.upper())}
     for name in PATHS:
-        if name in from_file and config is not None and values[name] is not None:
+        stronger = name in given or os.environ.get(PREFIX + name.upper())
+        if name in file_values and not stronger and config is not None and values[name] is not None:
             values[name] = config.parent / values[name]
+    # A plain Settings, so that two loads of the same values are equal; the values are validated already.
     found = Settings.model_construct(**values)
     refuse_conflicts(found)
     return found
 
 
 def write(settings: Settings, path: Path) -> None:
-    """Write the settings that differ from the defaults as TOML; `dir` and secrets are left out."""
+    """Write the settings that differ from the defaults as TOML, without `dir` and secrets."""
     lines = ["# Written by streamtopic; see docs/settings.md for every setting."]
-    tables = []
     for name, field in Settings.model_fields.items():
         value = getattr(settings, name)
-        if name == "tasks":
-            tables = [line for task, one in value.items() for line in _table(f"{name}.{_toml(task)}", one)]
-        elif name != "dir" and value != field.default and not isinstance(value, SecretStr):
+        plain = name not in {"dir", "tasks"} and not isinstance(value, SecretStr)
+        if plain and value != field.default:
             lines.append(f"{name} = {_toml(value)}")
+    # Tables end a TOML file: a key behind them would belong to the last one.
+    for task, fields in settings.tasks.items():
+        lines += _table(f"tasks.{_toml(task)}", fields)
+    # Private from the beginning: other users could read a file between its making and a later change of its mode.
     path.touch(mode=0o600)
-    path.write_text("\n".join([*lines, *tables]) + "\n", encoding="utf-8")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _table(title: str, task: TaskSettings) -> list[str]:
+    """Return the lines of a table with the fields that differ from the defaults."""
     changed = task.model_dump(exclude_defaults=True)
-    return ["", f"[{title}]", *(f"{name} = {_toml(value)}" for name, value in changed.items())]
+    fields = [f"{name} = {_toml(value)}" for name, value in changed.items()]
+    return ["", f"[{title}]", *fields]
 
 
 def _toml(value: object) -> str:
-    # JSON's strings, numbers and lists are TOML's as well, but for one character.
-    plain = json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)
+    """Return a value as TOML writes it."""
+    written = str(value) if isinstance(value, Path) else value
+    # JSON's strings, numbers and lists are valid in TOML too, except for one character.
+    plain = json.dumps(written, ensure_ascii=False)
     return plain.replace("\x7f", "\\u007f")
 
 
 def _read(path: Path) -> dict[str, Any]:
+    """Return the values in a TOML file. Raises SettingsError where it cannot be read."""
     try:
         with path.open("rb") as file:
             return tomllib.load(file)
@@ -114,6 +128,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _refuse_unknown(values: Mapping[str, Any], where: str) -> None:
+    """Raise SettingsError for a name that is not a setting; where: the source of the values, for a person."""
     for name in values:
         if name in WITHDRAWN:
             raise SettingsError(f"setting `{name}` in {where} was withdrawn: {WITHDRAWN[name]}")
@@ -124,8 +139,11 @@ def _refuse_unknown(values: Mapping[str, Any], where: str) -> None:
 
 
 def _explain(error: ErrorDetails, given: Mapping[str, Any], config: Path | None) -> str:
-    # A problem inside of a table is named by its path; pydantic calls that of a key "[key]".
-    path = [step if step.isprintable() else ascii(step) for step in map(str, error["loc"]) if step != "[key]"]
+    """Return the text of a validation error: the setting, its source, the problem and the remedy."""
+    # A problem inside a table is named by its path, in which pydantic writes "[key]" behind the name of a key.
+    steps = [str(step) for step in error["loc"] if step != "[key]"]
+    # The name of a task may hold control characters.
+    path = [step if step.isprintable() else ascii(step) for step in steps]
     name = path[0] if path else "?"
     variable = PREFIX + name.upper()
     if name in given:
@@ -135,24 +153,26 @@ def _explain(error: ErrorDetails, given: Mapping[str, Any], config: Path | None)
     else:
         source = f"file {config}"
     message = error["msg"].removeprefix("Input ").removeprefix("Value error, ")
-    return f"setting `{'.'.join(path) or name}` ({source}): {message}; docs/settings.md says what it may be"
+    place = ".".join(path) or name
+    return f"setting `{place}` ({source}): {message}; docs/settings.md describes it"
 
 
 def refuse_conflicts(settings: Settings) -> None:
     """Raise SettingsError where settings contradict each other."""
     if settings.publish == "tasks" and not settings.tasks:
         raise SettingsError(
-            "setting `publish`: there are no tasks to publish: name one, `[tasks.NAME]`, or publish topics"
+            "setting `publish` is tasks, but `tasks` is empty: add a task, `[tasks.NAME]`, or publish topics"
         )
     if settings.guarantee == "theorem":
         _refuse_unproved(settings)
 
 
 def _refuse_unproved(settings: Settings) -> None:
-    """Refuse what the paper's proof does not speak of."""
+    """Raise SettingsError for settings that the paper's proof does not cover."""
     name = "setting `guarantee`: the theorem"
     if settings.learner != "paper":
         raise SettingsError(f'{name} is about the paper\'s learner: set `learner` to "paper" when the model is created')
+    # The classic Gaussian mechanism, which Algorithm 1 uses, is proved for these alone.
     if not settings.epsilon < 1:
         raise SettingsError(
             f"{name}'s noise is proved for epsilon below 1, and `epsilon` is {settings.epsilon:g}: lower it, to 0.5 say"

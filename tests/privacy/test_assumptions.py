@@ -71,7 +71,7 @@ def test_sample_size_and_guaranteed_error_are_inverses(n, r, length, a, p, gamma
     assert guaranteed_error(m, n, r, length, constants) <= eps0 * (1 + 1e-9)
     if m > 2:
         assert guaranteed_error(m // 2, n, r, length, constants) > eps0
-    with pytest.raises(UsageError, match="no documents"):
+    with pytest.raises(UsageError, match="0 documents cannot guarantee"):
         guaranteed_error(0, n, r, length, constants)
 
 

@@ -14,7 +14,6 @@ from streamtopic.paper.capacity_formulas import (
     estimate_constants,
     fit_constants,
     general_head_terms,
-    head_capacity,
     most_deletions,
     precondition,
     theorem_sensitivity,
@@ -23,6 +22,12 @@ from streamtopic.paper.capacity_formulas import (
 from streamtopic.topics.display import topic_correlations
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
+
+
+def head_capacity(c, m, n, r, epsilon, delta, q):
+    """Theorem 3 as the paper prints it: c min(m q epsilon / (r sqrt(n r ln(1/delta))), 0.001 m / r^2)."""
+    noise = m * q * epsilon / (r * math.sqrt(n * r * math.log(1 / delta)))
+    return c * min(noise, 0.001 * m / r**2)
 
 
 @pytest.mark.parametrize(("m", "r", "documents"), [(10**6, 20, 2), (10**8, 20, 212), (10**6, 50, 0), (10**8, 50, 21)])

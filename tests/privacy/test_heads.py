@@ -10,17 +10,13 @@ from scipy.sparse import csr_array
 
 from streamtopic.errors import CannotLearn, UsageError
 from streamtopic.paper.capacity_formulas import (
-    ModelConstants,
     base_capacity,
-    head_capacity,
     head_capacity_terms,
     task_mass,
-    theorem_head_sensitivity,
-    theorem_sensitivity,
 )
 from streamtopic.privacy import NoiseKey, gaussian_scale
 from streamtopic.privacy.accounting import Composition
-from streamtopic.privacy.head_noise import head_constants, head_sensitivity, newton_step_error, release_task_weights
+from streamtopic.privacy.head_noise import head_constants, head_sensitivity, release_task_weights
 from streamtopic.topics.heads import fit_head, gradient, hessian, newton_step, unlearn_head
 from streamtopic.topics.tasks import HeadTask, LabelledDocuments, TopicMatrix
 
@@ -46,6 +42,29 @@ def nudged(model, size, rng, toward=None):
     """The model with an A at Frobenius distance `size`, anywhere or along a direction."""
     change = rng.normal(size=model.A.shape) if toward is None else toward
     return TopicMatrix(model.A + change * (size / np.linalg.norm(change)), model.words, model.anchors)
+
+
+def head_capacity(c, m, n, r, epsilon, delta, q):
+    """Theorem 3 as the paper prints it: c min(m q epsilon / (r sqrt(n r ln(1/delta))), 0.001 m / r^2)."""
+    noise = m * q * epsilon / (r * math.sqrt(n * r * math.log(1 / delta)))
+    return c * min(noise, 0.001 * m / r**2)
+
+
+def hessian_lipschitz(constants):
+    """L_2: how much the second derivative moves with ||w||, mean ||phi||^3 / (6 sqrt 3)."""
+    return constants.mean_phi_cubed / (6 * math.sqrt(3))
+
+
+def newton_step_error(constants, distance, tau):
+    """The paper's bound on ||w - w*|| for one class after its single Newton step.
+
+    distance: how far the optimum moved. tau: how far from optimal w^S was, as loss. Source: the lemma on the
+    approximation error of the Newton step, and its version for inexact minimisers.
+    """
+    curvature = hessian_lipschitz(constants) / constants.ridge
+    if tau == 0:
+        return curvature * distance**2 / 2
+    return curvature * (2 * tau / constants.ridge + distance**2)
 
 
 @given(st.integers(0, 500), st.sampled_from([1e-4, 1e-3, 1e-2]), st.sampled_from([1e-6, 1e-4]), st.floats(0, 1e-4))
@@ -92,7 +111,7 @@ def test_constants_bound_what_they_name(seed, ridge):
     assert np.linalg.norm(slope(near.A) - slope(model.A)) <= constants.lipschitz * 1e-3
     step = rng.normal(size=R)
     first, second = hessian(X @ model.A, ridge, head.w[:, 0]), hessian(X @ model.A, ridge, head.w[:, 0] + step)
-    assert np.linalg.norm(first - second, 2) <= constants.hessian_lipschitz * np.linalg.norm(step)
+    assert np.linalg.norm(first - second, 2) <= hessian_lipschitz(constants) * np.linalg.norm(step)
     assert np.linalg.eigvalsh(first)[0] >= ridge * (1 - 1e-9)
 
 
@@ -176,7 +195,7 @@ def test_what_is_out_of_reach_is_refused():
     """A tolerance below what rounding allows is refused, and a loss that may be left makes it reachable."""
     model, data = made(0)
     hopeless = HeadTask(ridge=1e-12, tolerance=1e-12)
-    with pytest.raises(CannotLearn, match="can be known to"):
+    with pytest.raises(CannotLearn, match="lets the head be known to"):
         head_constants(model, data, hopeless, 1e-9).check_reach(hopeless)
     loose = HeadTask(ridge=1e-12, tolerance=1e-12, tau=1e-3)
     head_constants(model, data, loose, 1e-9).check_reach(loose)
@@ -208,8 +227,6 @@ def test_one_newton_step_is_as_close_as_the_lemma_says(tau):
     moved = np.linalg.norm(start.w - best.w)
     bound = newton_step_error(constants, float(moved), tau)
     assert 0 < np.linalg.norm(newton_step(head, after, data, task) - best.w) <= bound * math.sqrt(3)
-    with pytest.raises(UsageError):
-        newton_step_error(constants, 1.0, -1.0)
 
 
 @given(
@@ -247,20 +264,6 @@ def test_with_equal_topics_the_head_bears_what_the_base_bears():
     for epsilon, delta in ((0.0, 1e-6), (1.0, 0.0), (1.0, 1.0), (-1.0, 0.5)):
         with pytest.raises(UsageError):
             head_capacity_terms(1.0, 100, 10, epsilon, delta, np.full(2, 0.5))
-
-
-def test_the_papers_sensitivity_by_hand():
-    """The formula of the general q with its tau terms; tau past 1/r is refused, as the proof asks."""
-    constants = ModelConstants(a=2.0, p_sep=0.1, gamma=0.5, eps0=0.01)
-    D = theorem_sensitivity(1, 10**6, 100, 4, 10, constants) / math.sqrt(400)
-    moved = D / 8
-    expected = 3 / 0.1 * (2 * D + 7 * 20 * moved / 0.25 + 20 * D**2 + math.sqrt(4 * 0.01) + 2 * 0.01)
-    value = theorem_head_sensitivity(3, 10**6, 100, 4, 10, constants, q=0.25, weights=7, tau=0.01)
-    assert value == pytest.approx(expected)
-    with pytest.raises(UsageError, match="1/r"):
-        theorem_head_sensitivity(1, 10**6, 100, 4, 10, constants, q=0.25, weights=7, tau=0.26)
-    with pytest.raises(UsageError, match="share"):
-        theorem_head_sensitivity(1, 10**6, 100, 4, 10, constants, q=0.0, weights=7)
 
 
 def test_bad_input_is_named():

@@ -184,7 +184,7 @@ def test_noise_of_any_size_leaves_a_model(corpus, fit):
         assert release.A.min() >= 0
         assert np.abs(release.A.sum(axis=0) - 1).max() < 1e-12
         assert np.isfinite(release.R.astype(np.float32)).all()
-    with pytest.raises(UsageError, match="no release can hold"):
+    with pytest.raises(UsageError, match="too large for a release to hold"):
         theorem_release(fit, None, TheoremOptions(3, c=1e40, length=LENGTH), seeds())
     with pytest.raises(UsageError, match="raise the constant c"):
         theorem_release(fit, None, TheoremOptions(3, c=1e-300, length=LENGTH), seeds())

@@ -255,13 +255,13 @@ def _read_release(data: bytes) -> None:
 
 
 def _read_receipt(data: bytes) -> None:
-    from streamtopic.commands.receipt import shown
+    from streamtopic.commands.receipts import readable
     from streamtopic.service.published import receipt_fields
 
     receipt = open_receipt(data, _KEY.public)
     fields = receipt_fields(receipt)
     json.dumps(fields, allow_nan=False)
-    shown(receipt, fields)
+    readable(receipt, fields)
 
 
 def _read_completion(data: bytes) -> None:

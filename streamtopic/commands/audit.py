@@ -34,7 +34,7 @@ def register(subparsers: Subparsers) -> None:
         "--documents", type=Path, metavar="FILE", help="JSON lines, gzip too (default: the instance's, or docstrings)"
     )
     parser.add_argument("--draws", type=int, metavar="N", help="releases drawn of either kind (default: 4000 or more)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of all that is drawn (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of random draws (default: 0)")
     parser.add_argument("--epsilon", type=float, metavar="E", help="the claim to audit (default: as in the settings)")
     parser.add_argument("--delta", type=float, metavar="D", help="the claim to audit (default: as in the settings)")
 

@@ -30,7 +30,7 @@ _NUMBERS = {
     "samples": "samples of nine tenths for the spread of our quality (benchmarks `peers`, `quality`)",
     "largest": "documents at most (benchmark `updates`)",
     "minutes": "how long; 0: one chain or input, that of the seed (benchmarks `chains`, `fuzz`)",
-    "seed": "seed of what is drawn "
+    "seed": "seed of random draws "
     "(`faults`, `twin`, `relearns`, `capacity`, `updates`, `quality`, `chains`, `hostile`, `fuzz`)",
 }
 

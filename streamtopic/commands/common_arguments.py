@@ -122,7 +122,7 @@ def uses_instance(args: argparse.Namespace, settings: Settings) -> bool:
     """
     if args.documents is None:
         return settings.dir is not None or settings.kafka is not None
-    # Only --dir competes: a folder that stands in the settings file is not what the user asked for just now.
+    # Only --dir competes: a folder in the settings file was not asked for by this command line.
     if args.dir is not None:
         raise UsageError("--documents reads a file and --dir an instance: give one of them")
     return False

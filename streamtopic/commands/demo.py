@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands import topics, versions
 from streamtopic.commands.common_arguments import command, file_errors, read_corpus, settings_of
-from streamtopic.console import doing, duration, number, printable, progress, say, say_json, show
+from streamtopic.console import doing, duration, instant, number, printable, progress, say, say_json, show
 from streamtopic.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def _flow(settings: Settings, corpus: Corpus, delete: int, stages: _Stages, *, k
             service.connection.ping()
         with stages.stage("add documents") as update:
             refused = {document for document, _ in service.add(corpus.documents, update).refused}
-        # The twin learns what was counted: a refused document is in neither model.
+        # The service has not counted refused documents, so its twin must not learn them.
         counted = [document for document in corpus.documents if document.id not in refused]
         corpus = replace(corpus, documents=counted)
         subscriber = _Subscriber(service)
@@ -361,8 +361,10 @@ def _heads(heads: dict[str, dict[str, Any]], unfitted: Mapping[str, str]) -> str
 def _receipt(receipt: Mapping[str, Any] | None) -> str:
     if not receipt:
         return ""
+    times = {name: instant(receipt[name]) for name in ("received", "applied")}
     width = max(map(len, receipt))
-    return "\n".join(f"{name.replace('_', ' '):{width}}  {_short(value)}" for name, value in receipt.items())
+    lines = [f"{name.replace('_', ' '):{width}}  {_short(value)}" for name, value in {**receipt, **times}.items()]
+    return "\n".join(lines)
 
 
 def _short(value: object) -> str:

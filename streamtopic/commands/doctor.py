@@ -22,7 +22,7 @@ __all__ = ["register", "run"]
 
 def register(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
-    command(subparsers, "doctor", run, "check Redis, Kafka, keys, settings and state; say what to change")
+    command(subparsers, "doctor", run, "check Redis, Kafka, keys, settings and state, and name remedies")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -25,7 +25,7 @@ PROBLEMS_SHOWN = 10
 
 def register(subparsers: Subparsers) -> None:
     """Add both commands."""
-    one = command(subparsers, "receipt", _receipt, "show what happened to a deletion")
+    one = command(subparsers, "receipt", _receipt, "show the receipts of a deletion")
     one.add_argument(
         "name",
         metavar="REQUEST",

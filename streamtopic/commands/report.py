@@ -27,12 +27,12 @@ SHOWN = {True: "ok  ", False: "FAIL", None: "-   "}
 
 def register(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
-    parser = command(subparsers, "report", run, "write what an auditor needs about a version, or check such a file")
+    parser = command(subparsers, "report", run, "write the evidence about a version, or check such a file")
     parser.add_argument("number", nargs="?", type=int, metavar="VERSION", help="which version (default: the newest)")
     parser.add_argument("--to", type=Path, metavar="FILE", help="a name that ends in .html or .json")
-    parser.add_argument("--verify", action="store_true", help="count and learn again, and say what came of it")
+    parser.add_argument("--verify", action="store_true", help="count and learn again, and add the findings")
     parser.add_argument(
-        "--audit", type=Path, metavar="FILE", help="what `streamtopic audit --json` printed, to go with it"
+        "--audit", type=Path, metavar="FILE", help="output of `streamtopic audit --json`, to go with it"
     )
     parser.add_argument("--check", type=Path, metavar="FILE", help="check a report's file offline instead")
     parser.add_argument("--public-key", metavar="KEY", help="--check: signing.pub, or the key in hexadecimal digits")

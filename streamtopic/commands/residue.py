@@ -20,7 +20,7 @@ __all__ = ["register", "run"]
 
 def register(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
-    parser = command(subparsers, "residue", run, "show what deletions have left behind, or attest that it is gone")
+    parser = command(subparsers, "residue", run, "show the traces of deletions, or attest that they are gone")
     parser.add_argument("action", nargs="?", choices=["show", "attest"], default="show", help="default: show")
     parser.add_argument(
         "--until",

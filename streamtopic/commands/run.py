@@ -30,7 +30,7 @@ def register(subparsers: Subparsers) -> None:
     schedule = command(
         subparsers, "schedule", _schedule, "decide, unlearn and retrain; the first leads, others stand by"
     )
-    publish = command(subparsers, "publish", _publish, "publish what is staged, and receipts")
+    publish = command(subparsers, "publish", _publish, "publish versions that wait, and receipts")
     for parser in (schedule, publish):
         parser.add_argument(
             "--interval", type=float, default=0.2, metavar="SECONDS", help="pause when idle (default: 0.2)"

@@ -86,7 +86,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what was found; status 1 if no number of topics makes a model."""
+    """Print the measures of each number of topics; status 1 if none of them makes a model."""
     from streamtopic.service.assembly import learner_options
     from streamtopic.topics.how_many_topics import TOPICS, TrialPlan, suggest_topics
 

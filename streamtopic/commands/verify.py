@@ -19,7 +19,7 @@ __all__ = ["register", "run"]
 
 def register(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
-    description = "recount from the log against the counts, relearn against the models, and check what was published"
+    description = "recount from the log against the counts, relearn against the models, and check published versions"
     parser = command(subparsers, "verify", run, description)
     parser.add_argument(
         "--number", type=int, metavar="N", help="which version to make again and check (default: the newest)"

@@ -44,7 +44,7 @@ class KeyKeeper:
         """Return the newest list in the topic, None before the first. Raises UsageError without a releases topic."""
         parts, keys = self.parts, KeyRing(self.root.public, self.parts.settings.model)
         if not parts.log.partitions(parts.names.releases):
-            raise UsageError(f"there is not a topic {parts.names.releases}: create it with `streamtopic init`")
+            raise UsageError(f"there is no topic {parts.names.releases}: create it with `streamtopic init`")
         follow_keys(parts.log, parts.settings.model, keys)
         return keys.keys
 

@@ -196,7 +196,7 @@ def check_count(topic: str, existing: int, wanted: int) -> None:
 def check_topic(topic: str, count: int, where: object) -> int:
     """Return a topic's number of partitions. Raises UsageError where there is no such topic."""
     if not count:
-        raise UsageError(f"there is not a topic {topic} {where}: create it with `streamtopic init`")
+        raise UsageError(f"there is no topic {topic} {where}: create it with `streamtopic init`")
     return count
 
 

@@ -40,7 +40,7 @@ class Material:
 
     def __post_init__(self) -> None:
         if not self.folder.is_dir():
-            raise UsageError(f"there is not a folder {self.folder}: make it, or leave out --folder")
+            raise UsageError(f"there is no folder {self.folder}: make it, or leave out --folder")
 
     @cached_property
     def names(self) -> list[str]:

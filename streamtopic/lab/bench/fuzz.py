@@ -252,10 +252,12 @@ def _other(value: Any, rng: Random) -> Any:  # noqa: ANN401 - as above
     elif isinstance(value, str):
         near = [value + "x", value[:-1], value.upper(), "\x1b" + value]
     elif isinstance(value, np.ndarray):
+        # An earlier change may have left an array without an axis, which cannot be cut.
+        rows = np.atleast_1d(value)
         near = [
-            value[:-1],
+            rows[:-1],
             value.T,
-            value[::-1],
+            rows[::-1],
             value.astype("<i8"),
             value.astype("<f8"),
             value.reshape(-1),

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Say to Kafka who may do what with the topics of one model. Safe to repeat.
+# Give each principal its rights to the topics of one model at Kafka. Safe to repeat.
 #   sh kafka-acls.sh MODEL BOOTSTRAP_SERVER [ADMIN.properties]
 # KAFKA_ACLS: where Kafka's own tool is (default: kafka-acls.sh). A principal is named for its role; give each of several
 # producers a name of its own, PRODUCERS="User:wiki User:mail", and the subscribers as well.
 # The broker needs an authorizer, `authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer`, and
-# must not allow what no rule speaks of (`allow.everyone.if.no.acl.found`, which is false unless set).
+# must refuse every act without a rule (`allow.everyone.if.no.acl.found`, which is false unless set).
 set -eu
 model=$1
 server=$2
@@ -17,24 +17,26 @@ rule() {
 }
 documents=$model.documents releases=$model.releases receipts=$model.receipts rejected=$model.rejected
 
-# Whoever may write a document may also delete it: that is what a record under its id means.
+# Whoever may write a document may also delete it: a record without a value under its id is a delete.
 for user in ${PRODUCERS:-User:producer}; do
   rule --allow-principal "$user" --operation Write --operation Describe --topic "$documents"
 done
 
-# Reads documents, writes those of another partition to their own, and pointers to what it refuses.
+# Reads documents. It sends a delete in a foreign partition to the right one, and writes pointers to refused records.
 rule --allow-principal User:ingest --operation Read --operation Write --operation Describe --topic "$documents"
 rule --allow-principal User:ingest --operation Read --operation Write --operation Describe --topic "$rejected"
 rule --allow-principal User:ingest --operation Read --operation Describe --group "$group"
 
-# Makes versions from what is counted; it publishes nothing by itself. It looks through the documents topic for what
+# Makes versions from the counts; it publishes nothing by itself. It looks through the documents topic for records that
 # deletions have left there.
 rule --allow-principal User:schedule --operation Read --operation Describe \
   --topic "$documents" --topic "$releases" --topic "$receipts"
 
-# Publishes what is staged and signed.
+# Publishes versions and receipts. Before it writes a receipt, it looks whether the settings of the topic keep every
+# record; without this right it would see no settings, and find nothing wrong with them.
 rule --allow-principal User:publish --operation Read --operation Write --operation Describe \
   --topic "$releases" --topic "$receipts"
+rule --allow-principal User:publish --operation DescribeConfigs --topic "$receipts"
 
 for user in ${SUBSCRIBERS:-User:subscriber}; do
   rule --allow-principal "$user" --operation Read --operation Describe --topic "$releases" --topic "$receipts"

@@ -12,11 +12,11 @@ model=${MODEL:-$(sed -n 's/^model = "\(.*\)"$/\1/p' "$here/streamtopic.example.t
 case $model in
   '' | *[!A-Za-z0-9_-]*) echo "make-secrets.sh: MODEL is not the name of a model: letters, digits, - and _" >&2; exit 2 ;;
 esac
-# Redis 6.2 knows no keys that may only be read.
+# Redis 6.2 does not know keys that a user may only read.
 [ "${REDIS_VERSION:-7}" = 6 ] && readable='~' || readable='%R~'
 
 if [ -e "$folder" ]; then
-  echo "make-secrets.sh: $folder is there already: what is signed with its keys must go on being signed with them" >&2
+  echo "make-secrets.sh: $folder is there already: subscribers would refuse new keys; name another folder for a new deployment" >&2
   exit 2
 fi
 mkdir -p "$folder"
@@ -41,6 +41,6 @@ while read -r user name rest; do
   esac
   printf '%s %s %s\n' "$user" "$name" "$rest"
 done >"$folder/redis-users.acl"
-# It holds digests of random passwords only, and Redis runs as another user.
+# Redis runs as another user and must read its file, which holds digests of random passwords only.
 chmod 644 "$folder/signing.pub" "$folder/redis-users.acl"
 echo "secrets are in $folder: keep a copy of signing.pem, noise.key and receipt.key where the service cannot reach it"

@@ -14,8 +14,8 @@ def cli_reference() -> str:
     pages = [_command(name, command) for name, command in dict(commands or {}).items()]
     return (
         "# Command line\n\n"
-        "Every command takes `--config FILE`, `--set NAME=VALUE` (see [settings](settings.md)) and `--debug`; those"
-        " that work on\nan instance take `--dir DIR`, those that print a result `--json`, one JSON object.\n\n"
+        "Every command takes `--config FILE`, `--set NAME=VALUE` (see [settings](settings.md)), `--debug`,"
+        " and `--json`,\nwhich prints JSON in place of text. Commands that work on an instance take `--dir DIR`.\n\n"
         "Exit status: 0 done, 1 a check failed, 2 wrong usage or settings, 3 a component cannot be reached.\n"
         + "".join(pages)
     )

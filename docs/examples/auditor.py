@@ -1,4 +1,4 @@
-"""An auditor's check: what a service hands over is checked with the public key alone, without Kafka or Redis.
+"""An auditor's check: receipts and a report of a service, with the public key alone, without Kafka or Redis.
 
 pip install '.[demo]' && python docs/examples/auditor.py
 """
@@ -19,7 +19,7 @@ SUBJECTS = ("rose tulip soil seed garden", "oven flour butter dough bread", "mas
 
 
 def streamtopic(*arguments: str) -> str:
-    """Run a command of streamtopic and return what it prints; it fails where the command does."""
+    """Run a command of streamtopic and return its output; fail where the command fails."""
     command = [sys.executable, "-m", "streamtopic", *arguments]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 

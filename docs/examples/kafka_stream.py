@@ -43,7 +43,7 @@ def main(folder: Path) -> None:
 
 
 def stream(servers: str, public_key: Path) -> None:
-    """What a producer and a subscriber do; they share nothing but Kafka."""
+    """Act as a producer and as a subscriber, which share nothing but Kafka."""
     with ModelSubscriber(servers, model=MODEL, public_key=public_key, idle_seconds=120) as subscriber:
         releases = iter(subscriber)
         with DocumentProducer(servers, model=MODEL) as producer:

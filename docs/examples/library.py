@@ -31,7 +31,7 @@ def docstrings() -> dict[str, str]:
 
 
 def main() -> None:
-    """Learn, show, forget, and compare with a model that never saw what was forgotten."""
+    """Learn, show, forget, and compare with a model that never saw the forgotten documents."""
     texts = docstrings()
     model = make_pipeline(TextCounts(), AnchorTopics(n_topics=8, max_df=0.3)).fit(list(texts.values()))
     counts, topics = model[0], model[1]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamtopic.commands.common_arguments import command
-from streamtopic.console import say, say_json, show, show_error
+from streamtopic.console import say, say_json, show, show_error, table
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _NUMBERS = {
     "samples": "samples of nine tenths for the spread of our quality (benchmarks `peers`, `quality`)",
     "largest": "documents at most (benchmark `updates`)",
     "minutes": "how long; 0: one chain or input, that of the seed (benchmarks `chains`, `fuzz`)",
-    "seed": "seed of what is drawn "
+    "seed": "seed of random draws "
     "(`faults`, `twin`, `relearns`, `capacity`, `updates`, `quality`, `chains`, `hostile`, `fuzz`)",
 }
 
@@ -53,7 +53,7 @@ def register(subparsers: Subparsers) -> None:
         metavar="DIR",
         help="keep there the state that is built once (benchmark `updates`; default: a temporary one)",
     )
-    parser.add_argument("--svg", type=Path, metavar="FILE", help="write what was found there as a picture")
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="write the result there as a picture")
     for name, about in _NUMBERS.items():
         parser.add_argument(f"--{name}", type=int, metavar="N", help=about)
 
@@ -70,11 +70,9 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("which benchmark? `streamtopic bench --list` shows them")
     if args.svg is not None:
         _require_picture(args.name, args.svg)
-    options = {
-        name: getattr(args, name)
-        for name in ("documents", "rule", "folder", *_NUMBERS)
-        if getattr(args, name) is not None
-    }
+    # Only options that were given: each benchmark has defaults of its own, and refuses options that it does not have.
+    given = {name: getattr(args, name) for name in ("documents", "rule", "folder", *_NUMBERS)}
+    options = {name: value for name, value in given.items() if value is not None}
     result = bench.run(args.name, args.case or (), lambda case: _say(f"{args.name}: {case} ..."), options)
     if args.svg is not None:
         args.svg.write_text(bench.picture(result) + "\n", encoding="utf-8")
@@ -94,7 +92,7 @@ def _print_known(known: Mapping[str, str], *, as_json: bool) -> None:
 
 
 def _require_picture(name: str, path: Path) -> None:
-    """Refuse what could not be drawn or written, before minutes are spent on measuring it."""
+    """Refuse a picture that cannot be drawn or written, before minutes are spent on measuring it."""
     from streamtopic.lab import bench
 
     if not bench.draws(name):
@@ -110,8 +108,6 @@ def _say(message: str) -> None:
 
 
 def _text(result: Result) -> str:
-    from streamtopic.console import table
-
     rows = [[case.case, *_cells(figure)] for case in result.cases for figure in case.figures]
     rows += [[case.case, "peak memory", f"{case.peak_memory / 1e6:.0f}", "MB", ""] for case in result.cases]
     rows += [["(ratio)", *_cells(figure)] for figure in result.ratios]
@@ -119,9 +115,6 @@ def _text(result: Result) -> str:
 
 
 def _cells(figure: Figure) -> list[str]:
-    return [
-        figure.name,
-        f"{figure.value:,.4g}" if abs(figure.value) < 1e4 else f"{figure.value:,.0f}",
-        figure.unit,
-        figure.target,
-    ]
+    # Four digits of a large number would be written with an exponent, which nobody compares at a glance.
+    value = f"{figure.value:,.4g}" if abs(figure.value) < 1e4 else f"{figure.value:,.0f}"
+    return [figure.name, value, figure.unit, figure.target]

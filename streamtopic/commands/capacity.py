@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.common_arguments import command, instance_settings
-from streamtopic.console import printable, say_json, show
+from streamtopic.console import duration, number, printable, progress, say_json, show, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,15 +37,12 @@ def _trials(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Print the capacity of the current base model; nothing is changed."""
-    from streamtopic.console import progress
     from streamtopic.service.app import Service
     from streamtopic.service.capacity_facts import CalibrationRequest, capacity_of
 
     request = CalibrationRequest(args.trials) if args.calibrate or args.trials else None
-    with (
-        Service(instance_settings(args)) as service,
-        progress("trying deletions", "updates", quiet=args.json or request is None) as update,
-    ):
+    quiet = args.json or request is None
+    with Service(instance_settings(args)) as service, progress("trying deletions", "updates", quiet=quiet) as update:
         found = capacity_of(service, request, update)
     if args.json:
         say_json(found)
@@ -64,9 +61,8 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _in_force(found: Mapping[str, Any]) -> Iterator[str]:
-    from streamtopic.console import number
-
     yield f"base model    version {found['version']}: {found['base_documents']:,} documents"
+    # A base of an older program does not say its rule.
     rule = f" by the rule `{found['rule']}`" if found["rule"] else ""
     yield f"capacity      {found['capacity']:,} deletions{rule}; {found['used']:,} used, {found['left']:,} left"
     if found["rule"] not in (None, found["rule_set"]):
@@ -78,29 +74,31 @@ def _in_force(found: Mapping[str, Any]) -> Iterator[str]:
         f"{printable(found['rarest_anchor'])}"
     )
     constants = found["constants"]
+    names = {"a": "a", "gamma": "gamma", "p_sep": "p", "eps0": "eps0"}
+    values = ", ".join(f"{name} {number(constants[key])}" for key, name in names.items())
     sizes = f"m {found['documents']:,}, n {found['words']:,}, r {found['topics']}"
-    others = (("a", "a"), ("gamma", "gamma"), ("p", "p_sep"), ("eps0", "eps0"))
-    yield f"constants     {sizes}, {', '.join(f'{name} {number(constants[key])}' for name, key in others)}"
+    yield f"constants     {sizes}, {values}"
 
 
 def _by_formula(found: Mapping[str, Any]) -> Iterator[str]:
-    from streamtopic.console import number, table
-
     guarantee = f"epsilon {found['epsilon']:g}, delta {found['delta']:g}"
     yield f"By formula, in documents, with c = {found['constant']:g}, {guarantee}:"
     base = found["formula"]
-    rows = [["base (theorem 1)", *(number(base[key]) for key in ("noise", "utility", "limit")), base["binds"], "", ""]]
+    rows = [["base (theorem 1)", *_terms(base), base["binds"], "", ""]]
     for name, head in found["heads"].items():
         if "reason" in head:
             rows.append([f"head {name}", "-", "-", "-", head["reason"], "", ""])
             continue
-        terms = [number(head[key]) for key in ("noise", "utility", "limit")]
-        rows.append([f"head {name} (theorem 3)", *terms, head["binds"], number(head["q"]), f"{head['ratio']:.2f}"])
+        rows.append(
+            [f"head {name} (theorem 3)", *_terms(head), head["binds"], number(head["q"]), f"{head['ratio']:.2f}"]
+        )
+        # Theorem 3 takes n >= r^3, which is 125,000 words for 50 topics; these terms do not.
         general = head["general"]
         rows.append([f"head {name} (any n)", "", "", number(general["limit"]), general["binds"], "", ""])
     rows.append(["condition of the proofs", "", "", number(found["precondition"]), "", "", ""])
     yield table(["", "noise term", "utility term", "capacity", "binds", "q", "q / (1/ar)"], rows)
     for name, head in found["heads"].items():
+        # Without this line a reader would conclude that a task of few topics bears no more than the base.
         if head.get("binds") == "utility" and head["ratio"] > head["gain"] + 1e-9:
             yield (
                 f"The utility term 0.001 m / r^2 is the same for every task, and hides what head {name} gains: "
@@ -108,9 +106,11 @@ def _by_formula(found: Mapping[str, Any]) -> Iterator[str]:
             )
 
 
-def _by_trial(found: Mapping[str, Any]) -> Iterator[str]:
-    from streamtopic.console import duration, number, table
+def _terms(limits: Mapping[str, Any]) -> list[str]:
+    return [number(limits[name]) for name in ("noise", "utility", "limit")]
 
+
+def _by_trial(found: Mapping[str, Any]) -> Iterator[str]:
     tried = found["tried"]
     if tried is None:
         yield "By trial: not tried. `--calibrate` tries deletions now, the setting capacity=calibrated at each retrain."
@@ -123,12 +123,8 @@ def _by_trial(found: Mapping[str, Any]) -> Iterator[str]:
     of = "all" if tried["sampled"] == found["documents"] else f"{tried['sampled']:,} of {found['documents']:,}"
     end = "" if tried["complete"] else "; the bound on updates (capacity_updates) ended it, what passed by then stands"
     yield f"{tried['updates']} updates in {duration(tried['seconds'])}, sets from {of} documents{end}."
+    rows = [_probe(kind, probe) for kind in ("random", "aimed") for probe in tried[kind]]
     head = ["forget sets", "documents", "tried", "borne", "entry moved", "L1", "top 10 kept", "first reason not borne"]
-    rows = [
-        [kind, probe["size"], probe["tried"], probe["borne"], *_means(probe), "".join(probe["reasons"][:1])[:60]]
-        for kind in ("random", "aimed")
-        for probe in tried[kind]
-    ]
     if rows:
         yield table(head, rows)
     yield (
@@ -137,7 +133,8 @@ def _by_trial(found: Mapping[str, Any]) -> Iterator[str]:
     )
 
 
-def _means(probe: Mapping[str, Any]) -> list[str]:
-    from streamtopic.console import number
-
-    return [number(probe[name]) for name in ("moved", "l1", "overlap")]
+def _probe(kind: str, probe: Mapping[str, Any]) -> list[object]:
+    means = [number(probe[name]) for name in ("moved", "l1", "overlap")]
+    # Cut, so that the table fits a terminal; --json has the reasons whole.
+    reason = probe["reasons"][0][:60] if probe["reasons"] else ""
+    return [kind, probe["size"], probe["tried"], probe["borne"], *means, reason]

@@ -1,22 +1,37 @@
-"""Arguments that commands share, and the settings that follow from them."""
+"""Arguments that commands share, and the settings, keys, documents and files that they name."""
 
 from __future__ import annotations
 
 import argparse
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from streamtopic.console import progress, warn
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from streamtopic.corpus import Corpus
     from streamtopic.settings import Settings
     from streamtopic.signed import Verifier
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  argparse has no public name for it
 
-__all__ = ["command", "instance_settings", "settings_of", "verifier_of"]
+__all__ = [
+    "command",
+    "file_errors",
+    "instance_settings",
+    "load_documents",
+    "read_corpus",
+    "settings_of",
+    "uses_instance",
+    "verifier_of",
+]
+
+# A file in the wrong format has a problem in each line: the first few show which.
+PROBLEMS_SHOWN = 5
 
 
 def command(
@@ -26,9 +41,13 @@ def command(
     description: str,
     *,
     instance: bool = True,
-    output: bool = True,
 ) -> argparse.ArgumentParser:
-    """Register a command with the arguments that all have; `instance`: it takes --dir, `output`: it takes --json."""
+    """Register a command, with the arguments that all commands have.
+
+    run: takes the parsed arguments and returns the exit status.
+    description: a phrase without a capital letter, as the list of commands shows it.
+    instance: whether the command takes --dir.
+    """
     parser = subparsers.add_parser(name, help=description, description=description[0].upper() + description[1:] + ".")
     parser.set_defaults(run=run)
     group = parser.add_argument_group("common arguments")
@@ -36,8 +55,7 @@ def command(
     if instance:
         group.add_argument("--dir", type=Path, metavar="DIR", help="a kept embedded instance")
     group.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="any setting; may be repeated")
-    if output:
-        group.add_argument("--json", action="store_true", help="print one JSON object")
+    group.add_argument("--json", action="store_true", help="print one JSON object")
     group.add_argument("--debug", action="store_true", help="show a traceback on errors")
     return parser
 
@@ -46,38 +64,22 @@ def settings_of(args: argparse.Namespace, **flags: object) -> Settings:
     """Return the settings, with the command's own `flags` (None: not given) and --set above all others."""
     from streamtopic.settings import load
 
+    # `demo` and `bench` have no --dir: they make an instance of their own, or none.
     given: dict[str, Any] = {"dir": getattr(args, "dir", None), **flags}
     for assignment in args.set:
         name, equals, value = assignment.partition("=")
         if not equals:
             raise UsageError(f"--set {assignment}: expected NAME=VALUE, for instance --set topics=30")
+        # Flags have hyphens and settings have underscores: whoever writes --set max-df=.2 means max_df.
         given[name.strip().replace("-", "_")] = value.strip()
     return load(given, config=args.config)
 
 
-def verifier_of(args: argparse.Namespace) -> Verifier:
-    """Return what --public-key and --key-list name, else the setting `public_key`. Raises UsageError for none.
-
-    Raises InvalidRelease for a list that the public key did not sign.
-    """
-    from streamtopic.signed import KeyRing, PublicKey
-
-    source = args.public_key or settings_of(args).public_key
-    if source is None:
-        raise UsageError("which key? give --public-key signing.pub, or root.pub with --key-list")
-    key = PublicKey.load(source)
-    if args.key_list is None:
-        return key
-    try:
-        return KeyRing.of_list(key, args.key_list.read_bytes())
-    except OSError as error:
-        raise UsageError(f"cannot read {args.key_list}: {error.strerror}") from None
-
-
 def instance_settings(args: argparse.Namespace, *, must_exist: bool = True) -> Settings:
-    """Return the settings of an instance: in a folder, or a service at Kafka and Redis.
+    """Return the settings of an instance: one in a folder, or a service at Kafka and Redis.
 
-    Raises `UsageError` where none is named or, if it must, the folder does not exist.
+    must_exist: whether the folder must be there; `add`, `init` and `run` make it.
+    Raises UsageError where no instance is named, or its folder must exist and does not.
     """
     settings = settings_of(args)
     if settings.dir is None:
@@ -87,8 +89,74 @@ def instance_settings(args: argparse.Namespace, *, must_exist: bool = True) -> S
             "which instance? give --dir DIR, one made by `streamtopic demo --keep DIR` or `run --dir DIR`, or the "
             "settings `kafka` and `redis_url` of a service (--config FILE)"
         )
+    # Without this check a mistyped folder would become a new instance without documents.
     if must_exist and not settings.dir.is_dir():
         raise UsageError(
             f"there is no instance in {settings.dir}: make one with `streamtopic demo --keep {settings.dir}`"
         )
     return settings
+
+
+def verifier_of(args: argparse.Namespace) -> Verifier:
+    """Return the key of --public-key, with --key-list the keys of that list, else the setting `public_key`.
+
+    Raises UsageError where no key is given or the list cannot be read, InvalidRelease where the public key did not
+    sign the list.
+    """
+    from streamtopic.signed import KeyRing, PublicKey
+
+    source = args.public_key or settings_of(args).public_key
+    if source is None:
+        raise UsageError("which key? give --public-key signing.pub, or root.pub with --key-list")
+    key = PublicKey.load(source)
+    if args.key_list is None:
+        return key
+    with file_errors("read", args.key_list):
+        return KeyRing.of_list(key, args.key_list.read_bytes())
+
+
+def uses_instance(args: argparse.Namespace, settings: Settings) -> bool:
+    """Return whether a command that can read a file or an instance shall read an instance.
+
+    Raises UsageError where --documents and --dir are given both.
+    """
+    if args.documents is None:
+        return settings.dir is not None or settings.kafka is not None
+    # Only --dir competes: a folder in the settings file was not asked for by this command line.
+    if args.dir is not None:
+        raise UsageError("--documents reads a file and --dir an instance: give one of them")
+    return False
+
+
+def read_corpus(args: argparse.Namespace) -> Corpus:
+    """Return the documents of `args.documents`, or docstrings of installed packages; warn of lines it skips."""
+    from streamtopic.corpus import load_docstrings
+
+    if args.documents is not None:
+        return load_documents(args.documents)
+    with progress("reading docstrings", "files", quiet=args.json) as update:
+        return load_docstrings(progress=update)
+
+
+def load_documents(path: Path) -> Corpus:
+    """Return the documents of a file of JSON lines; warn of lines that are skipped, the first few one by one."""
+    from streamtopic.corpus import load_jsonl
+
+    corpus = load_jsonl(path)
+    for problem in corpus.problems[:PROBLEMS_SHOWN]:
+        warn(f"{path}, line {problem.line}: {problem.reason}; skipped")
+    more = len(corpus.problems) - PROBLEMS_SHOWN
+    if more > 0:
+        warn(f"{path}: {more} more lines skipped")
+    if corpus.replaced:
+        warn(f"{path}: {corpus.replaced} ids occur more than once; the last document of each counts")
+    return corpus
+
+
+@contextmanager
+def file_errors(verb: str, path: Path) -> Iterator[None]:
+    """Turn an error of the operating system into UsageError: cannot `verb` `path`, and why."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"cannot {verb} {path}: {error.strerror}") from None

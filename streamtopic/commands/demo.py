@@ -1,51 +1,102 @@
-"""`streamtopic demo`: the whole flow on real text, embedded."""
+"""`streamtopic demo`: the whole flow on real text, embedded.
+
+The arguments come first, then the flow, and last the printout of its report.
+"""
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import tempfile
 import textwrap
+import time
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands import topics, versions
-from streamtopic.commands.common_arguments import command, settings_of
-from streamtopic.console import duration, number, printable, say_json, show
-from streamtopic.errors import UsageError
+from streamtopic.commands.common_arguments import command, file_errors, read_corpus, settings_of
+from streamtopic.console import doing, duration, instant, number, printable, progress, say, say_json, show
+from streamtopic.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from streamtopic.commands.common_arguments import Subparsers
-    from streamtopic.commands.demo_flow import Stages
-    from streamtopic.corpus import Corpus
+    from streamtopic.console import Update
+    from streamtopic.corpus import Corpus, Document
+    from streamtopic.service.app import Service
     from streamtopic.settings import Settings
+    from streamtopic.signed import Release
 
-__all__ = ["Amount", "print_report", "read_corpus", "register", "run"]
+__all__ = ["register", "run"]
+
+EXAMPLES = 5
+
+# An update and a cold start round differently: models of real corpora differ by 1e-15 at most, and the noise of a
+# version is 1e-6. Whatever lies above this bound is not rounding.
+SAME = 1e-12
 
 
-class Amount:
+class _Amount:
     """How many documents to delete: a number, or a percentage."""
 
     def __init__(self, text: str) -> None:
-        percent = text.endswith("%")
+        self._percent = text.endswith("%")
         try:
-            self._value = float(text.removesuffix("%")) if percent else int(text)
+            self._value = float(text.removesuffix("%")) if self._percent else int(text)
         except ValueError:
             raise argparse.ArgumentTypeError(
                 f"{text!r} is neither a number such as 20 nor a percentage such as 1%"
             ) from None
-        if not 0 <= self._value <= (100 if percent else float("inf")):
+        most = 100 if self._percent else float("inf")
+        if not 0 <= self._value <= most:
             raise argparse.ArgumentTypeError(f"{text!r} is out of range")
-        self._percent = percent
 
     def of(self, documents: int) -> int:
-        """Return the number for a corpus of this size; a percentage is at least one document, unless it is 0."""
-        count = int(documents * self._value / 100) or int(self._value > 0) if self._percent else int(self._value)
+        """Return the number for a corpus of this size. Raises UsageError where nothing of the corpus would be left."""
+        count = int(self._value)
+        if self._percent:
+            # A percentage of a small corpus may be less than one document, and a demo without a deletion shows nothing.
+            least = 1 if self._value > 0 else 0
+            count = max(int(documents * self._value / 100), least)
         if count >= documents:
             raise UsageError(f"cannot delete {count} of {documents} documents: give --delete a smaller number")
         return count
+
+
+class _Stages:
+    """Times each stage, and tells a person at the terminal as stages pass.
+
+    quiet: print nothing.
+    seconds: what each stage took; a stage that comes again is added up.
+    """
+
+    def __init__(self, *, quiet: bool) -> None:
+        self.quiet = quiet
+        self.seconds: dict[str, float] = {}
+        self._start = time.perf_counter()
+
+    @property
+    def total(self) -> float:
+        """Seconds since the first stage began."""
+        return round(time.perf_counter() - self._start, 4)
+
+    @contextmanager
+    def stage(self, name: str, unit: str = "documents") -> Iterator[Update]:
+        """Time a stage under this name; yields `update(done, total)` for its progress bar."""
+        start = time.perf_counter()
+        with progress(name, unit, quiet=self.quiet) as update:
+            yield update
+        self.add(name, time.perf_counter() - start)
+
+    def add(self, name: str, seconds: float) -> None:
+        """Record a stage that was timed elsewhere."""
+        key = name.replace(" ", "_")
+        self.seconds[key] = round(self.seconds.get(key, 0.0) + seconds, 4)
+        if not self.quiet:
+            say(f"  {name:28} {duration(seconds):>8}")
 
 
 def register(subparsers: Subparsers) -> None:
@@ -58,7 +109,7 @@ def register(subparsers: Subparsers) -> None:
     )
     parser.add_argument("--topics", type=int, metavar="R", help="number of topics (default: 20)")
     parser.add_argument(
-        "--delete", type=Amount, default="1%", metavar="N|PERCENT%%", help="documents to delete (default: 1%%)"
+        "--delete", type=_Amount, default="1%", metavar="N|PERCENT%%", help="documents to delete (default: 1%%)"
     )
     parser.add_argument(
         "--kafka", action="store_true", help="with a real Kafka broker on this machine in place of a log in files"
@@ -68,13 +119,12 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the demo; status 1 if the twin or a signature disagrees."""
-    from streamtopic.commands.demo import print_report
-    from streamtopic.commands.demo_flow import Stages
     from streamtopic.settings import FILE_NAME, write
 
-    stages = Stages(quiet=args.json)
+    stages = _Stages(quiet=args.json)
+    # Importing numpy, scipy and the kernels takes a second or more: a stage of its own, so that none is blamed for it.
     with stages.stage("load the program"):
-        from streamtopic.commands.demo_flow import run_demo
+        import streamtopic.service.app  # noqa: F401  all that the flow needs comes with it
     with stages.stage("read documents"):
         corpus = read_corpus(args)
     count = args.delete.of(len(corpus.documents))
@@ -84,28 +134,15 @@ def run(args: argparse.Namespace) -> int:
         settings = _settings(args, folder, servers)
         if args.keep is not None:
             write(settings, folder / FILE_NAME)
-        report = run_demo(settings, corpus, count, stages, kept=args.keep is not None)
+        report = _flow(settings, corpus, count, stages, kept=args.keep is not None)
     if args.json:
         say_json(report)
     else:
-        print_report(report, args.keep)
-    agrees = report["twin"]["words_equal"] and report["twin"]["max_abs_difference"] <= 1e-12
-    verified = report["subscriber"]["received"] == report["subscriber"]["verified"] > 0
+        _print_report(report, args.keep)
+    twin, subscriber = report["twin"], report["subscriber"]
+    agrees = twin["words_equal"] and twin["max_abs_difference"] <= SAME
+    verified = subscriber["received"] == subscriber["verified"] > 0
     return 0 if agrees and verified else 1
-
-
-def read_corpus(args: argparse.Namespace) -> Corpus:
-    """Return the documents of `args.documents`, or docstrings of installed packages; problems are warned of."""
-    from streamtopic.commands.outcome import report_problems
-    from streamtopic.console import progress
-    from streamtopic.corpus import load_docstrings, load_jsonl
-
-    if args.documents is None:
-        with progress("reading docstrings", "files", quiet=args.json) as update:
-            return load_docstrings(progress=update)
-    corpus = load_jsonl(args.documents)
-    report_problems(args.documents, corpus)
-    return corpus
 
 
 def _settings(args: argparse.Namespace, folder: Path, servers: str | None) -> Settings:
@@ -114,7 +151,7 @@ def _settings(args: argparse.Namespace, folder: Path, servers: str | None) -> Se
 
 
 @contextmanager
-def _broker(args: argparse.Namespace, stages: Stages) -> Iterator[str | None]:
+def _broker(args: argparse.Namespace, stages: _Stages) -> Iterator[str | None]:
     """Start a broker where one is asked for; yield its servers."""
     if not args.kafka:
         yield None
@@ -136,49 +173,181 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="streamtopic-demo-") as folder:
             yield Path(folder)
         return
+    # The demo compares its model with a twin of this corpus alone: documents from before would make them differ.
     if keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
         raise UsageError(f"{keep} is not empty: give --keep a new folder, or go on with `streamtopic add --dir {keep}`")
-    try:
+    with file_errors("make", keep):
         keep.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot make {keep}: {error.strerror}") from None
     yield keep
 
 
-def print_report(report: dict[str, Any], keep: Path | None) -> None:
+def _flow(settings: Settings, corpus: Corpus, delete: int, stages: _Stages, *, kept: bool) -> dict[str, Any]:
+    """Learn a corpus, delete documents, publish both versions, receive and verify them, compare with a twin.
+
+    settings: those of the instance; `dir` is the folder to use.
+    delete: number of documents to delete.
+    kept: whether the folder stays.
+    Returns the object that `demo --json` prints.
+    """
+    from streamtopic.service.app import Service
+
+    with Service(settings, kept=kept) as service:
+        with stages.stage("start redis"):
+            service.connection.ping()
+        with stages.stage("add documents") as update:
+            refused = {document for document, _ in service.add(corpus.documents, update).refused}
+        # The service has not counted refused documents, so its twin must not learn them.
+        counted = [document for document in corpus.documents if document.id not in refused]
+        corpus = replace(corpus, documents=counted)
+        subscriber = _Subscriber(service)
+        _settle(service, stages, subscriber)
+        gone = _chosen(counted, delete)
+        if gone:
+            with stages.stage("delete documents"):
+                service.delete([document.id for document in gone])
+            _settle(service, stages, subscriber)
+        with stages.stage("twin", "words"):
+            twin = _twin(service, corpus, gone)
+        report = _report(service, corpus, gone)
+    return report | {
+        "twin": twin,
+        "subscriber": subscriber.report(),
+        "seconds": stages.seconds | {"total": stages.total},
+    }
+
+
+def _chosen(documents: list[Document], count: int) -> list[Document]:
+    """Return `count` documents to delete."""
+    # By the hash of their ids: the same on every run, and without a pattern that the order of a file may have.
+    return sorted(documents, key=lambda document: hashlib.sha256(document.id.encode()).digest())[:count]
+
+
+class _Subscriber:
+    """Another service, which takes each version as it appears."""
+
+    def __init__(self, service: Service) -> None:
+        self._subscriber = service.subscriber()
+        self._verified = 0
+
+    def take(self) -> None:
+        """Receive the versions that are there; only those that verify are given out."""
+        while self._subscriber.poll() is not None:
+            self._verified += 1
+
+    def report(self) -> dict[str, int]:
+        return {"received": self._verified + self._subscriber.refused, "verified": self._verified}
+
+
+def _settle(service: Service, stages: _Stages, subscriber: _Subscriber) -> None:
+    from streamtopic.service.app import silent
+
+    with progress("count", "documents", quiet=stages.quiet) as update:
+        settled = service.settle(update, announce=silent if stages.quiet else doing)
+    if not settled.versions:
+        raise UsageError(f"no version could be made: {settled.decision}")
+    for name, seconds in settled.seconds.items():
+        stages.add(name, seconds)
+    # Now and not at the end: the second version withdraws the first, which would then not be given out any more.
+    with stages.stage("receive and verify", "versions"):
+        subscriber.take()
+
+
+def _twin(service: Service, corpus: Corpus, gone: list[Document]) -> dict[str, Any]:
+    """Compare the service's model before noise with one that is learned cold from the remaining documents alone."""
+    from streamtopic.paper.algorithm1 import remaining, unlearn_base
+    from streamtopic.service.assembly import learner_options
+    from streamtopic.service.verify.recount import compare, recount
+    from streamtopic.text import passages
+    from streamtopic.topics.learner import learn
+
+    kept = service.model_before_noise()
+    if kept is None:
+        raise CheckFailed("the service has published a version but holds no model to compare with the twin")
+    options = learner_options(service.settings)
+    missing = {document.id for document in gone}
+    rest = (tuple(passages(document.text)) for document in corpus.documents if document.id not in missing)
+    twin = learn(recount(rest, options.weighting), options)
+    # Under the theorem the reference run is Algorithm 1 with an empty forget set.
+    theorem = service.settings.guarantee == "theorem"
+    difference = compare(kept, unlearn_base(remaining(twin)) if theorem else twin)
+    return {"max_abs_difference": difference.max_abs_difference, "words_equal": difference.words_equal}
+
+
+def _report(service: Service, corpus: Corpus, gone: list[Document]) -> dict[str, Any]:
+    from streamtopic.service.published import quality_of, receipt_fields, topics_of
+
+    release = service.release(None)
+    receipts = service.receipts()
+    example = receipt_fields(receipts[0]) if receipts else None
+    # With `publish = "tasks"` the topics are withheld, and a release has heads only.
+    found = topics_of(release, 10) if release.payload.A is not None else []
+    return {
+        "source": corpus.name,
+        "documents": len(corpus.documents),
+        "skipped_lines": len(corpus.problems),
+        "deleted": len(gone),
+        "examples": [document.id for document in gone[:EXAMPLES]],
+        "vocabulary": len(release.words),
+        "topics": found,
+        "heads": _heads_on(release, gone),
+        "versions": service.versions(),
+        "receipts": {"count": len(receipts), "example": example},
+        "quality": quality_of(release),
+    }
+
+
+def _heads_on(release: Release, gone: list[Document]) -> dict[str, Any]:
+    """Return each head's classes with their words, and how many forgotten documents it classes right.
+
+    A head has never seen these documents, so this is a fair test of it.
+    """
+    from streamtopic.service.published import heads_of
+
+    found = heads_of(release, 5)
+    for task, head in found.items():
+        unseen = [document for document in gone if task in document.labels]
+        classes = release.classify([document.text for document in unseen], task)
+        right = sum(name == document.labels[task] for name, document in zip(classes, unseen, strict=True))
+        head |= {"unseen": len(unseen), "right": right}
+    return found
+
+
+def _print_report(report: Mapping[str, Any], keep: Path | None) -> None:
     """Print topics, what was forgotten, a receipt, the checks, versions, times and what to try next."""
+    newest = report["versions"][-1]
     sections = {
         "Topics": topics.table_of(report["topics"]) if report["topics"] else "",
-        "Heads": _heads(report["heads"], report["versions"][-1]["unfitted"]),
-        "Forgotten": _forgotten(report),
+        "Heads": _heads(report["heads"], newest["unfitted"]),
+        "Forgotten": _forgotten(report, newest),
         "Receipt of one deletion": _receipt(report["receipts"]["example"]),
         "Checks": _checks(report),
         "Versions": versions.table_of(report["versions"]),
         "Time": _times(report["seconds"]),
-        "Try next": _next(keep, report["versions"][-1]["version"]),
+        "Try next": _next(keep, newest["version"]),
     }
     for title, text in sections.items():
         if text:
             show(f"\n{title}\n{'=' * len(title)}\n{text}")
 
 
-def _times(seconds: dict[str, float]) -> str:
-    parts = (f"{stage.replace('_', ' ')} {duration(spent)}" for stage, spent in seconds.items())
+def _times(seconds: Mapping[str, float]) -> str:
+    parts = [f"{stage.replace('_', ' ')} {duration(spent)}" for stage, spent in seconds.items()]
     return textwrap.fill(", ".join(parts), 110)
 
 
-def _forgotten(report: dict[str, Any]) -> str:
-    examples, newest = ", ".join(map(printable, report["examples"])), report["versions"][-1]
-    return (
-        f"{report['deleted']} of {report['documents']} documents, among them {examples}\n"
-        f"{report['receipts']['count']} receipts; vocabulary {report['vocabulary']} words\n"
-        f"version {newest['version']}: {newest['kind']}, because {newest['reason']}"
-        if report["deleted"]
-        else ""
-    )
+def _forgotten(report: Mapping[str, Any], newest: Mapping[str, Any]) -> str:
+    if not report["deleted"]:
+        return ""
+    examples = ", ".join(map(printable, report["examples"]))
+    lines = [
+        f"{report['deleted']} of {report['documents']} documents, among them {examples}",
+        f"{report['receipts']['count']} receipts; vocabulary {report['vocabulary']} words",
+        f"version {newest['version']}: {newest['kind']}, because {newest['reason']}",
+    ]
+    return "\n".join(lines)
 
 
-def _heads(heads: dict[str, dict[str, Any]], unfitted: dict[str, str]) -> str:
+def _heads(heads: dict[str, dict[str, Any]], unfitted: Mapping[str, str]) -> str:
     lines = [topics.heads_table(heads), ""] if heads else []
     for task, head in heads.items():
         lines.append(
@@ -189,11 +358,13 @@ def _heads(heads: dict[str, dict[str, Any]], unfitted: dict[str, str]) -> str:
     return "\n".join(lines)
 
 
-def _receipt(receipt: dict[str, Any] | None) -> str:
+def _receipt(receipt: Mapping[str, Any] | None) -> str:
     if not receipt:
         return ""
+    times = {name: instant(receipt[name]) for name in ("received", "applied")}
     width = max(map(len, receipt))
-    return "\n".join(f"{name.replace('_', ' '):{width}}  {_short(value)}" for name, value in receipt.items())
+    lines = [f"{name.replace('_', ' '):{width}}  {_short(value)}" for name, value in {**receipt, **times}.items()]
+    return "\n".join(lines)
 
 
 def _short(value: object) -> str:
@@ -203,17 +374,17 @@ def _short(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _checks(report: dict[str, Any]) -> str:
+def _checks(report: Mapping[str, Any]) -> str:
     twin, subscriber, quality = report["twin"], report["subscriber"], report["quality"]
-    same = "the same words" if twin["words_equal"] else "OTHER WORDS"
-    return "\n".join(
-        [
-            f"twin        a service that never saw the deleted documents learns {same};",
-            f"            largest difference of its model before noise: {number(twin['max_abs_difference'])}",
-            f"subscriber  {subscriber['received']} versions received, {subscriber['verified']} verified",
-            f"quality     NPMI {number(quality['npmi'])}, diversity {number(quality['diversity'])}",
-        ]
-    )
+    words = "the same words" if twin["words_equal"] else "OTHER WORDS"
+    difference = number(twin["max_abs_difference"])
+    lines = [
+        f"twin        a service that never saw the deleted documents learns {words};",
+        f"            largest difference of its model before noise: {difference}",
+        f"subscriber  {subscriber['received']} versions received, {subscriber['verified']} verified",
+        f"quality     NPMI {number(quality['npmi'])}, diversity {number(quality['diversity'])}",
+    ]
+    return "\n".join(lines)
 
 
 def _next(keep: Path | None, newest: int) -> str:
@@ -222,14 +393,14 @@ def _next(keep: Path | None, newest: int) -> str:
             "streamtopic demo --documents FILE.jsonl --keep ./news   your own documents, kept to go on with\n"
             "streamtopic demo --json                                 the same for machines"
         )
-    return "\n".join(
-        [
-            f"streamtopic status --dir {keep}",
-            f"streamtopic topics --dir {keep} --top 5",
-            f"streamtopic add MORE.jsonl --dir {keep}",
-            f"streamtopic delete ID --dir {keep}",
-            f"streamtopic verify --dir {keep}",
-            f"streamtopic report --verify --to report.html --dir {keep}",
-            f"streamtopic export {newest} --to model.npz --dir {keep}",
-        ]
-    )
+    # Only the newest version is certain to stand: the demo's own deletion has withdrawn the one before.
+    lines = [
+        f"streamtopic status --dir {keep}",
+        f"streamtopic topics --dir {keep} --top 5",
+        f"streamtopic add MORE.jsonl --dir {keep}",
+        f"streamtopic delete ID --dir {keep}",
+        f"streamtopic verify --dir {keep}",
+        f"streamtopic report --verify --to report.html --dir {keep}",
+        f"streamtopic export {newest} --to model.npz --dir {keep}",
+    ]
+    return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""`streamtopic doctor`: what is wrong, and what to change."""
+"""`streamtopic doctor`: find problems of an instance, and name the remedy of each."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ __all__ = ["register", "run"]
 
 def register(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
-    command(subparsers, "doctor", run, "check Redis, Kafka, keys, settings and state; say what to change")
+    command(subparsers, "doctor", run, "check Redis, Kafka, keys, settings and state, and name remedies")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what was found, each with its remedy; status 1 if something fails."""
+    """Print the findings, each with its remedy; status 1 if one of them fails."""
     from streamtopic.service.examination import Level
 
     findings = []
     for finding in _examined(instance_settings(args)):
         findings.append(finding)
+        # Printed as they come: a server that does not answer holds the rest up.
         if not args.json:
             say(f"{finding.level:4}  {finding.name}: {finding.detail}")
             if finding.remedy:
@@ -49,5 +50,6 @@ def _examined(settings: Settings) -> Iterator[Diagnosis]:
     try:
         with Parts(settings) as parts:
             yield from examine(parts)
+    # An instance that cannot even be opened is a finding like others, not the end of the command.
     except StreamtopicError as error:
         yield Diagnosis("instance", Level.FAIL, str(error), "")

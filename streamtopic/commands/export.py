@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.common_arguments import command, instance_settings
+from streamtopic.commands.common_arguments import command, file_errors, instance_settings
 from streamtopic.console import say, say_json
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.service.app import Service
@@ -22,17 +22,20 @@ if TYPE_CHECKING:
 
 __all__ = ["register", "run"]
 
-MOST_BEFORE = 12  # versions that a page follows topics over
+# A page follows topics over so many versions: more lines than these are not read, and each version is held in memory.
+MOST_BEFORE = 12
 
 
 @dataclass(frozen=True, slots=True)
 class _Before:
-    """Earlier versions that still stand, the last of them, and the numbers of those that were withdrawn.
+    """Earlier versions.
 
-    A withdrawn version stays readable until the log is compacted, but what it has and a later one has not was
-    forgotten.
+    standing: the newest of those that still stand, oldest first.
+    withdrawn: numbers of those that were withdrawn.
     """
 
+    # A withdrawn version stays readable until the log is compacted. But words that it has and a later version has not
+    # are those of forgotten documents, so a page has its number alone.
     standing: tuple[Release, ...] = ()
     withdrawn: tuple[int, ...] = ()
 
@@ -54,37 +57,32 @@ def run(args: argparse.Namespace) -> int:
     """Write the verified release, noised as published."""
     from streamtopic.service.app import Service
 
-    writers: dict[str, Callable[[Release, Path, _Before], None]] = {".npz": _npz, ".json": _json, ".html": _html}
-    if args.to.suffix not in writers:
+    write = _WRITERS.get(args.to.suffix)
+    if write is None:
         raise UsageError(f"cannot write {args.to.name}: end the name in .npz, .json or .html")
     settings = instance_settings(args)
     with Service(settings) as service:
         release = service.release(args.number)
+        # The other formats hold one version: only for a page is the whole topic read.
         before = _before(service, release) if args.to.suffix == ".html" else _Before()
-    try:
-        writers[args.to.suffix](release, args.to, before)
-    except OSError as error:
-        raise UsageError(f"cannot write {args.to}: {error.strerror}") from None
+    with file_errors("write", args.to):
+        write(release, args.to, before)
+    topics = 0 if release.payload.A is None else release.envelope.r
     report = {
         "version": release.version,
         "to": str(args.to),
         "words": len(release.words),
-        "topics": 0 if release.payload.A is None else release.envelope.r,
+        "topics": topics,
         "heads": list(release.heads),
     }
     if args.json:
         say_json(report)
-    else:
-        say(_told(report))
+        return 0
+    parts = [f"{len(release.words)} words", f"{topics} topics" if topics else "no topics, which are withheld"]
+    if release.heads:
+        parts.append(f"heads of {', '.join(release.heads)}")
+    say(f"version {release.version}: {', '.join(parts)}, written to {args.to}")
     return 0
-
-
-def _told(report: Mapping[str, Any]) -> str:
-    parts = [f"{report['words']} words"]
-    parts.append(f"{report['topics']} topics" if report["topics"] else "no topics, which are withheld")
-    if report["heads"]:
-        parts.append(f"heads of {', '.join(report['heads'])}")
-    return f"version {report['version']}: {', '.join(parts)}, written to {report['to']}"
 
 
 def _npz(release: Release, path: Path, _: _Before) -> None:
@@ -94,17 +92,16 @@ def _npz(release: Release, path: Path, _: _Before) -> None:
     if release.payload.A is not None:
         arrays |= {"A": release.A, "R": release.R, "shares": release.shares}
     if release.heads:
-        # Tasks have names of any script, so arrays are told by number: that of the task among `heads`.
+        # Tasks have names in any script, which are poor names of arrays: arrays have the task's number among `heads`.
         arrays["heads"] = np.array(release.heads)
     for number, task in enumerate(release.heads):
         head = release.head(task)
-        parts = {"topics": np.array(head.topics), "classes": np.array(head.classes), "B": release.task_weights(task)}
-        arrays |= {f"head_{number}_{name}": array for name, array in parts.items()}
+        arrays[f"head_{number}_topics"] = np.array(head.topics)
+        arrays[f"head_{number}_classes"] = np.array(head.classes)
+        arrays[f"head_{number}_B"] = release.task_weights(task)
         if head.w is not None:
             arrays[f"head_{number}_w"] = head.w
-    # Through a file of our own, because savez appends .npz to names it does not like.
-    with path.open("wb") as file:
-        np.savez_compressed(file, **arrays)
+    np.savez_compressed(path, **arrays)
 
 
 def _json(release: Release, path: Path, _: _Before) -> None:
@@ -123,21 +120,29 @@ def _json(release: Release, path: Path, _: _Before) -> None:
 
 def _head(release: Release, task: str) -> dict[str, Any]:
     head = release.head(task)
-    found: dict[str, Any] = {name: list(getattr(head, name)) for name in ("topics", "classes")}
-    found |= {"documents": head.documents, "B": release.task_weights(task).tolist()}
+    found: dict[str, Any] = {
+        "topics": list(head.topics),
+        "classes": list(head.classes),
+        "documents": head.documents,
+        "B": release.task_weights(task).tolist(),
+    }
+    # Where topics are withheld there is no w: B alone has noise.
     return found if head.w is None else found | {"w": head.w.tolist()}
 
 
 def _before(service: Service, release: Release) -> _Before:
-    gone = {number for number in service.state.withdrawn() if number < release.version}
+    withdrawn = {number for number in service.state.withdrawn() if number < release.version}
     standing: deque[Release] = deque(maxlen=MOST_BEFORE)
-    for one in service.releases():
-        if one.version < release.version and one.version not in gone:
-            standing.append(one)
-    return _Before(tuple(standing), tuple(sorted(gone)))
+    for earlier in service.releases():
+        if earlier.version < release.version and earlier.version not in withdrawn:
+            standing.append(earlier)
+    return _Before(tuple(standing), tuple(sorted(withdrawn)))
 
 
 def _html(release: Release, path: Path, before: _Before) -> None:
     from streamtopic.report.model_page import model_page
 
     path.write_text(model_page(release, before.standing, before.withdrawn), encoding="utf-8")
+
+
+_WRITERS: dict[str, Callable[[Release, Path, _Before], None]] = {".npz": _npz, ".json": _json, ".html": _html}

@@ -21,7 +21,7 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what was made, changed or found; running it again changes nothing."""
+    """Print each topic and the state as made, changed or found; a second run changes nothing."""
     from streamtopic.service.assembly import Parts
     from streamtopic.service.instance import provision
     from streamtopic.state import ModelState
@@ -29,16 +29,23 @@ def run(args: argparse.Namespace) -> int:
     settings = instance_settings(args, must_exist=False)
     with Parts(settings) as parts:
         topics = provision(parts.log, parts.names, settings.partitions, parts.topic_settings)
+        # Asked before `parts.state`, which makes the state where it is missing.
         known = ModelState.find(parts.connection, settings.model) is not None
         fixed = parts.state.settings
+    action = "found" if known else "made"
     if args.json:
-        state = {"action": "found" if known else "made", "partitions": fixed.partitions, "cap": fixed.cap}
-        state["partitioner"] = fixed.partitioner
+        state = {
+            "action": action,
+            "partitions": fixed.partitions,
+            "cap": fixed.cap,
+            "partitioner": fixed.partitioner,
+        }
         say_json({"topics": [dataclasses.asdict(topic) for topic in topics], "state": state})
         return 0
     for topic in topics:
-        say(f"{topic.action:8} {topic.topic}, {topic.partitions} partition{'s' if topic.partitions != 1 else ''}")
+        plural = "" if topic.partitions == 1 else "s"
+        say(f"{topic.action:8} {topic.topic}, {topic.partitions} partition{plural}")
         for name, (before, now) in topic.changed.items():
             say(f"           {name} = {now} (it was {before or 'not set'})")
-    say(f"{'found' if known else 'made':8} state of {settings.model} in Redis")
+    say(f"{action:8} state of {settings.model} in Redis")
     return 0

@@ -1,4 +1,4 @@
-"""`streamtopic keys`: make the keys of a service, and change the key that signs while subscribers run."""
+"""`streamtopic keys`: make the keys of a service, and change the signing key while subscribers run."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write new keys, or sign and publish a key list; what is there is never overwritten."""
+    """Write new keys, or sign and publish a key list; no key file is ever overwritten."""
     if args.action == "new":
         return _new_root(args) if args.root else _new(args)
     if args.root_key is None:
@@ -67,6 +67,8 @@ def run(args: argparse.Namespace) -> int:
             keys, made = _rotated(keeper, folder)
         else:
             keys = keeper.revoked(args.key, version=args.version, receipt=args.receipt)
+        # The list goes out before the new key is put to use: a crash between the two leaves a key that no signature
+        # needs, and not signatures of a key that no list names.
         keeper.publish(keys, folder / _LIST)
         signing = _take_into_use(args, parts, keeper, made)
     _tell(args, keys, folder / _LIST, signing)
@@ -88,7 +90,11 @@ def _rotated(keeper: KeyKeeper, folder: Path) -> tuple[KeyList, Path]:
 
 
 def _take_into_use(args: argparse.Namespace, parts: Parts, keeper: KeyKeeper, made: Path | None) -> Path | None:
-    """Let an instance in a folder use a new key, and know the root key; the private half of the new key."""
+    """Make an instance in a folder know the root key and sign with a new key.
+
+    made: private half of the new key, None where the signing key stays.
+    Returns the file that the setting `signing_key` must name, None where nothing changes.
+    """
     from streamtopic.service.key_lists import replace_signing_key
 
     layout = parts.layout
@@ -96,6 +102,7 @@ def _take_into_use(args: argparse.Namespace, parts: Parts, keeper: KeyKeeper, ma
         return made
     if not layout.root_public_key.exists():
         layout.root_public_key.write_bytes(keeper.root.public.pem)
+    # A setting names the file: to move the new key elsewhere would leave the setting at the old one.
     if made is None or parts.settings.signing_key is not None:
         return made
     replace_signing_key(layout.signing_key, layout.public_key, made)
@@ -127,9 +134,7 @@ def _new_root(args: argparse.Namespace) -> int:
     """Write root.pem (secret, to be kept offline) and root.pub."""
     from streamtopic.signed import new_signing_key
 
-    private, public = (Path(args.to or "keys") / name for name in ("root.pem", "root.pub"))
-    if there := [path for path in (private, public) if path.exists()]:
-        raise UsageError(f"{there[0]} is there already: choose another folder with --to")
+    private, public = _new_files(args, "root.pem", "root.pub")
     key_id = new_signing_key(private, public)
     if args.json:
         say_json({"private": str(private), "public": str(public), "key_id": key_id})
@@ -144,21 +149,28 @@ def _new(args: argparse.Namespace) -> int:
     """Write signing.pem, noise.key, receipt.key (secret, 0600) and signing.pub."""
     from streamtopic.signed import new_secret, new_signing_key
 
-    folder = Path(args.to or "keys")
-    files = {name: folder / name for name in ("signing.pem", "signing.pub", "noise.key", "receipt.key")}
-    if there := [path for path in files.values() if path.exists()]:
-        raise UsageError(f"{there[0]} is there already: choose another folder with --to")
-    key_id = new_signing_key(files["signing.pem"], files["signing.pub"])
-    new_secret(files["noise.key"])
-    new_secret(files["receipt.key"])
+    private, public, noise, receipt = _new_files(args, "signing.pem", "signing.pub", "noise.key", "receipt.key")
+    key_id = new_signing_key(private, public)
+    new_secret(noise)
+    new_secret(receipt)
     if args.json:
-        named = {"private": files["signing.pem"], "public": files["signing.pub"]}
-        named |= {"noise": files["noise.key"], "receipt": files["receipt.key"]}
-        say_json({name: str(path) for name, path in named.items()} | {"key_id": key_id})
+        fields = {"private": str(private), "public": str(public), "noise": str(noise), "receipt": str(receipt)}
+        say_json(fields | {"key_id": key_id})
         return 0
-    say(f"private key  {files['signing.pem']}  (keep it secret; setting signing_key)")
-    say(f"public key   {files['signing.pub']}  (give it to subscribers; setting public_key)")
+    say(f"private key  {private}  (keep it secret; setting signing_key)")
+    say(f"public key   {public}  (give it to subscribers; setting public_key)")
     say(f"key id       {key_id}")
-    say(f"noise key    {files['noise.key']}  (keep it secret, with a backup; setting noise_key)")
-    say(f"receipt key  {files['receipt.key']}  (keep it secret; setting receipt_key)")
+    say(f"noise key    {noise}  (keep it secret, with a backup; setting noise_key)")
+    say(f"receipt key  {receipt}  (keep it secret; setting receipt_key)")
     return 0
+
+
+def _new_files(args: argparse.Namespace, *names: str) -> list[Path]:
+    """Return paths in the folder of --to. Raises UsageError where a file is there already."""
+    files = [Path(args.to or "keys") / name for name in names]
+    # All are looked at before any is written: a noise key that is lost cannot draw a version again, and half a set of
+    # new keys would go with half a set of old ones.
+    for path in files:
+        if path.exists():
+            raise UsageError(f"{path} is there already: choose another folder with --to")
+    return files

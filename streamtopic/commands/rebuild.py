@@ -1,9 +1,10 @@
-"""`streamtopic rebuild`: Redis state from the log."""
+"""`streamtopic rebuild`: count the log anew into Redis."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import time
 from typing import TYPE_CHECKING
 
 from streamtopic.commands.common_arguments import command, instance_settings
@@ -26,14 +27,14 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Count the whole log anew; refuses without --yes where that takes something away."""
-    import time
-
+    """Count the whole log anew; without --yes, refuse where Redis holds counts already."""
     from streamtopic.service.app import Service
     from streamtopic.service.rebuild_state import present, rebuild
 
     start = time.perf_counter()
     with Service(instance_settings(args)) as service:
+        # The lock of a folder says for certain whether a process runs it. Of a service's processes Redis knows only the
+        # scheduler that leads: the refusal below names all, and --yes is the operator's word that they are stopped.
         if service.settings.dir is not None and not service.leads:
             raise UsageError(f"a process runs the instance in {service.settings.dir}: stop it first")
         found = present(service)

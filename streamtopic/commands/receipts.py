@@ -1,38 +1,172 @@
-"""`streamtopic receipts`: take the receipts elsewhere, and check them there."""
+"""`streamtopic receipt`: the receipts of one deletion. `streamtopic receipts`: all of them, to be checked elsewhere."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.common_arguments import command, instance_settings, verifier_of
-from streamtopic.console import say, say_json, warn
+from streamtopic.commands.add_delete import other_forms
+from streamtopic.commands.common_arguments import command, file_errors, instance_settings, verifier_of
+from streamtopic.console import instant, say, say_json, warn
 from streamtopic.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
+    from streamtopic.client import Receipts
     from streamtopic.commands.common_arguments import Subparsers
-    from streamtopic.signed import Audit
+    from streamtopic.service.assembly import Parts
+    from streamtopic.signed import Audit, Receipt
 
-__all__ = ["register", "run"]
+__all__ = ["readable", "register"]
 
-SHOWN = 10
+# One cut in the file breaks the chain at every later line: the first problems say where.
+PROBLEMS_SHOWN = 10
 
 
 def register(subparsers: Subparsers) -> None:
-    """Add the command's arguments."""
-    parser = command(subparsers, "receipts", run, "export all receipts, or verify an exported file offline")
-    parser.add_argument("action", choices=["export", "verify"], help="what to do")
-    parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="verify: the file that `export` wrote")
-    parser.add_argument("--to", type=Path, metavar="FILE", help="export: where to write one JSON object a line")
-    parser.add_argument("--public-key", metavar="KEY", help="verify: signing.pub, or the key in hexadecimal digits")
-    parser.add_argument("--key-list", type=Path, metavar="FILE", help="verify: keys.list, with root.pub as public key")
-    parser.add_argument(
+    """Add both commands."""
+    one = command(subparsers, "receipt", _receipt, "show the receipts of a deletion")
+    one.add_argument(
+        "name",
+        metavar="REQUEST",
+        help="request id, as `delete` printed it, or the receipt's own id (MODEL/PARTITION/OFFSET)",
+    )
+    one.add_argument("--salt", metavar="SALT", help="salt that the delete was sent with")
+    one.add_argument("--document", metavar="ID", help="show only receipts that are provably about this document")
+    every = command(subparsers, "receipts", _receipts, "export all receipts, or verify an exported file offline")
+    every.add_argument("action", choices=["export", "verify"], help="what to do")
+    every.add_argument("file", nargs="?", type=Path, metavar="FILE", help="verify: the file that `export` wrote")
+    every.add_argument("--to", type=Path, metavar="FILE", help="export: where to write one JSON object a line")
+    every.add_argument("--public-key", metavar="KEY", help="verify: signing.pub, or the key in hexadecimal digits")
+    every.add_argument("--key-list", type=Path, metavar="FILE", help="verify: keys.list, with root.pub as public key")
+    every.add_argument(
         "--head", metavar="DIGEST", help="verify: digest of the newest receipt, as `export` printed it at the time"
     )
 
 
-def run(args: argparse.Namespace) -> int:
+def _receipt(args: argparse.Namespace) -> int:
+    """Print every receipt of the request; status 1 while there is none."""
+    from streamtopic.client import Receipts
+    from streamtopic.service.assembly import Parts
+    from streamtopic.service.published import receipt_fields
+
+    with Parts(instance_settings(args)) as parts:
+        receipts = Receipts(parts.log, model=parts.settings.model, public_key=parts.keys)
+        found = _asked_for(parts, receipts, args)
+        fields = [receipt_fields(receipt) | _traces(parts, receipts, receipt) for receipt in found]
+    if args.json:
+        # Programs from before several receipts could fit read the fields of the first.
+        say_json(fields[0] | {"receipts": fields})
+        return 0
+    for number, receipt in enumerate(found):
+        if number:
+            say()
+        width = max(map(len, fields[number]))
+        for name, value in readable(receipt, fields[number]).items():
+            say(f"{name.replace('_', ' '):{width}}  {value}")
+    return 0
+
+
+def _asked_for(parts: Parts, receipts: Receipts, args: argparse.Namespace) -> list[Receipt]:
+    """Return the receipts that the arguments name. Raises CheckFailed where there are none."""
+    found = _find(parts, receipts, args.name, args.salt)
+    if not found:
+        for form in other_forms(args.name):
+            if _find(parts, receipts, form, args.salt):
+                raise CheckFailed(
+                    f"there is no receipt for {args.name}; one exists whose request id differs only in Unicode normal "
+                    f"form: {form!a}, not {args.name!a}"
+                )
+        raise CheckFailed(_why_none(parts, args.name))
+    if args.document is None:
+        return found
+    about = [receipt for receipt in found if _is_about(parts, receipt, args.document, args.salt)]
+    if not about:
+        raise CheckFailed(
+            f"no receipt of {args.name} is provably about document {args.document!r}: another document, "
+            "another salt, or the key of its month is destroyed"
+        )
+    return about
+
+
+def _find(parts: Parts, receipts: Receipts, name: str, salt: str | None) -> list[Receipt]:
+    """Return the receipt with this id, else the receipts of this request.
+
+    salt: the requester's own; None: the keys of the months are tried, which only the service has.
+    """
+    from streamtopic.state.receipt_state import LinkKeys
+
+    named = receipts.get(name)
+    if named is not None:
+        return [named]
+    found = receipts.find(name, salt=salt)
+    if salt is None:
+        found += receipts.linked(name, LinkKeys(parts.connection, parts.settings.model).all())
+    return found
+
+
+def _is_about(parts: Parts, receipt: Receipt, document: str, salt: str | None) -> bool:
+    from streamtopic.signed import service_document_salt, service_salt
+    from streamtopic.state.receipt_state import LinkKeys
+
+    if salt is not None:
+        return receipt.is_about(document, salt)
+    secret, keys = parts.receipt_secret, LinkKeys(parts.connection, parts.settings.model).all()
+    if receipt.month in keys:
+        own = service_salt(keys[receipt.month], receipt.id)
+        return receipt.is_about(document, service_document_salt(secret, own))
+    # Receipts from before the keys of the months were salted with the receipt key alone.
+    return receipt.is_about(document, secret)
+
+
+def _traces(parts: Parts, receipts: Receipts, receipt: Receipt) -> dict[str, Any]:
+    """Return when the traces of a deletion were gone: as signed where that is complete, else as far as Redis knows."""
+    from streamtopic.state.residue_ledger import ResidueState, Stage
+
+    completion = receipts.completion(receipt)
+    if completion is not None:
+        signed = completion.reached.get(receipt.partition, {})
+        reached = {stage.value: signed.get(stage.value) for stage in Stage}
+    else:
+        residue = ResidueState(parts.connection, parts.settings.model).read()
+        known = residue.reached(receipt.partition, receipt.offset)
+        reached = {stage.value: at for stage, at in known.items()}
+    # The receipt knows this time to the millisecond; marks say by when at the latest.
+    reached[Stage.SUBTRACTED] = receipt.applied
+    return {"residue": reached, "completion": None if completion is None else completion.id}
+
+
+def readable(receipt: Receipt, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return a receipt's fields as a person reads them."""
+    shown = {name: "-" if value in {None, ""} else value for name, value in fields.items() if name != "residue"}
+    for stage, time_ms in fields.get("residue", {}).items():
+        shown[f"residue {stage}"] = "not yet" if time_ms is None else instant(time_ms, "seconds")
+    for name in ("received", "applied"):
+        shown[name] = instant(fields[name])
+    shown["found"] = "yes" if receipt.found else "no such document"
+    return shown
+
+
+def _why_none(parts: Parts, name: str) -> str:
+    """Say whether the deletion is known but waits for its receipt, which only Redis can tell."""
+    from streamtopic.signed import receipt_id
+
+    for partition in parts.reader.positions():
+        offset, stream = 0, parts.reader.forgets(partition)
+        while page := stream.read(offset):
+            offset = page[-1].offset + 1
+            for forget in page:
+                if name in {forget.request, receipt_id(parts.settings.model, partition, forget.offset)}:
+                    return (
+                        f"deletion {name} is counted out; its receipt comes with the first version without the document"
+                    )
+    return (
+        f"there is no receipt for {name}: the deletion is not counted yet (`streamtopic status` shows the lag), or "
+        "nobody asked for it under this name"
+    )
+
+
+def _receipts(args: argparse.Namespace) -> int:
     """Export or verify; status 1 where a receipt is forged, missing or competes with another."""
     return _export(args) if args.action == "export" else _verify(args)
 
@@ -45,20 +179,20 @@ def _export(args: argparse.Namespace) -> int:
         raise UsageError("where to? give --to FILE")
     with Parts(instance_settings(args)) as parts:
         reader = ReceiptReader(parts.log, parts.settings.model, parts.keys)
+        # The topic is read twice: which records are in the chain is certain only at its end, and to keep them all
+        # until then would take memory that grows with the topic.
         count = sum(1 for _ in reader.read())
-        try:
-            with args.to.open("w", encoding="ascii") as file:
-                file.writelines(export_line(receipt, r.value or b"") + "\n" for receipt, r in reader.records())
-        except OSError as error:
-            raise UsageError(f"cannot write {args.to}: {error.strerror}") from None
+        with file_errors("write", args.to), args.to.open("w", encoding="ascii") as file:
+            for receipt, record in reader.records():
+                file.write(export_line(receipt, record.value or b"") + "\n")
     head = reader.chain.head
     if args.json:
         fields = {"file": str(args.to), "receipts": count, "last": head.sequence, "head": head.digest}
         say_json(fields | {"skipped": reader.skipped})
-    else:
-        say(f"{count} receipts written to {args.to}; number {head.sequence} has digest {head.digest or '-'}")
-        if reader.skipped:
-            warn(f"{reader.skipped} records of the topic are not receipts signed by this key and were passed over")
+        return 0
+    say(f"{count} receipts written to {args.to}; number {head.sequence} has digest {head.digest or '-'}")
+    if reader.skipped:
+        warn(f"{reader.skipped} records of the topic are not receipts signed by this key and were passed over")
     return 0
 
 
@@ -69,30 +203,18 @@ def _verify(args: argparse.Namespace) -> int:
         raise UsageError("which file? give one that `streamtopic receipts export` wrote")
     key = verifier_of(args)
     try:
-        with args.file.open(encoding="utf-8") as lines:
+        with file_errors("read", args.file), args.file.open(encoding="utf-8") as lines:
             found = audit(lines, key)
-    except OSError as error:
-        raise UsageError(f"cannot read {args.file}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise UsageError(f"{args.file} is not a file of exported receipts") from None
-    return _report(found, args)
-
-
-def _report(found: Audit, args: argparse.Namespace) -> int:
-    problems = [*found.problems]
+    problems = list(found.problems)
+    # A chain that was cut off at its end is whole in itself: only a digest from before tells.
     if args.head is not None and args.head != found.head:
         problems.append((0, "the newest receipt is not the one that --head names: receipts are missing at the end"))
     if args.json:
-        listed = [{"line": line, "problem": problem} for line, problem in problems]
-        fields: dict[str, object] = {
-            "receipts": found.receipts,
-            "completions": found.completions,
-            "completed": found.completed,
-        }
-        fields |= {"first": found.first, "last": found.last, "head": found.head}
-        say_json({"passed": not problems, **fields, "problems": listed})
+        say_json(_audit_fields(found, problems))
         return 1 if problems else 0
-    for line, problem in problems[:SHOWN]:
+    for line, problem in problems[:PROBLEMS_SHOWN]:
         say(f"FAIL  {f'line {line}: ' if line else ''}{problem}")
     if problems:
         raise CheckFailed(f"{args.file}: {len(problems)} problems in {found.receipts} receipts")
@@ -101,3 +223,16 @@ def _report(found: Audit, args: argparse.Namespace) -> int:
     )
     say(f"ok    {found.completions} completions: nothing is left of {found.completed} deletions")
     return 0
+
+
+def _audit_fields(found: Audit, problems: list[tuple[int, str]]) -> dict[str, Any]:
+    return {
+        "passed": not problems,
+        "receipts": found.receipts,
+        "completions": found.completions,
+        "completed": found.completed,
+        "first": found.first,
+        "last": found.last,
+        "head": found.head,
+        "problems": [{"line": line, "problem": problem} for line, problem in problems],
+    }

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.common_arguments import command, instance_settings
-from streamtopic.console import instant, say, say_json, show
+from streamtopic.console import instant, say, say_json, show, table
 
 if TYPE_CHECKING:
     from streamtopic.commands.common_arguments import Subparsers
@@ -26,31 +26,37 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the newest rejections with the number of each reason, or what became of another try."""
+    """Print the newest refused records and the number of each reason, or the outcome of another try."""
     from streamtopic.service.assembly import Parts
     from streamtopic.service.ingest.rejections import Rejection, rejections, retry
 
     with Parts(instance_settings(args)) as parts:
         if args.action == "retry":
-            return _print_retried(dict(retry(parts.log, parts.names, parts.settings.partitioner)), as_json=args.json)
-        counted, last = Counter[str](), deque[Rejection](maxlen=max(args.last, 0))
+            outcomes = dict(retry(parts.log, parts.names, parts.settings.partitioner))
+            return _print_retried(outcomes, as_json=args.json)
+        counted = Counter[str]()
+        # A hostile producer can fill the topic: all of it is counted, and only the newest are kept in memory.
+        last = deque[Rejection](maxlen=max(args.last, 0))
         for rejection in rejections(parts.log, parts.names):
             counted[rejection.reason] += 1
             last.append(rejection)
-    reasons, newest = dict(counted.most_common()), [_fields(rejection) for rejection in last]
+    reasons = dict(counted.most_common())
+    newest = [_fields(rejection) for rejection in last]
     if args.json:
         say_json({"rejected": counted.total(), "reasons": reasons, "newest": newest})
         return 0
-    from streamtopic.console import table
-
     if not counted:
         say("no record was refused")
         return 0
-    # An id may be anybody's, and none at all.
-    rows = [[r["document"] or "-", r["reason"], f"{r['partition']}/{r['offset']}", r["time"]] for r in newest]
+    rows = []
+    for one in newest:
+        # A record without a key has no id; it is refused for that.
+        document = one["document"] or "-"
+        rows.append([document, one["reason"], f"{one['partition']}/{one['offset']}", one["time"]])
     show(table(["document", "reason", "partition/offset", "time"], rows))
     say()
-    say(f"{counted.total()} refused: " + ", ".join(f"{number} {reason}" for reason, number in reasons.items()))
+    numbers = [f"{number} {reason}" for reason, number in reasons.items()]
+    say(f"{counted.total()} refused: {', '.join(numbers)}")
     return 0
 
 
@@ -64,8 +70,10 @@ def _print_retried(outcomes: dict[str, int], *, as_json: bool) -> int:
 
 def _fields(rejection: Rejection) -> dict[str, Any]:
     key = rejection.document
+    # Keys are refused for their size and encoding too: the id is cut, and bytes that are not UTF-8 are escaped.
+    document = None if key is None else key[:200].decode(errors="backslashreplace")
     return {
-        "document": None if key is None else key[:200].decode(errors="backslashreplace"),
+        "document": document,
         "reason": rejection.reason,
         "partition": rejection.partition,
         "offset": rejection.offset,

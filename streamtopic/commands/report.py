@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.common_arguments import command, instance_settings, verifier_of
-from streamtopic.console import say, say_json
+from streamtopic.commands.common_arguments import command, file_errors, instance_settings, verifier_of
+from streamtopic.console import progress, say, say_json
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ SHOWN = {True: "ok  ", False: "FAIL", None: "-   "}
 
 def register(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
-    parser = command(subparsers, "report", run, "write what an auditor needs about a version, or check such a file")
+    parser = command(subparsers, "report", run, "write the evidence about a version, or check such a file")
     parser.add_argument("number", nargs="?", type=int, metavar="VERSION", help="which version (default: the newest)")
     parser.add_argument("--to", type=Path, metavar="FILE", help="a name that ends in .html or .json")
-    parser.add_argument("--verify", action="store_true", help="count and learn again, and say what came of it")
+    parser.add_argument("--verify", action="store_true", help="count and learn again, and add the findings")
     parser.add_argument(
-        "--audit", type=Path, metavar="FILE", help="what `streamtopic audit --json` printed, to go with it"
+        "--audit", type=Path, metavar="FILE", help="output of `streamtopic audit --json`, to go with it"
     )
     parser.add_argument("--check", type=Path, metavar="FILE", help="check a report's file offline instead")
     parser.add_argument("--public-key", metavar="KEY", help="--check: signing.pub, or the key in hexadecimal digits")
@@ -40,12 +40,12 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the report, or check one; status 1 if a check failed. The file is written all the same."""
+    """Write the report, or check a report's file; status 1 if a check failed."""
     return _write(args) if args.check is None else _check(args)
 
 
 def print_findings(findings: Sequence[Finding]) -> None:
-    """Print findings for a person, with what to do about those that did not pass."""
+    """Print findings for a person, with the remedy of each that did not pass."""
     for finding in findings:
         say(f"{SHOWN[finding.passed]}  {finding.name}: {finding.detail}")
         if finding.remedy:
@@ -62,23 +62,23 @@ def _write(args: argparse.Namespace) -> int:
     settings = instance_settings(args)
     audited = None if args.audit is None else read_audit(args.audit)
     with Service(settings) as service:
+        # Fixed now: a version that is published while this one is verified must not take its place.
         number = args.number if args.number is not None else service.release(None).version
         verify = partial(_verified, service, number, quiet=args.json) if args.verify else None
         evidence = gather(service.sources, number, verify=verify, audited=audited)
-    written = (
-        report_page(evidence) if args.to.suffix == ".html" else json.dumps(evidence, indent=1, allow_nan=False) + "\n"
-    )
-    try:
+    if args.to.suffix == ".html":
+        written = report_page(evidence)
+    else:
+        # Programs of others read this file, and JSON has no infinity: one that slipped through must not be written.
+        written = json.dumps(evidence, indent=1, allow_nan=False) + "\n"
+    # Written where a check failed as well: that is the report which an auditor needs most.
+    with file_errors("write", args.to):
         args.to.write_text(written, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {args.to}: {error.strerror}") from None
     _tell(args, evidence)
     return 0 if evidence["passed"] else 1
 
 
 def _verified(service: Service, number: int, *, quiet: bool) -> Verification:
-    from streamtopic.console import progress
-
     with progress("verifying", "records", quiet=quiet) as update:
         return service.verify(update, number)
 
@@ -103,9 +103,11 @@ def _check(args: argparse.Namespace) -> int:
             "--check takes no version, --to, --verify or --audit: it checks a file that was written before"
         )
     findings = read_report(args.check).check(verifier_of(args))
+    fine = passed(findings)
     if args.json:
-        say_json({"passed": passed(findings), "findings": as_json(findings)})
-        return 0 if passed(findings) else 1
-    print_findings(findings)
-    say("what is signed is checked; the file's own findings are its maker's word: it says how to repeat them")
-    return 0 if passed(findings) else 1
+        say_json({"passed": fine, "findings": as_json(findings)})
+    else:
+        print_findings(findings)
+        # Without this line a reader would take findings that rest on Redis for proved as well.
+        say("signed facts are checked; the other findings are its maker's word, and the report says how to repeat them")
+    return 0 if fine else 1

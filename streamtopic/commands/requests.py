@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from streamtopic.commands.add_delete import say_versions
 from streamtopic.commands.common_arguments import command, instance_settings
 from streamtopic.console import say, say_json
 from streamtopic.errors import CheckFailed
@@ -34,19 +35,19 @@ def run(kind: str, args: argparse.Namespace) -> int:
     """Act at once on an instance that nobody runs; else leave the request to its scheduler."""
     from streamtopic.service.app import Service
 
+    settled = None
     with Service(instance_settings(args)) as service:
+        # Noted in Redis first: if this process is killed, the next one that decides acts on it.
         service.state.request(kind)
         if service.leads:
-            report: dict[str, Any] = {"requested": kind} | service.settle().as_json()
+            settled = service.settle()
         else:
             _await(service, kind, args.wait)
-            report = {"requested": kind, "running": True}
     if args.json:
-        say_json(report)
-    elif "decision" in report:
-        for version in report["versions"]:
-            say(f"version {version['version']} published: {version['kind']}, {version['documents']} documents")
-        say(f"last decision: {report['decision']}")
+        outcome = {"running": True} if settled is None else settled.as_json()
+        say_json({"requested": kind} | outcome)
+    elif settled is not None:
+        say_versions(settled)
     else:
         say(f"asked for: {kind}; `streamtopic versions` shows what comes of it, `streamtopic status` why nothing does")
     return 0

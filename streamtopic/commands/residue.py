@@ -1,4 +1,4 @@
-"""`streamtopic residue`: what deletions have left behind, and what the operator attests of it."""
+"""`streamtopic residue`: the traces that deletions have left, and the operator's word that they are gone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["register", "run"]
 
 def register(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
-    parser = command(subparsers, "residue", run, "show what deletions have left behind, or attest that it is gone")
+    parser = command(subparsers, "residue", run, "show the traces of deletions, or attest that they are gone")
     parser.add_argument("action", nargs="?", choices=["show", "attest"], default="show", help="default: show")
     parser.add_argument(
         "--until",
@@ -31,13 +31,13 @@ def register(subparsers: Subparsers) -> None:
         "--stage",
         choices=["aof", "snapshots"],
         default="snapshots",
-        help="attest: what is said of: Redis's append-only files, replicas' too, or all snapshots and backups "
+        help="attest: of which files: Redis's append-only files, those of replicas too, or all snapshots and backups "
         "(default: snapshots)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show, or note what the operator says."""
+    """Show how many deletions wait for which stage; with `attest`, note the operator's word first."""
     from streamtopic.service.assembly import Parts
     from streamtopic.state.residue_ledger import ResidueState, Stage
 
@@ -59,8 +59,11 @@ def _show(residue: Residue) -> None:
     from streamtopic.service.publish.erasure import waiting_by_stage
 
     for stage, waiting in waiting_by_stage(residue).items():
+        if not waiting.documents:
+            say(f"{stage:10}  nothing waits")
+            continue
         since = "" if waiting.since_ms is None else f", the oldest since {instant(waiting.since_ms, 'seconds')}"
-        say(f"{stage:10}  {f'{waiting.documents} documents wait{since}' if waiting.documents else 'nothing waits'}")
+        say(f"{stage:10}  {waiting.documents} documents wait{since}")
     for stage, time_ms in residue.attested.items():
         say(f"{stage:10}  attested until {instant(time_ms, 'seconds')}")
     if residue.forbidden:
@@ -68,7 +71,7 @@ def _show(residue: Residue) -> None:
 
 
 def _time_ms(text: str | None, parts: Parts) -> int:
-    """Return milliseconds since 1970. Raises UsageError for what is not a time, or one to come."""
+    """Return milliseconds since 1970. Raises UsageError for a text that is not a time, and for a time to come."""
     now_ms = int(parts.clock() * 1000)
     if text is None:
         raise UsageError("until when? give --until TIME, for instance --until 2026-01-31T12:00Z")
@@ -78,9 +81,11 @@ def _time_ms(text: str | None, parts: Parts) -> int:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(f"--until {text}: expected `now` or a time such as 2026-01-31T12:00Z") from None
+    # The time goes into a signed completion: a guess at the zone could make it hours too late, and untrue.
     if found.tzinfo is None:
         raise UsageError(f"--until {text}: say in which time zone, for instance {text}Z")
     time_ms = int(found.timestamp() * 1000)
+    # A deletion that is counted before then would be attested although its backup is still to be written.
     if time_ms > now_ms:
         raise UsageError(f"--until {text} is still to come: attest what is so now")
     return time_ms

@@ -1,39 +1,51 @@
-"""`streamtopic run`: the service in one process."""
+"""`streamtopic run`: the service in one process. `ingest`, `schedule` and `publish`: its parts as processes."""
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+import logging
+import signal
+import threading
+from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.common_arguments import command, instance_settings
-from streamtopic.commands.roles import saying, stopping
-from streamtopic.console import say, say_json
+from streamtopic.commands.common_arguments import command, instance_settings, settings_of
+from streamtopic.console import log_to_stderr, say, say_json
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
-    import threading
+    from collections.abc import Callable
 
     from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.settings import Settings
 
-__all__ = ["register", "run"]
+__all__ = ["register"]
 
 
 def register(subparsers: Subparsers) -> None:
-    """Add the command's arguments."""
-    parser = command(subparsers, "run", run, "run the service in one process until it is told to stop")
-    parser.add_argument("--interval", type=float, default=1.0, metavar="SECONDS", help="pause when idle (default: 1)")
-    parser.add_argument("--once", action="store_true", help="bring the model up to date, then leave")
+    """Add the four commands."""
+    whole = command(subparsers, "run", _run, "run the service in one process until it is told to stop")
+    whole.add_argument("--interval", type=float, default=1.0, metavar="SECONDS", help="pause when idle (default: 1)")
+    whole.add_argument("--once", action="store_true", help="bring the model up to date, then leave")
+    command(subparsers, "ingest", _ingest, "count documents as they come, as one process of several")
+    schedule = command(
+        subparsers, "schedule", _schedule, "decide, unlearn and retrain; the first leads, others stand by"
+    )
+    publish = command(subparsers, "publish", _publish, "publish versions that wait, and receipts")
+    for parser in (schedule, publish):
+        parser.add_argument(
+            "--interval", type=float, default=0.2, metavar="SECONDS", help="pause when idle (default: 0.2)"
+        )
 
 
-def run(args: argparse.Namespace) -> int:
-    """Ingest, decide, learn and publish in turn; SIGTERM and Ctrl-C finish the batch first."""
+def _run(args: argparse.Namespace) -> int:
+    """Ingest, decide, learn and publish in turn, until a signal or, with --once, until nothing is left to do."""
     settings = instance_settings(args, must_exist=False)
-    stop = stopping()
+    stop = _stop_event()
+    # Partitions of a Kafka topic are shared with other processes by a consumer group; --once takes them all at once.
     if settings.kafka is not None and not args.once:
         from streamtopic.service.processes import run_all
 
-        run_all(settings, stop, saying(as_json=args.json), interval=args.interval)
+        run_all(settings, stop, _event_printer(as_json=args.json), interval=args.interval)
         return 0
     return _run_instance(args, settings, stop)
 
@@ -47,11 +59,70 @@ def _run_instance(args: argparse.Namespace, settings: Settings, stop: threading.
         said = ""
         while True:
             settled = service.settle(stopped=stop.is_set)
+            decision = str(settled.decision)
             if args.json:
                 say_json(settled.as_json())
-            elif str(settled.decision) != said or settled.versions:
-                said = str(settled.decision)
-                published = ", ".join(f"published version {v['version']} ({v['kind']})" for v in settled.versions)
-                say(f"{published + '; ' if published else ''}{said}")
+            # An idle instance decides the same every second: only news is worth a line.
+            elif decision != said or settled.versions:
+                said = decision
+                versions = [f"published version {one['version']} ({one['kind']})" for one in settled.versions]
+                published = f"{', '.join(versions)}; " if versions else ""
+                say(f"{published}{decision}")
             if args.once or stop.wait(args.interval):
                 return 0
+
+
+def _ingest(args: argparse.Namespace) -> int:
+    from streamtopic.service.processes import run_ingest
+
+    run_ingest(settings_of(args), _stop_event(), _event_printer(as_json=args.json))
+    return 0
+
+
+def _schedule(args: argparse.Namespace) -> int:
+    from streamtopic.service.processes import run_schedule
+
+    run_schedule(settings_of(args), _stop_event(), _event_printer(as_json=args.json), interval=args.interval)
+    return 0
+
+
+def _publish(args: argparse.Namespace) -> int:
+    from streamtopic.service.processes import run_publish
+
+    run_publish(settings_of(args), _stop_event(), _event_printer(as_json=args.json), interval=args.interval)
+    return 0
+
+
+def _stop_event() -> threading.Event:
+    """Return an event that SIGTERM and Ctrl-C set.
+
+    The process then finishes its batch and leaves with status 0, so that its successor finds nothing half done.
+    """
+    stop = threading.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(name, lambda *_: stop.set())
+    return stop
+
+
+def _event_printer(*, as_json: bool) -> Callable[[dict[str, Any]], None]:
+    """Return a function that prints an event of the service as one line; warnings go to standard error."""
+    log_to_stderr(detailed=True)
+    # kafka-python logs several lines a second while a broker is away; the service says once what it waits for.
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+
+    def tell(event: dict[str, Any]) -> None:
+        if as_json:
+            say_json(event)
+            return
+        fields = [f"{name} {_plain(value)}" for name, value in event.items() if name != "event" and value != []]
+        say(f"{event['event']}: {'; '.join(fields)}")
+
+    return tell
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_plain(part)}" for name, part in value.items()) or "none"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""`streamtopic status`: where an instance stands."""
+"""`streamtopic status`: the state of an instance, and whether it makes progress."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def run(args: argparse.Namespace) -> int:
         say_json(status)
         return 0
     width = max(map(len, status))
+    # How many deletions wait is enough for a person; --json has since when.
     status["residue"] = {name: one["documents"] for name, one in status["residue"]["waiting"].items()}
     for name, value in status.items():
         say(f"{name.replace('_', ' '):{width}}  {_shown(value)}")

@@ -5,11 +5,19 @@ from __future__ import annotations
 import argparse
 import json
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.common_arguments import command, instance_settings, settings_of
-from streamtopic.console import say, say_json, show
+from streamtopic.commands.common_arguments import (
+    command,
+    file_errors,
+    instance_settings,
+    read_corpus,
+    settings_of,
+    uses_instance,
+)
+from streamtopic.console import progress, say, say_json, show, table
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,7 +32,22 @@ if TYPE_CHECKING:
 
 __all__ = ["register", "run"]
 
+# Forget sets are drawn from so many documents of an instance: their words are held in memory while models are tried.
 SAMPLE = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Material:
+    """The documents that numbers of topics are tried on.
+
+    name: where they come from.
+    source: their counts.
+    documents: the documents themselves, or a sample of them, from which forget sets are drawn.
+    """
+
+    name: str
+    source: CountSource
+    documents: DocumentBatch
 
 
 def register(subparsers: Subparsers) -> None:
@@ -63,55 +86,48 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what was found; status 1 if no number of topics makes a model."""
-    from streamtopic.console import progress
+    """Print the measures of each number of topics; status 1 if none of them makes a model."""
     from streamtopic.service.assembly import learner_options
     from streamtopic.topics.how_many_topics import TOPICS, TrialPlan, suggest_topics
 
+    # Checked now, not after the minutes that dozens of models take.
     if args.to is not None and args.to.suffix not in {".svg", ".html", ".json"}:
         raise UsageError(f"cannot write {args.to.name}: end the name in .svg, .html or .json")
     if args.seed < 0:
         raise UsageError(f"--seed is {args.seed}: use a whole number from 0")
     plan = TrialPlan(args.trials, variants=args.thresholds)
-    settings = _settings(args)
+    settings = settings_of(args)
     options = learner_options(settings)
     import numpy as np
 
-    with _counted(args, settings, options) as (name, source, documents):
-        total = source.documents
+    with _material(args, settings, options) as material:
+        total = material.source.documents
         with progress("trying", "models", quiet=args.json) as update:
             found = suggest_topics(
-                source,
-                documents,
+                material.source,
+                material.documents,
                 options,
                 np.random.default_rng(args.seed),
                 topics=args.topics or TOPICS,
                 plan=plan,
                 progress=update,
             )
+    fields = {"source": material.name, "documents": total, **found.as_json()}
     if args.to is not None:
-        _write(args.to, found, name, total)
+        _write(args.to, found, fields)
     if args.json:
-        say_json({"source": name, "documents": total, **found.as_json()})
+        say_json(fields)
     else:
-        show(_table(name, total, found))
+        show(_table(material.name, total, found))
         if args.to is not None:
             say(f"written to {args.to}")
     return 0 if found.recommended is not None else 1
 
 
-def _settings(args: argparse.Namespace) -> Settings:
-    if args.documents is not None and args.dir is not None:
-        raise UsageError("--documents reads a file and --dir an instance: give one of them")
-    return settings_of(args)
-
-
 @contextmanager
-def _counted(
-    args: argparse.Namespace, settings: Settings, options: LearnerOptions
-) -> Iterator[tuple[str, CountSource, DocumentBatch]]:
-    """Yield what they are of, counts, and their documents or a sample of them; an instance's are read meanwhile."""
-    if args.documents is None and (settings.dir is not None or settings.kafka is not None):
+def _material(args: argparse.Namespace, settings: Settings, options: LearnerOptions) -> Iterator[_Material]:
+    """Yield the documents to try numbers on. An instance stays open meanwhile, because its counts are read late."""
+    if uses_instance(args, settings):
         from streamtopic.service.app import Service
 
         with Service(instance_settings(args)) as service:
@@ -120,57 +136,57 @@ def _counted(
         yield _of_corpus(args, options)
 
 
-def _of_instance(service: Service) -> tuple[str, CountSource, DocumentBatch]:
+def _of_instance(service: Service) -> _Material:
     from streamtopic.state.documents import read_documents
 
     snapshot = service.reader.snapshot()
     if not snapshot.documents:
         raise UsageError("nothing is counted yet: `streamtopic status` says what is waiting")
     stored = read_documents(service.connection, snapshot, snapshot.words, limit=SAMPLE)
+    # A forget set with a document that the counts no longer hold would be subtracted twice.
     if not stored.whole:
         raise UsageError("documents were deleted while they were read: run `streamtopic suggest` again")
-    return f"model {service.settings.model}", snapshot, stored.batch
+    return _Material(f"model {service.settings.model}", snapshot, stored.batch)
 
 
-def _of_corpus(args: argparse.Namespace, options: LearnerOptions) -> tuple[str, CountSource, DocumentBatch]:
-    from streamtopic.commands.demo import read_corpus
+def _of_corpus(args: argparse.Namespace, options: LearnerOptions) -> _Material:
     from streamtopic.counts import Counts, count
     from streamtopic.service.verify.recount import Numbering
     from streamtopic.text import passages
 
     corpus = read_corpus(args)
     numbering = Numbering()
-    words, batch = numbering.batch([numbering.number(tuple(passages(one.text))) for one in corpus.documents])
-    return corpus.name, Counts(words, count(batch, len(words), options.weighting)), batch
+    numbered = [numbering.number(tuple(passages(document.text))) for document in corpus.documents]
+    words, batch = numbering.batch(numbered)
+    return _Material(corpus.name, Counts(words, count(batch, len(words), options.weighting)), batch)
 
 
-def _write(path: Path, found: Suggestion, name: str, documents: int) -> None:
+def _write(path: Path, found: Suggestion, fields: dict[str, Any]) -> None:
     from streamtopic.report.suggestion_page import suggestion_page, suggestion_picture
 
-    content = {
-        ".svg": lambda: suggestion_picture(found) + "\n",
-        ".html": lambda: suggestion_page(found, name, documents),
-        ".json": lambda: json.dumps({"source": name, "documents": documents, **found.as_json()}),
-    }[path.suffix]()
-    try:
+    if path.suffix == ".svg":
+        content = suggestion_picture(found) + "\n"
+    elif path.suffix == ".html":
+        content = suggestion_page(found, fields["source"], fields["documents"])
+    else:
+        content = json.dumps(fields)
+    with file_errors("write", path):
         path.write_text(content, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from None
 
 
 def _table(name: str, documents: int, found: Suggestion) -> str:
-    from streamtopic.console import table
-
     head = ["topics", "words", "coherence", "diversity", "score", "words last", "anchors stay", "smallest"]
     lines = [f"{documents} documents, {name}\n", table(head, _rows(found.candidates, found.recommended))]
     if found.variants:
-        rows = [
-            [f"{one.max_df:g}", f"{one.anchor_min_df:g}", *row[1:5]]
-            for one, row in zip(found.variants, _rows(found.variants, None), strict=True)
-        ]
-        lines += ["\nthe same number under other thresholds", table(["max_df", "anchor_min_df", *head[1:5]], rows)]
+        # Forget sets are not tried on variants, so the columns about them are left out.
+        rows = []
+        for one, row in zip(found.variants, _rows(found.variants, None), strict=True):
+            rows.append([f"{one.max_df:g}", f"{one.anchor_min_df:g}", *row[1:5]])
+        lines.append("\nthe same number under other thresholds")
+        lines.append(table(["max_df", "anchor_min_df", *head[1:5]], rows))
     lines += [f"  {one.topics} topics: {one.reason}" for one in found.candidates if one.reason]
-    return "\n".join([*lines, f"\nrecommended: {found.reason}"])
+    lines.append(f"\nrecommended: {found.reason}")
+    return "\n".join(lines)
 
 
 def _rows(candidates: Sequence[Candidate], recommended: Candidate | None) -> list[list[str]]:

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.common_arguments import command, instance_settings
-from streamtopic.console import say_json, show
+from streamtopic.console import say_json, show, table
 
 if TYPE_CHECKING:
     from streamtopic.commands.common_arguments import Subparsers
@@ -16,7 +16,7 @@ __all__ = ["heads_table", "register", "run", "table_of"]
 
 def register(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
-    parser = command(subparsers, "topics", run, "show the topics of a published model, and what its heads go by")
+    parser = command(subparsers, "topics", run, "show the topics of a published version, and the words of its heads")
     parser.add_argument("--version", dest="number", type=int, metavar="N", help="which version (default: the newest)")
     parser.add_argument(
         "--top", type=int, default=10, metavar="K", help="words for each topic (default: 10, at most 20)"
@@ -24,7 +24,7 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print topics in display order, largest share first, and what heads go by."""
+    """Print topics, largest share first, and the words that speak for each class of a head."""
     from streamtopic.service.app import Service
     from streamtopic.service.published import heads_of, topics_of
 
@@ -36,26 +36,24 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         say_json({"version": release.version, "topics": found, "heads": heads})
         return 0
-    parts = [table_of(found) if shown else "its topics are withheld"]
+    blocks = [f"version {release.version}", table_of(found) if shown else "its topics are withheld"]
     if heads:
-        parts.append(heads_table(heads))
-    show("\n\n".join([f"version {release.version}", *parts]))
+        blocks.append(heads_table(heads))
+    show("\n\n".join(blocks))
     return 0
 
 
 def heads_table(heads: dict[str, dict[str, Any]]) -> str:
     """Lay out the heads of a release for a person: a line for each class."""
-    from streamtopic.console import table
-
-    rows = [[task, name, " ".join(words)] for task, head in heads.items() for name, words in head["classes"].items()]
+    rows = []
+    for task, head in heads.items():
+        rows += [[task, name, " ".join(words)] for name, words in head["classes"].items()]
     return table(["task", "class", "words that speak for it"], rows)
 
 
 def table_of(topics: list[dict[str, Any]]) -> str:
     """Lay out topics for a person, largest share first."""
-    from streamtopic.console import table
-
     ordered = sorted(topics, key=lambda topic: -topic["share"])
-    return table(
-        ["topic", "share", "words"], [[t["topic"], f"{t['share']:6.1%}", " ".join(t["words"])] for t in ordered]
-    )
+    # Rows are sorted and numbers are kept: `transform`, pages and notebooks name a topic by its number.
+    rows = [[topic["topic"], f"{topic['share']:6.1%}", " ".join(topic["words"])] for topic in ordered]
+    return table(["topic", "share", "words"], rows)

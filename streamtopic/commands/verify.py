@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from streamtopic.commands.common_arguments import command, instance_settings
 from streamtopic.commands.report import print_findings
-from streamtopic.console import say_json
+from streamtopic.console import progress, say_json
 
 if TYPE_CHECKING:
     from streamtopic.commands.common_arguments import Subparsers
@@ -19,7 +19,7 @@ __all__ = ["register", "run"]
 
 def register(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
-    description = "recount from the log against the counts, relearn against the models, and check what was published"
+    description = "recount from the log against the counts, relearn against the models, and check published versions"
     parser = command(subparsers, "verify", run, description)
     parser.add_argument(
         "--number", type=int, metavar="N", help="which version to make again and check (default: the newest)"
@@ -28,7 +28,7 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the checks; status 1 if one failed. One that cannot be made says why, and what would make it possible."""
+    """Print the checks; status 1 if one failed, with --strict also if one could not be made."""
     from streamtopic.service.app import Service
     from streamtopic.service.verify import as_json, passed
 
@@ -45,12 +45,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _findings(service: Service, asked: int | None, *, quiet: bool) -> tuple[int | None, list[Finding]]:
-    """Return the version that was checked, None before the first, and all that was found."""
-    from streamtopic.console import progress
+    """Return the version that was checked, None before the first version, and the findings."""
     from streamtopic.service.verify import relearned, release_findings
 
+    # The operator sees certificates as they are. A report rounds them: they are figures of the model before noise.
     with progress("verifying", "records", quiet=quiet) as update:
         findings = list(relearned(service.verify(update, asked), exact=True))
-    newest = service.state.releases(1)
-    version = asked if asked is not None or not newest else newest[0][0]
-    return version, findings if version is None else [*findings, *release_findings(service.sources, version)]
+    version = asked
+    if version is None:
+        newest = service.state.releases(1)
+        # Before the first version there are counts to check, and no release.
+        if not newest:
+            return None, findings
+        version = newest[0][0]
+    return version, findings + list(release_findings(service.sources, version))

@@ -6,9 +6,11 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.common_arguments import command, instance_settings
-from streamtopic.console import say_json, show
+from streamtopic.console import duration, number, say_json, show, table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from streamtopic.commands.common_arguments import Subparsers
 
 __all__ = ["register", "run", "table_of"]
@@ -16,7 +18,7 @@ __all__ = ["register", "run", "table_of"]
 
 def register(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
-    command(subparsers, "versions", run, "list the published models and what they guarantee")
+    command(subparsers, "versions", run, "list the published versions and their guarantees")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -34,22 +36,6 @@ def run(args: argparse.Namespace) -> int:
 
 def table_of(versions: list[dict[str, Any]]) -> str:
     """Lay out versions for a person."""
-    from streamtopic.console import duration, number, table
-
-    rows = [
-        [
-            v["version"],
-            v["kind"] + (" (withdrawn)" if v.get("withdrawn") else ""),
-            v["documents"],
-            v["forgotten"],
-            f"({number(v['epsilon'])}, {number(v['delta'])})",
-            number(v["sigma"]),
-            number(v["certificate"]),
-            {True: "yes", False: "no", None: "-"}[v["anchors_verified"]],
-            "-" if v["seconds"] is None else duration(v["seconds"]),
-        ]
-        for v in versions
-    ]
     head = [
         "version",
         "kind",
@@ -61,8 +47,27 @@ def table_of(versions: list[dict[str, Any]]) -> str:
         "anchors verified",
         "time",
     ]
-    if any(v["heads"] or v["unfitted"] for v in versions):
+    rows = [_row(version) for version in versions]
+    # Most models have no task: a column of dashes would make the table wider than a terminal for nothing.
+    if any(version["heads"] or version["unfitted"] for version in versions):
         head.append("heads")
-        for row, v in zip(rows, versions, strict=True):
-            row.append(", ".join([*v["heads"], *(f"no {task}" for task in v["unfitted"])]) or "-")
+        for row, version in zip(rows, versions, strict=True):
+            missing = [f"no {task}" for task in version["unfitted"]]
+            row.append(", ".join([*version["heads"], *missing]) or "-")
     return table(head, rows)
+
+
+def _row(version: Mapping[str, Any]) -> list[object]:
+    withdrawn = " (withdrawn)" if version.get("withdrawn") else ""
+    return [
+        version["version"],
+        version["kind"] + withdrawn,
+        version["documents"],
+        version["forgotten"],
+        f"({number(version['epsilon'])}, {number(version['delta'])})",
+        number(version["sigma"]),
+        number(version["certificate"]),
+        # A retrain chooses its anchors itself: there is nothing to verify, and "no" would read like a failure.
+        "yes" if version["anchors_verified"] else "-",
+        "-" if version["seconds"] is None else duration(version["seconds"]),
+    ]

@@ -179,11 +179,14 @@ class Admin:
         return self._ask(count)
 
     def settings(self, topic: str) -> dict[str, str]:
-        """Return the settings in effect: the topic's own, else the cluster's."""
+        """Return the settings in effect: the topic's own, else the cluster's. Raises SettingsError where refused."""
 
         def describe(client: Any) -> dict[str, str]:  # noqa: ANN401 - as above
             resource = ConfigResource(ConfigResourceType.TOPIC, topic)
             found = client.describe_configs([resource], config_filter="all")["topic"][topic]
+            # kafka-python only logs that the broker refuses: no settings would look like settings without a fault.
+            if not found:
+                raise errors.TopicAuthorizationFailedError(topic)
             # A sensitive setting has no value here.
             return {name: entry["value"] for name, entry in found.items() if entry["value"] is not None}
 

@@ -179,6 +179,19 @@ def test_who_may_administer(broker, role):
                 log.configure("news.documents", {"max.compaction.lag.ms": "1000000"})
 
 
+@pytest.mark.parametrize("topic", TOPICS)
+@pytest.mark.parametrize("role", ROLES)
+def test_who_may_see_settings(broker, role, topic):
+    """Publish looks whether the receipts topic keeps every record; all other settings are for the operator alone."""
+    seen = {"publish": {"news.receipts"}, "operator": set(TOPICS[:4])}
+    with KafkaLog(_options(broker, role)) as log:
+        if topic in seen.get(role, ()):
+            assert log.settings(topic)["cleanup.policy"] == "compact"
+        else:
+            with pytest.raises(SettingsError, match="refuses this user"):
+                log.settings(topic)
+
+
 def test_nobody_comes_in_without_a_password(broker):
     """Nor with another role's."""
     refused = pytest.raises(SettingsError, match="refuses this user")

@@ -1,8 +1,8 @@
-"""Small corpora of the kinds that have parted an updated model from a fresh one, or could.
+"""Small corpora on which an updated model has differed from a fresh one, or could differ.
 
 Each kind is a function of a generator that returns a Pool: documents, and how to learn from them. Corpora are tiny, so
-that thousands of chains are run in minutes; what they lack in size they have in ties, in rows that are nearly the same,
-and in words at a threshold.
+that thousands of chains run in minutes. They are rich in ties, in rows that are nearly the same, and in words at a
+threshold: there decisions are hard.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ _TOPICS = (1, 2, 2, 3, 3, 4, 5, 6, 8, 12, 20, 35, 50)
 class Pool:
     """Documents that come and go, and the options of a learner of them.
 
-    names: (n,) words, ascending; batch: the documents, over positions of words; units: (documents,) the unit of each:
-    documents of a unit come and go together.
+    names: (n,) words, ascending.
+    batch: the documents, over positions of words.
+    units: (documents,) the unit of each; documents of a unit come and go together.
     """
 
     names: tuple[str, ...]
@@ -58,7 +59,7 @@ class Pool:
 
 
 def kind_of(seed: int) -> str:
-    """Return the kind of the chain with this seed: they take turns."""
+    """Return the kind of the chain with this seed; kinds take turns."""
     return tuple(KINDS)[seed % len(KINDS)]
 
 
@@ -99,7 +100,7 @@ def _mirrored(rng: np.random.Generator) -> Pool:
     block, links, shared = int(rng.integers(2 + inner, 90 // order)), int(rng.integers(0, 5)), int(rng.integers(0, 9))
     n, bases = order * (block + links) + shared, int(rng.integers(10, 150))
     columns = np.zeros((n, inner))
-    # Frequent anchors that stay the same while rare words leave: what is left of those words must decide nothing.
+    # Frequent anchors that stay the same while rare words leave: zeros that are left of those must decide nothing.
     columns[:block] = rng.dirichlet(np.geomspace(1.0, 0.1, block), inner).T
     columns[:inner] = np.eye(inner) * float(rng.choice([0.1, 0.3, 0.6]))
     own = order * block
@@ -126,7 +127,7 @@ def _duplicated(rng: np.random.Generator) -> Pool:
 
 
 def _near_singular(rng: np.random.Generator) -> Pool:
-    """Documents of a few patterns, all but the same: more topics are asked for than there are directions to see."""
+    """Documents of a few patterns that are nearly the same: there are fewer directions than topics are asked for."""
     n, patterns, documents = int(rng.integers(10, 60)), int(rng.integers(1, 5)), int(rng.integers(20, 200))
     length = int(rng.choice([40, 200, 1_000, 6_000]))
     shapes = np.round(length * _columns(rng, n, patterns).T).astype(np.int64)
@@ -186,7 +187,7 @@ def _one_document(rng: np.random.Generator) -> Pool:
         if rng.random() < 0.7:
             row[rng.integers(0, common)] += 1
         rows.append(row)
-        # An anchor is in two documents at least, so the other one holds little besides.
+        # An anchor is in two documents at least, so the second one holds little else.
         beside = np.zeros(n, np.int64)
         beside[rng.choice(own, int(rng.integers(1, each + 1)), replace=False)] = 1
         beside[rng.integers(0, common)] += 1
@@ -269,7 +270,7 @@ def _pool(
         held = held[:, rng.permutation(n)]
     beyond = np.zeros(int(units.max()) + 1, np.int64)
     if rng.random() < 0.3:
-        # Tokens that are none of these words, the same number in all documents of a unit.
+        # Tokens of other words, the same number in all documents of a unit.
         beyond = rng.integers(0, 5, len(beyond))
     lengths = np.minimum(held.sum(axis=1) + beyond[units[owners]], MAX_LENGTH)
     row, word = np.nonzero(held)

@@ -1,10 +1,10 @@
 """Random chains of additions and deletions: after each change the updated model against one learned fresh.
 
-A chain is a function of its seed: the kind of corpus, the documents, the learner, and what comes and goes. After every
-change these must hold, and the first that does not ends the chain as a finding:
+A chain is a function of its seed: the kind of corpus, the documents, the learner, and the documents that come and go.
+After every change all of these must hold. The first that does not hold ends the chain as a finding:
 
     counts      the sum of changes is the count of the documents that are there, bit for bit
-    refusal     where a fresh fit cannot be learned the update ends in the same, and the other way round
+    refusal     where a fresh fit cannot be learned, the update is refused too, and the other way round
     words, anchors, sets   equal to the fresh fit's
     shape       A is finite and its columns lie on the simplex
     certificate ||A - A'||_F is at most the sum of both certificates
@@ -73,8 +73,10 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A promise that did not hold. step: the change after which it was seen, 0 before the first; what: which
-    promise.
+    """A promise that did not hold.
+
+    step: the change after which it was seen, 0 before the first.
+    what: which promise.
     """
 
     seed: int
@@ -89,7 +91,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a chain.
+    """The outcome of a chain.
 
     updates: changes that an update carried the model over; relearned: changes after which it asked for a fresh fit, by
     the reason; unlearnable: changes after which no model could be learned; loose: updates whose certificate is above
@@ -112,13 +114,13 @@ class Outcome:
 
 
 def described(fit: TopicFit) -> Described:
-    """Return what chains compare of a fit: the one place that knows how it is kept."""
+    """Return the parts of a fit that chains compare: the one place that knows how a fit keeps them."""
     sets = {fit.names[k]: int(fit.group[k]) for k in fit.live if fit.group[k] >= 0}
     return Described(fit.words, fit.anchors, sets, fit.A, fit.certificate.bound)
 
 
 def parted(one: Described, other: Described) -> tuple[str, str] | None:
-    """Return which promise two models of the same counts break, and how; None where they keep all."""
+    """Return the promise that two models of the same counts break, and how; None where they keep all promises."""
     return _decided_apart(one, other) or _misshapen(one) or _misshapen(other) or _too_far(one, other)
 
 
@@ -150,12 +152,12 @@ def _too_far(one: Described, other: Described) -> tuple[str, str] | None:
 
 
 def first_clause(reason: str) -> str:
-    """Return a reason without the words and numbers that it names, other ones each time."""
+    """Return a reason without the words and numbers that it names, since these differ each time."""
     return re.sub(r"\d+", "N", re.split("[:,]", reason)[0])
 
 
 def one_chain(seed: int) -> Outcome:
-    """Go through the chain with this seed."""
+    """Run the chain with this seed."""
     generator = np.random.default_rng(seed)
     kind = kind_of(seed)
     pool = KINDS[kind](generator)
@@ -170,7 +172,7 @@ def one_chain(seed: int) -> Outcome:
                 if broken is not None:
                     outcome.finding = Finding(seed, kind, step, *broken)
                     break
-    except Exception as error:  # noqa: BLE001  whatever is raised is a finding, and the others go on
+    except Exception as error:  # noqa: BLE001  any exception is a finding, and the other chains go on
         outcome.finding = Finding(seed, kind, step, "exception", f"{type(error).__name__}: {error}")
     return outcome
 
@@ -233,7 +235,7 @@ class _Chain:
         among = np.arange(len(inside))
         aim = generator.random()
         if aim < 0.35:
-            # All that move hold one word, so that its frequency crosses thresholds.
+            # All units that move hold one word, so that its frequency crosses thresholds.
             holding = self._pool.holding(int(generator.integers(len(self._pool.names))))
             among = holding if len(holding) else among
         side = generator.random()
@@ -245,7 +247,7 @@ class _Chain:
         return np.sort(generator.choice(among, wanted, replace=False))
 
     def _moved(self, units: Int64) -> tuple[Cooccurrence, Counts, SignedPassages]:
-        """Move units; return the counts after, the change, and the passages that it is made of."""
+        """Add or delete units; return the counts afterwards, the change, and its passages."""
         pool, weighting = self._pool, self._pool.options.weighting
         documents = np.flatnonzero(np.isin(pool.units, units))
         batch = pool.batch.take(documents)
@@ -263,7 +265,7 @@ class _Chain:
         return self._counts + change, Counts(names, change.restrict(held)), passages.relabel(places)
 
     def _source(self, counts: Cooccurrence) -> Counts:
-        """Return counts with their words: all, or those that a document holds, as the chain does it."""
+        """Return counts with their words: all words, or those that a document holds, as the chain has it."""
         if not self._only_held:
             return Counts(self._pool.names, counts)
         held = np.flatnonzero(counts.frequency)
@@ -282,10 +284,10 @@ def many_chains(
     processes: int = 2,
     progress: Callable[[int, int | None], None] = lambda _done, _total: None,
 ) -> list[Outcome]:
-    """Go through chains with seeds from `seed` on until the time is up; 0 minutes: through this one alone.
+    """Run chains with seeds from `seed` on until the time is up; 0 minutes: this one alone.
 
-    progress: called with seconds spent and in all. The chains that are gone through depend on the time, what becomes of
-    each does not.
+    progress: called with the seconds spent and the seconds in all.
+    How many chains run depends on the time; the outcome of each does not.
     """
     if minutes <= 0:
         return [one_chain(seed)]

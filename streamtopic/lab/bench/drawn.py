@@ -1,4 +1,4 @@
-"""Documents of planted topics, drawn in a process of their own and left in a folder for the one that is measured.
+"""Documents of planted topics, drawn in a process of their own and left in a folder for the process that is measured.
 
     python -m streamtopic.lab.bench.drawn posts FOLDER documents words topics tokens
     python -m streamtopic.lab.bench.drawn counts FOLDER documents words topics tokens cap draws drawn
@@ -49,7 +49,7 @@ def drawn(kind: str, folder: Path, *sizes: int) -> None:
 
 
 def peak_megabytes() -> float:
-    """Return the most memory that this program held, in MB (2**20 bytes), without what its parent had held."""
+    """Return the peak memory of this program in MB (2**20 bytes), without the memory that its parent had."""
     status = Path("/proc/self/status")
     if status.exists():
         return int(next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM"))) / 1024
@@ -64,7 +64,7 @@ def post_lengths(documents: int, tokens: int, seed: int) -> Int64:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SavedCounts:
-    """Counts in a folder, read in panels of rows as they are asked for: a source that holds no pairs itself."""
+    """Counts in a folder, read in panels of rows on demand, so that the source itself holds no pairs."""
 
     folder: Path
     words: Sequence[str]
@@ -75,14 +75,14 @@ class SavedCounts:
 
     @classmethod
     def opened(cls, folder: Path) -> SavedCounts:
-        """Return the counts that `counts` drew there."""
+        """Return the counts that the process `counts` has left in a folder."""
         with np.load(folder / "words.npz") as found:
             frequency, tokens, heavy = (found[name] for name in _STATISTICS)
             documents = int(found["documents"])
         return cls(folder, [f"w{k:06d}" for k in range(len(frequency))], frequency, tokens, heavy, documents)
 
     def save(self, counts: Cooccurrence) -> None:
-        """Write pairs, and what stands in the words' file."""
+        """Write the pairs, and the file of the words."""
         arrays = {name: getattr(self, name) for name in (*_STATISTICS, "documents")}
         np.savez(self.folder / "words.npz", **arrays)
         for name in ("indptr", "columns", "values"):
@@ -99,7 +99,7 @@ class SavedCounts:
         return Cooccurrence(len(keep), *triangle, frequency, tokens, heavy, self.documents)
 
     def symmetric(self, keep: npt.NDArray[np.intp]) -> SymmetricCounts:
-        """Return the same as a working matrix."""
+        """Return the pair counts of these words as a working matrix."""
         return SymmetricCounts(len(keep), mirrored(len(keep), self._panels(keep, np.ones(len(keep), bool))))
 
     def _panels(self, keep: npt.NDArray[np.intp], chosen: npt.NDArray[np.bool_]) -> list[UpperRows]:
@@ -128,7 +128,7 @@ class SavedCounts:
 
 
 def forget_sets(folder: Path) -> DocumentBatch:
-    """Return the documents to forget that `counts` drew there, set after set."""
+    """Return the forget sets that the process `counts` has left in a folder."""
     with np.load(folder / "forgotten.npz") as found:
         arrays = {name: found[name] for name in _ARRAYS}
     return DocumentBatch(**arrays, documents=int(arrays["owners"][-1]) + 1)

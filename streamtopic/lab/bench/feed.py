@@ -86,7 +86,7 @@ def _messages(batch: DocumentBatch, prefix: str) -> Iterator[list[Message]]:
 
 
 def drain(ingest: Ingest, *, merging: bool = False) -> int:
-    """Count what is in the log, merging as the service does or not; return how many records that were."""
+    """Count the records of the log, with the service's merges or without; return their number."""
     records = 0
     while found := ingest.step().records:
         records += found
@@ -96,7 +96,7 @@ def drain(ingest: Ingest, *, merging: bool = False) -> int:
 
 
 def watch_calls(connection: Connection) -> None:
-    """Have Redis keep what takes longer than a millisecond."""
+    """Make Redis note commands that take longer than a millisecond."""
     connection.call("CONFIG", "SET", "slowlog-log-slower-than", 1000)
     connection.call("CONFIG", "SET", "slowlog-max-len", 10_000)
 

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured value with its unit; `target` says what it has to reach, where something is promised."""
+    """One measured value with its unit; `target` is the value that it has to reach, empty where nothing is promised."""
 
     name: str
     value: float
@@ -26,7 +26,7 @@ class Figure:
 
 
 def peak_bytes(*, children: bool = False) -> int:
-    """Return the most resident memory of this process so far; children: or of one that it waited for."""
+    """Return the peak resident memory of this process in bytes; children: or of a child that it waited for."""
     import resource
 
     whose = [resource.RUSAGE_SELF, *([resource.RUSAGE_CHILDREN] if children else [])]
@@ -41,5 +41,5 @@ def timed(function: Callable[[], T]) -> tuple[float, T]:
 
 
 def best_of(times: int, function: Callable[[], object]) -> float:
-    """Return the least seconds of several runs: what the machine can do, less what else it was doing."""
+    """Return the least seconds of several runs: other work on the machine can only make a run longer."""
     return min(timed(function)[0] for _ in range(times))

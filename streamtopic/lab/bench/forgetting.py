@@ -33,7 +33,7 @@ RETRAINS = 3
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Processor and wall seconds of something that was done once."""
+    """Processor and wall seconds of a piece of work that was done once."""
 
     cpu: float
     wall: float
@@ -41,9 +41,10 @@ class Cost:
 
 @dataclass(slots=True)
 class Point:
-    """Updates of one size: costs of those that were verified and of those that were refused, and why.
+    """Updates of one size: the costs of verified and of refused updates, and the reasons of refusals.
 
-    pairs: distinct pairs of words that changed, of each update; retrain: what learning from the same counts costs.
+    pairs: distinct pairs of words that changed, of each update.
+    retrain: the cost of learning from the same counts.
     """
 
     retrain: Cost
@@ -56,7 +57,7 @@ class Point:
 
     @property
     def draws(self) -> int:
-        """Updates tried."""
+        """Number of updates that were tried."""
         return len(self.verified) + len(self.refused)
 
     @property
@@ -71,7 +72,7 @@ class Point:
         return (spent + len(self.refused) * self.retrain.cpu) / max(self.draws, 1)
 
     def figures(self, name: str) -> list[Figure]:
-        """Return what was found under a name."""
+        """Return the figures of this point, under a name."""
         found = [
             Figure(f"{name}: entries of Q", self.entries, "entries"),
             Figure(f"{name}: pairs forgotten", float(np.median(self.pairs)), "pairs"),
@@ -116,12 +117,12 @@ def forgotten(
 
 
 def tried(point: Point, work: Callable[[], Updated | NeedsRetrain]) -> None:
-    """Do an update and note what it took, the certificate included, and what came of it."""
+    """Do an update; note its cost, the certificate included, and its outcome."""
     from streamtopic.topics.update import NeedsRetrain
 
     cost, (outcome, bound) = clocked(lambda: _certified(work()))
     if isinstance(outcome, NeedsRetrain):
-        # What follows the first clause names words, other ones each time, or says what that means.
+        # Later clauses of a reason name words, which differ each time, or explain them.
         reason = re.split("[:,]", outcome.reason)[0]
     elif bound > outcome.fit.options.tolerance:
         reason = "the certificate does not reach the tolerance"
@@ -151,7 +152,7 @@ def learned(source: CountSource, options: LearnerOptions) -> tuple[TopicFit, Cos
 
 
 def _with_certificate(fit: TopicFit) -> TopicFit:
-    assert fit.certificate.bound >= 0  # noqa: S101  it is computed when it is asked for
+    assert fit.certificate.bound >= 0  # noqa: S101  computed on first use, which is part of the cost
     return fit
 
 
@@ -162,7 +163,7 @@ def forget_sets(within: int, sizes: Iterable[int], draws: int, seed: int) -> lis
 
 
 def clocked(work: Callable[[], T]) -> tuple[Cost, T]:
-    """Do something once; what it took, and its result."""
+    """Run once; return the cost and the result."""
     cpu, wall = time.process_time(), time.perf_counter()
     result = work()
     return Cost(time.process_time() - cpu, time.perf_counter() - wall), result

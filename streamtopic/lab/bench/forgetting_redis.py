@@ -1,4 +1,4 @@
-"""The same through the service's state: counts in a real Redis, an update from the delta of two snapshots."""
+"""The cost of an update through the service's state: counts in a real Redis, the change read from two snapshots."""
 
 from __future__ import annotations
 
@@ -43,7 +43,11 @@ __all__ = ["Stored"]
 
 @dataclass
 class Stored:
-    """Documents of a `Material` in one partition; held: how many, the first ones. offset: of the next record."""
+    """Documents of a `Material` in one partition.
+
+    held: how many of them are stored; these are the first ones.
+    offset: offset of the next record.
+    """
 
     material: Material
     connection: Connection
@@ -60,7 +64,7 @@ class Stored:
         self.entries = self.state.lexicon.number([name.encode() for name in self.material.names])
 
     def grow(self, size: int) -> None:
-        """Count documents until the first `size` are there, and merge what they left."""
+        """Count documents until the first `size` are stored, and merge their segments."""
         step = min(MAX_FLUSH_DOCUMENTS, 2_000)
         for first in range(self.held, size, step):
             self.add(np.arange(first, min(first + step, size)))
@@ -94,7 +98,7 @@ class Stored:
         self.offset = changes.next_offset
 
     def forgotten(self, gone: Sequence[npt.NDArray[np.intp]]) -> tuple[Point, list[Figure]]:
-        """Forget each set out of what is stored, and store it again; what updates cost, and what reading did."""
+        """Forget each set and store it again; return the costs of updates and the seconds of reading."""
         before = self.reader.snapshot()
         fit, retrain = learned(before, self.options)
         point = Point(retrain, fit.q.entries)

@@ -1,6 +1,6 @@
-"""Damaged and invented input for everything that decodes: it answers, or refuses with an error of this package.
+"""Damaged and invented input for every decoder, which must answer or refuse with an error of this package.
 
-`DECODERS` is the list; a new decoder is one line in it. What is signed is damaged inside and signed again, by the key
+`DECODERS` is the list; a new decoder is one line in it. Signed content is damaged inside and signed again, with the key
 that the reader trusts: a signature says who wrote something, not that it makes sense.
 """
 
@@ -72,7 +72,7 @@ _EXTREMES: list[Any] = [
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """One that reads what others wrote.
+    """A decoder of bytes that others write.
 
     form: how input is damaged: `msgpack` or `json`, as a tree of values and as bytes; `sealed`, the parts of a signed
     container, which is signed again. sample: sound input, in bytes. read: decodes it, and uses all of what it decoded.
@@ -86,7 +86,7 @@ class Decoder:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An exception that is not this package's: which decoder, of which seed, and where it was raised."""
+    """An exception of another package: the decoder, the seed of its input, and where it was raised."""
 
     decoder: str
     seed: int
@@ -97,7 +97,7 @@ class Finding:
 
 
 def fuzz(seconds: float, seed: int = 0) -> tuple[dict[str, int], list[Finding]]:
-    """Try every decoder in turn until the time is over; inputs tried and accepted by each, and what was found."""
+    """Try every decoder in turn until the time is over; return inputs tried and accepted by each, and the findings."""
     tried = {f"{decoder.name}: {what}": 0 for decoder in DECODERS for what in ("tried", "accepted")}
     findings: dict[tuple[str, str], Finding] = {}
     end = time.monotonic() + seconds
@@ -114,14 +114,14 @@ def fuzz(seconds: float, seed: int = 0) -> tuple[dict[str, int], list[Finding]]:
 
 
 def one_input(decoder: Decoder, seed: int) -> tuple[bool, str | None]:
-    """Give a decoder the input of a seed; whether it was accepted, and the exception that is not this package's."""
+    """Give a decoder the input of a seed; return whether it was accepted, and an exception of another package."""
     return _outcome(decoder, _damaged(decoder, Random(seed)))
 
 
 def try_every_place(decoder: Decoder) -> tuple[int, list[Finding]]:
-    """Put every extreme value, and nothing, in every place of the decoder's sample; inputs tried, and the findings.
+    """Put every extreme value, and nothing, in every place of a sample; return the number of inputs, and the findings.
 
-    Chance needs many inputs until it meets one place with one value. A finding's seed is the number of its input.
+    Chance needs many inputs until it meets one place with one value. The seed of a finding is the number of its input.
     """
     findings: dict[str, Finding] = {}
     number = 0
@@ -146,7 +146,7 @@ def _every_place(decoder: Decoder) -> Iterator[bytes]:
                 yield seal(kind, parts | {name: _packed(replacement)}, _KEY)
 
 
-def _replacements(value: Any) -> Iterator[Any]:  # noqa: ANN401 - a tree of whatever was decoded
+def _replacements(value: Any) -> Iterator[Any]:  # noqa: ANN401 - a tree of decoded values of any type
     yield from _EXTREMES
     places = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else []
     for place in places:
@@ -160,7 +160,7 @@ def _replacements(value: Any) -> Iterator[Any]:  # noqa: ANN401 - a tree of what
 
 
 def _packed(value: object) -> bytes:
-    # What has no canonical form is signed all the same: the reader must refuse it by itself.
+    # Content without a canonical form is signed all the same: the reader must refuse it by itself.
     try:
         return pack(value)
     except (TypeError, ValueError, OverflowError):
@@ -172,7 +172,7 @@ def _outcome(decoder: Decoder, data: bytes) -> tuple[bool, str | None]:
         decoder.read(data)
     except StreamtopicError:
         return False, None
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
+    except Exception as error:  # noqa: BLE001 - any exception is the finding
         place = traceback.extract_tb(error.__traceback__)[-1]
         return False, printable(
             f"{type(error).__name__}: {str(error)[:80]} ({Path(place.filename).name}:{place.lineno})"
@@ -201,7 +201,7 @@ def _damaged(decoder: Decoder, rng: Random) -> bytes:
 def _resigned(part: bytes, rng: Random) -> bytes:
     if rng.random() < 0.1:
         return _damaged_bytes(part, rng)
-    # What is not canonical is refused at once, so most of it is.
+    # Input that is not canonical is refused at once and tests nothing behind that, so most of it is canonical.
     try:
         return pack(_changed(unpack(part), rng))
     except (TypeError, ValueError, OverflowError, InvalidRelease):
@@ -217,7 +217,7 @@ def _damaged_bytes(data: bytes, rng: Random) -> bytes:
     return bytes(damaged)
 
 
-def _changed(value: Any, rng: Random) -> Any:  # noqa: ANN401 - a tree of whatever was decoded
+def _changed(value: Any, rng: Random) -> Any:  # noqa: ANN401 - a tree of decoded values of any type
     """Change one to three places of a tree."""
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         value = _change(value, rng)
@@ -243,7 +243,7 @@ def _change(value: Any, rng: Random) -> Any:  # noqa: ANN401 - as above
 
 
 def _other(value: Any, rng: Random) -> Any:  # noqa: ANN401 - as above
-    """Another value in the place of one: of the same type as often as of another."""
+    """Return another value: of the same type as often as of another."""
     near: list[Any] = []
     if isinstance(value, bool):
         near = [not value]
@@ -252,10 +252,12 @@ def _other(value: Any, rng: Random) -> Any:  # noqa: ANN401 - as above
     elif isinstance(value, str):
         near = [value + "x", value[:-1], value.upper(), "\x1b" + value]
     elif isinstance(value, np.ndarray):
+        # An earlier change may have left an array without an axis, which cannot be cut.
+        rows = np.atleast_1d(value)
         near = [
-            value[:-1],
+            rows[:-1],
             value.T,
-            value[::-1],
+            rows[::-1],
             value.astype("<i8"),
             value.astype("<f8"),
             value.reshape(-1),
@@ -307,13 +309,13 @@ def _read_release(data: bytes) -> None:
 
 
 def _read_receipt(data: bytes) -> None:
-    from streamtopic.commands.receipt import shown
+    from streamtopic.commands.receipts import readable
     from streamtopic.service.published import receipt_fields
 
     receipt = open_receipt(data, _KEY.public)
     fields = receipt_fields(receipt)
     json.dumps(fields, allow_nan=False)
-    shown(receipt, fields)
+    readable(receipt, fields)
 
 
 def _read_completion(data: bytes) -> None:
@@ -359,7 +361,7 @@ def _read_audit(data: bytes) -> None:
 
 
 def _read_chunk(data: bytes) -> None:
-    # These bytes are not read by the program: they carry the parts of a record.
+    # The program does not read these bytes: they carry the parts of a record to the decoder.
     try:
         fields = msgpack.unpackb(data, strict_map_key=False, raw=False, unicode_errors="replace")
     except (ValueError, TypeError, msgpack.UnpackException):

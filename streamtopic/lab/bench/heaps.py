@@ -1,9 +1,9 @@
 """Documents whose vocabulary grows by Heaps' law, V = K N^beta words after N tokens, without an end.
 
 A word's rank is drawn from a Pareto law, P(rank > k) = (1 + k / scale)^-(1/beta - 1), so that frequencies fall like
-rank^-1/beta and distinct words grow like N^beta (Lü, Zhang and Zhou, 2010). Half of a document's tokens are of a law
-that all documents share, half of one of its two topics' own words. As here, K is about 33 at beta 0.55: after a million
-documents of 21 tokens there are 376,000 words.
+rank^-1/beta and distinct words grow like N^beta (Lü, Zhang and Zhou, 2010). Half of a document's tokens follow a law
+that all documents share, and half are words of one of its two topics. With these parameters K is about 33 at beta 0.55:
+a million documents of 21 tokens have 376,000 words.
 
 `python -m streamtopic.lab.bench.heaps FOLDER STEP DOCUMENTS TOKENS` appends the documents of a step to its log.
 """

@@ -1,7 +1,7 @@
 """An ingest of a benchmark: `python -m streamtopic.lab.bench.ingest_child SERVERS REDIS MODEL CORE PARTITION...`.
 
-Keeps to one core (-1: to none), counts what is there, says so, waits for a line, counts what is there then, and says
-so again.
+It runs on one core (-1: on any), counts the records that are there, reports, waits for a line, counts the records that
+are there then, and reports again.
 """
 
 import os
@@ -11,7 +11,7 @@ from streamtopic.lab.bench.feed import feed
 
 
 def main(servers: str, redis_url: str, model: str, core: str, *partitions: str) -> None:
-    """Count twice, the second time when told to."""
+    """Count twice, the second time after a line on standard input."""
     if core != "-1" and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[int(core)]})
     with feed(servers, redis_url, model, 2) as found:

@@ -78,7 +78,7 @@ class Material:
 
     def taken(self, documents: npt.NDArray[np.intp]) -> DocumentBatch:
         """Return some documents, ascending."""
-        # A span is found at once, all million would be gone through for each draw.
+        # A span of rows is found at once; a search among all would read a million rows for each draw.
         first, stop = int(documents[0]), int(documents[-1]) + 1
         return self.batch.span(first, stop).take(documents - first)
 
@@ -94,7 +94,7 @@ def _arrays(counts: Cooccurrence) -> dict[str, npt.NDArray[np.generic]]:
 
 
 def _save(path: Path, arrays: Mapping[str, npt.NDArray[np.generic]]) -> None:
-    """Write arrays so that a file that is there is whole."""
+    """Write arrays under another name first, so that a file that exists is complete."""
     part = path.with_suffix(".part")
     with part.open("wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]  # its stubs take no mapping of arrays

@@ -1,7 +1,7 @@
 """Where processor time goes: named functions of the learner are clocked while a profile is open, and only then.
 
-The learner has no hooks. Every function that is clocked stands in one table (lab.bench.stages), and a name that
-is no longer there is an error.
+The learner has no hooks. Every function that is clocked stands in one table (lab.bench.stages). A name in the table
+that the program no longer has is an error.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class Profile:
     _last: float = 0.0
 
     def start(self) -> None:
-        """Begin to count; what is in no stage is `rest`."""
+        """Start the clock; time outside all stages is `rest`."""
         self._last = time.process_time()
 
     def stop(self) -> None:
-        """Count what came since the last stage."""
+        """Add the time since the last stage, and stop the clock."""
         self._spend()
 
     def call(self, stage: Stage, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # noqa: ANN401  whatever the function returns
@@ -78,7 +78,7 @@ class Profile:
             self._open.pop()
         if stage.work is not None:
             self.work[name] = self.work.get(name, Work()) + stage.work(args, result)
-        # What the bound costs to work out is nobody's time.
+        # The time that it takes to work out the bound belongs to no stage.
         self._last = time.process_time()
         return result
 
@@ -91,7 +91,7 @@ class Profile:
 
 
 def found(stage: Stage) -> tuple[Any, str]:
-    """Return what holds a stage's function, and under which name. Raises AttributeError for one that is not there."""
+    """Return the object that holds a stage's function, and its name. Raises AttributeError where it is missing."""
     *path, name = stage.attribute.split(".")
     holder = import_module(f"streamtopic.{stage.module}")
     for part in path:
@@ -102,7 +102,7 @@ def found(stage: Stage) -> tuple[Any, str]:
 
 @contextmanager
 def clocked_stages(stages: Sequence[Stage]) -> Iterator[Profile]:
-    """Clock these functions on one thread: what runs side by side elsewhere runs one after the other here."""
+    """Clock these functions on one thread: work that is parallel elsewhere is done one piece after the other here."""
     profile = Profile()
     with ExitStack() as stack:
         for stage in stages:
@@ -130,7 +130,7 @@ def _wrapped(profile: Profile, stage: Stage, have: Any) -> Any:  # noqa: ANN401 
 
 
 class _OneByOne:
-    """An executor that does what it is given at once."""
+    """An executor that runs each task at once, on the caller's thread."""
 
     def __init__(self, *_: object, **__: object) -> None:
         pass
@@ -145,6 +145,6 @@ class _OneByOne:
         result: Future[Any] = Future()
         try:
             result.set_result(function(*args, **kwargs))
-        except BaseException as error:  # noqa: BLE001  whoever asks for the result gets it
+        except BaseException as error:  # noqa: BLE001  a future hands any exception to the caller of `result`
             result.set_exception(error)
         return result

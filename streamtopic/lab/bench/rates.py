@@ -1,4 +1,4 @@
-"""What this machine can do, measured in the same run as what is compared with it: one thread each."""
+"""The speed of this machine on one thread, measured in the same run as the stages that are compared with it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _THIN_TERMS = 400_000
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The least that a stage has to do: bytes to and from memory, flops of dense products and of sums of thin rows."""
+    """The least work of a stage: bytes to and from memory, flops of dense products and of sums of thin rows."""
 
     memory: float = 0.0
     dense: float = 0.0
@@ -41,7 +41,7 @@ class Rates:
     thin: float
 
     def bound(self, work: Work) -> tuple[float, str]:
-        """Return the seconds that work takes at these rates, and which rate binds it; moving and computing overlap."""
+        """Return the least seconds of some work, and the rate that binds it; moving and computing overlap."""
         computing = work.dense / self.dense + work.thin / self.thin
         moving = work.memory / self.memory
         if moving >= computing:

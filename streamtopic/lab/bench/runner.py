@@ -39,9 +39,10 @@ class CaseResult:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a benchmark found on this machine; `ratios` compare cases of this run only.
+    """The figures of a benchmark on this machine.
 
-    options: what its cases were given.
+    ratios: compare cases of this run only.
+    options: the options of its cases.
     """
 
     benchmark: str
@@ -66,7 +67,7 @@ def machine() -> str:
     """Describe this machine in one line."""
     model = platform.processor() or platform.machine()
     try:
-        with open("/proc/cpuinfo", encoding="utf-8") as lines:  # noqa: PTH123  not a file that a path library improves
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:  # noqa: PTH123  a device file of the kernel, not a path of the user
             model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
     except OSError:
         pass
@@ -112,20 +113,23 @@ def draws(name: str) -> bool:
 
 
 def picture(result: Result) -> str:
-    """Return what a benchmark found as an SVG; for one that `draws`."""
+    """Return the result of a benchmark as an SVG; the benchmark must be one that `draws`."""
     drawn: str = _find(result.benchmark).picture(result.values, result.options)
     return drawn
 
 
 def text(result: Result) -> str | None:
-    """Return what a benchmark found as its own table, None for one that leaves it to lists of figures."""
+    """Return the result as the benchmark's own table, None where it has none and figures are listed."""
     module = _find(result.benchmark)
     shown: str | None = module.text(result) if hasattr(module, "text") else None
     return shown
 
 
 def measure(name: str, case: str, options: Mapping[str, Option]) -> dict[str, Any]:
-    """Run one case in this very process; what the child prints. options: numbers may be given as text."""
+    """Run one case in this very process and return the text that the child prints.
+
+    options: values of numbers may be text.
+    """
     module = _find(name)
     known = getattr(module, "OPTIONS", {})
     given = {option: type(known[option])(value) for option, value in options.items()}

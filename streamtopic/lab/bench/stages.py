@@ -1,8 +1,8 @@
-"""The stages of a retrain and of an update: which functions they are, and the least that each has to do.
+"""The stages of a retrain and of an update: their functions, and the least work of each.
 
-Work is counted from what a function was given: bytes of an entry from the arrays themselves. What a method cannot do
-without counts, once; what lies in the cache is not counted as moved. So a stage at 1 could not be faster on this
-machine, and one at 5 has a better method, or better code, to be found.
+Work is counted from the arguments of a function, with the bytes of an entry from the arrays themselves. Each piece of
+work that no method can do without counts once, and data in the cache does not count as moved. So a stage at 1 could not
+be faster on this machine, and for a stage at 5 a better method, or better code, can be found.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _held(counts: Cooccurrence) -> int:
 
 
 def _entry(counts: SymmetricCounts) -> float:
-    """Return the bytes of an entry, on average: wide ones have some elsewhere."""
+    """Return the bytes of an entry, on average: wide entries have some of their bytes in another array."""
     return counts.nbytes / max(counts.entries, 1)
 
 
@@ -42,7 +42,7 @@ def _lengths(q: SymmetricCounts, rows: npt.NDArray[np.intp] | None) -> npt.NDArr
 
 
 def _mirror(args: Args, result: SymmetricCounts) -> Work:
-    """Return what is read of a source, one triangle, and both that are written."""
+    """Return the bytes read, one triangle of a source, and the bytes written, both triangles."""
     return Work(memory=_held(args[0].cooccurrence) + result.nbytes)
 
 
@@ -57,13 +57,13 @@ def _scaled(args: Args, result: npt.NDArray[np.float64]) -> Work:
 
 
 def _directions(args: Args, result: tuple[npt.NDArray[np.float64], ...]) -> Work:
-    """Return one product with the directions found, without which nobody knows that they are the leading ones."""
+    """Return one product with the directions found: without it, nobody knows that they are the leading ones."""
     c, wanted = len(args[0]), result[2].shape[1]
     return Work(memory=8.0 * c * c, dense=2.0 * c * c * wanted)
 
 
 def _greedy(args: Args, _: object) -> Work:
-    """Return the work of taking a direction off all rows and measuring what is left, for each anchor."""
+    """Return the work of taking a direction off all rows and measuring the rest, for each anchor."""
     c, r = args[0].shape
     return Work(thin=6.0 * c * r * r)
 
@@ -116,7 +116,7 @@ def _internal(_: Args, result: Cooccurrence) -> Work:
 
 
 def _apply(_: Args, result: Change) -> Work:
-    """Return the same, of both triangles."""
+    """Return the entries of the change in both triangles, read and written once."""
     return Work(memory=2.0 * result.delta.nbytes)
 
 

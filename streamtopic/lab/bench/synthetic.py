@@ -33,7 +33,7 @@ def planted(
     lean = np.where(rng.random(words) < 0.6, 40.0, 1.0)
     weights = np.repeat(zipf[:, None], topics, axis=1)
     weights[np.arange(words), home] *= lean
-    # One word a topic is its own alone and takes 6 % of it, so that anchors hold while few documents go.
+    # Each topic has one word of its own, 6 % of its tokens, so that anchors stay while few documents go.
     weights[:topics] = np.diag(0.06 * weights.sum(axis=0))
     steps = np.cumsum(weights / weights.sum(axis=0), axis=0)
     theta = rng.dirichlet(np.full(topics, 2.0 / topics), documents)
@@ -63,7 +63,7 @@ def _topics(rng: np.random.Generator, theta: npt.NDArray[np.float64], starts: In
     for first, stop in _spans(starts):
         drawn = rng.random(int(starts[stop] - starts[first]))
         rows = np.repeat(np.arange(stop - first), np.diff(starts[first : stop + 1]))
-        # Bisection: the number of steps that are below what was drawn, for all tokens of the span together.
+        # Bisection: for all tokens of the span together, the number of steps below the number that was drawn.
         low, high = np.zeros(len(drawn), np.int32), np.full(len(drawn), last + 1, np.int32)
         part = theta[first:stop]
         for _ in range(int(last + 1).bit_length()):

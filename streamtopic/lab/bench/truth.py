@@ -3,8 +3,8 @@
     recovery    error of A and R against m, beside the Learning Guarantee
     borne       T of theorem 1 with the constant c = 1, and how many deletions keep the error within 0.01 in truth
 
-The guarantee's constants are hidden in O(...) and taken as 1. It is below 1, and so says anything, only where gamma p
-is near 1: a world of 12 words can be made for that, one of 200 words is closer to documents.
+The guarantee's constants are hidden in O(...) and taken as 1. The guarantee says something only where it is below 1,
+which takes gamma p near 1: a world of 12 words can be made like that; a world of 200 words is closer to documents.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _KEY = NoiseKey(bytes(32))  # not a secret: nothing is released here
 
 
 def whole_vocabulary(topics: int, learner: str = "paper") -> LearnerOptions:
-    """Return options that keep every word that occurs and let every word be an anchor, as the theory has it."""
+    """Return options that keep every word that occurs and let every word be an anchor, as the theory does."""
     return LearnerOptions(n_topics=topics, learner=learner, min_df=1, max_df=1.0, anchor_min_df=0.0)  # type: ignore[arg-type]  # refused there
 
 
@@ -54,9 +54,9 @@ def recovered(planted: SyntheticTopics, m: int, length: int, options: LearnerOpt
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Deletions:
-    """One draw of m documents, and what is left of the model when k of them are gone.
+    """One draw of m documents, and the models of the rest when k of them are gone.
 
-    A model of what is left is that of a cold start on it: what unlearning gives to 1e-12, with or without a retrain.
+    The model of the rest is that of a cold start on it: unlearning gives the same to 1e-12, with or without a retrain.
     """
 
     planted: SyntheticTopics
@@ -73,7 +73,7 @@ class Deletions:
         return cls(planted, documents, Counts(planted.words, counts), options)
 
     def orders(self, seed: int) -> Iterator[Positions]:
-        """Yield orders in which documents may go: at random; those first that hold an anchor, or a topic, most."""
+        """Yield orders in which documents may go: at random, and those first that hold most of an anchor or topic."""
         yield np.random.default_rng(seed).permutation(self.documents.documents)
         rows = np.repeat(self.documents.owners, np.diff(self.documents.indptr))
         shares = self.planted.C
@@ -87,7 +87,7 @@ class Deletions:
                 yield np.argsort(-carried, kind="stable")
 
     def error(self, gone: Positions) -> float:
-        """Return the greatest entry of Atilde - A* of what certified mode publishes without these documents."""
+        """Return the greatest entry of Atilde - A*, where certified mode publishes Atilde without these documents."""
         part = count(self.documents.take(np.sort(gone)), len(self.whole.words), self.options.weighting)
         fit = learn(Counts(self.whole.words, self.whole.cooccurrence - part), self.options)
         seed = _KEY.seed("truth", len(gone), str(gone.tobytes()))

@@ -1,6 +1,6 @@
 """Twins on documents: a model that forgot some of them against one that never saw them.
 
-Everything happens before noise, on counts in memory: the sharpest comparison that there is.
+Everything happens before noise, on counts in memory: no comparison is sharper.
 """
 
 from __future__ import annotations
@@ -57,12 +57,15 @@ class ForgetSet:
 
 @dataclass(frozen=True, slots=True)
 class TwinOutcome:
-    """What became of one forget set.
+    """The outcome of one forget set.
 
-    retrain: why the update was refused and the model learned again, or nothing; new_anchors: how many anchor words the
-    model before had not; same_counts: whether counts less the forget set are those of the twin, bit for bit;
-    same_words: vocabulary and anchors; difference: the largest of entries of A before noise; certificate: bound on
-    ||A - A*||_F of the model that forgot; update, relearn: seconds, nan where there was no update.
+    retrain: why the update was refused and the model learned again; empty where it was not.
+    new_anchors: number of anchor words that the model before did not have.
+    same_counts: whether the counts less the forget set are those of the twin, bit for bit.
+    same_words: whether vocabulary and anchors are those of the twin.
+    difference: largest difference of an entry of A to the twin, before noise.
+    certificate: bound on ||A - A*||_F of the model that forgot.
+    update, relearn: seconds, nan where there was no update.
     """
 
     kind: str
@@ -79,10 +82,11 @@ class TwinOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """What became of deletions one after another, of as many documents each.
+    """The outcome of deletions one after another, of as many documents each.
 
-    retrains: how many had to be learned again, by the first words of the reason; difference: the largest of entries of
-    A before noise between the last model and its twin; same_words: vocabulary and anchors of the two.
+    retrains: number of models that were learned again, by the first words of the reason.
+    difference: largest difference of an entry of A between the last model and its twin, before noise.
+    same_words: whether vocabulary and anchors of the two are the same.
     """
 
     steps: int
@@ -164,11 +168,11 @@ class Twins:
             batch = self.batch.take(np.sort(gone))
             part = self._counted(batch).cooccurrence
             forgotten = forgotten + part
-            # All pairs of a corpus are many more than those of the words that are learned from.
+            # A corpus has many more pairs than the words of its vocabulary have.
             now, delta = CountsWithout(self.whole, forgotten), Counts(self.words, nothing - part)
             updated = update(fit, now, delta, SignedPassages.gone(batch, self.options.weighting))
             if isinstance(updated, NeedsRetrain):
-                # What follows the first clause names words, other ones each time.
+                # Later clauses of a reason name words, which differ each time.
                 reasons[re.split("[:,]", updated.reason)[0]] += 1
                 fit = learn(now, self.options)
             elif updated.fit.certificate.bound > self.options.tolerance:

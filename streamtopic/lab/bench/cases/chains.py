@@ -1,9 +1,9 @@
 """Random chains of additions and deletions on small hostile corpora: after each change the update against a fresh fit.
 
-Chains with the seeds `seed`, `seed` + 1, ... are gone through until the time is up, in two processes; kinds of corpora
-take turns. Words, anchors and super-anchors must be equal, A must be as near as the certificates say, and to 1e-12
-where both are at most 1e-9. A finding is printed with its seed: `streamtopic bench chains --minutes 0 --seed SEED` goes
-through that chain alone. Any finding ends the benchmark with status 1.
+Chains with the seeds `seed`, `seed` + 1, ... run until the time is up, in two processes; kinds of corpora take turns.
+Words, anchors and super-anchors must be equal; A must be as near as the certificates say, and to 1e-12 where both are
+at most 1e-9. A finding is printed with its seed, and `streamtopic bench chains --minutes 0 --seed SEED` runs that chain
+alone. Any finding ends the benchmark with status 1.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What two published versions give away: single deletions, each ranked among candidates by comparing the two.
+"""What two published versions reveal: single deletions, each ranked among candidates by comparing the two.
 
-Unlearning protects what a version says of a forgotten document, not what its difference to the version before says.
+Unlearning bounds what one version reveals about a forgotten document, not what its difference to the one before does.
 The attacker holds both versions, noise and all, and 300 documents of which one was deleted. Each candidate is scored by
 how well the fall of the words' probabilities fits that document; its words are read off where they fell clearly.
 """
@@ -104,7 +104,7 @@ def _published(fit: TopicFit, tolerance: float, version: int) -> dict[str, float
 
 
 def _fall(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
-    """Return by how much each word's probability fell, less what all words share."""
+    """Return the fall of each word's probability, less the fall that all words share."""
     common = sorted(before.keys() & after.keys())
     relative = [(before[word] - after[word]) / max(before[word], 1e-12) for word in common]
     drift = statistics.median(relative)

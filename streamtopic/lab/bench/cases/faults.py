@@ -1,4 +1,4 @@
-"""Faults against the whole service on a real Kafka and a real Redis: what it survives, how soon it is at rest again.
+"""Faults against the whole service on a real Kafka and a real Redis: findings, and the time until it is at rest again.
 
 Every round ends with all checks of docs/faults.md; the first finding ends the campaign.
 """

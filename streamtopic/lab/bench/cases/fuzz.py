@@ -1,4 +1,4 @@
-"""Damaged and invented input for every decoder, for as long as it is given: no exception but this package's own.
+"""Damaged and invented input for every decoder, for so many minutes: only this package's own exceptions are allowed.
 
 A finding is printed with its seed: `streamtopic bench fuzz --minutes 0 --seed SEED` repeats it.
 """

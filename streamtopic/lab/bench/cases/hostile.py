@@ -2,7 +2,7 @@
 
 Every document is within the limits on records. Topics are matched by the L1 distance of their distributions; the ten
 words of a topic are those that are shown. `uncapped` is the default learner with the document mass f(L) = L in place of
-min(L, 256): that is why there is a cap.
+min(L, 256), to show what the cap is for.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Uncapped(Weighting):
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What became of topics, matched one to one.
+    """How topics have moved, matched one to one.
 
     anchors, shown: share of the anchors, and of the shown ten words of each topic, that are still there; entry: the
     largest difference of an entry of A over words of both models; distance: mean L1 distance of columns over all words;
@@ -104,7 +104,7 @@ def _case(
 
 
 class Attacked:
-    """A corpus, the model of it, and what becomes of that when someone adds documents."""
+    """A corpus and its model, and the models of the corpus with documents that someone adds."""
 
     def __init__(self, material: Material, options: LearnerOptions, weighting: Weighting) -> None:
         from streamtopic.topics.learner import learn
@@ -122,7 +122,7 @@ class Attacked:
         live = self._places(self.fit.words)
         order = live[np.argsort(frequency[live], kind="stable")]
         rare, frequent = order[:1], order[-1:]
-        # Words of two topics: the first ones that are shown, where these differ.
+        # One word of each of two topics: the first shown one, where these two differ.
         pair = np.unique(live[self.shown[rng.permutation(len(self.shown))[:2], 0]])
         candidates = self._places([self.fit.names[k] for k in self.fit.candidates])
         spam = rng.choice(candidates, min(SPAM_WORDS, len(candidates)), replace=False)

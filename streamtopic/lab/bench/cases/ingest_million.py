@@ -56,7 +56,7 @@ def _measured(documents: int, tokens: int) -> list[Figure]:
         feed = Feed("", redis.url, names, 1, log, connection)
         ingest = feed.ingest()
         watch_calls(connection)
-        # A merge that began in one step may end while the next one's documents are written: both are counted through.
+        # A merge that began in one step may end while the next documents are written: both clocks run on meanwhile.
         spent = time.process_time(), 0.0
         for step in range(STEPS):
             _child("streamtopic.lab.bench.heaps", folder, str(step), str(documents), str(tokens))
@@ -71,7 +71,7 @@ def _measured(documents: int, tokens: int) -> list[Figure]:
 
 
 def _step(connection: Connection, ingest: Ingest, used: float, merging: float) -> list[tuple[str, float, str]]:
-    """Count what is in the log; return what that took and what there is afterwards. used, merging: until before it."""
+    """Count the log; return the cost, and the state afterwards. used, merging: clocks at the end of the last step."""
     from streamtopic.lab.bench.feed import drain, slowest_call
 
     start, before = time.perf_counter(), ingest.state.meta.documents

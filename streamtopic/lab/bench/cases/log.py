@@ -1,4 +1,4 @@
-"""The event log in Kafka: records written and read a second, beside a bare consumer; what one call takes."""
+"""The event log in Kafka: records written and read a second, beside a bare consumer; the time of one call."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Seconds are processor time, of all threads and child processes. Each model keeps the words of its own rule, or all of
 one rule. Top words are judged in one display order for all and as the coherent ten for all, each on the documents that
 were learned and on an unseen half (learned on the other half of them, mean of both halves of four halvings), and in
-plain order too. Where a library cannot add or forget, what a new fit costs stands in its place and says so.
+plain order too. Where a library cannot add or forget, the cost of a new fit stands in that place and is marked.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _case(
 
 @dataclass(frozen=True, slots=True)
 class _Entrant:
-    """A model under a vocabulary rule, as it is fitted again and again."""
+    """A model under a vocabulary rule, which is fitted again and again."""
 
     name: str
     topics: int
@@ -117,7 +117,7 @@ class _Entrant:
         return (OWN if self.chooses else MODELS)[self.name](self.topics)
 
     def vocabulary(self, material: Material) -> npt.NDArray[np.intp]:
-        """Return the words that it is given."""
+        """Return the words that the model is given."""
         if self.chooses:
             return material.everything
         return material.vocabulary("stop" if self.rule == "own" else self.rule)
@@ -192,7 +192,7 @@ def _spread(entrant: _Entrant, material: Material, times: int) -> Iterator[Figur
 
 
 def ratios(found: Mapping[str, Mapping[str, float]]) -> list[Figure]:
-    """Return the cost of every model over ours, its quality less ours, and what a deletion costs peers as good."""
+    """Return the cost of every model over ours, its quality less ours, and the cost of a deletion for peers as good."""
     ours, peers = found["streamtopic"], {k: v for k, v in found.items() if k != "streamtopic" and "learn" in v}
     figures = [
         figure
@@ -208,7 +208,7 @@ def ratios(found: Mapping[str, Mapping[str, float]]) -> list[Figure]:
 
 
 def _less(case: str, values: Mapping[str, float], ours: Mapping[str, float]) -> list[Figure]:
-    """Return a peer's NPMI less ours, in each of the ways in which both were measured."""
+    """Return a peer's NPMI less ours, for each way of measuring that both have."""
     return [Figure(f"{case}: {name} less ours", values[name] - ours[name], "") for name in SHOWN if name in values]
 
 

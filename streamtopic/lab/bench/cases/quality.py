@@ -58,7 +58,7 @@ def _case(
 
 
 class _Learning:
-    """A corpus from which documents can be left out, and the learner that is tried on what is left."""
+    """A corpus from which documents can be left out, and the learner that is tried on the rest."""
 
     def __init__(self, material: Material, options: LearnerOptions) -> None:
         self.material, self.options = material, options
@@ -66,7 +66,7 @@ class _Learning:
         self.whole = self._count(np.arange(self.m))
 
     def without(self, gone: npt.NDArray[np.intp]) -> Prepared:
-        """Return what the learner starts from when some documents are gone."""
+        """Return the counts without some documents, from which the learner starts."""
         return self._prepared(self._left(gone))
 
     def learned(self, gone: npt.NDArray[np.intp]) -> tuple[TopicFit, Lists]:

@@ -1,7 +1,7 @@
 """How many deletions one after another are served by learning from scratch, and why: single ones, and batches of ten.
 
-100 random documents are deleted one by one, then, from the whole corpus again, 20 batches of ten. A model that does not
-end as one that never saw the documents fails the benchmark.
+100 random documents are deleted one by one, then, from the whole corpus again, 20 batches of ten. The benchmark fails
+where the last model is not that of a corpus without the documents.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A retrain and an update in stages: where processor time goes, and how far each stage is from what binds it.
+"""A retrain and an update in stages: where processor time goes, and how far each stage is from its bound.
 
 On one thread, so that processor time is a sum; the bound of a stage is the least bytes it moves, or flops it does, over
 what this machine does in the same run (lab.bench.rates): memory by a triad, dense products by one of numpy's,
@@ -109,7 +109,7 @@ def _forget(
 
 
 def _figures(part: str, profiles: Sequence[Profile], rates: Rates) -> list[Figure]:
-    """Return medians over the profiles: of each stage the seconds, the share and how far it is from its bound."""
+    """Return medians over the profiles: seconds, share and distance from the bound of each stage."""
     if not profiles:
         return []
     total = float(np.median([profile.total for profile in profiles]))
@@ -148,8 +148,8 @@ def text(result: Result) -> str:
     return "\n\n".join(shown)
 
 
-def picture(found: dict[str, dict[str, float]], options: Mapping[str, Option]) -> str:  # noqa: ARG001  it has none
-    """Draw stages as bars, full up to what binds them."""
+def picture(found: dict[str, dict[str, float]], options: Mapping[str, Option]) -> str:  # noqa: ARG001  this benchmark has no options
+    """Draw stages as bars, which are full up to their bounds."""
     from streamtopic.report.charts import Bar, Bars, bars
 
     groups = []

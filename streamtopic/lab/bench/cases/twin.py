@@ -55,7 +55,7 @@ def _case(learner: str, documents: str, topics: int, draws: int, seed: int) -> l
 
 
 def _chained(chain: Chain) -> list[Figure]:
-    """Return what single deletions one after another came to. Raises CheckFailed where the last model remembers."""
+    """Return the figures of single deletions one after another. Raises CheckFailed where the last model remembers."""
     from streamtopic.errors import CheckFailed
 
     if not (chain.same_words and chain.difference <= DIFFERENCE):

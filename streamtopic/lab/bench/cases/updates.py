@@ -1,4 +1,4 @@
-"""Forgetting, against how much was learned and how much is forgotten: cost, and how often it takes a retrain.
+"""The cost of forgetting against how much was learned and how much is forgotten, and how often it takes a retrain.
 
 Documents are of planted topics, 66 tokens among 5,000 words, 50 topics. Case `state` draws and counts them once.
 Cases documents-...: the same sets of ten documents are forgotten out of growing numbers. Cases forgotten-...: sets of
@@ -66,7 +66,7 @@ def _state(draws: int, seed: int, largest: int, folder: str) -> list[Figure]:  #
 
 
 def _documents(learner: str, draws: int, seed: int, largest: int, folder: str) -> list[Figure]:
-    """Forget the same few documents out of more and more."""
+    """Forget the same few documents out of growing numbers of documents."""
     from streamtopic.lab.bench.forgetting import forget_sets, forgotten
 
     material, options = _material(largest, seed, folder), _options(learner)
@@ -87,7 +87,7 @@ def _in_m(points: Mapping[int, Point]) -> list[Figure]:
 
 
 def _forgotten(learner: str, draws: int, seed: int, largest: int, folder: str) -> list[Figure]:
-    """Forget more and more documents out of as many."""
+    """Forget growing numbers of documents out of the same number."""
     from streamtopic.lab.bench.forgetting import forget_sets, forgotten
 
     material, options = _material(largest, seed, folder), _options(learner)
@@ -100,7 +100,7 @@ def _forgotten(learner: str, draws: int, seed: int, largest: int, folder: str) -
 
 
 def _in_pairs(points: Sequence[Point]) -> list[Figure]:
-    """Return how cost grows with pairs: as a power of them, and as so much a pair beside what any update costs."""
+    """Return how cost grows with pairs: as a power of them, and as a cost a pair beside the fixed cost of an update."""
     import numpy as np
 
     from streamtopic.lab.bench.forgetting import power
@@ -109,7 +109,7 @@ def _in_pairs(points: Sequence[Point]) -> list[Figure]:
     figures = [Figure("update, exponent in pairs", power(found), "power", "at most 1")]
     if len(found) > 2:
         pairs, cpu = np.array(found).T
-        # Relative errors count, else the largest set alone would decide.
+        # The fit minimises relative errors: with absolute ones the largest set alone would decide.
         slope, fixed = np.polyfit(pairs, cpu, 1, w=1 / cpu)
         figures.append(Figure("update, a pair", 1e9 * float(slope), "ns"))
         figures.append(Figure("update, whatever is forgotten", float(fixed), "CPU s"))
@@ -117,7 +117,7 @@ def _in_pairs(points: Sequence[Point]) -> list[Figure]:
 
 
 def _redis(draws: int, seed: int, largest: int, folder: str) -> list[Figure]:
-    """Forget the same few documents out of more and more that are counted in Redis."""
+    """Forget the same few documents out of growing numbers that are counted in Redis."""
     from streamtopic.lab.bench.forgetting import forget_sets
     from streamtopic.lab.bench.forgetting_redis import Stored
     from streamtopic.local import LocalRedis

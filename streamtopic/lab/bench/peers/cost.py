@@ -1,4 +1,4 @@
-"""What a model costs: processor time of all its threads and children, and what changing it by some documents takes."""
+"""The cost of a model: processor time of all its threads and children, for learning and for changes by documents."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def resident_peak() -> float:
 
 
 def compiled(model: Model) -> None:
-    """Put a small model through everything first, so that no one pays for imports and compilers."""
+    """Do everything with a small model first, so that imports and compilation count for no model."""
     from scipy.sparse import csr_array
 
     rng = np.random.default_rng(0)
@@ -64,10 +64,10 @@ def inference(model: Model, X: csr_array) -> Figure:
 
 
 def changes(model: Model, X: csr_array, learned: float) -> Iterator[Figure]:
-    """Yield what one document costs to forget, and how many a CPU second forgets and adds where a tenth goes at once.
+    """Yield the cost of forgetting one document, and documents forgotten and added a CPU second, a tenth at once.
 
-    learned: CPU seconds of a fit, which is what a change costs a library that has no way to make it. The model, fitted
-    to X, holds the same documents afterwards, but for those that a library counts twice when they are added.
+    learned: CPU seconds of a fit; a library that cannot make a change pays this for it.
+    The model, fitted to X, holds the same documents afterwards, except where a library counts added ones twice.
     """
     order = np.argsort(X.sum(axis=1), kind="stable")
     picked = order[np.linspace(0, len(order) - 1, ONES + 2).astype(int)[1:-1]]

@@ -50,7 +50,7 @@ class Material:
         return Material(self.words, self.counts[documents], labels)
 
     def evidence(self, vocabulary: npt.NDArray[np.intp]) -> WordEvidence:
-        """Return what these documents say of some words, ascending, as our default learner counts pairs.
+        """Return the evidence of these documents about some words, ascending, as our default learner counts pairs.
 
         Lengths of documents are of all words, so it is the same for every model that keeps the same words.
         """
@@ -102,7 +102,7 @@ RULES: dict[str, Callable[[Material], npt.NDArray[np.bool_]]] = {
 
 
 def halvings(documents: int, times: int) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
-    """Yield both halves of so many documents, ascending, and the same exchanged: 2 `times` pairs, the same each run."""
+    """Yield halves of so many documents, ascending, and the same exchanged: 2 `times` pairs, the same in each run."""
     for seed in range(times):
         order = np.random.default_rng(seed).permutation(documents)
         one, other = np.sort(order[: documents // 2]), np.sort(order[documents // 2 :])
@@ -134,7 +134,7 @@ def load_material(documents: str) -> Material:
 def made_up(posts: int, topics: int) -> Material:
     """Draw posts of planted topics, as `streamtopic bench fit` does: 5,000 words, 66 tokens on average, no labels.
 
-    They are drawn in another process, so that memory is that of whoever learns.
+    They are drawn in another process, so that the memory measured is the learner's.
     """
     from tempfile import TemporaryDirectory
 

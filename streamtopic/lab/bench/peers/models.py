@@ -1,4 +1,4 @@
-"""The models, behind one small interface; each library with its own defaults but for what is said here.
+"""The models, behind one small interface; each library has its own defaults except where this page says otherwise.
 
     fit(X)         learn from counts (documents, words); X over the rule's vocabulary
     topics()       p(w|t), (r, words), rows summing to 1
@@ -36,7 +36,7 @@ LIBRARIES = {"gensim": "gensim", "tomotopy": "tomotopy"}
 
 
 class Change(StrEnum):
-    """How a model came to be one of more or fewer documents; REFIT: it did not, only a new fit on all would do it."""
+    """How a model took documents in or out; REFIT: it cannot, and only a new fit on all documents would do it."""
 
     UPDATED = "updated"
     RETRAINED = "retrained"
@@ -44,7 +44,7 @@ class Change(StrEnum):
 
 
 class Model(Protocol):
-    """What a model can be asked."""
+    """The interface of a model."""
 
     def fit(self, X: csr_array) -> None:
         """Learn."""

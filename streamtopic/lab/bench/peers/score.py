@@ -36,7 +36,7 @@ TOP = 10
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Of the top words in display order, of the coherent ones among twice as many, and in plain order p(w|t)."""
+    """Scores of top words in display order, of the coherent ones among twice as many, and of plain order p(w|t)."""
 
     npmi: float
     diversity: float
@@ -68,7 +68,7 @@ class Lists:
         )
 
     def score(self, material: Material) -> Score:
-        """Judge them on documents: those that were learned, or others over the same words."""
+        """Score the lists on documents: those that were learned, or others over the same words."""
         held = WordSets(material.counts.indptr.astype(np.int64), material.counts.indices.astype(np.int64))
         display, coherent, plain = self.display, self.coherent, self.plain
         return Score(

@@ -43,7 +43,7 @@ documents and scored on the other."""
 
 
 def spread(scores: Sequence[Score]) -> Iterator[Figure]:
-    """Yield mean NPMI of models of several samples of nine tenths, and greatest less least: what chance makes."""
+    """Yield the mean NPMI over samples of nine tenths, and greatest less least, which is the effect of chance."""
     unit = f"of {len(scores)} samples of nine tenths"
     measured = {
         "NPMI": [score.npmi for score in scores],
@@ -79,7 +79,7 @@ def _column(cases: list[CaseResult], name: str, spec: str, better: int) -> list[
     """Return a column's cells, all as wide; a dash where a model has no such figure."""
     found = [next((figure for figure in case.figures if figure.name == name), None) for case in cases]
     shown = ["-" if figure is None else format(figure.value, spec) for figure in found]
-    # What is printed alike is equally good: the rest is noise.
+    # Figures that are printed alike are equally good: further digits are noise.
     sizes = [float(cell.replace(",", "")) * better for cell in shown if cell != "-"]
     best = max(sizes, default=0.0) if better else None
     cells = []

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streamtopic.errors import InvalidRelease
-from streamtopic.signed.sealed import Sealed, kind_of, open_sealed, pack, seal, unpack
+from streamtopic.signed.sealed import Sealed, kind_of, open_sealed, pack, seal, unpack_fields
 from streamtopic.signed.signing_keys import SigningKey, Verifier
 from streamtopic.streams import Message
 
@@ -259,7 +259,7 @@ def open_link(data: bytes, key: Verifier) -> Link:
 def open_receipt(data: bytes, key: Verifier) -> Receipt:
     """Return the receipt in signed bytes. Raises InvalidRelease unless `key` signed exactly these bytes."""
     sealed = open_sealed(RECEIPT, data, key)
-    receipt = _receipt(unpack(sealed.parts.get(RECEIPT, b"")))
+    receipt = _receipt(unpack_fields(sealed.parts.get(RECEIPT, b"")))
     _admit(receipt, sealed, key)
     return receipt
 
@@ -267,7 +267,7 @@ def open_receipt(data: bytes, key: Verifier) -> Receipt:
 def open_completion(data: bytes, key: Verifier) -> Completion:
     """Return the completion in signed bytes. Raises InvalidRelease unless `key` signed exactly these bytes."""
     sealed = open_sealed(COMPLETION, data, key)
-    completion = _completion(unpack(sealed.parts.get(COMPLETION, b"")))
+    completion = _completion(unpack_fields(sealed.parts.get(COMPLETION, b"")))
     _admit(completion, sealed, key)
     return completion
 

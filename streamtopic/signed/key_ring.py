@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.errors import InvalidRelease, UnknownKey, UsageError
-from streamtopic.signed.sealed import pack, seal, unpack, unseal
+from streamtopic.signed.sealed import pack, reading_fields, seal, unpack_fields, unseal
 from streamtopic.signed.signing_keys import PublicKey, SigningKey
 
 if TYPE_CHECKING:
@@ -112,8 +112,8 @@ def seal_keys(keys: KeyList, root: SigningKey) -> bytes:
 def open_keys(data: bytes, root: PublicKey) -> KeyList:
     """Return the list in signed bytes. Raises InvalidRelease unless `root` signed exactly these bytes."""
     parts = unseal(KIND, data, root)
-    try:
-        fields = unpack(parts["keys"])
+    with reading_fields("key list"):
+        fields = unpack_fields(parts["keys"])
         if fields["format"] != FORMAT:
             raise InvalidRelease(f"a key list of format {fields['format']}: this program reads {FORMAT}, update it")
         previous = [_public_key(raw) for raw in fields["previous"]]
@@ -126,8 +126,6 @@ def open_keys(data: bytes, root: PublicKey) -> KeyList:
             previous=tuple(previous),
             revoked=tuple(revoked),
         )
-    except (KeyError, TypeError, ValueError, AttributeError, UsageError) as error:
-        raise InvalidRelease(f"a signed key list has malformed fields ({error}): update this program") from error
 
 
 @dataclass(slots=True)

@@ -16,7 +16,16 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.errors import InvalidRelease
-from streamtopic.signed.sealed import fitting, open_sealed, pack, seal, statement_digest, unpack
+from streamtopic.signed.sealed import (
+    fitting,
+    open_sealed,
+    pack,
+    reading_fields,
+    seal,
+    statement_digest,
+    unpack,
+    unpack_fields,
+)
 from streamtopic.signed.signing_keys import SigningKey, Verifier
 
 __all__ = [
@@ -203,12 +212,10 @@ def open_parts(data: bytes, key: Verifier) -> OpenedParts:
     parts = sealed.parts
     if set(parts) != PARTS:
         raise InvalidRelease("a release has a payload and an envelope; this has other parts")
-    try:
+    with reading_fields("release"):
         envelope = unpack_envelope(parts["envelope"])
         payload = _unpack_payload(parts["payload"])
         check_release(payload, envelope)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise InvalidRelease(f"a signed release has malformed fields ({error}): update this program") from error
     # Only now is the number known that a revoked key is asked about.
     key.admit(sealed.key, KIND, envelope.version, sealed.digest)
     return OpenedParts(payload, envelope, _digest(parts), sealed.key)
@@ -235,14 +242,15 @@ def pack_envelope(envelope: Envelope) -> bytes:
 
 
 def unpack_envelope(data: bytes) -> Envelope:
-    """Undo `pack_envelope`. Raises InvalidRelease for another format, KeyError or TypeError for missing fields."""
-    fields: dict[str, Any] = unpack(data)
-    if fields["format"] != FORMAT:
-        raise InvalidRelease(f"a release of format {fields['format']}: this program reads {FORMAT}, update it")
-    fields["cut"] = {int(partition): offset for partition, offset in fields["cut"].items()}
-    fields |= {name: math.inf for name in UNBOUNDED if fields[name] is None}
-    fields["anchors"] = tuple(fields["anchors"])
-    fields["withdrawn"] = tuple(fields["withdrawn"])
+    """Undo `pack_envelope`. Raises InvalidRelease for another format, and for fields that are missing or malformed."""
+    with reading_fields("envelope"):
+        fields = unpack_fields(data)
+        if fields["format"] != FORMAT:
+            raise InvalidRelease(f"a release of format {fields['format']}: this program reads {FORMAT}, update it")
+        fields["cut"] = {int(partition): offset for partition, offset in fields["cut"].items()}
+        fields |= {name: math.inf for name in UNBOUNDED if fields[name] is None}
+        fields["anchors"] = tuple(fields["anchors"])
+        fields["withdrawn"] = tuple(fields["withdrawn"])
     return fitting(Envelope, fields)
 
 
@@ -262,9 +270,9 @@ def _present_fields(part: Payload | Head) -> dict[str, Any]:
 
 
 def _unpack_payload(data: bytes) -> Payload:
-    fields: dict[str, Any] = unpack(data)
+    fields = unpack_fields(data, arrays=True)
     # Before there were heads, releases held an empty list of classes.
-    if fields.get("classes") == []:
+    if isinstance(fields.get("classes"), list) and not fields["classes"]:
         del fields["classes"]
     fields["words"] = tuple(fields["words"])
     fields["top_words"] = tuple(map(tuple, fields["top_words"]))

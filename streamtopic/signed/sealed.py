@@ -6,10 +6,11 @@ signature. `fitting` makes a dataclass of unpacked fields and checks their types
 fields, and not that they make sense.
 """
 
+import contextlib
 import hashlib
 import math
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -17,7 +18,7 @@ from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get
 import msgpack
 import numpy as np
 
-from streamtopic.errors import InvalidRelease
+from streamtopic.errors import InvalidRelease, UsageError
 from streamtopic.signed.signing_keys import SigningKey, Verifier
 
 __all__ = [
@@ -26,11 +27,13 @@ __all__ = [
     "kind_of",
     "open_sealed",
     "pack",
+    "reading_fields",
     "seal",
     "signature_of",
     "signed_by",
     "statement_digest",
     "unpack",
+    "unpack_fields",
     "unseal",
 ]
 
@@ -73,6 +76,41 @@ def unpack(data: bytes) -> Any:  # noqa: ANN401 -- whatever was packed
     if not canonical:
         raise InvalidRelease("signed content is not in canonical form")
     return value
+
+
+def unpack_fields(data: bytes, *, arrays: bool = False) -> dict[str, Any]:
+    """Return the fields in canonical bytes: a map, and without arrays unless `arrays`. Raises InvalidRelease otherwise.
+
+    An array answers to indexing, comparison and truth like no other value, so only the model itself may hold one.
+    """
+    fields = unpack(data)
+    if not isinstance(fields, dict):
+        raise InvalidRelease(
+            f"signed content is a {type(fields).__name__} and not a map of fields: update this program"
+        )
+    if not arrays and _holds_array(fields):
+        raise InvalidRelease("signed content holds an array where none belongs: update this program")
+    return fields
+
+
+def _holds_array(value: object) -> bool:
+    if isinstance(value, dict):
+        return any(map(_holds_array, value.values()))
+    if isinstance(value, list):
+        return any(map(_holds_array, value))
+    return isinstance(value, np.ndarray)
+
+
+@contextlib.contextmanager
+def reading_fields(what: str) -> Iterator[None]:
+    """Turn the errors of missing fields and wrong types within the block into InvalidRelease.
+
+    what: the signed thing, for the message. A signature says who wrote the fields, and not that they make sense.
+    """
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, UsageError) as error:
+        raise InvalidRelease(f"a signed {what} has malformed fields ({error}): update this program") from error
 
 
 def _plain(value: object) -> object:

@@ -6,10 +6,9 @@ holds. A statement says which versions must be there, and when that was so.
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
 
 from streamtopic.errors import InvalidRelease
-from streamtopic.signed.sealed import open_sealed, pack, seal, unpack
+from streamtopic.signed.sealed import open_sealed, pack, reading_fields, seal, unpack_fields
 from streamtopic.signed.signing_keys import SigningKey, Verifier
 from streamtopic.streams import Message
 
@@ -60,8 +59,8 @@ def seal_statement(statement: Statement, key: SigningKey) -> bytes:
 def open_statement(data: bytes, key: Verifier) -> Statement:
     """Return the statement in signed bytes. Raises InvalidRelease unless `key` signed exactly these bytes."""
     sealed = open_sealed(KIND, data, key)
-    try:
-        fields: dict[str, Any] = unpack(sealed.parts["statement"])
+    with reading_fields("statement"):
+        fields = unpack_fields(sealed.parts["statement"])
         if fields["format"] != FORMAT:
             raise InvalidRelease(f"a statement of format {fields['format']}: this program reads {FORMAT}, update it")
         found = Statement(
@@ -73,8 +72,6 @@ def open_statement(data: bytes, key: Verifier) -> Statement:
             digest=str(fields["digest"]),
             withdrawn=tuple(int(version) for version in fields["withdrawn"]),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InvalidRelease(f"a signed statement has malformed fields ({error}): update this program") from error
     # Only now is the number known that a revoked key is asked about.
     key.admit(sealed.key, KIND, found.sequence, sealed.digest)
     return found

@@ -9,7 +9,7 @@ import pytest
 
 from streamtopic.cli import main
 from streamtopic.errors import InvalidRelease, StreamtopicError
-from streamtopic.lab.bench.fuzz import DECODERS, fuzz, one_input
+from streamtopic.lab.bench.fuzz import DECODERS, fuzz, one_input, try_every_place
 from streamtopic.service.ingest.rejections import parse_rejection
 from streamtopic.signed import Envelope, Payload, fitting
 from streamtopic.streams import Record
@@ -23,6 +23,14 @@ def test_damaged_input_raises_no_foreign_exception():
     assert findings == []
     for decoder in DECODERS:
         assert tried[f"{decoder.name}: tried"] > 20
+
+
+@pytest.mark.parametrize("decoder", DECODERS, ids=lambda decoder: decoder.name)
+def test_no_value_in_any_place_raises_a_foreign_exception(decoder):
+    """One place at a time, each with every extreme value, arrays included, and with nothing; signed again."""
+    tried, findings = try_every_place(decoder)
+    assert findings == []
+    assert tried > 200
 
 
 @pytest.mark.parametrize("decoder", DECODERS, ids=lambda decoder: decoder.name)

@@ -1,5 +1,7 @@
 """A Redis set back to an earlier moment: what was published and what was forgotten stay so."""
 
+import dataclasses
+
 import pytest
 
 from streamtopic.corpus import Document
@@ -99,6 +101,40 @@ def test_each_deletion_keeps_its_one_receipt(service):
     set_back(service, held)
     service.settle()
     assert {receipt.id: receipt for receipt in service.receipts()} == before
+
+
+@pytest.mark.parametrize("how", ["unlearn", "retrain"])
+@pytest.mark.parametrize("doubled", [False, True])
+def test_redis_set_back_while_a_version_is_made_costs_that_attempt_only(service, monkeypatch, how, doubled):
+    """Subscribers hold its number by then: nothing is staged, and the next step reads the log and goes on."""
+    releases = "{st:default}:releases"
+    held = service.connection.call("DUMP", releases)
+    service.delete(["doc-001"])
+    service.settle()
+    published = dict(versions(service))
+    service.delete(["doc-002"])
+    for ingest in service.ingests:
+        list(ingest.drain())
+    scheduler = service.scheduler
+    make = getattr(scheduler.modeller, how)
+
+    def made_while_redis_is_set_back(*given):
+        made = make(*given)
+        service.connection.call("RESTORE", releases, 0, held, "REPLACE")
+        # Two contents of version 2 stand in the log: the next version withdraws it, and must come after it.
+        if doubled:
+            scheduler._published.rivals.append(dataclasses.replace(published[2], created=1))
+        return made
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scheduler.modeller, how, made_while_redis_is_set_back)
+        step = scheduler.step(how)
+    assert step.version is None
+    assert "version 2 stands already" in step.decision.reason
+    service.settle()
+    assert dict(versions(service))[2] == published[2]
+    assert max(dict(versions(service))) == 3
+    assert service.versions()[-1]["documents"] == 88
 
 
 def test_nothing_is_decided_until_counting_has_caught_up():

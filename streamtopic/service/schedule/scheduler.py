@@ -267,12 +267,17 @@ class Scheduler:
         new: the same base model with its numbers, where this is its first version.
         checked: the result of the service's own check, if there was one.
         """
-        version = self._next_version()
+        version = self._next_version() if new is None else base.version
         kind: Kind = "unlearn" if new is None else "retrain"
         model = self.options.model
         start = time.perf_counter()
         plan = self._payload(made, version)
         envelope = self._envelope(made, plan, kind, base, version)
+        # A model takes seconds to make. A Redis that was set back meanwhile no longer knows the versions that this step
+        # had read back from the log, and would give a number again that subscribers hold.
+        newest = max((self._next_version() - 1, self._published.newest, *envelope.withdrawn))
+        if newest >= version:
+            return Step(Wait(f"version {newest} stands already: Redis was set back while version {version} was made"))
         sealed = seal_release(plan.payload, envelope, self._signing_key)
         chunks = to_messages(version, sealed)
         records = [outgoing(model, message) for message in chunks]

@@ -76,7 +76,7 @@ def _run(args: argparse.Namespace) -> int:
         # Whoever read our output has left; Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Exception as error:  # noqa: BLE001 - for any error, a person gets one line, or the traceback on request
+    except Exception as error:  # noqa: BLE001 - whatever it is, a person gets one line, or the traceback on request
         text = f"unexpected {type(error).__name__}: {error}; run again with --debug for the traceback"
         return _fail(text, error, args, 1)
     return status
@@ -86,7 +86,7 @@ def _fail(message: str, error: Exception, args: argparse.Namespace, status: int)
     if args.debug:
         import traceback
 
-        # Not raised: Python would print all characters that the error quotes, also those that steer a terminal.
+        # Not raised: Python would print whatever characters the error quotes.
         show_error("".join(traceback.format_exception(error)))
     else:
         warn(" ".join(message.split()))

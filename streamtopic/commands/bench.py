@@ -103,6 +103,7 @@ def _require_picture(name: str, path: Path) -> None:
 
 
 def _say(message: str) -> None:
+    # A case may take minutes: a person wants to know which one runs, and a pipe gets the result alone.
     if sys.stderr.isatty():
         show_error(message)
 

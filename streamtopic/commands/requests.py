@@ -54,6 +54,7 @@ def run(kind: str, args: argparse.Namespace) -> int:
 
 
 def _await(service: Service, kind: str, seconds: float) -> None:
+    # Not the time of day: a clock that is set meanwhile must neither end the wait nor prolong it.
     deadline = time.monotonic() + seconds
     while seconds and service.state.requested() is not None:
         if time.monotonic() > deadline:

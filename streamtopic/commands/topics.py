@@ -17,6 +17,7 @@ __all__ = ["heads_table", "register", "run", "table_of"]
 def register(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
     parser = command(subparsers, "topics", run, "show the topics of a published version, and the words of its heads")
+    # Not stored as `version`: the program's own --version has that name.
     parser.add_argument("--version", dest="number", type=int, metavar="N", help="which version (default: the newest)")
     parser.add_argument(
         "--top", type=int, default=10, metavar="K", help="words for each topic (default: 10, at most 20)"

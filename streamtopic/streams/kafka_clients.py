@@ -179,7 +179,7 @@ class Admin:
         return self._ask(count)
 
     def settings(self, topic: str) -> dict[str, str]:
-        """Return the settings in effect: the topic's own, else the cluster's. Raises SettingsError where refused."""
+        """Return the settings in effect: the topic's own, else the cluster's."""
 
         def describe(client: Any) -> dict[str, str]:  # noqa: ANN401 - as above
             resource = ConfigResource(ConfigResourceType.TOPIC, topic)

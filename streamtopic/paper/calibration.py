@@ -97,6 +97,7 @@ class DeletionTrials:
         self._place = {word: k for k, word in enumerate(source.words)}
         anchors = [self._place[word] for word in fit.anchors]
         self._anchors = np.array(anchors, np.intp)
+        # Once, since every trial is compared with the same words.
         self._top = self._shown(fit, source.frequency)
 
     @property
@@ -131,6 +132,7 @@ class DeletionTrials:
         fit = self._fit
         weighting = fit.options.weighting
         words = self._source.words
+        # `take` wants ascending positions.
         gone = self._documents.take(np.sort(chosen))
         part = count(gone, len(words), weighting)
         delta = Counts(words, Cooccurrence.zero(part.n_words) - part)

@@ -123,6 +123,7 @@ def most_deletions(anchor_frequency: npt.NDArray[np.int64]) -> int:
 
     anchor_frequency: (r,), documents that hold each anchor.
     """
+    # All deletions may fall on the rarest anchor, which needs one document more.
     rarest = int(anchor_frequency.min())
     return max(rarest - 1, 0)
 
@@ -268,6 +269,7 @@ def task_mass(shares: Float64, topics: Sequence[int] | npt.NDArray[np.intp] = ()
     """
     if not len(topics):
         return float(shares.min())
+    # numpy would take a negative position from the end.
     if not all(0 <= k < len(shares) for k in topics):
         raise UsageError(
             f"the task names topics {list(topics)}, but the model has 0 to {len(shares) - 1}: name topics of the model"

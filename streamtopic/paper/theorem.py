@@ -576,6 +576,7 @@ def examine(left: Remaining, base: BaseFacts, options: TheoremOptions, *, compar
     Raises UsageError for more deletions than T and where the proof gives no noise, CannotLearn where rows depend on
     each other.
     """
+    # Noise for T deletions does not cover more of them.
     forgotten = base.documents - left.documents
     if forgotten > options.deletions:
         raise UsageError(
@@ -613,12 +614,14 @@ def draw(examined: Examined, seed_for: Callable[[str], NoiseSeed]) -> TheoremRel
     # A shift of a column does not change its projection on the simplex. With its greatest number at 0, rounding cannot
     # lose the 1 of the simplex beside a large sigma.
     A = project_columns(noised - noised.max(axis=0))
+    # Under a seed of its own: the same noise on A and R could be cancelled out.
     R = _noised_covariance(found.R, plan.covariance, seed_for("R"))
     return TheoremRelease(found.words, A, R, plan, examined.checks, examined.vacuity, examined.compared)
 
 
 def _noised_covariance(R: Float, plan: NoisePlan, seed: NoiseSeed) -> Float:
     """Return R with the same noise above and below the diagonal, projected on the positive semidefinite matrices."""
+    # Noise for the upper triangle alone: the plan is for its numbers, and those below are the same numbers again.
     upper = np.triu_indices(len(R))
     noised = np.zeros_like(R)
     noised[upper] = add_noise(R[upper], plan, seed)

@@ -157,11 +157,14 @@ def ticks(low: float, high: float, most: int = 4) -> list[float]:
     if not high > low:
         low -= 0.5
         high += 0.5
-    unit = 10.0 ** math.floor(math.log10((high - low) / most))
+    size = high - low
+    exponent = math.floor(math.log10(size / most))
+    unit = 10.0**exponent
+    # The tolerance lets a range that needs exactly `most` steps have them.
+    most_steps = most * (1 + 1e-9)
     # Readers count by ones, twos and fives.
     steps = (unit * factor for factor in (1, 2, 5, 10))
-    # The tolerance lets a range that needs exactly `most` steps have them.
-    step = next(step for step in steps if (high - low) / step <= most * (1 + 1e-9))
+    step = next(step for step in steps if size / step <= most_steps)
     # A value that lies on a mark except for rounding needs no further mark.
     first = math.floor(low / step + 1e-9)
     last = math.ceil(high / step - 1e-9)
@@ -183,16 +186,19 @@ class Axis:
         finite = [value for value in values if math.isfinite(value)]
         if logarithmic:
             positive = [value for value in finite if value > 0]
-            powers = _powers(min(positive, default=1.0), max(positive, default=10.0))
-            return cls(label, tuple(powers), logarithmic=True)
-        marks = ticks(min(finite, default=0.0), max(finite, default=1.0))
-        return cls(label, tuple(marks))
+            least = min(positive, default=1.0)
+            greatest = max(positive, default=10.0)
+            return cls(label, tuple(_powers(least, greatest)), logarithmic=True)
+        least = min(finite, default=0.0)
+        greatest = max(finite, default=1.0)
+        return cls(label, tuple(ticks(least, greatest)))
 
     def share(self, value: float) -> float | None:
         """Return the place of a value along the axis, from 0 to 1; None for a value without a place."""
         if not math.isfinite(value) or (self.logarithmic and value <= 0):
             return None
-        low, high = self.marks[0], self.marks[-1]
+        low = self.marks[0]
+        high = self.marks[-1]
         if self.logarithmic:
             return math.log(value / low) / math.log(high / low)
         return (value - low) / (high - low)
@@ -250,11 +256,13 @@ class _Frame:
         right = self.left + self.width
         yield Label(self.left, self.top - 12, self.up.label)
         for mark in self.up.marks:
-            level = bottom - self.height * (self.up.share(mark) or 0.0)
+            share = self.up.share(mark) or 0.0
+            level = bottom - self.height * share
             yield _level_line(self.left, right, level)
             yield Label(self.left - 6, level + 4, _written(mark), anchor="end")
         for mark in self.across.marks:
-            place = self.left + self.width * (self.across.share(mark) or 0.0)
+            share = self.across.share(mark) or 0.0
+            place = self.left + self.width * share
             yield Stroke(f"M{place:.1f} {bottom:.1f}v4")
             yield Label(place, bottom + 18, _written(mark), anchor="middle")
         middle = self.left + self.width / 2
@@ -330,8 +338,10 @@ def scatter(
     for k, panel in enumerate(panels):
         left = _LEFT + k * step
         points = list(chain.from_iterable(curve.points for curve in panel.curves))
-        across = Axis.over(panel.across, [x for x, _ in points], logarithmic=panel.log_across)
-        up = Axis.over(panel.up, [y for _, y in points], logarithmic=panel.log_up)
+        horizontal = [x for x, _ in points]
+        vertical = [y for _, y in points]
+        across = Axis.over(panel.across, horizontal, logarithmic=panel.log_across)
+        up = Axis.over(panel.up, vertical, logarithmic=panel.log_up)
         frame = _Frame(across, up, left, _TOP, width, height)
         marks += _panel(panel, frame, left + width + beside)
     whole_width = step * len(panels) + _GAP
@@ -551,8 +561,11 @@ def line_chart(
     places = [start + step * (k + 0.5) for k in range(len(positions))]
     levels: list[float | None] = []
     for value in series.values:
-        level = None if value is None else bottom - scale * (value - lowest)
-        levels.append(level)
+        if value is None:
+            levels.append(None)
+            continue
+        above = scale * (value - lowest)
+        levels.append(bottom - above)
     if series.title:
         yield Label(left, top + 14, series.title, "strong")
     if series.note:
@@ -576,11 +589,12 @@ def line_chart(
     # Points of a dense chart would cover the line.
     if len(positions) > _MOST_POINTS:
         return
-    for k, (place, above, value) in enumerate(zip(places, levels, series.values, strict=True)):
-        if above is None or value is None:
+    points = zip(places, levels, series.values, strict=True)
+    for k, (place, point_level, value) in enumerate(points):
+        if point_level is None or value is None:
             continue
         words = said[k] if said else f"{positions[k]}: {value:.3g}"
-        yield Circle(place, above, 3.5, "mark", words)
+        yield Circle(place, point_level, 3.5, "mark", words)
 
 
 def sparkline(values: Sequence[float | None], highest: float, label: str) -> Picture:
@@ -594,13 +608,21 @@ def sparkline(values: Sequence[float | None], highest: float, label: str) -> Pic
     steps = max(len(values) - 1, 1)
     # A topic may have a share of 0 in all versions.
     top = highest or 1.0
-    places = [6 + (width - 12) * k / steps for k in range(len(values))]
-    levels = [None if value is None else 4 + (height - 8) * (1 - value / top) for value in values]
+    places: list[float] = []
+    levels: list[float | None] = []
+    end: Circle | None = None
+    for k, value in enumerate(values):
+        x = 6 + (width - 12) * k / steps
+        places.append(x)
+        if value is None:
+            levels.append(None)
+            continue
+        y = 4 + (height - 8) * (1 - value / top)
+        levels.append(y)
+        end = Circle(x, y, 3.0)
     marks: list[Mark] = [_line(levels, places)]
-    ends = [(x, y) for x, y in zip(places, levels, strict=True) if y is not None]
-    if ends:
-        x, y = ends[-1]
-        marks.append(Circle(x, y, 3.0))
+    if end is not None:
+        marks.append(end)
     return Picture("", label, "", width, height, marks)
 
 

@@ -150,10 +150,13 @@ def _map(view: ModelView) -> dict[str, object]:
         area = share * _WIDTH * 560 * 0.1
         # Large enough for the number within.
         radius = max((area / np.pi) ** 0.5, 11.0)
-        name = _shortened(view.name(topic), _LONGEST) if topic in named else ""
+        name = ""
+        if topic in named:
+            name = _shortened(view.name(topic), _LONGEST)
         nodes.append(_Node(topic, share, name, radius))
     sizes = np.array([node.box for node in nodes])
-    needed = float(sizes.prod(axis=1).sum()) / _WIDTH
+    areas = sizes.prod(axis=1)
+    needed = float(areas.sum()) / _WIDTH
     # Enough room to move boxes apart, and a smaller canvas for a few topics.
     height = max(420.0, min(560.0, 4 * needed), 2.6 * needed)
     wanted = _scaled(plan.positions, sizes, height)
@@ -175,13 +178,16 @@ def _map(view: ModelView) -> dict[str, object]:
 
 def _scaled(positions: Float, sizes: Float, height: float) -> Float:
     """Fit positions into the canvas, both axes by one factor, so that distances keep their proportions."""
+    # A box as large as the largest fits at every edge.
     room = np.array([_WIDTH, height]) - sizes.max(axis=0)
     low = positions.min(axis=0)
     high = positions.max(axis=0)
     middle = (high + low) / 2
     # One topic, or topics of the same words, have no extent: all lie in the middle then.
     extent = np.maximum(high - low, 1e-12)
-    factor = float(np.min(room / extent)) if extent.max() > 1e-9 else 0.0
+    factor = 0.0
+    if extent.max() > 1e-9:
+        factor = float(np.min(room / extent))
     # SVG counts pixels downwards.
     scale = [factor, -factor]
     centre = [_WIDTH / 2, height / 2]
@@ -210,8 +216,8 @@ def _nearest(view: ModelView, plan: TopicMap, topics: list[int]) -> list[dict[st
         others[place] = np.inf
         ranked = np.argsort(others, kind="stable")[:3]
         # With three topics or fewer the topic itself is among them.
-        nearest = [int(k) for k in ranked if k != place]
-        said = ", ".join(f"{topics[k]} ({others[k]:.2f})" for k in nearest)
+        nearest = [f"{topics[k]} ({others[k]:.2f})" for k in ranked if k != place]
+        said = ", ".join(nearest)
         words = view.name(topic, 5)
         rows.append({"topic": topic, "share": view.shares[topic], "words": words, "nearest": said})
     return rows
@@ -276,10 +282,13 @@ def _cells(topics: list[int], part: Float, order: list[int]) -> list[Mark]:
         if k == j or abs(value) < full / 50:
             continue
         relative = (abs(value) / full) ** 0.5
+        # A pixel of space on each side, and large enough for a pointer to find.
         half = max((_CELL - 2) / 2 * relative, 0.8)
         x = _LEFT + _CELL * (column + 0.5)
         y = _TOP + _CELL * (row + 0.5)
-        said = f"{topics[k]} and {topics[j]}: {value:+.2f}"
+        one = topics[k]
+        other = topics[j]
+        said = f"{one} and {other}: {value:+.2f}"
         # Signs differ in shape as well as in colour, for readers who cannot tell the colours apart.
         if value < 0:
             marks.append(Circle(x, y, half, "warm", said))
@@ -293,6 +302,7 @@ def _pairs(view: ModelView, pairs: list[tuple[int, int, float]]) -> str:
     """Return the first two pairs of topics in words."""
     said = []
     for a, b, value in pairs[:2]:
-        names = f"{view.name(a)}; {view.name(b)}"
-        said.append(f"{a} and {b} ({names}: {value:+.2f})")
+        first = view.name(a)
+        second = view.name(b)
+        said.append(f"{a} and {b} ({first}; {second}: {value:+.2f})")
     return ", ".join(said)

@@ -43,11 +43,13 @@ class ModelView:
     @property
     def order(self) -> list[int]:
         """Topics by share, the largest first."""
-        return [int(topic) for topic in np.argsort(-self.shares, kind="stable")]
+        order = np.argsort(-self.shares, kind="stable")
+        return [int(topic) for topic in order]
 
     def top_words(self, topic: int, most: int = _TOP) -> tuple[str, ...]:
         """Return the first words of a topic in display order."""
-        return tuple(self.words[k] for k in self.top[topic][:most])
+        positions = self.top[topic][:most]
+        return tuple(self.words[k] for k in positions)
 
     def name(self, topic: int, most: int = 2) -> str:
         """Return a topic's first words, by which a person knows it."""
@@ -84,7 +86,8 @@ def _of_release(release: Release) -> ModelView:
         rows = [_places(words[:_TOP], place) for words in release.top_words]
     else:
         # Early versions of the program did not choose words for display; these show the most probable ones.
-        rows = np.argsort(-A.T, axis=1, kind="stable")[:, :_TOP].tolist()
+        ranked = np.argsort(-A.T, axis=1, kind="stable")
+        rows = ranked[:, :_TOP].tolist()
     top = tuple(map(tuple, rows))
     return ModelView(release.words, A, release.R, release.shares, top)
 
@@ -118,7 +121,8 @@ def _of_estimator(model: "AnchorTopics", feature_names: Sequence[str] | None) ->
         used = row[fit.A[row, topic] > 0]
         rows.append(tuple(used.tolist()))
     related = topic_correlations(fit, fit.A)
-    return ModelView(words, fit.A, related.R, np.asarray(fit.topic_masses), tuple(rows))
+    shares = np.asarray(fit.topic_masses)
+    return ModelView(words, fit.A, related.R, shares, tuple(rows))
 
 
 def correlations(view: ModelView) -> Float:

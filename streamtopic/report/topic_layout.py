@@ -69,8 +69,9 @@ def classical_scaling(squares: Float) -> tuple[Float, float]:
     Source: Torgerson 1952.
     """
     r = len(squares)
+    by_column = squares.mean(axis=0)
     by_row = squares.mean(axis=1)[:, None]
-    centred = squares - squares.mean(axis=0) - by_row + squares.mean()
+    centred = squares - by_column - by_row + squares.mean()
     values, vectors = np.linalg.eigh(-centred / 2)
     # The largest first. Rounding can leave an eigenvalue of 0 a little below it.
     values = np.maximum(values[::-1], 0.0)
@@ -86,7 +87,8 @@ def classical_scaling(squares: Float) -> tuple[Float, float]:
     # Topics of the same words have no distances to show.
     if total <= 0:
         return positions, 1.0
-    return positions, float(values[:2].sum() / total)
+    shown = values[:2].sum()
+    return positions, float(shown / total)
 
 
 def spread(centres: Float, sizes: Float, width: float, height: float) -> Float:
@@ -115,7 +117,9 @@ def spread(centres: Float, sizes: Float, width: float, height: float) -> Float:
             inside = (not_low & not_high).all(axis=1)
             gaps = np.abs(tried[:, None] - places[others])
             needed = (sizes[box] + sizes[others]) / 2
-            clear = (gaps >= needed).any(axis=2).all(axis=1)
+            # Two boxes are clear of each other if they are apart along one axis.
+            apart = (gaps >= needed).any(axis=2)
+            clear = apart.all(axis=1)
             free = inside & clear
             if free.any():
                 places[box] = tried[free.argmax()]
@@ -133,5 +137,6 @@ def _nearest_first(canvas: Float) -> Float:
     grid = np.meshgrid(*reach, indexing="ij")
     steps = np.stack(grid, axis=-1).reshape(-1, 2)
     # Rounded, so that steps of equal lengths keep their order on every machine.
-    lengths = (steps**2).sum(axis=1).round(6)
-    return np.asarray(steps[np.argsort(lengths, kind="stable")])
+    squares = (steps**2).sum(axis=1).round(6)
+    order = np.argsort(squares, kind="stable")
+    return np.asarray(steps[order])

@@ -161,6 +161,7 @@ class ModelSubscriber:
         self._judge()
         for version in sorted(self._waiting):
             release = self._waiting.pop(version)
+            # A restart reads the topic from its beginning, and so meets versions that were dealt with.
             if version <= self._given or release.withdrawn:
                 continue
             self._given = version

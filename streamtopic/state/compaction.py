@@ -460,6 +460,7 @@ class Compactor:
 
     def _start(self, group: Group) -> Future[Merged | Stale]:
         found = Future[Merged | Stale]()
+        # The thread must not keep this object alive, whose end stops the merge: it gets parts of it only.
         state = self._state
         stopped = self._stopped
         spent = self._spent

@@ -141,15 +141,20 @@ def _encode(
             out[at] = names[label]
             label += 1
             at += 1
-        at = put_varint(out, at, np.uint64(firsts[document + 1] - firsts[document]))
-        for row in range(firsts[document], firsts[document + 1]):
+        first = firsts[document]
+        stop = firsts[document + 1]
+        at = put_varint(out, at, np.uint64(stop - first))
+        for row in range(first, stop):
+            begin = indptr[row]
+            end = indptr[row + 1]
             at = put_varint(out, at, np.uint64(lengths[row]))
-            at = put_varint(out, at, np.uint64(indptr[row + 1] - indptr[row]))
+            at = put_varint(out, at, np.uint64(end - begin))
             previous = -1
-            for k in range(indptr[row], indptr[row + 1]):
+            for k in range(begin, end):
                 # Most words of a document occur once: these take no byte for their count.
                 repeated = counts[k] > 1
-                at = put_varint(out, at, np.uint64(2 * (words[k] - previous - 1) + repeated))
+                gap = words[k] - previous - 1
+                at = put_varint(out, at, np.uint64(2 * gap + repeated))
                 if repeated:
                     at = put_varint(out, at, np.uint64(counts[k] - 2))
                 previous = words[k]

@@ -194,10 +194,10 @@ def _batch(records: Sequence[_Record], views: Sequence[PartitionView], words: Se
     data, ends = _together([record.body for record in records])
     of = np.array([record.view for record in records], np.int64)
     positions = np.concatenate(tables)
-    indptr, held, counts, lengths, owners = _passages(data, ends, of, positions, np.array(starts, np.int64))
-    if len(indptr) == 0:
+    found = _passages(data, ends, of, positions, np.array(starts, np.int64))
+    if len(found[0]) == 0:
         raise unreadable()
-    return DocumentBatch(indptr, held, counts, lengths, owners, len(records))
+    return DocumentBatch(*found, len(records))
 
 
 @numba.njit(cache=True, nogil=True)
@@ -241,7 +241,8 @@ def _passages(
     for k in range(len(ends)):
         body = data[start : ends[k]]
         start = ends[k]
-        position = positions[starts[of[k]] : starts[of[k] + 1]]
+        part = of[k]
+        position = positions[starts[part] : starts[part + 1]]
         passages, at = get_varint(body, 0)
         if at < 0 or passages > np.uint64(len(body)):
             return bad
@@ -283,9 +284,11 @@ def _words(
         if gap & np.uint64(1):
             extra, at = get_varint(body, at)
             extra += np.uint64(1)
-        if at < 0 or (gap >> np.uint64(1)) >= np.uint64(len(position)) or extra >= np.uint64(length):
+        step = gap >> np.uint64(1)
+        # Before any cast: a damaged number may be too large for a signed one.
+        if at < 0 or step >= np.uint64(len(position)) or extra >= np.uint64(length):
             return -1, 0
-        word += 1 + np.int64(gap >> np.uint64(1))
+        word += 1 + np.int64(step)
         rest -= 1 + np.int64(extra)
         if word >= len(position) or rest < 0:
             return -1, 0
@@ -372,9 +375,10 @@ def _held(data: npt.NDArray[np.uint8], ends: Int64, position: Int64, until: int)
                 gap, at = get_varint(record, at)
                 if gap & np.uint64(1):
                     _, at = get_varint(record, at)
-                if at < 0 or (gap >> np.uint64(1)) > np.uint64(last):
+                step = gap >> np.uint64(1)
+                if at < 0 or step > np.uint64(last):
                     return nothing, nothing
-                word += 1 + np.int64(gap >> np.uint64(1))
+                word += 1 + np.int64(step)
                 # Words that came after the snapshot have no place.
                 place = position[word] if word < last else -1
                 if place >= 0:

@@ -261,7 +261,8 @@ def plan(
         name = new_id()
         blocks = count_rows(local, len(head.ids), weighting, signs, _BLOCK_PAIRS)
         chunks, pairs = _chunks(name, blocks, send)
-        strings = [encode_head(head, packed=False), *chunks, *_passages(local, weighting, signs)]
+        passages = _passages(local, weighting, signs)
+        strings = [encode_head(head, packed=False), *chunks, *passages]
         size = sum(map(len, strings))
         entry = ManifestEntry(name, base.version, epoch, len(strings), pairs, size)
         segments.append((entry, strings))
@@ -333,7 +334,8 @@ def _by_epoch(changes: Changes, added: DocumentBatch, base: Meta) -> Iterator[tu
     offsets += [gone.stored.offset for gone in changes.removed]
     cuts = np.array(base.cuts, np.int64)
     epochs = base.folded + np.searchsorted(cuts, np.array(offsets, np.int64), side="right")
-    signs = np.repeat(np.array([1, -1], np.int64), [added.documents, removed.documents])
+    both_signs = np.array([1, -1], np.int64)
+    signs = np.repeat(both_signs, [added.documents, removed.documents])
     both = DocumentBatch.joined(added, removed) if removed.documents else added
     for epoch in np.unique(epochs).tolist():
         here = np.flatnonzero(epochs == epoch)
@@ -344,7 +346,8 @@ def _by_epoch(changes: Changes, added: DocumentBatch, base: Meta) -> Iterator[tu
 
 def _headed(batch: DocumentBatch, signs: Int64) -> tuple[SegmentHead, DocumentBatch]:
     """Return the head of a segment, and its documents with words as positions among the head's ids."""
-    used = np.zeros(int(batch.words.max(initial=-1)) + 1, np.bool_)
+    largest = int(batch.words.max(initial=-1))
+    used = np.zeros(largest + 1, np.bool_)
     used[batch.words] = True
     ids = np.flatnonzero(used)
     place = np.cumsum(used, dtype=np.int32) - np.int32(1)

@@ -106,8 +106,10 @@ def fused_rows(sources: Sequence[Source], n_words: int) -> Iterator[PairBlock]:
     """
     if len(sources) > MOST:
         raise ValueError(f"at most {MOST} segments can be merged at a time, not {len(sources)}")
-    empty = [Source(np.empty(0, np.int64), 0, _nothing) for _ in range(MOST - len(sources))]
-    padded = [*sources, *empty]
+    nothing = np.empty(0, np.int64)
+    padded = [*sources]
+    while len(padded) < MOST:
+        padded.append(Source(nothing, 0, _nothing))
     sums = np.zeros(n_words, np.int64)
     touched = np.zeros(n_words // 64 + 1, np.uint64)
     first = 0
@@ -139,7 +141,9 @@ def _check_room(sources: Sequence[Source]) -> None:
 def _add(sources: Sequence[Source], first: int, before: int, sums: Int64, touched: UInt64) -> PairBlock:
     """Return rows first to before - 1 of the sum, and drop them from the sources."""
     stops = [int(np.searchsorted(source.rows, before)) for source in sources]
-    used = [int(source.sizes[:stop].sum()) for source, stop in zip(sources, stops, strict=True)]
+    used = []
+    for source, stop in zip(sources, stops, strict=True):
+        used.append(int(source.sizes[:stop].sum()))
     # numba takes tuples of arrays, not lists of objects.
     places = tuple(source.place for source in sources)
     rows = tuple(source.rows for source in sources)

@@ -230,7 +230,10 @@ class ModelState:
 
     def withdrawn(self) -> set[int]:
         """Return all withdrawn versions, whether a later version names them or not."""
-        return self.withdrawn_alone().union(*(record["withdrawn"] for _, record in self.releases()))
+        found = self.withdrawn_alone()
+        for _, record in self.releases():
+            found.update(record["withdrawn"])
+        return found
 
     def withdrawn_alone(self) -> set[int]:
         """Return the versions that `withdraw` marked: no later version names them."""
@@ -442,4 +445,5 @@ def pack_record(record: OutboxRecord) -> bytes:
 def unpack_record(data: bytes) -> OutboxRecord:
     """Undo `pack_record`."""
     topic, key, value, headers = msgpack.unpackb(data)
-    return OutboxRecord(topic, key, value, tuple((name, content) for name, content in headers))
+    named = tuple((name, content) for name, content in headers)
+    return OutboxRecord(topic, key, value, named)

@@ -308,6 +308,7 @@ class _Change:
         self.other = other
         self.sign = sign
         self.entries = {name: entry for name, entry in view.entries.items() if name not in other.entries}
+        # Words of both, since a word that vanished has its name in the older view only.
         self.names = {**other.names, **view.names}
 
     def words(self) -> Iterable[str]:

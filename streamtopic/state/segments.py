@@ -137,9 +137,11 @@ def encode_chunk(first: int, sizes: Int64, columns: Int32, values: Int64, *, pac
     times = times[repeated]
     # Ties by value: the bytes must not depend on the order of slots.
     table = distinct[np.lexsort((distinct, -times))][:TABLE]
-    streams = [pack_integers(np.array([len(rows), len(table)], np.int64)), pack_integers(_gaps(rows))]
-    streams += [pack_integers(sizes), *pack_columns(rows, sizes, columns)]
-    streams += [pack_integers(table), *pack_values(values, table)]
+    numbers = np.array([len(rows), len(table)], np.int64)
+    streams = [pack_integers(column) for column in (numbers, _gaps(rows), sizes)]
+    streams += pack_columns(rows, sizes, columns)
+    streams.append(pack_integers(table))
+    streams += pack_values(values, table)
     return _seal(_CHUNK, streams, _CHUNK_PACKED if packed else 0)
 
 
@@ -244,7 +246,9 @@ def _seal(kind: bytes, streams: Sequence[npt.NDArray[np.uint8]], packed: int) ->
 
     packed: one bit for each stream, the first one lowest; a stream whose bit is set is compressed by itself.
     """
-    parts = [_compress(stream) if packed >> k & 1 else stream.data for k, stream in enumerate(streams)]
+    parts = []
+    for k, stream in enumerate(streams):
+        parts.append(_compress(stream) if packed >> k & 1 else stream.data)
     head = struct.pack(f"<H{len(parts)}I", packed, *map(len, parts))
     checksum = zlib.crc32(head)
     for part in parts:

@@ -130,8 +130,9 @@ class _Sum:
         rows = slice(panel.first, panel.stop + 1)
         parts = [(panel.rows.indptr, panel.rows.columns.astype(np.int32), held)]
         for indptr, columns, values in self._parts:
-            some = slice(indptr[panel.first], indptr[panel.stop])
-            parts.append((indptr[rows] - indptr[panel.first], columns[some], values[some]))
+            first = indptr[panel.first]
+            some = slice(first, indptr[panel.stop])
+            parts.append((indptr[rows] - first, columns[some], values[some]))
         indptrs, start = [], 0
         for indptr, _, values in parts:
             indptrs.append(indptr + start)

@@ -104,11 +104,6 @@ class Vocabulary:
         """Return the word that has this id."""
         return word_text(self.lexicon.word(int(self._entries[number])))
 
-    def words(self) -> dict[int, str]:
-        """Return all words by id."""
-        given = np.flatnonzero(self._entries >= 0).tolist()
-        return {number: self.word(number) for number in given}
-
     def numbers(self) -> Int32:
         """Return the id of each entry of the lexicon, (entries,) int32; -1 for a word that no live document holds.
 
@@ -308,14 +303,16 @@ def number_rows(
     """
     indptr = np.zeros(len(chosen) + 1, np.int64)
     for k in range(len(chosen)):
-        indptr[k + 1] = indptr[k] + stops[chosen[k]] - starts[chosen[k]]
+        row = chosen[k]
+        indptr[k + 1] = indptr[k] + stops[row] - starts[row]
     words = np.empty(indptr[-1], np.int32)
     amounts = np.empty(indptr[-1], np.int32)
     born = np.empty(len(numbers), np.int32)
     found = 0
     for k in range(len(chosen)):
-        start = starts[chosen[k]]
-        pairs = np.empty(stops[chosen[k]] - start, np.int64)
+        row = chosen[k]
+        start = starts[row]
+        pairs = np.empty(stops[row] - start, np.int64)
         for j in range(len(pairs)):
             entry = entries[start + j]
             if numbers[entry] < 0:

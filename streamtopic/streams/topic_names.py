@@ -9,6 +9,8 @@ __all__ = ["TopicNames"]
 
 MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z")
 DAY_MS = 24 * 3600 * 1000
+# Life of pointers to refused adds: time to look into them.
+_REJECTED_MS = 30 * DAY_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +47,11 @@ class TopicNames:
         return f"{self.model}.rejected"
 
     def settings(
-        self,
-        max_compaction_lag_ms: int = DAY_MS,
-        rejected_retention_ms: int = 30 * DAY_MS,
-        delete_retention_ms: int = 30 * DAY_MS,
+        self, max_compaction_lag_ms: int = DAY_MS, delete_retention_ms: int = 30 * DAY_MS
     ) -> dict[str, dict[str, str]]:
         """Return the Kafka settings of each topic by its name. All times are milliseconds.
 
         max_compaction_lag_ms: time within which a delete erases its add from the log.
-        rejected_retention_ms: life of pointers to refused adds.
         delete_retention_ms: life of a delete after it was compacted.
         """
         common = {
@@ -73,5 +71,5 @@ class TopicNames:
             self.releases: compacted,
             # A compacted topic keeps the last record of a key, so a stray or a tombstone would take a receipt's place.
             self.receipts: kept | {"retention.ms": "-1", "retention.bytes": "-1"},
-            self.rejected: kept | {"retention.ms": str(rejected_retention_ms)},
+            self.rejected: kept | {"retention.ms": str(_REJECTED_MS)},
         }

@@ -3,6 +3,8 @@
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from streamtopic.counts import Weighting
 
 
@@ -47,6 +49,11 @@ def as_words(source, counts=None):
     tokens = {word: int(n) for word, n in zip(words, source.tokens, strict=True) if n}
     heavy = {word: int(n) for word, n in zip(words, source.heavy, strict=True) if n}
     return source.documents, frequency, tokens, heavy, pairs
+
+
+def words_by_id(vocabulary):
+    """Return a writer's words by id."""
+    return {number: vocabulary.word(number) for number in np.flatnonzero(vocabulary._entries >= 0).tolist()}
 
 
 def difference(after, before):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from state_reference import LiveDocuments, as_words, difference
+from state_reference import LiveDocuments, as_words, difference, words_by_id
 
 from streamtopic.counts import Weighting
 from streamtopic.state import (
@@ -196,13 +196,13 @@ def test_a_word_that_died_comes_back_under_a_new_id(connection, model):
     run = Run(connection, model)
     run.add(0, ((2, {"x": 1, "y": 1}),))
     run.flush()
-    before = max(run.state.vocabulary.words())
+    before = max(words_by_id(run.state.vocabulary))
     run.delete(0)
     run.flush()
     assert connection.call("HLEN", run.state.keys.words) == 0
     run.add(1, ((2, {"x": 2}),))
     run.flush()
-    assert {number > before: word for number, word in run.state.vocabulary.words().items()} == {True: "x"}
+    assert {number > before: word for number, word in words_by_id(run.state.vocabulary).items()} == {True: "x"}
     assert Counter(connection.call("HKEYS", run.state.keys.words)) == {b"x": 1}
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from state_reference import as_words, difference
+from state_reference import as_words, difference, words_by_id
 from test_exactness import Run
 
 from streamtopic.errors import ComponentUnreachable, StateCorrupt, StateMismatch
@@ -126,7 +126,7 @@ def test_a_writer_notices_that_its_history_is_gone(connection, run):
     assert run.state.commit(planned(run)) == Applied()
     other_history(connection, run, saved, "other")
     assert set(run.state.documents([b"new", b"other"])) == {b"other"}
-    assert set(run.state.vocabulary.words().values()) == {"x", "w0", "w1", "other"}
+    assert set(words_by_id(run.state.vocabulary).values()) == {"x", "w0", "w1", "other"}
 
 
 def test_a_reload_that_fails_leaves_nothing_half_read(connection, run, model, monkeypatch):
@@ -161,7 +161,7 @@ def test_words_and_position_of_two_moments_are_not_mixed(connection, run, monkey
     monkeypatch.setattr(connection, "scan", after_a_commit)
     run.state.reload()
     assert run.state.meta.commit == other.meta.commit
-    assert set(run.state.vocabulary.words().values()) == set(other.vocabulary.words().values())
+    assert set(words_by_id(run.state.vocabulary).values()) == set(words_by_id(other.vocabulary).values())
 
 
 def test_a_cut_begins_another_history(connection, run, model):

@@ -12,7 +12,7 @@ if have[1] and (have[1] ~= ARGV[4] or have[2] ~= cap or have[3] ~= partitions or
   return {'differs', have[1], have[2], have[3], hash, have[5] or ''}
 end
 if not have[1] then
-  -- `through` outlives meta, which a rebuild removes: records before it must not be sent home a second time.
+  -- `through` outlives meta, which a rebuild removes: records before it must not be sent elsewhere again.
   redis.call('HSET', meta, 'schema', ARGV[4], 'cap', cap, 'partitions', partitions, 'next', ARGV[3], 'version', 1,
              'commit', '', 'fence', 0, 'time', 0, 'moved', 0, 'folded', 0, 'cuts', '', 'next_word', 0, 'words', 0,
              'partitioner', partitioner, 'limits', ARGV[6], 'through', redis.call('HGET', KEYS[2], 'through') or 0,

@@ -102,6 +102,7 @@ def merged(n_columns: int, a: Compact, b: Compact) -> Compact:
     indptr = np.zeros(rows, np.int64)
     wide_indptr = np.zeros(rows, np.int64)
     indptr[-1] = entries
+    # A sum is wide where a part of it is, or where an entry of b meets one of a.
     wide_indptr[-1] = min(entries, len(a.wide) + len(b.wide) + len(b.low))
     out = allocate(n_columns, indptr, wide_indptr)
     if not _merge(a, b, n_columns, out):

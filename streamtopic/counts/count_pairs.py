@@ -125,6 +125,7 @@ def count_rows(
     accumulator = np.zeros(n_words, np.int64)
     touched = np.zeros(n_words // 64 + 1, np.uint64)
     lengths = np.zeros(n_words + 1, np.int64)
+    # A single row may have a pair with every word.
     size = max(pairs, n_words)
     # Two buffers, so that one can be written out while the other is filled.
     buffers = [(np.empty(size, np.int32), np.empty(size, np.int64)) for _ in range(2)]

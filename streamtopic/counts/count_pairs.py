@@ -165,16 +165,14 @@ def _statistics(
     row = 0
     while row < len(owners):
         sign = signs[owners[row]]
-        stop = row
-        length = np.int64(0)
+        stop, length = row, np.int64(0)
         while stop < len(owners) and owners[stop] == owners[row]:
             length += lengths[stop]
             stop += 1
         if stop == row + 1:
             # The words of one passage are distinct: nothing has to be added up first.
             for position in range(indptr[row], indptr[stop]):
-                word = words[position]
-                times = np.int64(counts[position])
+                word, times = words[position], np.int64(counts[position])
                 frequency[word] += sign
                 tokens[word] += sign * times
                 if HEAVY * times >= length:

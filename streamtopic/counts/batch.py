@@ -198,6 +198,5 @@ def _keep(words: Int32, counts: Int32, ids: Int32, out_words: Int32, out_counts:
     for k in range(len(words)):
         word = ids[words[k]]
         if word >= 0:
-            out_words[slot] = word
-            out_counts[slot] = counts[k]
+            out_words[slot], out_counts[slot] = word, counts[k]
             slot += 1

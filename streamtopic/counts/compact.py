@@ -102,6 +102,7 @@ def merged(n_columns: int, a: Compact, b: Compact) -> Compact:
     indptr = np.zeros(rows, np.int64)
     wide_indptr = np.zeros(rows, np.int64)
     indptr[-1] = entries
+    # A sum is wide where a part of it is, or where an entry of b meets one of a.
     wide_indptr[-1] = min(entries, len(a.wide) + len(b.wide) + len(b.low))
     out = allocate(n_columns, indptr, wide_indptr)
     if not _merge(a, b, n_columns, out):
@@ -209,9 +210,7 @@ def add_entries(m: Compact, other: Compact, sign: int, most: int) -> int:
     """
     done = 0
     for row in range(len(other.indptr) - 1):
-        at = m.indptr[row]
-        last = m.indptr[row + 1]
-        u = other.wide_indptr[row]
+        at, last, u = m.indptr[row], m.indptr[row + 1], other.wide_indptr[row]
         for k in range(other.indptr[row], other.indptr[row + 1]):
             if done == most:
                 return done
@@ -254,10 +253,7 @@ def _merge(a: Compact, b: Compact, end: int, out: Compact) -> bool:
     k, w = 0, 0
     sound = True
     for row in range(len(a.indptr) - 1):
-        i = a.indptr[row]
-        j = b.indptr[row]
-        u = a.wide_indptr[row]
-        v = b.wide_indptr[row]
+        i, j, u, v = a.indptr[row], b.indptr[row], a.wide_indptr[row], b.wide_indptr[row]
         left, x, u = _next(a, i, u, a.indptr[row + 1], end)
         right, y, v = _next(b, j, v, b.indptr[row + 1], end)
         while left < end or right < end:
@@ -275,8 +271,7 @@ def _merge(a: Compact, b: Compact, end: int, out: Compact) -> bool:
                 sound &= bool(-_ROOM < value < _ROOM)
                 w = put(out, k, w, int(column), value)
                 k += 1
-        out.indptr[row + 1] = k
-        out.wide_indptr[row + 1] = w
+        out.indptr[row + 1], out.wide_indptr[row + 1] = k, w
     return sound
 
 
@@ -361,8 +356,7 @@ def mirrored(n: int, parts: list[UpperRows]) -> Compact:
 def _mirrored_sizes(m: Compact, first: int, sizes: Int64, wide: Int64) -> None:
     """Add the entries, and the wide ones, that rows first ... of the upper triangle give each row of both, (n + 1,)."""
     for i in range(len(m.indptr) - 1):
-        row = first + i
-        w = m.wide_indptr[i]
+        row, w = first + i, m.wide_indptr[i]
         for k in range(m.indptr[i], m.indptr[i + 1]):
             value, w = read(m, k, w)
             if value != 0:
@@ -394,8 +388,7 @@ def _mirror(m: Compact, first: int, start: int, stop: int, fill: Int64, wide: In
                 fill[at] += 1
             k += 1
         if row >= start:
-            own = row - start
-            w = m.wide_indptr[i]
+            own, w = row - start, m.wide_indptr[i]
             for k in range(m.indptr[i], m.indptr[i + 1]):
                 value, w = read(m, k, w)
                 if value != 0:

@@ -242,20 +242,16 @@ def _touching_rows(
     """Write the entries that `_touching_indptr` counted, with their columns renamed by `ids`."""
     wanted = kept[chosen]
     for i in range(len(kept)):
-        first = indptr[kept[i]]
-        last = indptr[kept[i] + 1]
-        row = columns[first:last]
-        slot = out[i]
+        first, last = indptr[kept[i]], indptr[kept[i] + 1]
+        row, slot = columns[first:last], out[i]
         if chosen[i]:
             for k in range(len(row)):
                 if ids[row[k]] >= 0:
-                    out_columns[slot] = ids[row[k]]
-                    out_values[slot] = values[first + k]
+                    out_columns[slot], out_values[slot] = ids[row[k]], values[first + k]
                     slot += 1
         else:
             for column in wanted:
                 k = np.searchsorted(row, column)
                 if k < len(row) and row[k] == column:
-                    out_columns[slot] = ids[column]
-                    out_values[slot] = values[first + k]
+                    out_columns[slot], out_values[slot] = ids[column], values[first + k]
                     slot += 1

@@ -125,6 +125,7 @@ def count_rows(
     accumulator = np.zeros(n_words, np.int64)
     touched = np.zeros(n_words // 64 + 1, np.uint64)
     lengths = np.zeros(n_words + 1, np.int64)
+    # A single row may have a pair with every word.
     size = max(pairs, n_words)
     # Two buffers, so that one can be written out while the other is filled.
     buffers = [(np.empty(size, np.int32), np.empty(size, np.int64)) for _ in range(2)]
@@ -164,16 +165,14 @@ def _statistics(
     row = 0
     while row < len(owners):
         sign = signs[owners[row]]
-        stop = row
-        length = np.int64(0)
+        stop, length = row, np.int64(0)
         while stop < len(owners) and owners[stop] == owners[row]:
             length += lengths[stop]
             stop += 1
         if stop == row + 1:
             # The words of one passage are distinct: nothing has to be added up first.
             for position in range(indptr[row], indptr[stop]):
-                word = words[position]
-                times = np.int64(counts[position])
+                word, times = words[position], np.int64(counts[position])
                 frequency[word] += sign
                 tokens[word] += sign * times
                 if HEAVY * times >= length:

@@ -96,6 +96,7 @@ class Counts:
     @classmethod
     def named(cls, words: Sequence[str], cooccurrence: Cooccurrence) -> "Counts":
         """Sort words, and their counts with them. words: one an id of `cooccurrence`, in any order."""
+        # In one order whatever order they came in, so that results do not depend on word ids.
         order = sorted(range(len(words)), key=words.__getitem__)
         ids = np.empty(len(words), np.int64)
         ids[order] = np.arange(len(words))
@@ -168,6 +169,7 @@ class CountsWithout:
 
     def restrict(self, keep: Positions) -> Cooccurrence:
         """Return the pair counts of the words at these ascending positions."""
+        # Restricted first, so that only the pairs of these words are copied and subtracted.
         return self.source.restrict(keep) - self.part.restrict(keep)
 
     def touching(self, keep: Positions, chosen: Mask) -> Cooccurrence:

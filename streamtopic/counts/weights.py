@@ -58,6 +58,7 @@ class Weighting:
                 f"a passage of {longest} tokens is longer than {MAX_LENGTH}: cut the document into several passages"
             )
         # The passage's own length is in its share of the mass and in its number of pairs, and cancels out.
+        # At least 1, so that a passage without a pair is not divided by 0.
         pairs = np.maximum(total * (length - 1), 1)
         numerator = np.minimum(total, self.cap) << self.shift
         # In integers, half rounded up, so that every machine gets the same weight.

@@ -221,9 +221,7 @@ def _fill_scaled(
 ) -> None:
     """Fill rows start ... stop - 1 of `out` (c, c). rows: (c,) positions in Q; place, scale: (n,) by position in Q."""
     for i in range(start, stop):
-        row = rows[i]
-        target = out[i]
-        own = scale[rows[i]]
+        row, target, own = rows[i], out[i], scale[rows[i]]
         w = q.wide_indptr[row]
         for k in range(q.indptr[row], q.indptr[row + 1]):
             value, w = read(q, k, w)
@@ -238,8 +236,7 @@ def _column_lengths(Z: Float) -> Float:
     """Return the lengths of columns, (k,)."""
     # Divided by the largest entry first, so that no square leaves the range of doubles.
     k = Z.shape[1]
-    largest = np.zeros(k)
-    out = np.zeros(k)
+    largest, out = np.zeros(k), np.zeros(k)
     for i in range(len(Z)):
         for j in range(k):
             largest[j] = max(largest[j], abs(Z[i, j]))
@@ -260,8 +257,7 @@ def _column_lengths(Z: Float) -> Float:
 def _pivots(gram: Float, least: float) -> Mask:
     """Return which columns are independent of those before them, (k,): more than `least` of their square is left."""
     k = len(gram)
-    kept = np.zeros(k, np.bool_)
-    L = np.zeros((k, k))
+    kept, L = np.zeros(k, np.bool_), np.zeros((k, k))
     for i in range(k):
         for j in range(i):
             if kept[j]:
@@ -294,8 +290,7 @@ def _by_inverse(Z: Float, L: Float) -> Float:
         row = out[i]
         for j in range(k):
             row[j] /= L[j, j]
-            factor = row[j]
-            other = across[j]
+            factor, other = row[j], across[j]
             for t in range(j + 1, k):
                 row[t] -= factor * other[t]
     return out
@@ -308,11 +303,9 @@ def _greedy(E: Float) -> tuple[Positions, float]:
     There are fewer rows than columns where no row is left outside the span.
     """
     c, r = E.shape
-    residual = E.copy()
-    distances = np.zeros(c)
+    residual, distances = E.copy(), np.zeros(c)
     chosen = np.empty(r, np.intp)
-    margin = np.inf
-    largest = 0.0
+    margin, largest = np.inf, 0.0
     for t in range(r):
         best, second = -1, 0.0
         for i in range(c):

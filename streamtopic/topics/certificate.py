@@ -245,17 +245,12 @@ def _row_bounds(  # noqa: C901, PLR0912, PLR0915  one pass over a row; numba inl
     """
     unit = 2.0**-53
     r = len(G)
-    product = np.empty(r)
-    gradient = np.empty(r)
-    doubt = np.empty(r)
-    doubt_B = np.empty(r)
+    product, gradient, doubt, doubt_B = np.empty(r), np.empty(r), np.empty(r), np.empty(r)
     possible = np.empty(r, np.bool_)
     # Above the rounding of these very lines: no term goes through more than r + 40 operations.
     up = 1.0 + 2.0 * (r + 40.0) * unit
     for i in range(start, stop):
-        size = 0
-        total = 0.0
-        worst = 1.4142135623730951
+        size, total, worst = 0, 0.0, 1.4142135623730951
         product[:] = 0.0
         for j in range(r):
             if C[i, j] > 0.0:
@@ -296,25 +291,20 @@ def _row_bounds(  # noqa: C901, PLR0912, PLR0915  one pass over a row; numba inl
         if least > 0.0:
             error = min(error, np.sqrt(residual) / least * up)
         # A topic whose gradient stays above that of another one, wherever the optimum is, has no part in it.
-        low = 0
-        margin = np.inf
+        low, margin = 0, np.inf
         for k in range(r):
             here = (doubt[k] + reach[k] * error) * up
             if gradient[k] + here < margin:
-                low = k
-                margin = gradient[k] + here
+                low, margin = k, gradient[k] + here
         margin = (doubt[low] + reach[low] * error) * up
-        count = 0
-        a = -1
-        b = -1
+        count, a, b = 0, -1, -1
         for k in range(r):
             here = (doubt[k] + reach[k] * error) * up
             lead = gradient[k] - gradient[low]
             possible[k] = C[i, k] > 0.0 or not lead > (here + margin) * up
             if possible[k]:
                 count += 1
-                a = b
-                b = k
+                a, b = b, k
         residual_B = 0.0
         for k in range(r):
             if possible[k]:

@@ -266,31 +266,21 @@ def _lower_gram(N: Int64, V: Float, used: Positions, out: Float, start: int, sto
     """Add rows start ... stop - 1 of the lower triangle of N V. The terms of 128 words are summed by themselves."""
     # Four terms are added at a time, one after the other: the sum is read and written once for four. Zeros that fill up
     # the last four change nothing.
-    run = np.zeros(len(N))
-    values = np.zeros(_BLOCK + 4)
-    held = np.zeros(_BLOCK + 4, np.int64)
+    run, values, held = np.zeros(len(N)), np.zeros(_BLOCK + 4), np.zeros(_BLOCK + 4, np.int64)
     for first in range(0, len(used), _BLOCK):
         last = min(first + _BLOCK, len(used))
         for k in range(start, stop):
             count = 0
             for j in range(first, last):
                 if N[k, used[j]] != 0:
-                    values[count] = float(N[k, used[j]])
-                    held[count] = used[j]
+                    values[count], held[count] = float(N[k, used[j]]), used[j]
                     count += 1
             for j in range(count, count + 3):
-                values[j] = 0.0
-                held[j] = used[0]
+                values[j], held[j] = 0.0, used[0]
             run[: k + 1] = 0.0
             for j in range(0, count, 4):
-                w = values[j]
-                x = values[j + 1]
-                y = values[j + 2]
-                z = values[j + 3]
-                a = V[held[j]]
-                b = V[held[j + 1]]
-                c = V[held[j + 2]]
-                d = V[held[j + 3]]
+                w, x, y, z = values[j], values[j + 1], values[j + 2], values[j + 3]
+                a, b, c, d = V[held[j]], V[held[j + 1]], V[held[j + 2]], V[held[j + 3]]
                 for t in range(k + 1):
                     run[t] = (((run[t] + w * a[t]) + x * b[t]) + y * c[t]) + z * d[t]
             total = out[k]

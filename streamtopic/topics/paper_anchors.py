@@ -112,9 +112,7 @@ def _row_norms(q: Compact, rows: Positions, scale: Float) -> Float:
     """Return squared norms of scaled rows, (len(rows),)."""
     norms = np.zeros(len(rows))
     for i in range(len(rows)):
-        w = q.wide_indptr[rows[i]]
-        total = 0.0
-        factor = scale[i]
+        w, total, factor = q.wide_indptr[rows[i]], 0.0, scale[i]
         for k in range(q.indptr[rows[i]], q.indptr[rows[i] + 1]):
             exact, w = read(q, k, w)
             value = float(exact) * factor
@@ -169,8 +167,7 @@ def _front(
         if distances[row] < 0.0 or first == found:
             return row
         left = row_dot(q, candidates[row], anchors[:, first:found], scale[row])
-        own = parts[row]
-        distance = distances[row]
+        own, distance = parts[row], distances[row]
         for v in range(first):
             for u in range(first, found):
                 left[u - first] -= own[v] * upper[v, u]
@@ -289,8 +286,7 @@ def eliminate(
         own = parts[u, start:stop]
         own[:] = inner[u, start:stop]
         for v in range(u):
-            factor = L[u, v]
-            other = parts[v, start:stop]
+            factor, other = L[u, v], parts[v, start:stop]
             for i in range(len(own)):
                 own[i] -= factor * other[i]
         for i in range(len(own)):
@@ -309,8 +305,7 @@ def _leave_one_out(parts: Float, rest: Float, directions: Float, k: int, out: Fl
     out[:] = 0.0
     square = 0.0
     for u in range(k, len(parts)):
-        factor = directions[u, k]
-        own = parts[u]
+        factor, own = directions[u, k], parts[u]
         square += factor * factor
         for i in range(len(out)):
             out[i] += factor * own[i]

@@ -111,19 +111,15 @@ def _times(q: Compact, rows: Positions, thin: Float, ends: Int64, out: Float, st
     # does not depend on the pairs that are stored, so a forgotten pair that is stored as 0 leaves no trace.
     r = thin.shape[1]
     run = np.zeros(r)
-    place = np.empty(_PANEL, np.int64)
-    wide = np.empty(_PANEL, np.int64)
+    place, wide = np.empty(_PANEL, np.int64), np.empty(_PANEL, np.int64)
     for first in range(start, stop, _PANEL):
         last = min(first + _PANEL, stop)
         for i in range(first, last):
-            place[i - first] = q.indptr[rows[i]]
-            wide[i - first] = q.wide_indptr[rows[i]]
+            place[i - first], wide[i - first] = q.indptr[rows[i]], q.wide_indptr[rows[i]]
             out[i] = 0.0
         for edge in ends:
             for i in range(first, last):
-                k = place[i - first]
-                w = wide[i - first]
-                end = q.indptr[rows[i] + 1]
+                k, w, end = place[i - first], wide[i - first], q.indptr[rows[i] + 1]
                 if k == end or q.columns[k] >= edge:
                     continue
                 run[:] = 0.0
@@ -137,8 +133,7 @@ def _times(q: Compact, rows: Positions, thin: Float, ends: Int64, out: Float, st
                 total = out[i]
                 for t in range(r):
                     total[t] += run[t]
-                place[i - first] = k
-                wide[i - first] = w
+                place[i - first], wide[i - first] = k, w
 
 
 @numba.njit(cache=True, nogil=True)

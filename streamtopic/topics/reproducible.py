@@ -110,8 +110,7 @@ def product(A: Float, B: Float) -> Float:
     for i in range(A.shape[0]):
         row = out[i]
         for k in range(A.shape[1]):
-            factor = A[i, k]
-            other = B[k]
+            factor, other = A[i, k], B[k]
             for j in range(len(row)):
                 row[j] += factor * other[j]
     return out
@@ -151,8 +150,7 @@ def solve_lower(L: Float, B: Float) -> Float:
     for i in range(len(L)):
         row = X[i]
         for k in range(i):
-            factor = L[i, k]
-            other = X[k]
+            factor, other = L[i, k], X[k]
             for j in range(len(row)):
                 row[j] -= factor * other[j]
         for j in range(len(row)):
@@ -180,12 +178,10 @@ def _tridiagonal(H: Float, vectors: Float) -> tuple[Float, Float]:
     """Reduce H to T = V H V^T in place, V in `vectors`. Return the diagonal of T and its neighbour, (k,) each."""
     k = len(H)
     beside = np.zeros(k)
-    v = np.zeros(k)
-    moved = np.zeros(k)
+    v, moved = np.zeros(k), np.zeros(k)
     for first in range(1, k - 1):
         # A reflection of the words from `first` on takes column first - 1 to a multiple of their first unit vector.
-        column = first - 1
-        length = 0.0
+        column, length = first - 1, 0.0
         for i in range(first, k):
             v[i] = H[i, column]
             length += v[i] * v[i]
@@ -219,8 +215,7 @@ def _reflect_both_sides(H: Float, v: Float, moved: Float, factor: float, first: 
     k = len(H)
     moved[first:] = 0.0
     for i in range(first, k):
-        part = v[i]
-        row = H[i]
+        part, row = v[i], H[i]
         for j in range(first, k):
             moved[j] += part * row[j]
     inner = 0.0
@@ -242,13 +237,11 @@ def _reflect(vectors: Float, v: Float, factor: float, first: int) -> None:
     k = vectors.shape[1]
     sums = np.zeros(k)
     for i in range(first, len(vectors)):
-        part = v[i]
-        row = vectors[i]
+        part, row = v[i], vectors[i]
         for j in range(k):
             sums[j] += part * row[j]
     for i in range(first, len(vectors)):
-        part = factor * v[i]
-        row = vectors[i]
+        part, row = factor * v[i], vectors[i]
         for j in range(k):
             row[j] -= part * sums[j]
 
@@ -273,13 +266,10 @@ def _tridiagonal_values(diagonal: Float, beside: Float, vectors: Float) -> Float
             root = np.sqrt(half * half + 1.0)
             bottom = half + root if half >= 0.0 else half - root
             bulge = diagonal[end] - diagonal[at] + beside[at] / bottom
-            sine = 1.0
-            cosine = 1.0
-            passed = 0.0
+            sine, cosine, passed = 1.0, 1.0, 0.0
             whole = True
             for i in range(end - 1, at - 1, -1):
-                f = sine * beside[i]
-                b = cosine * beside[i]
+                f, b = sine * beside[i], cosine * beside[i]
                 root = np.sqrt(f * f + bulge * bulge)
                 beside[i + 1] = root
                 # An underflow: the part that was passed on is taken back, and the step begins anew.
@@ -288,15 +278,13 @@ def _tridiagonal_values(diagonal: Float, beside: Float, vectors: Float) -> Float
                     beside[end] = 0.0
                     whole = False
                     break
-                sine = f / root
-                cosine = bulge / root
+                sine, cosine = f / root, bulge / root
                 bulge = diagonal[i + 1] - passed
                 twist = (diagonal[i] - bulge) * sine + 2.0 * cosine * b
                 passed = sine * twist
                 diagonal[i + 1] = bulge + passed
                 bulge = cosine * twist - b
-                upper = vectors[i + 1]
-                lower = vectors[i]
+                upper, lower = vectors[i + 1], vectors[i]
                 for j in range(k):
                     kept = upper[j]
                     upper[j] = sine * lower[j] + cosine * kept

@@ -108,16 +108,14 @@ def _factor(G: Float, support: Int64, L: Float, done: int, size: int) -> int:
 def _on_support(L: Float, b: Float, support: Int64, size: int, y: Float, v: Float) -> None:
     """Write the minimiser over the support with sum 1 to y (size,). Its entries may be negative. v: memory, (size,)."""
     for i in range(size):
-        first = b[support[i]]
-        second = 1.0
+        first, second = b[support[i]], 1.0
         for k in range(i):
             first -= L[i, k] * y[k]
             second -= L[i, k] * v[k]
         y[i] = first / L[i, i]
         v[i] = second / L[i, i]
     for i in range(size - 1, -1, -1):
-        first = y[i]
-        second = v[i]
+        first, second = y[i], v[i]
         for k in range(i + 1, size):
             first -= L[k, i] * y[k]
             second -= L[k, i] * v[k]
@@ -220,8 +218,7 @@ def _solve_row(  # noqa: C901, PLR0912, PLR0915  one loop of the active-set meth
                 value = c[support[i]]
                 ratio = value / (value - y[i]) if value > y[i] else 0.0
                 if ratio < step or blocking < 0:
-                    step = ratio
-                    blocking = i
+                    step, blocking = ratio, i
         if blocking >= 0:
             if step > 0.0:
                 for i in range(size):
@@ -355,9 +352,7 @@ def _solve_rows(G: Float, B: Float, C: Float, least: float, reach: Float) -> Non
     r = G.shape[0]
     support = np.empty(r + 1, np.int64)
     L = np.empty((r + 1, r + 1))
-    y = np.empty(r + 1)
-    v = np.empty(r + 1)
-    g = np.empty(r)
+    y, v, g = np.empty(r + 1), np.empty(r + 1), np.empty(r)
     barred = np.empty(r, np.bool_)
     for row in range(len(B)):
         _solve_row(G, B[row], C[row], support, L, y, v, g, barred, least, reach)

@@ -233,9 +233,7 @@ def _least_leads(bounds: _Bounds, norms: Float, inner: Float) -> tuple[float, fl
 def _greedy_order(G: Float) -> Positions:
     """Return the order in which a greedy search among the anchors alone finds them, (r,). Ties go to the first."""
     r = len(G)
-    order = np.arange(r)
-    distances = np.diag(G).copy()
-    parts = np.zeros((r, r))
+    order, distances, parts = np.arange(r), np.diag(G).copy(), np.zeros((r, r))
     for t in range(r):
         at = t
         for k in range(t + 1, r):
@@ -288,8 +286,7 @@ def _greedy_leads(
                     slack = -np.inf
             left[here] -= own[i] * own[i]
             sizes[i] += abs(own[i]) * weights[t]
-    found[0] = slack
-    found[1] = least
+    found[0], found[1] = slack, least
 
 
 @numba.njit(cache=True, nogil=True)
@@ -310,8 +307,7 @@ def _swap_leads(
     for k in range(r):
         along[:] = 0.0
         for u in range(k, r):
-            factor = directions[u, k]
-            own = parts[u]
+            factor, own = directions[u, k], parts[u]
             for i in range(start, stop):
                 along[i - start] += factor * own[i]
         for i in range(start, stop):
@@ -325,5 +321,4 @@ def _swap_leads(
                 slack = min(slack, lead - error - alone_errors[k])
                 if not (error <= most and alone_errors[k] <= most and rest[i] >= -5.0 * most):
                     slack = -np.inf
-    found[0] = slack
-    found[1] = least
+    found[0], found[1] = slack, least

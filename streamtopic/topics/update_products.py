@@ -244,12 +244,10 @@ def _add_mixed(thin: Float, mixing: Int64, out: Float) -> Float:
 def _add_change(q: Compact, thin: Float, largest: Float, out: Float, sizes: Float) -> None:
     """Add dQ V to `out` (n, r), and bounds on the sizes of its terms to `sizes` (n,). largest: (n,) of V's rows."""
     for row in range(len(q.indptr) - 1):
-        total = out[row]
-        w = q.wide_indptr[row]
+        total, w = out[row], q.wide_indptr[row]
         for k in range(q.indptr[row], q.indptr[row + 1]):
             exact, w = read(q, k, w)
-            value = float(exact)
-            column = q.columns[k]
+            value, column = float(exact), q.columns[k]
             factors = thin[column]
             sizes[row] += abs(value) * largest[column]
             for t in range(thin.shape[1]):
@@ -341,17 +339,14 @@ def _by_columns(
     sums = np.zeros((last - first, 2, n))
     for column in range(first, last):
         for j in range(starts[column], starts[column + 1]):
-            row = rows[j]
-            factor = abs(values[j])
-            total = sums[column - first, 0 if values[j] > 0.0 else 1]
-            w = q.wide_indptr[row]
+            row, factor = rows[j], abs(values[j])
+            total, w = sums[column - first, 0 if values[j] > 0.0 else 1], q.wide_indptr[row]
             for k in range(q.indptr[row], q.indptr[row + 1]):
                 exact, w = read(q, k, w)
                 total[q.columns[k]] += float(exact) * factor
     for i in range(n):
         for column in range(first, last):
-            up = sums[column - first, 0, i]
-            down = sums[column - first, 1, i]
+            up, down = sums[column - first, 0, i], sums[column - first, 1, i]
             out[i, column] += up - down
             sizes[i] = max(sizes[i], up + down)
 
@@ -362,24 +357,19 @@ def _by_rows(
     largest: Float, out: Float, sizes: Float, start: int, stop: int, block: int,
 ) -> None:  # fmt: skip
     """Add to rows start ... stop - 1 of the result, a block of them at a time, so that they stay in the cache."""
-    cursor = np.empty(len(chosen), np.int64)
-    wide = np.empty(len(chosen), np.int64)
+    cursor, wide = np.empty(len(chosen), np.int64), np.empty(len(chosen), np.int64)
     for j in range(len(chosen)):
         cursor[j], wide[j] = seek(q, chosen[j], start)
     for edge in range(start, stop, block):
         end = min(edge + block, stop)
         for j in range(len(chosen)):
-            k = cursor[j]
-            w = wide[j]
-            last = q.indptr[chosen[j] + 1]
+            k, w, last = cursor[j], wide[j], q.indptr[chosen[j] + 1]
             while k < last and q.columns[k] < end:
                 exact, w = read(q, k, w)
-                value = float(exact)
-                row = q.columns[k]
+                value, row = float(exact), q.columns[k]
                 sizes[row] += value * largest[j]
                 total = out[row]
                 for t in range(ends[j], ends[j + 1]):
                     total[columns[t]] += value * values[t]
                 k += 1
-            cursor[j] = k
-            wide[j] = w
+            cursor[j], wide[j] = k, w

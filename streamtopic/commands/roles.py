@@ -42,22 +42,31 @@ def stopping() -> threading.Event:
 
 def _ingest(args: argparse.Namespace) -> int:
     from streamtopic.service.processes import run_ingest
+    from streamtopic.service.watched_process import watched
 
-    run_ingest(settings_of(args), stopping(), saying(as_json=args.json))
+    settings, say = settings_of(args), saying(as_json=args.json)
+    with watched(settings, "ingest", say) as watch:
+        run_ingest(settings, stopping(), say, watch=watch)
     return 0
 
 
 def _schedule(args: argparse.Namespace) -> int:
     from streamtopic.service.processes import run_schedule
+    from streamtopic.service.watched_process import watched
 
-    run_schedule(settings_of(args), stopping(), saying(as_json=args.json), interval=args.interval)
+    settings, say = settings_of(args), saying(as_json=args.json)
+    with watched(settings, "schedule", say) as watch:
+        run_schedule(settings, stopping(), say, interval=args.interval, watch=watch)
     return 0
 
 
 def _publish(args: argparse.Namespace) -> int:
     from streamtopic.service.processes import run_publish
+    from streamtopic.service.watched_process import watched
 
-    run_publish(settings_of(args), stopping(), saying(as_json=args.json), interval=args.interval)
+    settings, say = settings_of(args), saying(as_json=args.json)
+    with watched(settings, "publish", say) as watch:
+        run_publish(settings, stopping(), say, interval=args.interval, watch=watch)
     return 0
 
 

@@ -256,6 +256,10 @@ class ModelState:
                 raise StateCorrupt(f"outbox entry {entry.decode()} of {self.model} has lost its bytes: retrain")
         return entries
 
+    def waiting(self) -> int:
+        """Return how many records wait to be published."""
+        return int(self.connection.call("XLEN", self._keys.named("outbox")))
+
     def confirm(self, entries: Iterable[OutboxEntry]) -> None:
         """Remove published records from the outbox. May be repeated."""
         outbox = self._keys.named("outbox")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -46,11 +47,21 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One flush: records read, where reading goes on, and events by outcome."""
+    """One flush: records read, where reading goes on, and events by outcome.
+
+    reasons: records that were refused, by reason.
+    waited: seconds from when each delete was sent until it was counted.
+    seconds: time that it took to count and commit the flush.
+    begin: where the flush began; before the last one's end where the state was set back in between.
+    """
 
     records: int
     next_offset: int
     outcomes: Mapping[str, int] = field(default_factory=dict)
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    waited: Sequence[float] = ()
+    seconds: float = 0.0
+    begin: int | None = None
 
 
 class Ingest:
@@ -217,14 +228,19 @@ class Ingest:
             return None
         if changes.forwards:
             self._forwarder.noted()
+        start = time.perf_counter()
         with self._records.beyond(decoded, rest, min(max_records, self._fitting)):
             result = self.state.apply(changes)
+        seconds = time.perf_counter() - start
         if isinstance(result, Stale):
             return None
         if changes.forwards:
             self._forwarder.committed(changes.forwards)
         self._alert(resolution)
-        return Progress(len(decoded.records), resolution.changes.next_offset, resolution.changes.totals)
+        waited = [(forget.applied_ms - forget.received_ms) / 1000 for forget in found.forgets]
+        return Progress(
+            len(decoded.records), found.next_offset, found.totals, resolution.reasons, waited, seconds, offset
+        )
 
     def _pass_empty_offsets(self, offset: int) -> Progress | None:
         """Move to the end of a log that goes on without a record: the marks of transactions are such offsets.

@@ -11,7 +11,7 @@ from streamtopic.events import Delete, Heartbeat, document_of, encode_rejected, 
 from streamtopic.state import AddedDocument, Changes, Forget, ForgetKind, Forward, RemovedDocument, StoredDocument
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from streamtopic.service.ingest.decode import Decoded, Event
     from streamtopic.state import LiveDocuments, Meta
@@ -50,10 +50,12 @@ class Resolution:
     """Changes to commit, and records that must be written to a log, and confirmed, before.
 
     rejected: pointers for the rejected topic.
+    reasons: how many of them there are, by reason.
     """
 
     changes: Changes
     rejected: Sequence[Message]
+    reasons: Mapping[str, int]
 
 
 def resolve(
@@ -88,6 +90,7 @@ class _Run:
     current: dict[bytes, StoredDocument | AddedDocument] = field(init=False)
     forgets: list[Forget] = field(default_factory=list)
     totals: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
     counted: Counter[int] = field(default_factory=Counter)
     rejected: list[Message] = field(default_factory=list)
     forwards: list[Forward] = field(default_factory=list)
@@ -113,6 +116,7 @@ class _Run:
     def reject(self, record: Record, error: InvalidEvent, *, here: bool) -> None:
         """Point at a record that cannot be taken, and remove what its id held: compaction keeps only this record."""
         self.totals["rejected"] += 1
+        self.reasons[error.reason] += 1
         self.rejected.append(encode_rejected(record, error))
         document, request, salt = record.key or b"", request_of(record.headers) or "", salt_of(record.headers)
         if document in self.current:
@@ -201,7 +205,7 @@ class _Run:
             forwards=self.forwards,
             time_ms=self.time_ms,
         )
-        return Resolution(changes, self.rejected)
+        return Resolution(changes, self.rejected, self.reasons)
 
 
 def misplaced(partition: int, home: int) -> InvalidEvent:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from streamtopic.errors import TakenOver
 from streamtopic.events import encode_heartbeat
+from streamtopic.service.watching import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,7 +50,7 @@ class IngestWorker:
     """Counts the partitions that its group gives it.
 
     topic: the documents topic. open_ingest: becomes the writer of a partition, fencing the one before. clock: seconds
-    since 1970; ticks: seconds that only grow.
+    since 1970; ticks: seconds that only grow. watch: is told what becomes of the partitions.
 
     A partition's state and offset move in one commit by its newest writer, so a rebalance needs no hand-over: whoever
     lost a partition without noticing, as after being stopped, can write nothing more to it.
@@ -65,6 +66,7 @@ class IngestWorker:
         *,
         clock: Callable[[], float] = time.time,
         ticks: Callable[[], float] = time.monotonic,
+        watch: Watch | None = None,
     ) -> None:
         self._log = log
         self._topic = topic
@@ -73,6 +75,7 @@ class IngestWorker:
         self._options = options
         self._clock = clock
         self._ticks = ticks
+        self._watch = watch or Watch()
         self._ingests: dict[int, Ingest] = {}
         self._shunned: dict[int, float] = {}
 
@@ -91,6 +94,10 @@ class IngestWorker:
         outcomes, records = Counter[str](), 0
         for partition in list(self._ingests):
             progress = self._guarded(partition, lambda ingest: ingest.step())
+            if progress is not None:
+                self._watch.counted(partition, progress)
+                # Counted, or found the end of its log: both are progress.
+                self._watch.moved(f"partition {partition}")
             if progress is not None and progress.records:
                 records += progress.records
                 outcomes.update(progress.outcomes)
@@ -107,6 +114,8 @@ class IngestWorker:
 
     def close(self) -> None:
         """Leave the group, so that others take the partitions at once."""
+        for partition in self._ingests:
+            self._watch.gave_up(partition)
         self._ingests.clear()
         self._membership.leave()
 
@@ -115,9 +124,12 @@ class IngestWorker:
         for partition in [partition for partition in self._ingests if partition not in owned]:
             logger.info("gave up ownership of partition %d", partition)
             del self._ingests[partition]
+            self._watch.gave_up(partition)
         for partition in sorted(owned - self._ingests.keys()):
             if self._ticks() >= self._shunned.get(partition, 0.0):
                 self._ingests[partition] = self._open_ingest(partition)
+                self._watch.owns(partition, self._ingests[partition])
+                self._watch.moved(f"partition {partition}")
                 logger.info("took ownership of partition %d", partition)
 
     def _guarded(self, partition: int, act: Callable[[Ingest], T]) -> T | None:
@@ -127,6 +139,7 @@ class IngestWorker:
         except TakenOver as error:
             logger.warning("%s", error)
             del self._ingests[partition]
+            self._watch.gave_up(partition, taken_over=True)
             # The group may still say that it is ours: taking it back at once would only make the two of us alternate.
             self._shunned[partition] = self._ticks() + _TAKEN_OVER_PAUSE
             return None

@@ -19,6 +19,7 @@ import numpy as np
 from streamtopic.errors import SettingsError, StateError
 from streamtopic.events import HEARTBEAT_KEY
 from streamtopic.service.schedule.situation import Base, base_forget_set
+from streamtopic.service.watching import Watch
 from streamtopic.signed import version_of
 from streamtopic.state import Stale
 from streamtopic.state.compaction import GRACE_SECONDS
@@ -26,7 +27,7 @@ from streamtopic.state.residue_ledger import Marks, Outstanding, Residue, Residu
 from streamtopic.streams import TopicNames, pages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
     from collections.abc import Set as AbstractSet
 
     import numpy.typing as npt
@@ -68,16 +69,24 @@ class ResidueKeeper:
     """Observes how far deletions have come, and removes the traces that are left.
 
     clock: seconds since 1970. Killed anywhere, the next one goes on from the marks in Redis, and observes again.
+    watch: is told when deletions have reached a stage.
     """
 
     def __init__(
-        self, state: ModelState, reader: Reader, log: EventLog, options: ResidueOptions, clock: Callable[[], float]
+        self,
+        state: ModelState,
+        reader: Reader,
+        log: EventLog,
+        options: ResidueOptions,
+        clock: Callable[[], float],
+        watch: Watch | None = None,
     ) -> None:
         self._state = state
         self._reader = reader
         self._log = log
         self._options = options
         self._clock = clock
+        self._watch = watch or Watch()
         self._names = TopicNames(state.model)
         self._store = ResidueState(state.connection, state.model)
         self._look: Generator[None, None, Residue] | None = None
@@ -112,6 +121,8 @@ class ResidueKeeper:
         residue = _pruned(residue)
         if residue != before:
             self._store.write(residue)
+            for stage, seconds in _reached(before, residue, self._now()):
+                self._watch.reached(stage.value, seconds)
         return residue != before
 
     def _own(self, residue: Residue, positions: Mapping[int, Meta]) -> Residue:
@@ -340,6 +351,17 @@ def waiting_by_stage(residue: Residue) -> dict[Stage, Outstanding]:
         since = [one.since_ms for one in each if one.since_ms is not None]
         found[stage] = Outstanding(sum(one.documents for one in each), min(since, default=None))
     return found
+
+
+def _reached(before: Residue, after: Residue, now_ms: int) -> Iterator[tuple[Stage, float]]:
+    """Yield each mark that moved: its stage, and the seconds that the oldest deletion behind it took to get there."""
+    for (partition, stage), marks in after.marks.items():
+        passed = before.of(partition, stage).offset
+        # A deletion is dated from when it was counted out, so this says nothing of that stage itself.
+        if stage is not Stage.SUBTRACTED and marks.offset > passed:
+            since = after.of(partition, Stage.SUBTRACTED).reached(passed)
+            if since is not None:
+                yield stage, max(now_ms - since, 0) / 1000
 
 
 def residue_fields(residue: Residue) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from itertools import groupby
 
 from streamtopic.errors import StateError, StateMismatch
 from streamtopic.service.published import Published
+from streamtopic.service.watching import Watch
 from streamtopic.signed import (
     ChainHead,
     Completion,
@@ -60,6 +61,7 @@ class Publisher:
     link_months: months for which the key of a month is kept after it; the service finds receipts by request id with it.
     clock: seconds since 1970.
     keys: verify the service's own past signatures, by default `key` alone.
+    watch: is told what was published.
 
     Every step can be repeated: an outbox record is appended again with the same bytes, which readers skip.
 
@@ -78,11 +80,13 @@ class Publisher:
         link_months: int = 3,
         clock: Callable[[], float] = time.time,
         keys: KeyRing | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self._state = state
         self._log = log
         self._key = key
         self._secret = secret
+        self._watch = watch or Watch()
         self._link_months = link_months
         self._clock = clock
         self._links = LinkKeys(state.connection, state.model)
@@ -110,6 +114,7 @@ class Publisher:
                 self._log.append_many(topic, [Message(r.key, r.value, r.headers, partition=0) for r in records])
             self._state.confirm(entries)
             published += len(entries)
+            self._watch.published(len(entries))
         return published
 
     def issue_receipts(self, forgets: Mapping[int, Forgets], versions: Sequence[Envelope] | None = None) -> int:
@@ -139,6 +144,8 @@ class Publisher:
             while served := _served(stream, partition, ordered):
                 issued += self._issue(partition, served)
                 stream.drop([forget for forget, _ in served])
+                now = self._clock()
+                self._watch.confirmed([now - f.received_ms / 1000 for f, _ in served if f.wants_receipt])
                 marks[partition] = stream.mark()
             self._looked_at[partition] = (marks[partition], latest)
         return issued
@@ -305,6 +312,7 @@ class Statements:
     published: the releases topic, read to its end before a statement about it.
     interval_ms: time within which readers may count on the next one; 0 for a process that ends: it promises nothing.
     clock: seconds since 1970.
+    watch: is told when one was made.
 
     Numbers only grow: the next one is beyond those that Redis and the topic hold, so neither a restored Redis nor a
     second publisher makes them go back. A statement never takes back a newest version or a withdrawal.
@@ -319,6 +327,7 @@ class Statements:
         *,
         interval_ms: int,
         clock: Callable[[], float],
+        watch: Watch | None = None,
     ) -> None:
         self._state = state
         self._log = log
@@ -327,6 +336,7 @@ class Statements:
         self._key = key
         self._interval_ms = interval_ms
         self._clock = clock
+        self._watch = watch or Watch()
         self._due = 0
 
     def publish(self, *, changed: bool) -> Statement | None:
@@ -344,11 +354,13 @@ class Statements:
         # Another publisher may have said the same a moment ago. Compaction keeps the last, which must be the newest.
         if before is not None and before.sequence == self._published.last_statement and self._holds(before, said):
             self._due = before.made + self._interval_ms // 2
+            self._watch.stated(before.made / 1000)
             if now < self._due:
                 return None
         number = self._state.next_statement(0 if before is None else before.sequence)
         statement = Statement(self._state.model, number, now, self._interval_ms, *said)
         self._log.append_many(self._topic, [statement_message(seal_statement(statement, self._key))])
+        self._watch.stated(now / 1000)
         # Twice an interval, so that one statement that comes late does not alarm readers.
         self._due = now + self._interval_ms // 2
         return statement

@@ -32,6 +32,7 @@ from streamtopic.service.schedule.version import (
     replaced,
     stored_base,
 )
+from streamtopic.service.watching import Watch
 from streamtopic.signed import Envelope, Kind, SigningKey, release_digest, seal_release, to_messages
 from streamtopic.state import Connection, Lease, ModelState, Reader, Snapshot, Stale, cut
 from streamtopic.state.documents import sample_words
@@ -89,6 +90,7 @@ class Scheduler:
     published: the versions in the releases topic; read to its end before a version is staged.
     lease: leadership.
     clock: seconds since 1970.
+    watch: is told what the scheduler does.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class Scheduler:
         published: Published,
         lease: LeaseKeeper,
         clock: Callable[[], float] = time.time,
+        watch: Watch | None = None,
     ) -> None:
         self.connection = connection
         self.state = state
@@ -115,6 +118,7 @@ class Scheduler:
         self._signing_key = signing_key
         self._published = published
         self._lease = lease
+        self._watch = watch or Watch()
         self._situation = SituationReader(
             self.reader, state, modeller, options.policy, options.delta, clock, published.rivals
         )
@@ -133,9 +137,11 @@ class Scheduler:
         Raises ComponentUnreachable, StateError; a failed attempt stages nothing, and may be repeated.
         """
         lease = self._lease.acquire()
+        self._watch.leads(leading=lease is not None)
         if lease is None:
             return Step(Wait("another scheduler leads"))
         step = self._step(lease, requested)
+        self._watch.decided(type(step.decision).__name__.lower())
         # Steps come every few seconds, and a decision that stays needs no write.
         if (text := decision_text(step.decision)) != self._noted:
             self.state.note_decision(text, self._situation.now())
@@ -152,6 +158,7 @@ class Scheduler:
     def close(self) -> None:
         """Give leadership up."""
         self._lease.release()
+        self._watch.leads(leading=False)
 
     def _step(self, lease: Lease, requested: str | None) -> Step:
         waiting = self.state.requested()
@@ -177,8 +184,12 @@ class Scheduler:
         # Read before the attempt: a document that comes meanwhile must not be held for one that was tried.
         offsets = self._offsets()
         try:
-            return self._unlearn(lease, decision) if isinstance(decision, Unlearn) else self._retrain(lease, decision)
+            with self._watch.busy("learning"):
+                if isinstance(decision, Unlearn):
+                    return self._unlearn(lease, decision)
+                return self._retrain(lease, decision)
         except CannotLearn as error:
+            self._watch.blocked(error.reason)
             self._failed = (offsets, str(error))
             return self._withdraw(
                 lease,
@@ -214,6 +225,7 @@ class Scheduler:
             return None
         checked = check_update(made.fit, made.snapshot, self._noise_key.counts_key)
         version, suspects = self._next_version(), self._situation.suspects()
+        self._watch.checked(passed=checked.passed)
         self.state.note_check(checked.fields(version, now, suspects if checked.passed is False else ()))
         if checked.passed is False:
             logger.error(
@@ -286,6 +298,8 @@ class Scheduler:
             return Step(Wait(f"version {version} was not staged: {result.reason}"), seconds=seconds)
         # Only once it is staged: heads of a version that nobody gets are no start for the next.
         self._failed, self._heads = None, plan.fitted
+        self._watch.staged(version, kind, seconds)
+        self._watch.withdrew(len(envelope.withdrawn))
         for remark in remarks(plan):
             logger.warning("version %d of %s: %s", version, self.options.model, remark)
         return Step(decision, version, envelope.withdrawn, seconds)
@@ -374,8 +388,10 @@ class Scheduler:
         if not versions:
             return Step(decision)
         records = erasures(self.state, self.state.releases(), versions, retired=False)
-        result = self.state.withdraw(lease, versions, records)
-        return Step(decision, withdrawn=() if isinstance(result, Stale) else versions)
+        if isinstance(self.state.withdraw(lease, versions, records), Stale):
+            return Step(decision)
+        self._watch.withdrew(len(versions))
+        return Step(decision, withdrawn=versions)
 
     def _failure(self) -> str | None:
         """Return why the last attempt failed, while no document has come or gone since."""

@@ -1,10 +1,11 @@
-"""Write docs/metrics.md, deploy/alerts.yaml and deploy/dashboard.json: `python docs/monitoring.py`."""
+"""Write docs/metrics.md, docs/logs.md, deploy/alerts.yaml and deploy/dashboard.json: `python docs/monitoring.py`."""
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from streamtopic import metrics as catalogue
+from streamtopic.logs import EVENTS, UNNAMED
 from streamtopic.metrics import PREFIX, ROOMS, Family
 
 ROOT = Path(__file__).parents[1]
@@ -133,6 +134,36 @@ def metrics_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def logs_page() -> str:
+    """Return the page on logs."""
+    lines = [
+        "# Logs",
+        "",
+        "Written by `python docs/monitoring.py` from the list in `streamtopic/logs.py`.",
+        "",
+        "`ingest`, `schedule`, `publish` and `run` next to Kafka write one line for each event: what they do to",
+        "standard output, and what their parts have to say to standard error. Where that is not a terminal, each",
+        "line is one JSON object, as with `--json`:",
+        "",
+        "```json",
+        '{"event": "partition_taken", "level": "info", "time": "2026-01-31T12:00:00.000+00:00", "role": "ingest",',
+        ' "model": "news", "partition": 3, "message": "took ownership of partition 3"}',
+        "```",
+        "",
+        "`event` is one of the names below. They are stable, so search for them and not for texts. `time`, `role` and",
+        "`model` are in every line; numbers such as `partition`, `version`, `offset` and `records` where they apply.",
+        "",
+        "No line holds a document's id, a word or a secret. Where the text of an event may quote what others wrote,",
+        "JSON has the meaning of the event in its place. The text itself is shown at a terminal only. Lines of other",
+        f"packages are `{UNNAMED}`, with the name of their `logger` and without their text.",
+        "",
+        "| event | meaning | text in JSON |",
+        "|---|---|---|",
+    ]
+    lines += [f"| `{name}` | {e.meaning} | {'left out' if e.quotes else ''} |" for name, e in EVENTS.items()]
+    return "\n".join(lines) + "\n"
+
+
 def alert_rules() -> str:
     """Return the rules as Prometheus reads them. JSON's strings are YAML's as well."""
     lines = [
@@ -226,6 +257,7 @@ def dashboard() -> str:
 
 WRITTEN = {
     ROOT / "docs" / "metrics.md": metrics_page,
+    ROOT / "docs" / "logs.md": logs_page,
     ROOT / "deploy" / "alerts.yaml": alert_rules,
     ROOT / "deploy" / "dashboard.json": dashboard,
 }

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from streamtopic.concealing import conceal
 
 if TYPE_CHECKING:
+    import logging
     from collections.abc import Iterator, Sequence
 
 __all__ = [
@@ -102,10 +103,11 @@ def show_error(block: str) -> None:
         sys.stderr.write(printable(conceal(line)) + "\n")
 
 
-def log_to_stderr(*, detailed: bool) -> None:
+def log_to_stderr(*, detailed: bool, lines: logging.Formatter | None = None) -> None:
     """Let what is logged go to standard error, as one line of printable text, a traceback as several.
 
     detailed: with time and place, from INFO on, as services log; else the bare text of warnings.
+    lines: writes them in another form, which must be as careful.
     """
     import logging
 
@@ -121,7 +123,7 @@ def log_to_stderr(*, detailed: bool) -> None:
 
     if detailed:
         handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(Careful("%(asctime)s %(name)s: %(message)s"))
+        handler.setFormatter(lines or Careful("%(asctime)s %(name)s: %(message)s"))
         logging.basicConfig(level=logging.INFO, handlers=[handler])
     elif logging.lastResort is not None:
         logging.lastResort.setFormatter(Careful("%(message)s"))

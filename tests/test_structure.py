@@ -43,6 +43,7 @@ ALLOWED = {
     "corpus": set(),
     "settings": set(),
     "console": {"concealing"},
+    "logs": {"concealing"},
 }
 PURE = ("counts", "topics", "privacy", "paper", "audit")
 # A pure function of arrays has no business with these.

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
         from streamtopic.service.processes import run_all
         from streamtopic.service.watched_process import watched
 
-        tell = saying(as_json=args.json)
+        tell = saying(settings, "run", as_json=args.json)
         with watched(settings, "run", tell) as watch:
             run_all(settings, stop, tell, interval=args.interval, watch=watch)
         return 0

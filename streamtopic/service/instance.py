@@ -118,6 +118,7 @@ class InstanceLock:
                 "%d files and folders in %s were open to other users of this machine: they are closed now",
                 opened,
                 self._root,
+                extra={"event": "files_closed", "files": opened},
             )
         (self._root / "instance.lock").touch(mode=0o600)
         file = (self._root / "instance.lock").open("a+", encoding="ascii")

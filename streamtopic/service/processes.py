@@ -158,11 +158,17 @@ def _one_step(service: Service, said: str, say: Callable[[dict[str, Any]], None]
         service.clear_residue()
     text = decision_text(step.decision)
     if step.version is not None:
-        say({"event": "staged", "version": step.version, "decision": text, "seconds": dict(step.seconds)})
+        say({"event": "staged", "version": step.version, "decision": _public(text), "seconds": dict(step.seconds)})
         return f"{text} (version {step.version})"
     if text != said or step.withdrawn:
-        say({"event": "decided", "decision": text, "withdrawn": list(step.withdrawn)})
+        say({"event": "decided", "decision": _public(text), "withdrawn": list(step.withdrawn)})
     return text
+
+
+def _public(decision: str) -> str:
+    """Return a decision without the errors that it quotes, which may name words; `status` has all of it."""
+    kind, _, reason = decision.partition(": ")
+    return f"{kind}: {reason.partition(';')[0].partition(': ')[0]}"
 
 
 def _publish_once(service: Service, say: Callable[[dict[str, Any]], None]) -> bool:

@@ -380,7 +380,8 @@ class Compactor:
         result = self._state.erased(clearing.offset, clearing.since_ms)
         if not isinstance(result, Stale):
             self._clearing = None
-            logger.info("partition %d: segments hold no deleted document", self._state.partition)
+            extra = {"event": "segments_cleared", "partition": self._state.partition}
+            logger.info("partition %d: segments hold no deleted document", self._state.partition, extra=extra)
         return AlreadyApplied() if not isinstance(result, Stale) else result
 
     def _start(self, group: Group) -> Future[Merged | Stale]:

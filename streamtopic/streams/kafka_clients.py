@@ -119,7 +119,8 @@ def retried(
         except (*TRANSIENT, errors.KafkaError, RuntimeError, ValueError) as error:
             if not isinstance(error, TRANSIENT) or isinstance(error, REFUSED) or clock() + pause > deadline:
                 raise mapped(error, options.servers) from error
-            logger.debug("Kafka at %s: %s; trying again", options.servers, error)
+            extra = {"event": "kafka_retried"}
+            logger.debug("Kafka at %s: %s; trying again", options.servers, error, extra=extra)
         sleep(pause)
         pause = min(2 * pause, 1.0)
 

@@ -102,7 +102,7 @@ class KafkaMembership:
             except (errors.KafkaError, OSError, RuntimeError, ValueError) as error:
                 fault = mapped(error, self._options.servers)
                 if failing_since is None:
-                    logger.warning("left the group %s: %s", self._group, fault)
+                    logger.warning("left the group %s: %s", self._group, fault, extra={"event": "group_left"})
                     failing_since = self._clock()
                 refused = isinstance(fault, SettingsError)
                 passing = isinstance(error, (*TRANSIENT, errors.BrokerResponseError)) and not refused

@@ -61,6 +61,7 @@ def sweep_if_due(
         report.partition,
         (now_ms - meta.time_ms) // 86_400_000,
         report.removed,
+        extra={"event": "deletes_missed", "partition": report.partition, "documents": report.removed},
     )
     return report
 

@@ -271,6 +271,7 @@ class Ingest:
                 "partition %d: %d refused changes removed what their ids held, the first at offset %d; `streamtopic "
                 "rejected list` says why, docs/messages.md what to do",
                 self.partition, len(refused), refused[0].offset,
+                extra={"event": "changes_refused", "partition": self.partition, "offset": refused[0].offset},
             )  # fmt: skip
 
     def _check_position(self) -> None:

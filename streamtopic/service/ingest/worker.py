@@ -122,7 +122,11 @@ class IngestWorker:
     def _join(self) -> None:
         owned = self._membership.poll(0.0)
         for partition in [partition for partition in self._ingests if partition not in owned]:
-            logger.info("gave up ownership of partition %d", partition)
+            logger.info(
+                "gave up ownership of partition %d",
+                partition,
+                extra={"event": "partition_given_up", "partition": partition},
+            )
             del self._ingests[partition]
             self._watch.gave_up(partition)
         for partition in sorted(owned - self._ingests.keys()):
@@ -130,14 +134,18 @@ class IngestWorker:
                 self._ingests[partition] = self._open_ingest(partition)
                 self._watch.owns(partition, self._ingests[partition])
                 self._watch.moved(f"partition {partition}")
-                logger.info("took ownership of partition %d", partition)
+                logger.info(
+                    "took ownership of partition %d",
+                    partition,
+                    extra={"event": "partition_taken", "partition": partition},
+                )
 
     def _guarded(self, partition: int, act: Callable[[Ingest], T]) -> T | None:
         """Act on a partition, which another process may have taken over; it is left alone for a moment then."""
         try:
             return act(self._ingests[partition])
         except TakenOver as error:
-            logger.warning("%s", error)
+            logger.warning("%s", error, extra={"event": "partition_taken_over", "partition": partition})
             del self._ingests[partition]
             self._watch.gave_up(partition, taken_over=True)
             # The group may still say that it is ours: taking it back at once would only make the two of us alternate.

@@ -232,11 +232,15 @@ class ResidueKeeper:
             residue = replace(residue, rewrite=None)
             # A server that was started again has forgotten that it was asked.
             if asked.server != info["run_id"]:
-                logger.warning("Redis was started again before it had written its append-only file anew")
+                extra = {"event": "rewrite_interrupted"}
+                logger.warning("Redis was started again before it had written its append-only file anew", extra=extra)
             elif info.get("aof_last_bgrewrite_status") == "ok":
                 residue = self._all_moved(residue, positions, Stage.AOF, asked.covers)
             else:
-                logger.error("Redis could not write its append-only file anew: see its log, and the room on its disk")
+                logger.error(
+                    "Redis could not write its append-only file anew: see its log, and the room on its disk",
+                    extra={"event": "rewrite_failed"},
+                )
         if Stage.AOF in residue.attested:
             attested = {p: _through_by(residue, p, _IN_REDIS, residue.attested[Stage.AOF]) for p in positions}
             residue = self._all_moved(residue, positions, Stage.AOF, attested)
@@ -261,6 +265,7 @@ class ResidueKeeper:
                     "%s; have Redis's file written anew now and then, and say so with `streamtopic residue attest "
                     "--stage aof --until TIME`",
                     error,
+                    extra={"event": "rewrite_refused"},
                 )
             return replace(residue, forbidden=str(error), asked=now)
         return replace(residue, forbidden="", asked=now, rewrite=Rewrite(now, str(info["run_id"]), covers))

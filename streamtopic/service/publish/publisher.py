@@ -205,7 +205,10 @@ class Publisher:
         if abs(now - self._destroyed_at) < _LOOK_SECONDS:
             return
         if count := self._links.destroy(months_before(month_of(now), self._link_months)):
-            logger.info("destroyed %d keys that tied receipts of %s to request ids", count, self._state.model)
+            extra = {"event": "links_destroyed", "keys": count}
+            logger.info(
+                "destroyed %d keys that tied receipts of %s to request ids", count, self._state.model, extra=extra
+            )
         self._destroyed_at = now
 
     def _issue(self, partition: int, served: Sequence[tuple[Forget, Envelope]]) -> int:
@@ -243,7 +246,10 @@ class Publisher:
                 if staged != ChainHead(*self._staged.end()):
                     continue
                 lost = f"{chain.head.sequence + 1} to {staged.sequence}"
-                logger.error("%s has lost receipts %s, which had been published", self._names.receipts, lost)
+                extra = {"event": "receipts_lost"}
+                logger.error(
+                    "%s has lost receipts %s, which had been published", self._names.receipts, lost, extra=extra
+                )
                 chain.skip_to(staged)
             if staged == chain.head:
                 return staged
@@ -255,7 +261,10 @@ class Publisher:
         for _ in self._issued.read():
             pass
         if more := self._issued.skipped - before:
-            logger.warning("%d records of %s are not receipts and are passed over", more, self._names.receipts)
+            extra = {"event": "receipts_passed_over", "records": more}
+            logger.warning(
+                "%d records of %s are not receipts and are passed over", more, self._names.receipts, extra=extra
+            )
 
     def _sealed(
         self, partition: int, todo: Sequence[tuple[Forget, Envelope]], head: ChainHead
@@ -380,7 +389,10 @@ class Statements:
         if before.newest >= newest:
             newest, digest = before.newest, before.digest
         if before.made > now:
-            logger.warning("statement %d is of a later time than now: set this machine's clock right", before.sequence)
+            extra = {"event": "clock_behind"}
+            logger.warning(
+                "statement %d is of a later time than now: set this machine's clock right", before.sequence, extra=extra
+            )
         return newest, digest, tuple(sorted(gone.union(before.withdrawn)))
 
 

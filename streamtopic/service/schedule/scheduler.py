@@ -234,6 +234,7 @@ class Scheduler:
                 self.options.model,
                 checked.detail,
                 ", ".join(map(str, suspects)) or "no other",
+                extra={"event": "self_check_failed", "version": version},
             )
         return checked
 
@@ -301,7 +302,8 @@ class Scheduler:
         self._watch.staged(version, kind, seconds)
         self._watch.withdrew(len(envelope.withdrawn))
         for remark in remarks(plan):
-            logger.warning("version %d of %s: %s", version, self.options.model, remark)
+            extra = {"event": "version_remark", "version": version}
+            logger.warning("version %d of %s: %s", version, self.options.model, remark, extra=extra)
         return Step(decision, version, envelope.withdrawn, seconds)
 
     def _next_version(self) -> int:

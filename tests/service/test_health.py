@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -18,7 +19,10 @@ from watched_service import MARK, RARE, Clock, Watched, documents, opened
 from streamtopic.cli import main
 from streamtopic.endpoint import serving
 from streamtopic.errors import ComponentUnreachable, SettingsError
+from streamtopic.events import encode_add
 from streamtopic.health import Health
+from streamtopic.local import LocalRedis
+from streamtopic.streams import FileLog
 
 LIMIT, LATEST = 60.0, 75.0
 
@@ -267,6 +271,32 @@ def test_run_in_a_folder_is_watched_by_one_setting(tmp_path):
         assert json.loads(_asked(address, "/status")[1])["role"] == "run"
     finally:
         _end(process)
+
+
+@pytest.mark.slow
+def test_a_stopped_redis_turns_livez_red_in_time_and_back(tmp_path):
+    """A real stall of a real process: red between the limit and 15 s later, with its reason, and green again after."""
+    limit = 6.0
+    with LocalRedis(tmp_path / "redis") as server:
+        given = [f"redis_url={server.url}", "metrics_address=0", f"stalled_after={limit}"]
+        plain = [part for one in given for part in ("--set", one)]
+        process, address = _started("ingest", "--dir", str(tmp_path / "instance"), *plain)
+        try:
+            _until(lambda: _asked(address, "/readyz")[0] == 200, "ready")
+            time.sleep(2 * limit)
+            assert _asked(address, "/livez") == (200, "ok\n")
+            with FileLog(tmp_path / "instance" / "log") as log:
+                os.kill(server.pid, signal.SIGSTOP)
+                began = time.monotonic()
+                log.append_many("default.documents", [encode_add("x", text="apple banana")])
+            _until(lambda: _asked(address, "/livez")[0] == 503, "red")
+            assert limit <= time.monotonic() - began <= limit + 15
+            assert "partition 0 has made no progress" in _asked(address, "/livez")[1]
+            os.kill(server.pid, signal.SIGCONT)
+            _until(lambda: _asked(address, "/livez")[0] == 200, "green")
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+            _end(process)
 
 
 @pytest.mark.slow

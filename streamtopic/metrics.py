@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import platform
 import threading
+from bisect import bisect_left
 from dataclasses import dataclass, field
+from itertools import accumulate, product
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from prometheus_client.core import GaugeMetricFamily
+    from prometheus_client.core import Metric
 
 __all__ = ["CATALOGUE", "OTHER", "PREFIX", "ROOMS", "Family", "Metrics"]
 
@@ -254,66 +256,86 @@ ROOMS: Mapping[str, tuple[Family, ...]] = MappingProxyType(
 CATALOGUE = tuple(family for families in ROOMS.values() for family in families)
 
 
+class _Durations:
+    """A histogram's values under one set of labels: how many fell into each bucket, and their sum."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def add(self, seconds: Iterable[float]) -> None:
+        """Count durations; one below 0, as of clocks that differ, counts as 0."""
+        for one in seconds:
+            spent = max(one, 0.0)
+            self.counts[bisect_left(self.bounds, spent)] += 1
+            self.total += spent
+
+    @property
+    def buckets(self) -> list[tuple[str, float]]:
+        """Upper bound and how many durations are not above it, as Prometheus counts."""
+        names = [*map(str, self.bounds), "+Inf"]
+        return list(zip(names, map(float, accumulate(self.counts)), strict=True))
+
+
 class Metrics:
     """The values of one process. Safe with several threads; loads prometheus-client when it is made.
 
     role: of the process, as `build_info` shows it. version: of the program.
+
+    Values are kept here, and prometheus-client writes them: its own counters take 20 us for each duration, and a flush
+    may hold thousands of deletes.
     """
 
     def __init__(self, role: str, version: str) -> None:
         # Here: whoever does not watch, the library above all, does without it.
-        import prometheus_client
-        from prometheus_client.core import GaugeMetricFamily
+        from prometheus_client import CollectorRegistry
 
-        # The times at which counters were made would double the series. The package has one switch for all of them.
-        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
-        self._registry = prometheus_client.CollectorRegistry()
-        self._gauge_family = GaugeMetricFamily
         self._mutex = threading.Lock()
-        self._gauges: dict[str, dict[Values, float]] = {f.name: {} for f in CATALOGUE if f.kind == "gauge"}
-        self._others: dict[str, Any] = {}
+        self._numbers: dict[str, dict[Values, float]] = {f.name: {} for f in CATALOGUE if f.kind != "histogram"}
+        self._durations: dict[str, dict[Values, _Durations]] = {f.name: {} for f in CATALOGUE if f.kind == "histogram"}
         for family in CATALOGUE:
-            if family.kind == "counter":
-                self._others[family.name] = prometheus_client.Counter(
-                    family.name, family.help, tuple(family.labels), registry=self._registry
-                )
-            elif family.kind == "histogram":
-                self._others[family.name] = prometheus_client.Histogram(
-                    family.name, family.help, tuple(family.labels), registry=self._registry, buckets=family.buckets
-                )
             self._begin(family)
+        self._registry = CollectorRegistry()
         self._registry.register(self)
-        self._generate = prometheus_client.generate_latest
         self.set(BUILD, 1, role=role, version=version, python=platform.python_version())
 
     def _begin(self, family: Family) -> None:
         """Show counters of listed values from 0 on: an increase from nothing would not be seen as one."""
-        if family.kind == "counter" and len(family.labels) == 1:
-            ((name, values),) = family.labels.items()
-            for value in values:
-                self._others[family.name].labels(**{name: value})
+        if family.kind == "counter":
+            listed = [values for values in family.labels.values() if isinstance(values, tuple)]
+            self._numbers[family.name] = dict.fromkeys(product(*listed), 0.0)
+        elif family.kind == "histogram" and not family.labels:
+            self._durations[family.name][()] = _Durations(family.buckets)
 
     def add(self, family: Family, amount: float = 1, /, **labels: object) -> None:
         """Let a counter grow."""
-        self._of(family, labels).inc(amount)
+        shown = family.shown(labels)
+        with self._mutex:
+            series = self._numbers[family.name]
+            series[shown] = series.get(shown, 0.0) + amount
 
-    def observe(self, family: Family, seconds: float, /, **labels: object) -> None:
-        """Add a duration to a histogram; one below 0, as of clocks that differ, counts as 0."""
-        self._of(family, labels).observe(max(seconds, 0.0))
+    def observe(self, family: Family, seconds: Iterable[float], /, **labels: object) -> None:
+        """Add durations to a histogram."""
+        shown = family.shown(labels)
+        with self._mutex:
+            self._durations[family.name].setdefault(shown, _Durations(family.buckets)).add(seconds)
 
     def set(self, family: Family, value: float | None, /, **labels: object) -> None:
         """Let a gauge show a value; None: nothing at all, since it is not known."""
         shown = family.shown(labels)
         with self._mutex:
             if value is None:
-                self._gauges[family.name].pop(shown, None)
+                self._numbers[family.name].pop(shown, None)
             else:
-                self._gauges[family.name][shown] = float(value)
+                self._numbers[family.name][shown] = float(value)
 
     def clear(self, family: Family, /) -> None:
         """Let a gauge show nothing."""
         with self._mutex:
-            self._gauges[family.name].clear()
+            self._numbers[family.name].clear()
 
     def give_up(self, partition: int) -> None:
         """Remove every series of a partition: another process shows it from now on."""
@@ -322,13 +344,15 @@ class Metrics:
             for family in CATALOGUE:
                 if "partition" in family.labels:
                     place = tuple(family.labels).index("partition")
-                    series = self._gauges[family.name]
+                    series = self._numbers[family.name]
                     for values in [values for values in series if values[place] == shown]:
                         del series[values]
 
     def text(self) -> bytes:
         """Return all values as Prometheus reads them."""
-        return bytes(self._generate(self._registry))
+        from prometheus_client import generate_latest
+
+        return bytes(generate_latest(self._registry))
 
     def samples(self) -> dict[tuple[str, Values], float]:
         """Return the value of every series: name and labels' values, those of buckets included."""
@@ -338,17 +362,26 @@ class Metrics:
             for sample in metric.samples
         }
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the gauges, as the registry asks its collectors."""
-        with self._mutex:
-            gauges = {name: dict(series) for name, series in self._gauges.items()}
-        for family in CATALOGUE:
-            if family.kind == "gauge":
-                shown = self._gauge_family(family.name, family.help, labels=tuple(family.labels))
-                for values, value in sorted(gauges[family.name].items()):
-                    shown.add_metric(values, value)
-                yield shown
+    def collect(self) -> Iterator[Metric]:
+        """Yield all families, as the registry asks its collectors."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
-    def _of(self, family: Family, labels: Mapping[str, object]) -> Any:  # noqa: ANN401 - a counter or a histogram
-        made = self._others[family.name]
-        return made.labels(*family.shown(labels)) if family.labels else made
+        with self._mutex:
+            numbers = {name: sorted(series.items()) for name, series in self._numbers.items()}
+            durations = {
+                name: [(values, one.buckets, one.total) for values, one in sorted(series.items())]
+                for name, series in self._durations.items()
+            }
+        for family in CATALOGUE:
+            labels = tuple(family.labels)
+            if family.kind == "histogram":
+                histogram = HistogramMetricFamily(family.name, family.help, labels=labels)
+                for values, buckets, total in durations[family.name]:
+                    histogram.add_metric(values, buckets, total)
+                yield histogram
+                continue
+            made = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
+            shown = made(family.name, family.help, labels=labels)
+            for values, value in numbers[family.name]:
+                shown.add_metric(values, value)
+            yield shown

@@ -16,7 +16,7 @@ from streamtopic import metrics as catalogue
 from streamtopic.concealing import conceal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from streamtopic.health import Health, Verdict
@@ -78,7 +78,7 @@ class Watch:
     def published(self, records: int) -> None:
         """Take that so many records left the outbox."""
 
-    def confirmed(self, ages: Iterable[float]) -> None:
+    def confirmed(self, ages: Sequence[float]) -> None:
         """Take that receipts are in the log: the seconds since each delete was sent."""
 
     def stated(self, made: float) -> None:
@@ -155,10 +155,10 @@ class Watching(Watch):
             self.metrics.add(catalogue.RECORDS, number, outcome=outcome)
         for reason, number in progress.reasons.items():
             self.metrics.add(catalogue.REJECTED, number, reason=reason)
-        for seconds in progress.waited:
-            self.metrics.observe(catalogue.FORGET_STAGE, seconds, stage="subtracted")
+        if progress.waited:
+            self.metrics.observe(catalogue.FORGET_STAGE, progress.waited, stage="subtracted")
         if progress.records:
-            self.metrics.observe(catalogue.COMMIT, progress.seconds)
+            self.metrics.observe(catalogue.COMMIT, [progress.seconds])
 
     def missed(self, documents: int) -> None:
         """See Watch.missed."""
@@ -187,7 +187,7 @@ class Watching(Watch):
         self.metrics.clear(catalogue.BLOCKED_RELEASE)
         self.metrics.add(catalogue.RELEASES, kind=kind)
         for stage, spent in seconds.items():
-            self.metrics.observe(catalogue.STEP, spent, kind=kind, stage=_STAGES.get(stage, "learn"))
+            self.metrics.observe(catalogue.STEP, [spent], kind=kind, stage=_STAGES.get(stage, "learn"))
         self._told["staged"] = version
 
     def withdrew(self, versions: int) -> None:
@@ -196,7 +196,7 @@ class Watching(Watch):
 
     def reached(self, stage: str, seconds: float) -> None:
         """See Watch.reached."""
-        self.metrics.observe(catalogue.FORGET_STAGE, seconds, stage=stage)
+        self.metrics.observe(catalogue.FORGET_STAGE, [seconds], stage=stage)
 
     def published(self, records: int) -> None:
         """See Watch.published."""
@@ -204,11 +204,10 @@ class Watching(Watch):
         # A million receipts are many pages of one round; each page is progress.
         self.health.moved(self.role)
 
-    def confirmed(self, ages: Iterable[float]) -> None:
+    def confirmed(self, ages: Sequence[float]) -> None:
         """See Watch.confirmed."""
-        for seconds in ages:
-            self.metrics.observe(catalogue.FORGET, seconds)
-            self.metrics.add(catalogue.RECEIPTS)
+        self.metrics.observe(catalogue.FORGET, ages)
+        self.metrics.add(catalogue.RECEIPTS, len(ages))
         self.health.moved(self.role)
 
     def stated(self, made: float) -> None:

@@ -299,6 +299,21 @@ def test_a_gauge_that_is_not_known_is_absent():
     assert (f"{PREFIX}release_timestamp_seconds", ()) not in metrics.samples()
 
 
+def test_a_histogram_counts_what_is_not_above_a_bound():
+    """Buckets are cumulative and take their bound in, as those of prometheus-client do; a negative age is 0."""
+    from prometheus_client import CollectorRegistry, Histogram
+
+    ages = [-3.0, 0.005, 0.0050001, 7.0, 1e9]
+    metrics, registry = Metrics("run", "0"), CollectorRegistry()
+    metrics.observe(catalogue.COMMIT, ages)
+    theirs = Histogram(catalogue.COMMIT.name, "x", registry=registry, buckets=catalogue.COMMIT.buckets)
+    for age in ages:
+        theirs.observe(max(age, 0.0))
+    wanted = {(s.name, tuple(s.labels.values())): s.value for m in registry.collect() for s in m.samples}
+    ours = {series: value for series, value in metrics.samples().items() if catalogue.COMMIT.name in series[0]}
+    assert ours == {series: value for series, value in wanted.items() if not series[0].endswith("_created")}
+
+
 def test_lag_is_what_is_not_counted_and_how_old_it_is(tmp_path):
     """Lag in records and seconds is that of the log, and 0 once everything is counted."""
     clock, watch = Clock(), Watched("ingest")

@@ -2,6 +2,9 @@
 
 A partition gets on with each look that either counts records or finds the end of its log; a scheduler and a publisher
 with each round that ends. So a process is not well because it answers, but because its work moves.
+
+A partition waits for its turn while others are counted, which takes long where a process has many and all lag. So it is
+found only once whole rounds have passed it by; while no round ends, its loop is found.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ __all__ = ["MARGIN", "Health", "Verdict"]
 
 MARGIN = 5.0
 """Seconds beyond the limit: the last sign of life may be a little older than the stall."""
+_TURNS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +61,35 @@ class Health:
         self._mutex = threading.RLock()
         self._signs: dict[str, float] = dict.fromkeys(loops, clock())
         self._begun = set[str]()
+        self._rounds = 0
+        self._last_round: dict[str, int] = {}
         self._loops = frozenset(loops)
         self._busy: dict[str, list[float]] = {}
         self._exempt_since = 0.0
         self._waiting = ""
 
     def moved(self, name: str) -> None:
-        """Take a sign of life of a loop or a partition, which is watched from now on."""
+        """Take that a loop has ended a round, or that a partition, watched from now on, has got on within one."""
         with self._mutex:
             self._signs[name] = self._clock()
             self._begun.add(name)
             self._waiting = ""
+            if name in self._loops:
+                self._rounds += 1
+            else:
+                self._last_round[name] = self._rounds
+                self.touched()
+
+    def touched(self) -> None:
+        """Take that the loops get on, although no round has ended."""
+        with self._mutex:
+            self._signs |= dict.fromkeys(self._loops, self._clock())
 
     def gave_up(self, name: str) -> None:
         """Watch a partition no longer."""
         with self._mutex:
             self._signs.pop(name, None)
-            self._begun.discard(name)
+            self._last_round.pop(name, None)
 
     def waits(self, reason: str) -> None:
         """Note that the work was given up for now, until a server answers again."""
@@ -107,11 +123,15 @@ class Health:
             now = self._clock()
             idle = {name: now - at for name, at in sorted(self._signs.items())}
             busy = {reason: now - min(since) for reason, since in self._busy.items()}
-            late = {name: seconds for name, seconds in idle.items() if seconds >= self._limit}
+            late = {name: seconds for name, seconds in idle.items() if seconds >= self._limit and self._had_turns(name)}
             findings = tuple(_finding(name, seconds, self._waiting) for name, seconds in late.items())
             live = bool(busy) or not findings
             ready = live and "recovering" not in busy and not self._waiting and self._loops <= self._begun
             return Verdict(live, ready, () if live else findings, busy, idle, self._waiting)
+
+    def _had_turns(self, name: str) -> bool:
+        """Whether a loop, or a partition that two rounds have passed by: one may have begun before its last sign."""
+        return name in self._loops or self._rounds - self._last_round[name] >= _TURNS
 
 
 def _finding(name: str, seconds: float, waiting: str) -> str:

@@ -202,13 +202,13 @@ class Watching(Watch):
         """See Watch.published."""
         self.metrics.add(catalogue.PUBLISHED, records)
         # A million receipts are many pages of one round; each page is progress.
-        self.health.moved(self.role)
+        self.health.touched()
 
     def confirmed(self, ages: Sequence[float]) -> None:
         """See Watch.confirmed."""
         self.metrics.observe(catalogue.FORGET, ages)
         self.metrics.add(catalogue.RECEIPTS, len(ages))
-        self.health.moved(self.role)
+        self.health.touched()
 
     def stated(self, made: float) -> None:
         """See Watch.stated."""

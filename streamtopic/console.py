@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from streamtopic.concealing import conceal
 
 if TYPE_CHECKING:
+    import logging
     from collections.abc import Iterator, Sequence
 
 __all__ = [
@@ -106,10 +107,11 @@ def show_error(block: str) -> None:
         sys.stderr.write(printable(conceal(line)) + "\n")
 
 
-def log_to_stderr(*, detailed: bool) -> None:
+def log_to_stderr(*, detailed: bool, lines: logging.Formatter | None = None) -> None:
     """Send log records to standard error: a message as one line of printable text, a traceback as several lines.
 
     detailed: whether to log as services do, from INFO on and with time and place; else the bare text of warnings.
+    lines: writes detailed records in another form, which must escape as much.
     """
     import logging
 
@@ -126,7 +128,7 @@ def log_to_stderr(*, detailed: bool) -> None:
 
     if detailed:
         handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(Careful("%(asctime)s %(name)s: %(message)s"))
+        handler.setFormatter(lines or Careful("%(asctime)s %(name)s: %(message)s"))
         logging.basicConfig(level=logging.INFO, handlers=[handler])
     elif logging.lastResort is not None:
         logging.lastResort.setFormatter(Careful("%(message)s"))

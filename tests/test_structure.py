@@ -32,6 +32,9 @@ ALLOWED = {
     "deletes": set(),
     "events": {"deletes", "parsing", "text", "streams"},
     "concealing": set(),
+    "metrics": set(),
+    "health": set(),
+    "endpoint": {"health"},
     "state": {"concealing", "counts", "events", "lexicon", "text"},
     "local": set(),
     "signed": {"text", "topics", "streams"},
@@ -40,6 +43,7 @@ ALLOWED = {
     "corpus": set(),
     "settings": set(),
     "console": {"concealing"},
+    "logs": {"concealing"},
 }
 PURE = ("counts", "topics", "privacy", "paper", "audit")
 # A pure function of arrays has no business with these.

@@ -201,7 +201,8 @@ class ModelSubscriber:
                         self._waiting[release.version] = release
                 case Refused(version, error):
                     self.refused += 1
-                    logger.warning("release %d of %s refused: %s", version, self._model, error)
+                    extra = {"event": "release_refused", "version": version}
+                    logger.warning("release %d of %s refused: %s", version, self._model, error, extra=extra)
         if self._reader.statement is not None:
             self._withdrawn.update(self._reader.statement.withdrawn)
 
@@ -214,7 +215,7 @@ class ModelSubscriber:
         if self._max_age is not None and (self._waiting or self._latest is not None):
             raise StaleRelease(f"model {self._model}: {stale}")
         if not self._said:
-            logger.warning("model %s may be out of date: %s", self._model, stale)
+            logger.warning("model %s may be out of date: %s", self._model, stale, extra={"event": "model_stale"})
             self._said = True
 
     def _stale(self, statement: Statement | None, age: float | None) -> str | None:

@@ -97,25 +97,33 @@ class Service(Parts):
     @cached_property
     def ingests(self) -> list[Ingest]:
         """The writer of each partition."""
-        return [self.open_ingest(partition) for partition in range(self.settings.partitions)]
+        ingests = [self.open_ingest(partition) for partition in range(self.settings.partitions)]
+        for ingest in ingests:
+            self.watch.owns(ingest.partition, ingest)
+            self._stack.callback(self.watch.gave_up, ingest.partition)
+        return ingests
 
     def open_ingest(self, partition: int) -> Ingest:
         """Take ownership of a partition, and remove documents whose deletes have left the log.
 
         Raises as `Ingest.open` and `remove_missed`.
         """
-        ingest = Ingest.open(
-            self.connection,
-            self.log,
-            self.names,
-            partition,
-            settings=self.state.settings,
-            clock=self.clock,
-            base_epoch=self.state.base_epoch,
-        )
-        ingest.clear_residue_after(self.settings.residue_max_age)
-        # Before the first step: a new record would make the state look as if it had never been away.
-        remove_missed_if_due(ingest, self.log, int(self.clock() * 1000), int(self.settings.delete_retention * 1000))
+        with self.watch.busy("recovering"):
+            ingest = Ingest.open(
+                self.connection,
+                self.log,
+                self.names,
+                partition,
+                settings=self.state.settings,
+                clock=self.clock,
+                base_epoch=self.state.base_epoch,
+            )
+            ingest.clear_residue_after(self.settings.residue_max_age)
+            retention_ms = int(self.settings.delete_retention * 1000)
+            # Before the first step: a new record would make the state look as if it had never been away.
+            missed = remove_missed_if_due(ingest, self.log, int(self.clock() * 1000), retention_ms)
+        if missed is not None:
+            self.watch.missed(missed.removed)
         return ingest
 
     @cached_property
@@ -147,6 +155,7 @@ class Service(Parts):
             published=Published(self.log, self.settings.model, self.keys),
             lease=LeaseKeeper(self.keeper_state, self.holder, int(self.settings.lease * 1000)),
             clock=self.clock,
+            watch=self.watch,
         )
         self._stack.callback(scheduler.close)
         return scheduler
@@ -158,7 +167,7 @@ class Service(Parts):
         options = ResidueOptions(
             settings.residue_max_age, settings.backups_kept, base_needed=settings.guarantee == "theorem"
         )
-        return ResidueKeeper(self.state, self.reader, self.log, options, self.clock)
+        return ResidueKeeper(self.state, self.reader, self.log, options, self.clock, self.watch)
 
     def clear_residue(self, *, whole: bool = False) -> bool:
         """Remove the traces that deletions leave, if this process leads; return whether marks have moved.
@@ -184,6 +193,7 @@ class Service(Parts):
             link_months=self.settings.link_months,
             clock=self.clock,
             keys=self.keys,
+            watch=self.watch,
         )
 
     @cached_property
@@ -198,6 +208,7 @@ class Service(Parts):
             self.signing_key,
             interval_ms=int(interval * 1000),
             clock=self.clock,
+            watch=self.watch,
         )
 
     def add(self, documents: Iterable[Document], update: Callable[[int, int | None], None] = silent) -> Sent:
@@ -276,7 +287,8 @@ class Service(Parts):
         for ingest in self.ingests:
             while ingest.compact_if_due():
                 pass
-        self.clear_residue(whole=True)
+        with self.watch.busy("clearing"):
+            self.clear_residue(whole=True)
         self.issue_completion()
         announce("")
         if made or receipts:
@@ -296,6 +308,8 @@ class Service(Parts):
             before = (done, lag)
             for ingest in self.ingests:
                 for progress in ingest.drain():
+                    self.watch.counted(ingest.partition, progress)
+                    self.watch.moved("run")
                     done += progress.records
                     update(done, max(total, done))
                     for name, number in progress.outcomes.items():

@@ -20,6 +20,7 @@ from streamtopic.service.schedule.modeller import CertifiedModeller
 from streamtopic.service.schedule.payload import Guarded, TaskOptions
 from streamtopic.service.schedule.scheduler import SchedulerOptions
 from streamtopic.service.schedule.self_check import SelfCheckRule
+from streamtopic.service.watching import Watch
 from streamtopic.settings import refuse_conflicts
 from streamtopic.signed import KeyRing, follow_keys
 from streamtopic.state import Connection, ModelSettings, ModelState, Reader
@@ -182,6 +183,7 @@ class Parts:
     resident: whether this process stays, so that commands send it events and do not wait.
     kept: whether Redis's data must survive the process, where Redis is the instance's own.
     clock: seconds since 1970.
+    watch: is told what the parts do, for metrics and health.
     leads: whether this process does the service's work on an instance. If not, commands only send events.
 
     Raises UsageError where settings name neither a folder nor Kafka.
@@ -194,6 +196,7 @@ class Parts:
         resident: bool = False,
         kept: bool = True,
         clock: Callable[[], float] = time.time,
+        watch: Watch | None = None,
     ) -> None:
         if settings.dir is None and settings.kafka is None:
             raise UsageError("which instance? give --dir DIR, or the settings `kafka` and `redis_url` of a service")
@@ -201,6 +204,7 @@ class Parts:
         self.layout = None if settings.dir is None else instance.Layout(settings.dir)
         self.names = TopicNames(settings.model)
         self.clock = clock
+        self.watch = watch or Watch()
         self._kept = kept
         self._resident = resident
         self._stack = ExitStack()

@@ -124,6 +124,7 @@ class InstanceLock:
                 "%d files and folders in %s were open to other users of this machine: they are closed now",
                 opened,
                 self._root,
+                extra={"event": "files_closed", "files": opened},
             )
         (self._root / "instance.lock").touch(mode=0o600)
         # To append: opening must not erase the word of the process that holds the lock.

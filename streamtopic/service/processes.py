@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 from streamtopic.errors import ComponentUnreachable, StateCorrupt, StateError, StateMismatch, StateMissing, UsageError
 from streamtopic.service.app import Service
 from streamtopic.service.ingest.worker import IngestWorker, WorkerOptions
+from streamtopic.service.looks import looked_at
 from streamtopic.service.schedule.decide import Wait, decision_text
 from streamtopic.service.schedule.scheduler import Step
+from streamtopic.service.watching import Watch
 from streamtopic.streams.membership import open_membership
 
 if TYPE_CHECKING:
@@ -34,11 +36,14 @@ LONGEST_PAUSE = 10.0
 GRACE = 8.0
 
 
-def run_ingest(settings: Settings, stop: threading.Event, say: Callable[[dict[str, Any]], None]) -> None:
+def run_ingest(
+    settings: Settings, stop: threading.Event, say: Callable[[dict[str, Any]], None], *, watch: Watch | None = None
+) -> None:
     """Count the records of this process's share of the partitions. Wait where a component is unreachable.
 
     stop: ends it after the present flush.
     say: told each event, as the command prints it.
+    watch: keeps metrics and health.
 
     Raises StateMismatch where state, settings and log do not fit together.
     """
@@ -48,17 +53,23 @@ def run_ingest(settings: Settings, stop: threading.Event, say: Callable[[dict[st
             owned: frozenset[int] = frozenset()
             while not stop.is_set():
                 done = worker.step(WAIT)
+                service.watch.moved("ingest")
                 if done.partitions != owned:
                     owned = done.partitions
                     say({"event": "partitions", "partitions": sorted(owned)})
                 if done.records:
                     say({"event": "counted", "records": done.records, "outcomes": dict(done.outcomes)})
 
-    _persevere(settings, stop, say, work)
+    _persevere(settings, stop, say, work, watch)
 
 
 def run_schedule(
-    settings: Settings, stop: threading.Event, say: Callable[[dict[str, Any]], None], *, interval: float
+    settings: Settings,
+    stop: threading.Event,
+    say: Callable[[dict[str, Any]], None],
+    *,
+    interval: float,
+    watch: Watch | None = None,
 ) -> None:
     """Lead, or stand by until the leader is gone: decide, learn, stage.
 
@@ -70,14 +81,20 @@ def run_schedule(
         said = ""
         while not stop.is_set():
             before, said = said, _one_step(service, said, say)
+            service.watch.moved("schedule")
             if said == before:
                 stop.wait(interval)
 
-    _persevere(settings, stop, say, work)
+    _persevere(settings, stop, say, work, watch)
 
 
 def run_publish(
-    settings: Settings, stop: threading.Event, say: Callable[[dict[str, Any]], None], *, interval: float
+    settings: Settings,
+    stop: threading.Event,
+    say: Callable[[dict[str, Any]], None],
+    *,
+    interval: float,
+    watch: Watch | None = None,
 ) -> None:
     """Publish the outbox, and the receipts of deletions.
 
@@ -87,14 +104,21 @@ def run_publish(
 
     def work(service: Service) -> None:
         while not stop.is_set():
-            if not _publish_once(service, say):
+            published = _publish_once(service, say)
+            service.watch.moved("publish")
+            if not published:
                 stop.wait(interval)
 
-    _persevere(settings, stop, say, work)
+    _persevere(settings, stop, say, work, watch)
 
 
 def run_all(
-    settings: Settings, stop: threading.Event, say: Callable[[dict[str, Any]], None], *, interval: float
+    settings: Settings,
+    stop: threading.Event,
+    say: Callable[[dict[str, Any]], None],
+    *,
+    interval: float,
+    watch: Watch | None = None,
 ) -> None:
     """Do the work of all three in one process, in turn. Other processes may share it.
 
@@ -107,6 +131,7 @@ def run_all(
         with worker_of(service) as worker:
             while not stop.is_set():
                 done = worker.step(interval)
+                service.watch.moved("run")
                 if done.records:
                     say({"event": "counted", "records": done.records, "outcomes": dict(done.outcomes)})
                     # A model of half the log would be out of date at once, so counting catches up first.
@@ -114,7 +139,7 @@ def run_all(
                 said = _one_step(service, said, say)
                 _publish_once(service, say)
 
-    _persevere(settings, stop, say, work)
+    _persevere(settings, stop, say, work, watch)
 
 
 @contextmanager
@@ -124,7 +149,15 @@ def worker_of(service: Service) -> Iterator[IngestWorker]:
     session_ms = int(settings.session_timeout * 1000)
     membership = open_membership(service.log, names.documents, settings.consumer_group, session_ms)
     options = WorkerOptions(settings.linger, settings.heartbeat)
-    worker = IngestWorker(service.log, names.documents, membership, service.open_ingest, options, clock=service.clock)
+    worker = IngestWorker(
+        service.log,
+        names.documents,
+        membership,
+        service.open_ingest,
+        options,
+        clock=service.clock,
+        watch=service.watch,
+    )
     try:
         yield worker
     finally:
@@ -141,11 +174,17 @@ def _one_step(service: Service, said: str, say: Callable[[dict[str, Any]], None]
         service.clear_residue()
     text = decision_text(step.decision)
     if step.version is not None:
-        say({"event": "staged", "version": step.version, "decision": text, "seconds": dict(step.seconds)})
+        say({"event": "staged", "version": step.version, "decision": _public(text), "seconds": dict(step.seconds)})
         return f"{text} (version {step.version})"
     if text != said or step.withdrawn:
-        say({"event": "decided", "decision": text, "withdrawn": list(step.withdrawn)})
+        say({"event": "decided", "decision": _public(text), "withdrawn": list(step.withdrawn)})
     return text
+
+
+def _public(decision: str) -> str:
+    """Return a decision without the errors that it quotes, which may name words; `status` has all of it."""
+    kind, _, reason = decision.partition(": ")
+    return f"{kind}: {reason.partition(';')[0].partition(': ')[0]}"
 
 
 def _publish_once(service: Service, say: Callable[[dict[str, Any]], None]) -> bool:
@@ -164,18 +203,21 @@ def _persevere(
     stop: threading.Event,
     say: Callable[[dict[str, Any]], None],
     work: Callable[[Service], None],
+    watch: Watch | None,
 ) -> None:
     """Do the work until `stop`, and open the service again after each failure that may pass."""
     pause = 0.0
+    watch = watch or Watch()
     _leave_in_time(stop)
     while not stop.is_set():
         began = time.monotonic()
         try:
-            with Service(settings, resident=True) as service:
+            with Service(settings, resident=True, watch=watch) as service:
                 if service.layout is not None and not service.leads:
                     raise UsageError(f"another process already runs the instance in {settings.dir}: stop it first")
                 service.connection.ping()
-                work(service)
+                with looked_at(service):
+                    work(service)
         except (ComponentUnreachable, StateError) as error:
             # A state that is corrupt or does not fit stays so; a server that is full or still loading may recover.
             if isinstance(error, StateMismatch | StateCorrupt) and not isinstance(error, StateMissing):
@@ -186,6 +228,7 @@ def _persevere(
             pause = min(max(2 * pause, 0.2), LONGEST_PAUSE)
             # Drawn at random, so that many processes do not come back to a broker in the same moment.
             pause *= random.uniform(0.8, 1.2)
+            watch.waits(error, "unreachable" if isinstance(error, ComponentUnreachable) else "refused")
             say({"event": "waiting", "reason": str(error), "seconds": round(pause, 1)})
             stop.wait(pause)
 

@@ -98,7 +98,10 @@ class Published:
                     # A version that was read stays, also where the key that signed it was revoked since.
                     self._versions.setdefault(release.version, version)
                 case Refused(version=number, reason=reason, rival=None):
-                    logger.warning("release %d of %s in the log does not verify: %s", number, self._model, reason)
+                    extra = {"event": "release_foreign", "version": number}
+                    logger.warning(
+                        "release %d of %s in the log does not verify: %s", number, self._model, reason, extra=extra
+                    )
                 case Refused(rival=rival) if rival is not None and rival.envelope not in self.rivals:
                     # The same release may stand in the log twice, as after a publisher that was killed.
                     if rival.envelope != self._versions[rival.version].envelope:

@@ -156,6 +156,12 @@ class Settings(BaseSettings):
         gt=0,
         description="Seconds without progress after which `status` calls a partition with waiting records stalled.",
     )
+    metrics_address: str | None = Field(
+        None,
+        pattern=r"^(\[[0-9A-Fa-f:.]+\]:|[A-Za-z0-9._-]+:)?[0-9]{1,5}$",
+        description="Where a process of the service answers `/metrics`, `/livez`, `/readyz` and `/status`, as "
+        "`[HOST:]PORT`; without a host only this machine can ask. Unset: nowhere.",
+    )
     linger: float = Field(0.1, ge=0, le=60, description="Seconds that ingest waits for more records to commit at once.")
     heartbeat: float = Field(
         43_200.0,

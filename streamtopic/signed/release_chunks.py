@@ -193,6 +193,7 @@ class Assembler:
                 record.partition,
                 self.skipped,
                 reason,
+                extra={"event": "record_passed_over", "partition": record.partition, "offset": record.offset},
             )
 
     def _keep(self, pending: _Pending, chunk: int, piece: bytes) -> None:

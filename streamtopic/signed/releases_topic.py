@@ -190,12 +190,13 @@ class ReleaseReader:
             return
         if not newer:
             return
-        logger.info("%s follows key list %d", self._model, self.keys.sequence)
+        logger.info("%s follows key list %d", self._model, self.keys.sequence, extra={"event": "keys_followed"})
         for version, held in list(self._held.items()):
             try:
                 self.keys.admit(held.key, "release", version, held.digest)
             except InvalidRelease as error:
-                logger.warning("release %d of %s no longer counts: %s", version, self._model, error)
+                extra = {"event": "release_discredited", "version": version}
+                logger.warning("release %d of %s no longer counts: %s", version, self._model, error, extra=extra)
                 self.discredited.add(held.digest)
                 del self._held[version]
                 # The release that counts under this number may have been refused, because this one was there first.
@@ -242,6 +243,7 @@ def _under(log: EventLog, model: str, key: bytes, take: Callable[[bytes], T]) ->
             try:
                 taken = take(record.value)
             except InvalidRelease as error:
-                logger.warning("record %d of %s is passed over: %s", record.offset, topic, error)
+                extra = {"event": "record_passed_over", "offset": record.offset}
+                logger.warning("record %d of %s is passed over: %s", record.offset, topic, error, extra=extra)
                 continue
             yield taken

@@ -455,7 +455,8 @@ class Compactor:
         if isinstance(result, Stale):
             return result
         self._clearing = None
-        logger.info("partition %d: segments hold no deleted document", self._state.partition)
+        extra = {"event": "segments_cleared", "partition": self._state.partition}
+        logger.info("partition %d: segments hold no deleted document", self._state.partition, extra=extra)
         return AlreadyApplied()
 
     def _start(self, group: Group) -> Future[Merged | Stale]:

@@ -295,6 +295,10 @@ class ModelState:
             entries.append(OutboxEntry(entry.decode(), unpack_record(data), key))
         return entries
 
+    def waiting(self) -> int:
+        """Return how many records wait to be published."""
+        return int(self.connection.call("XLEN", self._keys.named("outbox")))
+
     def confirm(self, entries: Iterable[OutboxEntry]) -> None:
         """Remove published records from the outbox. May be repeated."""
         outbox = self._keys.named("outbox")

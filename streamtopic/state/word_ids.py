@@ -202,6 +202,7 @@ class WordLimits:
             logger.warning(
                 "partition %d holds %d words and has given %d word ids of %d: %s, see docs/operations.md",
                 self._partition, held, given, self._ids, remedy,
+                extra={"event": "words_many", "partition": self._partition, "words": held, "ids": given},
             )  # fmt: skip
         self._said = full > 1 or (self._said and full > _QUIET)
 

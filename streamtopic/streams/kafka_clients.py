@@ -129,7 +129,8 @@ def retried(
             passing = isinstance(error, TRANSIENT) and not isinstance(error, REFUSED)
             if not passing or clock() + pause > deadline:
                 raise mapped(error, options.servers) from error
-            logger.debug("Kafka at %s: %s; trying again", options.servers, error)
+            extra = {"event": "kafka_retried"}
+            logger.debug("Kafka at %s: %s; trying again", options.servers, error, extra=extra)
         sleep(pause)
         pause = min(2 * pause, 1.0)
 

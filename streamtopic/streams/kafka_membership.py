@@ -108,7 +108,8 @@ class KafkaMembership:
             except (errors.KafkaError, OSError, RuntimeError, ValueError) as error:
                 fault = mapped(error, self._options.servers)
                 if failing_since is None:
-                    logger.warning("left the consumer group %s: %s", self._group, fault)
+                    extra = {"event": "group_left"}
+                    logger.warning("left the consumer group %s: %s", self._group, fault, extra=extra)
                     failing_since = self._clock()
                 refused = isinstance(fault, SettingsError)
                 passing = isinstance(error, (*TRANSIENT, errors.BrokerResponseError)) and not refused

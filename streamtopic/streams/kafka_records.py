@@ -243,7 +243,12 @@ class _FoldedBatch(_Batch):
         stream.skip(end - stream.position)
         offset = self.base_offset + place
         logger.warning(
-            "record %d of %s has %d bytes decompressed: it is cut to %d", offset, self._place, length, RECORD_BYTES
+            "record %d of %s has %d bytes decompressed: it is cut to %d",
+            offset,
+            self._place,
+            length,
+            RECORD_BYTES,
+            extra={"event": "record_cut", "offset": offset, "bytes": length},
         )
         return DefaultRecord(length, offset, timestamp, self.timestamp_type, key, value, headers)
 

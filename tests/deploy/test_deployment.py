@@ -52,6 +52,14 @@ def test_command_lines_are_those_of_the_program(name):
     assert {"streamtopic.toml", "signing.pub"} == set(OURS[name]["configs"])
 
 
+@pytest.mark.parametrize("name", ["ingest", "schedule", "publish"])
+def test_parts_are_watched_where_compose_asks_them(name):
+    """Each part answers on the private network only, at the port that its health check asks."""
+    address = OURS[name]["environment"]["STREAMTOPIC_METRICS_ADDRESS"]
+    assert f":{address.rpartition(':')[2]}/livez" in OURS[name]["healthcheck"]["test"][-1]
+    assert "ports" not in OURS[name]
+
+
 def test_kafka_lets_nobody_in_without_a_password():
     """Clients log in by SCRAM, rules decide, and the doors without a password open inside of the container only."""
     given = COMPOSE["services"]["kafka"]["environment"]

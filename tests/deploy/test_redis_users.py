@@ -11,9 +11,13 @@ import pytest
 
 from streamtopic.corpus import Document
 from streamtopic.errors import SettingsError, StateError
+from streamtopic.health import Health
+from streamtopic.metrics import Metrics
 from streamtopic.service.app import Service
 from streamtopic.service.capacity_facts import capacity_of
 from streamtopic.service.examination import Level, examine
+from streamtopic.service.looks import Looks
+from streamtopic.service.watching import Watching
 from streamtopic.settings import load
 from streamtopic.state import Connection
 
@@ -85,6 +89,17 @@ def test_the_scheduler_sees_to_what_deletions_leave_behind(run, service):
     assert (waiting["subtracted"]["documents"], waiting["released"]["documents"]) == (0, 0)
     with service("scheduler") as scheduler:
         scheduler.connection.call("BGREWRITEAOF")
+
+
+@pytest.mark.parametrize(("role", "user"), [("schedule", "scheduler"), ("ingest", "ingest"), ("publish", "publisher")])
+def test_each_role_can_look_for_its_metrics(run, service, role, user):
+    """A scheduler reads the model's gauges, sizes of keys included; the other two need none of that for their own."""
+    watching = Watching(role, "default", Metrics(role, "0"), Health(60.0, (role,)))
+    with service(user) as made:
+        Looks(made, watching).look()
+    shown = watching.metrics.samples()
+    assert (shown.get(("streamtopic_documents", ())) == 58.0) == (role == "schedule")
+    assert (shown.get(("streamtopic_state_bytes", ("documents",)), 0) > 0) == (role == "schedule")
 
 
 def test_the_dashboard_sees_where_the_service_stands(run, service):

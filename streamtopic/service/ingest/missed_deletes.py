@@ -70,6 +70,7 @@ def remove_missed_if_due(ingest: Ingest, log: EventLog, now_ms: int, retention_m
         report.partition,
         (now_ms - meta.time_ms) // 86_400_000,
         report.removed,
+        extra={"event": "deletes_missed", "partition": report.partition, "documents": report.removed},
     )
     return report
 

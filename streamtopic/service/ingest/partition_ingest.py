@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -53,11 +54,19 @@ class Progress:
     records: how many records were read.
     next_offset: the offset of the next record to read.
     outcomes: number of events by outcome, see OUTCOMES.
+    reasons: number of refused records by reason.
+    waited: seconds from when each delete was sent until it was counted.
+    seconds: time that it took to count and commit the flush.
+    begin: the offset where the flush began. It is before the end of the last flush if the state was set back between.
     """
 
     records: int
     next_offset: int
     outcomes: Mapping[str, int] = field(default_factory=dict)
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    waited: Sequence[float] = ()
+    seconds: float = 0.0
+    begin: int | None = None
 
 
 class Ingest:
@@ -235,14 +244,19 @@ class Ingest:
         # Before the commit as well: where its answer is lost, nobody knows whether the notes are there.
         if changes.forwards:
             self._forwarder.noted()
+        start = time.perf_counter()
         with self._records.beyond(decoded, rest, min(max_records, self._fitting)):
             result = self.state.apply(changes)
+        seconds = time.perf_counter() - start
         if isinstance(result, Stale):
             return None
         if changes.forwards:
             self._forwarder.committed(changes.forwards)
         self._alert(resolution)
-        return Progress(len(decoded.records), resolution.changes.next_offset, resolution.changes.totals)
+        waited = [(forget.applied_ms - forget.received_ms) / 1000 for forget in found.forgets]
+        return Progress(
+            len(decoded.records), found.next_offset, found.totals, resolution.reasons, waited, seconds, offset
+        )
 
     def _pass_empty_offsets(self, offset: int) -> Progress | None:
         """Move the offset to the end of a log whose last offsets have no record, as the marks of transactions.
@@ -275,6 +289,7 @@ class Ingest:
                 "partition %d: %d refused changes removed the documents of their ids, the first at offset %d; "
                 "`streamtopic rejected list` gives the reasons, docs/messages.md the remedies",
                 self.partition, len(refused), refused[0].offset,
+                extra={"event": "changes_refused", "partition": self.partition, "offset": refused[0].offset},
             )  # fmt: skip
 
     def _check_position(self) -> None:

@@ -11,7 +11,7 @@ from streamtopic.events import Delete, Heartbeat, document_of, encode_rejected, 
 from streamtopic.state import AddedDocument, Changes, Forget, ForgetKind, Forward, RemovedDocument, StoredDocument
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from streamtopic.service.ingest.decode import Decoded, Event
     from streamtopic.state import LiveDocuments, Meta
@@ -55,10 +55,12 @@ class Resolution:
 
     changes: to be committed.
     rejected: pointers for the rejected topic. They must be written and confirmed before the commit.
+    reasons: number of these pointers by reason.
     """
 
     changes: Changes
     rejected: Sequence[Message]
+    reasons: Mapping[str, int]
 
 
 def resolve(
@@ -100,6 +102,7 @@ class _Run:
     current: dict[bytes, StoredDocument | AddedDocument] = field(init=False)
     forgets: list[Forget] = field(default_factory=list)
     totals: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
     counted: Counter[int] = field(default_factory=Counter)
     rejected: list[Message] = field(default_factory=list)
     forwards: list[Forward] = field(default_factory=list)
@@ -130,6 +133,7 @@ class _Run:
         here: whether the record is in the partition of its key.
         """
         self.totals["rejected"] += 1
+        self.reasons[error.reason] += 1
         self.rejected.append(encode_rejected(record, error))
         document = record.key or b""
         request = request_of(record.headers) or ""
@@ -234,7 +238,7 @@ class _Run:
             forwards=self.forwards,
             time_ms=self.time_ms,
         )
-        return Resolution(changes, self.rejected)
+        return Resolution(changes, self.rejected, self.reasons)
 
 
 def misplaced(partition: int, home: int) -> InvalidEvent:

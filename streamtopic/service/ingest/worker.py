@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from streamtopic.errors import TakenOver
 from streamtopic.events import encode_heartbeat
+from streamtopic.service.watching import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -61,6 +62,7 @@ class IngestWorker:
     open_ingest: opens a partition as its writer, and fences the writer before.
     clock: seconds since 1970.
     ticks: seconds that only grow.
+    watch: is told of partitions that come, go and are counted.
 
     The state and the offset of a partition move in one commit of its newest writer, so a rebalance needs no hand-over.
     A process that lost a partition without noticing, as after a SIGSTOP, can write nothing more to it.
@@ -76,6 +78,7 @@ class IngestWorker:
         *,
         clock: Callable[[], float] = time.time,
         ticks: Callable[[], float] = time.monotonic,
+        watch: Watch | None = None,
     ) -> None:
         self._log = log
         self._topic = topic
@@ -84,6 +87,7 @@ class IngestWorker:
         self._options = options
         self._clock = clock
         self._ticks = ticks
+        self._watch = watch or Watch()
         self._ingests: dict[int, Ingest] = {}
         self._shunned: dict[int, float] = {}
 
@@ -104,6 +108,10 @@ class IngestWorker:
         outcomes, records = Counter[str](), 0
         for partition in list(self._ingests):
             progress = self._guarded(partition, lambda ingest: ingest.step())
+            if progress is not None:
+                self._watch.counted(partition, progress)
+                # Counted, or found the end of its log: both are progress.
+                self._watch.moved(f"partition {partition}")
             if progress is not None and progress.records:
                 records += progress.records
                 outcomes.update(progress.outcomes)
@@ -121,6 +129,8 @@ class IngestWorker:
 
     def close(self) -> None:
         """Leave the group, so that others take the partitions at once."""
+        for partition in self._ingests:
+            self._watch.gave_up(partition)
         self._ingests.clear()
         self._membership.leave()
 
@@ -128,20 +138,32 @@ class IngestWorker:
         """Take part in the group; open and give up partitions as it says."""
         owned = self._membership.poll(0.0)
         for partition in [partition for partition in self._ingests if partition not in owned]:
-            logger.info("gave up ownership of partition %d", partition)
+            logger.info(
+                "gave up ownership of partition %d",
+                partition,
+                extra={"event": "partition_given_up", "partition": partition},
+            )
             del self._ingests[partition]
+            self._watch.gave_up(partition)
         for partition in sorted(owned - self._ingests.keys()):
             if self._ticks() >= self._shunned.get(partition, 0.0):
                 self._ingests[partition] = self._open_ingest(partition)
-                logger.info("took ownership of partition %d", partition)
+                self._watch.owns(partition, self._ingests[partition])
+                self._watch.moved(f"partition {partition}")
+                logger.info(
+                    "took ownership of partition %d",
+                    partition,
+                    extra={"event": "partition_taken", "partition": partition},
+                )
 
     def _guarded(self, partition: int, act: Callable[[Ingest], T]) -> T | None:
         """Act on a partition. Where another process has taken it over, leave it alone for a moment."""
         try:
             return act(self._ingests[partition])
         except TakenOver as error:
-            logger.warning("%s", error)
+            logger.warning("%s", error, extra={"event": "partition_taken_over", "partition": partition})
             del self._ingests[partition]
+            self._watch.gave_up(partition, taken_over=True)
             # The group may still say that it is ours: taking it back at once would only make the two of us alternate.
             self._shunned[partition] = self._ticks() + _TAKEN_OVER_PAUSE
             return None

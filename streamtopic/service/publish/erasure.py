@@ -19,6 +19,7 @@ import numpy as np
 from streamtopic.errors import SettingsError, StateError
 from streamtopic.events import HEARTBEAT_KEY
 from streamtopic.service.schedule.situation import Base, base_forget_set
+from streamtopic.service.watching import Watch
 from streamtopic.signed import version_of
 from streamtopic.state import Stale
 from streamtopic.state.compaction import GRACE_SECONDS
@@ -26,7 +27,7 @@ from streamtopic.state.residue_ledger import Marks, Outstanding, Residue, Residu
 from streamtopic.streams import TopicNames, pages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Generator, Iterator, Mapping
     from collections.abc import Set as AbstractSet
 
     from streamtopic.state import Lease, Meta, ModelState, Reader
@@ -114,18 +115,26 @@ class ResidueKeeper:
     """Observes which stages deletions have reached, and removes the traces that are left.
 
     clock: seconds since 1970.
+    watch: is told when deletions have reached a stage.
 
     If it is killed anywhere, the next one goes on from the marks in Redis, and observes again.
     """
 
     def __init__(
-        self, state: ModelState, reader: Reader, log: EventLog, options: ResidueOptions, clock: Callable[[], float]
+        self,
+        state: ModelState,
+        reader: Reader,
+        log: EventLog,
+        options: ResidueOptions,
+        clock: Callable[[], float],
+        watch: Watch | None = None,
     ) -> None:
         self._state = state
         self._reader = reader
         self._log = log
         self._options = options
         self._clock = clock
+        self._watch = watch or Watch()
         self._names = TopicNames(state.model)
         self._store = ResidueState(state.connection, state.model)
         self._look: Generator[None, None, dict[Stage, dict[int, int]]] | None = None
@@ -164,6 +173,8 @@ class ResidueKeeper:
         if after == before:
             return False
         self._store.write(after)
+        for stage, seconds in _reached(before, after, progress.now()):
+            self._watch.reached(stage.value, seconds)
         return True
 
     def _own(self, progress: _Progress) -> None:
@@ -281,11 +292,17 @@ class ResidueKeeper:
             progress.residue = replace(progress.residue, rewrite=None)
             # A server that was started again has forgotten the request, and its status is of another rewrite.
             if asked.server != info["run_id"]:
-                logger.warning("Redis was restarted before it had rewritten its append-only file: it is asked later")
+                extra = {"event": "rewrite_interrupted"}
+                logger.warning(
+                    "Redis was restarted before it had rewritten its append-only file: it is asked later", extra=extra
+                )
             elif info.get("aof_last_bgrewrite_status") == "ok":
                 progress.move_all(Stage.AOF, asked.covers)
             else:
-                logger.error("Redis could not rewrite its append-only file: see its log, and free space on its disk")
+                logger.error(
+                    "Redis could not rewrite its append-only file: see its log, and free space on its disk",
+                    extra={"event": "rewrite_failed"},
+                )
         attested = progress.residue.attested.get(Stage.AOF)
         if attested is not None:
             progress.move_all(Stage.AOF, progress.passed_by(attested, *_IN_REDIS))
@@ -319,6 +336,7 @@ class ResidueKeeper:
                     "%s; rewrite Redis's append-only file at intervals, and attest it with `streamtopic residue attest "
                     "--stage aof --until TIME`",
                     error,
+                    extra={"event": "rewrite_refused"},
                 )
             progress.residue = replace(residue, forbidden=str(error), asked=now)
         else:
@@ -401,6 +419,17 @@ def waiting_by_stage(residue: Residue) -> dict[Stage, Outstanding]:
         since = [one.since_ms for one in each if one.since_ms is not None]
         found[stage] = Outstanding(documents, min(since, default=None))
     return found
+
+
+def _reached(before: Residue, after: Residue, now_ms: int) -> Iterator[tuple[Stage, float]]:
+    """Yield each mark that moved: its stage, and the seconds that the oldest deletion behind it took to get there."""
+    for (partition, stage), marks in after.marks.items():
+        passed = before.of(partition, stage).offset
+        # A deletion is dated from when it was counted out, so this says nothing of that stage itself.
+        if stage is not Stage.SUBTRACTED and marks.offset > passed:
+            since = after.of(partition, Stage.SUBTRACTED).reached(passed)
+            if since is not None:
+                yield stage, max(now_ms - since, 0) / 1000
 
 
 def residue_fields(residue: Residue) -> dict[str, Any]:

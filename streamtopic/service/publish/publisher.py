@@ -12,6 +12,7 @@ from itertools import groupby
 
 from streamtopic.errors import StateError, StateMismatch
 from streamtopic.service.published import Published
+from streamtopic.service.watching import Watch
 from streamtopic.signed import (
     ChainHead,
     Completion,
@@ -60,6 +61,7 @@ class Publisher:
     link_months: how many months the key of a month is kept after it. The service finds receipts by request id with it.
     clock: seconds since 1970.
     keys: verify the service's own past signatures, by default `key` alone.
+    watch: is told what was published.
 
     Every step can be repeated: an outbox record is appended again with the same bytes, and readers skip it.
 
@@ -78,11 +80,13 @@ class Publisher:
         link_months: int = 3,
         clock: Callable[[], float] = time.time,
         keys: KeyRing | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self._state = state
         self._log = log
         self._key = key
         self._secret = secret
+        self._watch = watch or Watch()
         self._link_months = link_months
         self._clock = clock
         self._links = LinkKeys(state.connection, state.model)
@@ -112,6 +116,7 @@ class Publisher:
             # Only now: a record that was sent twice is skipped by readers, one that was never sent would be lost.
             self._state.confirm(entries)
             published += len(entries)
+            self._watch.published(len(entries))
         return published
 
     def issue_receipts(self, forgets: Mapping[int, Forgets], versions: Sequence[Envelope] | None = None) -> int:
@@ -145,6 +150,8 @@ class Publisher:
             while served := _served(stream, partition, ordered):
                 issued += self._issue(partition, served)
                 stream.drop([forget for forget, _ in served])
+                now = self._clock()
+                self._watch.confirmed([now - f.received_ms / 1000 for f, _ in served if f.wants_receipt])
                 marks[partition] = stream.mark()
             self._looked_at[partition] = (marks[partition], latest)
         return issued
@@ -210,7 +217,10 @@ class Publisher:
         if abs(now - self._destroyed_at) < _LOOK_SECONDS:
             return
         if count := self._links.destroy(months_before(month_of(now), self._link_months)):
-            logger.info("destroyed %d keys that tied receipts of %s to request ids", count, self._state.model)
+            extra = {"event": "links_destroyed", "keys": count}
+            logger.info(
+                "destroyed %d keys that tied receipts of %s to request ids", count, self._state.model, extra=extra
+            )
         self._destroyed_at = now
 
     def _issue(self, partition: int, served: Sequence[tuple[Forget, Envelope]]) -> int:
@@ -261,7 +271,10 @@ class Publisher:
                 # Redis has confirmed receipts that the topic does not hold: the topic has lost them. The chain goes on
                 # behind them, so that every reader sees the gap.
                 lost = f"{chain.head.sequence + 1} to {staged.sequence}"
-                logger.error("%s has lost receipts %s, which had been published", self._names.receipts, lost)
+                extra = {"event": "receipts_lost"}
+                logger.error(
+                    "%s has lost receipts %s, which had been published", self._names.receipts, lost, extra=extra
+                )
                 chain.skip_to(staged)
             if staged == chain.head:
                 return staged
@@ -273,7 +286,10 @@ class Publisher:
         for _ in self._issued.read():
             pass
         if more := self._issued.skipped - before:
-            logger.warning("%d records of %s are not receipts and are passed over", more, self._names.receipts)
+            extra = {"event": "receipts_passed_over", "records": more}
+            logger.warning(
+                "%d records of %s are not receipts and are passed over", more, self._names.receipts, extra=extra
+            )
 
     def _sealed(
         self, partition: int, todo: Sequence[tuple[Forget, Envelope]], head: ChainHead
@@ -341,6 +357,7 @@ class Statements:
     interval_ms: milliseconds within which readers may count on the next one; 0 for a process that ends and promises
         none.
     clock: seconds since 1970.
+    watch: is told when one was made.
 
     The number of a statement is larger than all numbers in Redis and in the topic, so neither a restored Redis nor a
     second publisher makes numbers go back. A statement never takes back a newest version or a withdrawal.
@@ -355,6 +372,7 @@ class Statements:
         *,
         interval_ms: int,
         clock: Callable[[], float],
+        watch: Watch | None = None,
     ) -> None:
         self._state = state
         self._log = log
@@ -363,6 +381,7 @@ class Statements:
         self._key = key
         self._interval_ms = interval_ms
         self._clock = clock
+        self._watch = watch or Watch()
         self._due = 0
 
     def publish(self, *, changed: bool) -> Statement | None:
@@ -383,12 +402,14 @@ class Statements:
         # newest statement.
         if before is not None and before.sequence == self._published.last_statement and self._holds(before, said):
             self._due = before.made + self._interval_ms // 2
+            self._watch.stated(before.made / 1000)
             if now < self._due:
                 return None
         number = self._state.next_statement(0 if before is None else before.sequence)
         statement = Statement(self._state.model, number, now, self._interval_ms, *said)
         message = statement_message(seal_statement(statement, self._key))
         self._log.append_many(self._topic, [message])
+        self._watch.stated(now / 1000)
         # Twice an interval, so that one statement that comes late does not alarm readers.
         self._due = now + self._interval_ms // 2
         return statement
@@ -415,7 +436,10 @@ class Statements:
         if before.newest >= newest:
             newest, digest = before.newest, before.digest
         if before.made > now:
-            logger.warning("statement %d is of a later time than now: set this machine's clock right", before.sequence)
+            extra = {"event": "clock_behind"}
+            logger.warning(
+                "statement %d is of a later time than now: set this machine's clock right", before.sequence, extra=extra
+            )
         return newest, digest, tuple(sorted(gone))
 
 

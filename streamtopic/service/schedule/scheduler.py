@@ -32,6 +32,7 @@ from streamtopic.service.schedule.version import (
     release_record,
     replaced,
 )
+from streamtopic.service.watching import Watch
 from streamtopic.signed import Envelope, Kind, SigningKey, release_digest, seal_release, to_messages
 from streamtopic.state import Connection, Lease, Meta, ModelState, Reader, Snapshot, Stale, cut
 from streamtopic.state.documents import sample_words
@@ -91,6 +92,7 @@ class Scheduler:
     published: the versions in the releases topic; it is read to its end before a version is staged.
     lease: leadership.
     clock: seconds since 1970.
+    watch: is told what the scheduler does.
     """
 
     def __init__(
@@ -106,6 +108,7 @@ class Scheduler:
         published: Published,
         lease: LeaseKeeper,
         clock: Callable[[], float] = time.time,
+        watch: Watch | None = None,
     ) -> None:
         self.connection = connection
         self.state = state
@@ -117,6 +120,7 @@ class Scheduler:
         self._signing_key = signing_key
         self._published = published
         self._lease = lease
+        self._watch = watch or Watch()
         self._situation = SituationReader(
             self.reader, state, modeller, options.policy, options.delta, clock, published.rivals
         )
@@ -136,9 +140,11 @@ class Scheduler:
         Raises ComponentUnreachable, StateError. A failed attempt stages nothing, and may be repeated.
         """
         lease = self._lease.acquire()
+        self._watch.leads(leading=lease is not None)
         if lease is None:
             return Step(Wait("another scheduler leads"))
         step = self._step(lease, requested)
+        self._watch.decided(type(step.decision).__name__.lower())
         # Steps come every few seconds, and a decision that stays needs no write.
         if (text := decision_text(step.decision)) != self._noted:
             self.state.note_decision(text, self._situation.now())
@@ -155,6 +161,7 @@ class Scheduler:
     def close(self) -> None:
         """Give leadership up."""
         self._lease.release()
+        self._watch.leads(leading=False)
 
     def _step(self, lease: Lease, requested: str | None) -> Step:
         """Decide as the leader, and act."""
@@ -182,10 +189,12 @@ class Scheduler:
         # Read before the attempt: a document that comes meanwhile was not part of it.
         offsets = self._offsets()
         try:
-            if isinstance(decision, Unlearn):
-                return self._unlearn(lease, decision)
-            return self._retrain(lease, decision)
+            with self._watch.busy("learning"):
+                if isinstance(decision, Unlearn):
+                    return self._unlearn(lease, decision)
+                return self._retrain(lease, decision)
         except CannotLearn as error:
+            self._watch.blocked(error.reason)
             self._failed = (offsets, str(error))
             wait = Wait(f"no model can be made of the present documents: {error}")
             return self._withdraw(lease, wait, self._situation.read(failed=str(error)))
@@ -221,6 +230,7 @@ class Scheduler:
         checked = check_update(made.fit, made.snapshot, self._noise_key.counts_key)
         version = self._next_version()
         suspects = self._situation.suspects() if checked.passed is False else ()
+        self._watch.checked(passed=checked.passed)
         self.state.note_check(checked.fields(version, now, suspects))
         if checked.passed is False:
             withdrawn = ", ".join(map(str, suspects)) or "no other"
@@ -230,6 +240,7 @@ class Scheduler:
                 self.options.model,
                 checked.detail,
                 withdrawn,
+                extra={"event": "self_check_failed", "version": version},
             )
         return checked
 
@@ -302,8 +313,11 @@ class Scheduler:
             return Step(Wait(f"version {version} was not staged: {result.reason}"), seconds=seconds)
         # Only once it is staged: the next version must not start from heads that nobody gets.
         self._failed, self._heads = None, plan.fitted
+        self._watch.staged(version, kind, seconds)
+        self._watch.withdrew(len(envelope.withdrawn))
         for remark in remarks(plan):
-            logger.warning("version %d of %s: %s", version, model, remark)
+            extra = {"event": "version_remark", "version": version}
+            logger.warning("version %d of %s: %s", version, model, remark, extra=extra)
         return Step(decision, version, envelope.withdrawn, seconds)
 
     def _next_version(self) -> int:
@@ -412,6 +426,7 @@ class Scheduler:
         # Another scheduler leads by now, and withdraws them itself.
         if isinstance(result, Stale):
             return Step(decision)
+        self._watch.withdrew(len(versions))
         return Step(decision, withdrawn=versions)
 
     def _failure(self) -> str | None:

@@ -1,0 +1,269 @@
+"""Write docs/metrics.md, docs/logs.md, deploy/alerts.yaml and deploy/dashboard.json: `python docs/monitoring.py`."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from streamtopic import metrics as catalogue
+from streamtopic.logs import EVENTS, UNNAMED
+from streamtopic.metrics import PREFIX, ROOMS, Family
+
+ROOT = Path(__file__).parents[1]
+RUNBOOK = "docs/operations.md"
+MINUTE, HOUR, DAY = 60, 3_600, 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One alert rule.
+
+    name: also the heading of its section in the runbook.
+    expression: PromQL; the alert fires for each series that it returns.
+    hold: how long it must hold before somebody is told, as Prometheus writes durations.
+    severity: `critical` means now, `warning` means today.
+    summary: what has happened, in one sentence.
+    """
+
+    name: str
+    expression: str
+    hold: str
+    severity: str
+    summary: str
+
+
+def _n(family: Family) -> str:
+    return family.name
+
+
+def _grew(family: Family, selector: str = "", within: str = "15m", least: int = 0) -> str:
+    return f"increase({_n(family)}{selector}[{within}]) > {least}"
+
+
+ALERTS = (
+    Alert("StreamtopicDown", 'up{job=~"streamtopic.*"} == 0', "1m", "critical",
+          "A process does not answer: it was killed, or is stopped."),
+    Alert("StreamtopicStalled", f"{_n(catalogue.LIVE)} == 0", "0m", "critical",
+          "A loop or a partition has made no progress for a minute, and nothing exempts it."),
+    Alert("StreamtopicUnreachable", _grew(catalogue.INTERRUPTIONS, '{reason="unreachable"}', "5m"), "0m", "warning",
+          "Redis or Kafka did not answer, so that the work was given up and begun again."),
+    Alert("StreamtopicRefused", _grew(catalogue.INTERRUPTIONS, '{reason="refused"}', "5m"), "0m", "critical",
+          "Redis refused to do what it was asked, as when it is full."),
+    Alert("StreamtopicBusy", f"{_n(catalogue.BUSY)} == 1", "2h", "warning",
+          "A partition is recovered, or a model is made, for two hours: liveness is exempt meanwhile."),
+    Alert("StreamtopicOldGauges", _grew(catalogue.LOOKS_FAILED, within="10m", least=5), "5m", "warning",
+          "Gauges are old: the process cannot look at Redis or at the log."),
+    Alert("StreamtopicLag", f"{_n(catalogue.LAG_SECONDS)} > {5 * MINUTE}", "5m", "warning",
+          "Records wait for more than five minutes to be counted."),
+    Alert("StreamtopicUnownedPartitions",
+          f"sum by (job) ({_n(catalogue.OWNED)}) < on () group_left () max({_n(catalogue.PARTITIONS)})", "5m",
+          "critical", "Nobody counts some of the partitions."),
+    Alert("StreamtopicHiddenRecords", f"{_n(catalogue.HIDDEN)} > 0", "5m", "critical",
+          "An open transaction hides records, deletes perhaps among them."),
+    Alert("StreamtopicTakenOver", _grew(catalogue.TAKEN_OVER), "0m", "warning",
+          "A process lost partitions without noticing: it was stopped, or the group is rebalanced again and again."),
+    Alert("StreamtopicSetBack", _grew(catalogue.SET_BACK), "0m", "critical",
+          "Redis was set back: it was restored, or lost the end of what it had written."),
+    Alert("StreamtopicMissedDeletes", _grew(catalogue.MISSED, within="1h"), "0m", "warning",
+          "Deletes had left the log before they were read; their documents were removed without a receipt."),
+    Alert("StreamtopicRejectedRecords", _grew(catalogue.REJECTED), "0m", "warning",
+          "Records are refused: a producer sends what cannot be counted."),
+    Alert("StreamtopicRefusedChange", _grew(catalogue.RECORDS, '{outcome="deleted_by_refusal"}'), "0m", "critical",
+          "A refused change removed the document that its id held."),
+    Alert("StreamtopicMisplacedRecords", _grew(catalogue.RECORDS, '{outcome=~"misplaced|forwarded"}'), "0m", "warning",
+          "Records come to another partition than that of their key: a producer hashes otherwise."),
+    Alert("StreamtopicWordIds", f"{_n(catalogue.WORDS)} > 0.8", "0m", "warning",
+          "A partition has given most of its word ids; ingest stops when none is left."),
+    Alert("StreamtopicNoLeader", f"sum by (job) ({_n(catalogue.LEADER)}) == 0", "2m", "critical",
+          "No scheduler leads, so that no version is made."),
+    Alert("StreamtopicNoModel", f"{_n(catalogue.BLOCKED_RELEASE)} == 1", "15m", "critical",
+          "No model can be made of the present documents; deletions wait."),
+    Alert("StreamtopicSelfCheck", _grew(catalogue.SELF_CHECKS, '{result="failed"}', "1d"), "0m", "critical",
+          "An update was not borne out by the service's own check, and was not published."),
+    Alert("StreamtopicCapacity", f"{_n(catalogue.CAPACITY)} > 1", "1h", "warning",
+          "More documents are forgotten than the base model bears, and no retrain has followed."),
+    Alert("StreamtopicEpsilon", f"{_n(catalogue.EPSILON)} > 1", "0m", "critical",
+          "Versions of one base model have spent more epsilon than the budget."),
+    Alert("StreamtopicForgettingLate",
+          f"time() - {_n(catalogue.FORGET_OLDEST)} > {_n(catalogue.FORGET_LIMIT)} + {15 * MINUTE}", "0m", "critical",
+          "A deletion has waited for longer than `max_forget_lag`, and a quarter of an hour."),
+    Alert("StreamtopicResidue",
+          f'time() - {_n(catalogue.RESIDUE_OLDEST)}{{stage!="snapshots"}} > {3 * DAY}', "1h", "warning",
+          "Traces of deleted documents have stayed for three days."),
+    Alert("StreamtopicAttest", f'time() - {_n(catalogue.RESIDUE_OLDEST)}{{stage="snapshots"}} > {30 * DAY}', "1h",
+          "warning", "Nobody has attested for a month that old backups are destroyed."),
+    Alert("StreamtopicOutbox", f"{_n(catalogue.OUTBOX)} > 0", "10m", "critical",
+          "Versions or receipts are staged, and nobody publishes them."),
+    Alert("StreamtopicStatement", f"time() - {_n(catalogue.STATEMENT)} > {30 * MINUTE}", "0m", "critical",
+          "Nobody has signed for half an hour which version is the newest; subscribers will say so."),
+    Alert("StreamtopicClocks",
+          f"({_n(catalogue.RELEASE)} or {_n(catalogue.LAST_COMMIT)} or {_n(catalogue.STATEMENT)}) > time() + {MINUTE}",
+          "0m", "warning", "The clock of a process, or of Redis, is ahead by more than a minute."),
+)  # fmt: skip
+
+
+def metrics_page() -> str:
+    """Return the page on metrics."""
+    lines = [
+        "# Metrics",
+        "",
+        "Written by `python docs/monitoring.py` from the catalogue in `streamtopic/metrics.py`.",
+        "[Operations](operations.md#watching) says how to switch metrics on, and what to do about each alert.",
+        "",
+        "A gauge is absent while its value is not known. Counters begin at 0 with each process. No label holds a",
+        "document's id or a word: `partition` is a number, and every other label has one of the values below. Anything",
+        "else would be shown as `other`.",
+        "",
+        f"There are {len(catalogue.CATALOGUE)} families. `deploy/alerts.yaml` has {len(ALERTS)} alert rules over them,",
+        "and `deploy/dashboard.json` is a dashboard for Grafana.",
+    ]
+    for room, families in ROOMS.items():
+        lines += ["", f"## {room}", "", "| metric | kind | labels | meaning |", "|---|---|---|---|"]
+        for family in families:
+            unit = f" In {family.unit}." if family.unit else ""
+            labels = ", ".join(f"`{name}`" for name in family.labels)
+            lines.append(f"| `{family.name}` | {family.kind} | {labels} | {family.help}{unit} |")
+    lines += ["", "## Values of labels", "", "| metric | label | values |", "|---|---|---|"]
+    for family in catalogue.CATALOGUE:
+        for name, values in family.labels.items():
+            if isinstance(values, tuple):
+                lines.append(f"| `{family.name}` | `{name}` | {', '.join(f'`{value}`' for value in values)} |")
+    lines += ["", "## Alerts", "", "| alert | severity | fires after | meaning |", "|---|---|---|---|"]
+    for alert in ALERTS:
+        link = f"[{alert.name}](operations.md#{alert.name.lower()})"
+        lines.append(f"| {link} | {alert.severity} | {alert.hold} | {alert.summary} |")
+    return "\n".join(lines) + "\n"
+
+
+def logs_page() -> str:
+    """Return the page on logs."""
+    lines = [
+        "# Logs",
+        "",
+        "Written by `python docs/monitoring.py` from the list in `streamtopic/logs.py`.",
+        "",
+        "`ingest`, `schedule`, `publish` and `run` next to Kafka write one line for each event: what they do to",
+        "standard output, and what their parts have to say to standard error. Where that is not a terminal, each",
+        "line is one JSON object, as with `--json`:",
+        "",
+        "```json",
+        '{"event": "partition_taken", "level": "info", "time": "2026-01-31T12:00:00.000+00:00", "role": "ingest",',
+        ' "model": "news", "partition": 3, "message": "took ownership of partition 3"}',
+        "```",
+        "",
+        "`event` is one of the names below. They are stable, so search for them and not for texts. `time`, `role` and",
+        "`model` are in every line; numbers such as `partition`, `version`, `offset` and `records` where they apply.",
+        "",
+        "No line holds a document's id, a word or a secret. Where the text of an event may quote what others wrote,",
+        "JSON has the meaning of the event in its place. The text itself is shown at a terminal only. Lines of other",
+        f"packages are `{UNNAMED}`, with the name of their `logger` and without their text.",
+        "",
+        "| event | meaning | text in JSON |",
+        "|---|---|---|",
+    ]
+    lines += [f"| `{name}` | {e.meaning} | {'left out' if e.quotes else ''} |" for name, e in EVENTS.items()]
+    return "\n".join(lines) + "\n"
+
+
+def alert_rules() -> str:
+    """Return the rules as Prometheus reads them. JSON's strings are YAML's as well."""
+    lines = [
+        '# Written by `python docs/monitoring.py`; what to do about each alert: docs/operations.md, "Watching".',
+        "# Scrape the processes under job names that begin with `streamtopic`.",
+        "groups:",
+        "  - name: streamtopic",
+        "    rules:",
+    ]
+    for alert in ALERTS:
+        lines += [
+            f"      - alert: {alert.name}",
+            f"        expr: {json.dumps(alert.expression)}",
+            f"        for: {alert.hold}",
+            f"        labels: {{severity: {alert.severity}}}",
+            "        annotations:",
+            f"          summary: {json.dumps(alert.summary)}",
+            f"          runbook: {RUNBOOK}#{alert.name.lower()}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _queries(family: Family) -> list[tuple[str, str]]:
+    """Return the queries of a family's panel, each with the legend of its lines."""
+    labels = tuple(family.labels)
+    legend = " ".join(f"{{{{{name}}}}}" for name in labels) or "{{instance}}"
+    by = ", ".join(labels)
+    if family.kind == "counter":
+        total = f"sum by ({by}) " if labels else "sum "
+        return [(f"{total}(rate({family.name}[$__rate_interval]))", legend if labels else "all")]
+    if family.kind == "histogram":
+        grouped = ", ".join(("le", *labels))
+        rate = f"sum by ({grouped}) (rate({family.name}_bucket[$__rate_interval]))"
+        return [(f"histogram_quantile({share}, {rate})", f"{share:.0%} {legend if labels else ''}".strip())
+                for share in (0.5, 0.95)]  # fmt: skip
+    if family.unit == "seconds since 1970":
+        return [(f"time() - {family.name}", f"age {legend}")]
+    return [(family.name, legend)]
+
+
+def _unit(family: Family) -> str:
+    if family.kind == "counter":
+        return "cps"
+    if family.unit.startswith("seconds"):
+        return "s"
+    return {"bytes": "bytes"}.get(family.unit, "percentunit" if family.name.endswith("_ratio") else "short")
+
+
+def dashboard() -> str:
+    """Return a dashboard as Grafana imports it: a row for each part of the service, a panel for each family."""
+    panels, top, number = list[dict[str, object]](), 0, 0
+    source = {"type": "prometheus", "uid": "${source}"}
+    for room, families in ROOMS.items():
+        number += 1
+        place = {"h": 1, "w": 24, "x": 0, "y": top}
+        panels.append({"id": number, "type": "row", "title": room, "collapsed": False, "gridPos": place, "panels": []})
+        top += 1
+        for k, family in enumerate(families):
+            number += 1
+            targets = [
+                {"refId": chr(ord("A") + n), "expr": query, "legendFormat": legend, "datasource": source}
+                for n, (query, legend) in enumerate(_queries(family))
+            ]
+            panels.append(
+                {
+                    "id": number,
+                    "type": "timeseries",
+                    "title": family.name.removeprefix(PREFIX).replace("_", " "),
+                    "description": family.help,
+                    "datasource": source,
+                    "gridPos": {"h": 7, "w": 8, "x": 8 * (k % 3), "y": top + 7 * (k // 3)},
+                    "fieldConfig": {"defaults": {"unit": _unit(family), "min": 0}, "overrides": []},
+                    "targets": targets,
+                }
+            )
+        top += 7 * -(-len(families) // 3)
+    variable = {"name": "source", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
+    board = {
+        "title": "streamtopic",
+        "uid": "streamtopic",
+        "tags": ["streamtopic"],
+        "schemaVersion": 39,
+        "editable": True,
+        "time": {"from": "now-6h", "to": "now"},
+        "refresh": "30s",
+        "templating": {"list": [variable]},
+        "panels": panels,
+    }
+    return json.dumps(board, indent=1) + "\n"
+
+
+WRITTEN = {
+    ROOT / "docs" / "metrics.md": metrics_page,
+    ROOT / "docs" / "logs.md": logs_page,
+    ROOT / "deploy" / "alerts.yaml": alert_rules,
+    ROOT / "deploy" / "dashboard.json": dashboard,
+}
+"""Each file with what writes it; a test compares them."""
+
+
+if __name__ == "__main__":
+    for path, write in WRITTEN.items():
+        path.write_text(write(), encoding="utf-8")

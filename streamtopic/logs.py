@@ -1,0 +1,113 @@
+"""What a service logs: every event with its name, and one line of JSON for each.
+
+EVENTS     all names, each with its meaning
+JsonLines  a formatter of the standard logging, for where nobody watches at a terminal
+bound      an event of a role with what its process is known by
+
+A line holds numbers, names that are written in this program, and the text of a message. Of an event whose text may
+quote what others wrote, the text is left out: never an id, a word or a secret is in a line.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from streamtopic.concealing import conceal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["EVENTS", "UNNAMED", "Event", "JsonLines", "bound"]
+
+UNNAMED = "unnamed"
+"""The event of a line of another package, which names none. Its text is left out, since it may quote anything."""
+
+_PLAIN = frozenset(vars(logging.makeLogRecord({})))
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """The meaning of an event. quotes: its text may quote what others wrote, so that JSON leaves it out."""
+
+    meaning: str
+    quotes: bool = False
+
+
+EVENTS: Mapping[str, Event] = MappingProxyType(
+    {
+        # Told by the roles as they work, on standard output.
+        "metrics": Event("The process answers at this address."),
+        "partitions": Event("The process counts these partitions from now on."),
+        "counted": Event("Records were counted, by outcome."),
+        "staged": Event("A version was staged, for this reason, in so many seconds by stage."),
+        "decided": Event("The scheduler decided something else than before, or withdrew versions."),
+        "published": Event("Records, receipts or a completion were published."),
+        "waiting": Event("A server is away or refuses; the work begins again after so many seconds."),
+        # Logged by the parts, on standard error.
+        "partition_taken": Event("This process took ownership of a partition."),
+        "partition_given_up": Event("This process gave up ownership of a partition, as its group asked."),
+        "partition_taken_over": Event("Another process took a partition over unnoticed."),
+        "group_left": Event("The consumer group was left after an error; it is joined again."),
+        "changes_refused": Event("Refused changes removed what their ids held."),
+        "deletes_missed": Event("Documents were removed whose deletes had left the log."),
+        "words_many": Event("A partition holds many words, or has given most of its word ids."),
+        "segments_cleared": Event("No segment of a partition holds a deleted document any more."),
+        "record_cut": Event("A compressed record unfolds into too much, and is cut."),
+        "version_remark": Event("A version has a remark; `streamtopic status` shows it.", quotes=True),
+        "self_check_failed": Event("An update was not borne out by the service's own check, and is not published."),
+        "release_foreign": Event("A release in the log is not of this service.", quotes=True),
+        "release_discredited": Event("A release no longer counts, since its key was revoked.", quotes=True),
+        "release_refused": Event("A subscriber refused a release.", quotes=True),
+        "model_stale": Event("A subscriber's model may be out of date."),
+        "keys_followed": Event("A newer list of keys is followed."),
+        "record_passed_over": Event("A record of the releases or receipts topic is passed over.", quotes=True),
+        "receipts_passed_over": Event("Records of the receipts topic are not receipts."),
+        "receipts_lost": Event("The receipts topic has lost receipts that had been published."),
+        "links_destroyed": Event("Keys were destroyed that tied receipts to request ids."),
+        "clock_behind": Event("A statement is of a later time than this machine's clock says."),
+        "rewrite_interrupted": Event("Redis was started again before its append-only file was written anew."),
+        "rewrite_failed": Event("Redis could not write its append-only file anew."),
+        "rewrite_refused": Event("Redis refuses to write its append-only file anew; attest it instead."),
+        "files_closed": Event("Files of an instance were open to other users of the machine, and are closed now."),
+        "kafka_retried": Event("A call to Kafka failed and is tried again."),
+    }
+)
+"""Names that scripts and alerts may rely on."""
+
+
+class JsonLines(logging.Formatter):
+    """Writes a record as one line of JSON. process: what is the same in every line, such as model and role."""
+
+    def __init__(self, process: Mapping[str, str]) -> None:
+        super().__init__()
+        self._process = dict(process)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        name = getattr(record, "event", UNNAMED)
+        event = EVENTS.get(name)
+        fields: dict[str, Any] = {"event": name if event else UNNAMED, "level": record.levelname.lower()}
+        fields |= bound(self._process, record.created)
+        if event is not None:
+            fields |= {key: value for key, value in vars(record).items() if key not in _PLAIN and _number(value)}
+            fields["message"] = event.meaning if event.quotes else conceal(record.getMessage())
+        else:
+            fields["logger"] = record.name
+        if record.exc_info and record.exc_info[0] is not None:
+            # The kind alone: a traceback quotes whatever was in hand.
+            fields["error"] = record.exc_info[0].__name__
+        return json.dumps(fields).replace("\x7f", "\\u007f")
+
+
+def bound(process: Mapping[str, str], time: float) -> dict[str, str]:
+    """Return what every line has beside its event: the time, seconds since 1970, and what names the process."""
+    return {"time": datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds"), **process}
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float)

@@ -1,0 +1,249 @@
+"""What the parts of the service tell about their work as they do it, and where that goes.
+
+Watch     nobody listens: the parts of a command, a test or a service that is not watched
+Watching  metrics and health of a process; its gauges are set by looks.py
+
+The parts give numbers, and names that the catalogue of metrics lists: never a document's id and never a word.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from streamtopic import metrics as catalogue
+from streamtopic.concealing import conceal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from streamtopic.health import Health, Verdict
+    from streamtopic.metrics import Family, Metrics
+    from streamtopic.service.ingest.partition_ingest import Ingest, Progress
+
+__all__ = ["Watch", "Watching"]
+
+_STAGES = {"try deletions": "try_deletions", "self check": "self_check", "noise and release": "release"}
+_RESULTS = {True: "passed", False: "failed", None: "undecided"}
+
+
+class Watch:
+    """Takes what the parts tell, and does nothing with it."""
+
+    def moved(self, name: str) -> None:
+        """Take that a loop, or a partition, has got on: it has ended a round."""
+
+    def waits(self, error: Exception, reason: str) -> None:
+        """Take that the work was given up and will begin again. reason: `unreachable` or `refused`."""
+
+    def busy(self, what: str) -> AbstractContextManager[None]:  # noqa: ARG002 - nobody listens
+        """Tell that something takes long while the block runs: `recovering`, `learning` or `clearing`."""
+        return nullcontext()
+
+    def owns(self, partition: int, ingest: Ingest) -> None:
+        """Take that this process counts a partition from now on."""
+
+    def gave_up(self, partition: int, *, taken_over: bool = False) -> None:
+        """Take that this process counts a partition no longer; taken_over: another one counts it already."""
+
+    def counted(self, partition: int, progress: Progress) -> None:
+        """Take what one flush of a partition counted, and where it goes on."""
+
+    def missed(self, documents: int) -> None:
+        """Take that so many documents were removed whose deletes had left the log."""
+
+    def leads(self, *, leading: bool) -> None:
+        """Take whether this scheduler leads."""
+
+    def decided(self, kind: str) -> None:
+        """Take what the scheduler decided to do: `wait`, `unlearn` or `retrain`."""
+
+    def blocked(self, reason: str) -> None:
+        """Take why no model could be made: the code of a CannotLearn."""
+
+    def checked(self, *, passed: bool | None) -> None:
+        """Take the result of the service's own check; None: it could not be made."""
+
+    def staged(self, version: int, kind: str, seconds: Mapping[str, float]) -> None:
+        """Take that a version was staged, and the seconds that it took by stage."""
+
+    def withdrew(self, versions: int) -> None:
+        """Take that so many versions were withdrawn."""
+
+    def reached(self, stage: str, seconds: float) -> None:
+        """Take that deletions reached a stage, the oldest of them so long after it was counted out."""
+
+    def published(self, records: int) -> None:
+        """Take that so many records left the outbox."""
+
+    def confirmed(self, ages: Sequence[float]) -> None:
+        """Take that receipts are in the log: the seconds since each delete was sent."""
+
+    def stated(self, made: float) -> None:
+        """Take that a statement was signed at a time, seconds since 1970."""
+
+
+class Watching(Watch):
+    """Keeps metrics and health of one process; safe with several threads.
+
+    role: `run`, `ingest`, `schedule` or `publish`. model: its name, for `status`.
+    """
+
+    def __init__(self, role: str, model: str, metrics: Metrics, health: Health) -> None:
+        self.role = role
+        self.model = model
+        self.metrics = metrics
+        self.health = health
+        self._mutex = threading.Lock()
+        self._owned: dict[int, Ingest] = {}
+        if role in {"run", "ingest"}:
+            metrics.set(catalogue.OWNED, 0)
+        # Kept when a partition is given up: Redis may be set back while nothing is open.
+        self._next: dict[int, int] = {}
+        self._told: dict[str, Any] = {}
+
+    def moved(self, name: str) -> None:
+        """See Watch.moved."""
+        self.health.moved(name)
+
+    def waits(self, error: Exception, reason: str) -> None:
+        """See Watch.waits."""
+        self.metrics.add(catalogue.INTERRUPTIONS, reason=reason)
+        self.health.waits(conceal(str(error)))
+
+    def busy(self, what: str) -> AbstractContextManager[None]:
+        """See Watch.busy."""
+        return self.health.exempt(what)
+
+    def owns(self, partition: int, ingest: Ingest) -> None:
+        """See Watch.owns."""
+        with self._mutex:
+            self._owned[partition] = ingest
+            self.metrics.set(catalogue.OWNED, len(self._owned))
+
+    def gave_up(self, partition: int, *, taken_over: bool = False) -> None:
+        """See Watch.gave_up."""
+        with self._mutex:
+            self._owned.pop(partition, None)
+            self.metrics.set(catalogue.OWNED, len(self._owned))
+            self.metrics.give_up(partition)
+        self.health.gave_up(f"partition {partition}")
+        if taken_over:
+            self.metrics.add(catalogue.TAKEN_OVER)
+
+    @property
+    def owned(self) -> Mapping[int, Ingest]:
+        """The partitions that this process counts now."""
+        with self._mutex:
+            return dict(self._owned)
+
+    def show_partition(self, partition: int, values: Mapping[Family, float | None]) -> None:
+        """Set gauges of a partition, unless it was given up meanwhile."""
+        with self._mutex:
+            if partition in self._owned:
+                for family, value in values.items():
+                    self.metrics.set(family, value, partition=partition)
+
+    def counted(self, partition: int, progress: Progress) -> None:
+        """See Watch.counted."""
+        if progress.begin is not None and progress.begin < self._next.get(partition, 0):
+            self.metrics.add(catalogue.SET_BACK)
+        self._next[partition] = progress.next_offset
+        for outcome, number in progress.outcomes.items():
+            self.metrics.add(catalogue.RECORDS, number, outcome=outcome)
+        for reason, number in progress.reasons.items():
+            self.metrics.add(catalogue.REJECTED, number, reason=reason)
+        if progress.waited:
+            self.metrics.observe(catalogue.FORGET_STAGE, progress.waited, stage="subtracted")
+        if progress.records:
+            self.metrics.observe(catalogue.COMMIT, [progress.seconds])
+
+    def missed(self, documents: int) -> None:
+        """See Watch.missed."""
+        self.metrics.add(catalogue.MISSED, documents)
+
+    def leads(self, *, leading: bool) -> None:
+        """See Watch.leads."""
+        self.metrics.set(catalogue.LEADER, leading)
+
+    def decided(self, kind: str) -> None:
+        """See Watch.decided."""
+        # The kind alone: reasons of a decision may name words.
+        self._told["decision"] = kind
+
+    def blocked(self, reason: str) -> None:
+        """See Watch.blocked."""
+        self.metrics.clear(catalogue.BLOCKED_RELEASE)
+        self.metrics.set(catalogue.BLOCKED_RELEASE, 1, reason=reason)
+
+    def checked(self, *, passed: bool | None) -> None:
+        """See Watch.checked."""
+        self.metrics.add(catalogue.SELF_CHECKS, result=_RESULTS[passed])
+
+    def staged(self, version: int, kind: str, seconds: Mapping[str, float]) -> None:
+        """See Watch.staged."""
+        self.metrics.clear(catalogue.BLOCKED_RELEASE)
+        self.metrics.add(catalogue.RELEASES, kind=kind)
+        for stage, spent in seconds.items():
+            self.metrics.observe(catalogue.STEP, [spent], kind=kind, stage=_STAGES.get(stage, "learn"))
+        self._told["staged"] = version
+
+    def withdrew(self, versions: int) -> None:
+        """See Watch.withdrew."""
+        self.metrics.add(catalogue.WITHDRAWN, versions)
+
+    def reached(self, stage: str, seconds: float) -> None:
+        """See Watch.reached."""
+        self.metrics.observe(catalogue.FORGET_STAGE, [seconds], stage=stage)
+
+    def published(self, records: int) -> None:
+        """See Watch.published."""
+        self.metrics.add(catalogue.PUBLISHED, records)
+        # A million receipts are many pages of one round; each page is progress.
+        self.health.touched()
+
+    def confirmed(self, ages: Sequence[float]) -> None:
+        """See Watch.confirmed."""
+        self.metrics.observe(catalogue.FORGET, ages)
+        self.metrics.add(catalogue.RECEIPTS, len(ages))
+        self.health.touched()
+
+    def stated(self, made: float) -> None:
+        """See Watch.stated."""
+        self.metrics.set(catalogue.STATEMENT, made)
+
+    def verdict(self) -> Verdict:
+        """Return how the process is now."""
+        return self.health.verdict
+
+    def text(self) -> bytes:
+        """Return all metrics, those of health as of now."""
+        verdict = self.health.verdict
+        self.metrics.set(catalogue.LIVE, verdict.live)
+        self.metrics.clear(catalogue.BUSY)
+        for reason in verdict.busy:
+            self.metrics.set(catalogue.BUSY, 1, what=reason)
+        return self.metrics.text()
+
+    def status(self) -> dict[str, Any]:
+        """Return what this process knows of itself, as `/status` shows it; it asks no server."""
+        verdict = self.health.verdict
+        return {
+            "role": self.role,
+            "model": self.model,
+            "live": verdict.live,
+            "ready": verdict.ready,
+            "findings": list(verdict.findings),
+            "busy": _rounded(verdict.busy),
+            "idle": _rounded(verdict.idle),
+            "waiting": verdict.waiting,
+            "partitions": {str(p): ingest.state.meta.next_offset for p, ingest in sorted(self.owned.items())},
+            "decision": self._told.get("decision"),
+            "staged": self._told.get("staged"),
+        }
+
+
+def _rounded(seconds: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(value, 1) for name, value in seconds.items()}

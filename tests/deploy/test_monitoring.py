@@ -1,0 +1,192 @@
+"""Dashboard, alert rules and the page on metrics: written from the catalogue, and tried on the faults they are for."""
+
+import json
+import re
+import runpy
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from streamtopic.metrics import CATALOGUE, PREFIX
+
+ROOT = Path(__file__).parents[2]
+WRITER = runpy.run_path(str(ROOT / "docs" / "monitoring.py"))
+ALERTS = {alert.name: alert for alert in WRITER["ALERTS"]}
+FAMILIES = {family.name: family for family in CATALOGUE}
+INSTANCE = 'job="streamtopic",instance="a"'
+
+# What is shown while nothing is wrong: one process of each role in one job, seen once a minute.
+HEALTHY = {
+    f"up{{{INSTANCE}}}": "1+0x{n}",
+    f"streamtopic_live{{{INSTANCE}}}": "1+0x{n}",
+    f"streamtopic_interruptions_total{{{INSTANCE},reason=\"unreachable\"}}": "0+0x{n}",
+    f"streamtopic_interruptions_total{{{INSTANCE},reason=\"refused\"}}": "0+0x{n}",
+    f"streamtopic_looks_failed_total{{{INSTANCE}}}": "0+0x{n}",
+    f"streamtopic_records_total{{{INSTANCE},outcome=\"added\"}}": "0+600x{n}",
+    f"streamtopic_records_total{{{INSTANCE},outcome=\"deleted_by_refusal\"}}": "0+0x{n}",
+    f"streamtopic_records_total{{{INSTANCE},outcome=\"misplaced\"}}": "0+0x{n}",
+    f"streamtopic_rejected_total{{{INSTANCE},reason=\"op\"}}": "0+0x{n}",
+    f"streamtopic_lag_seconds{{{INSTANCE},partition=\"0\"}}": "1+0x{n}",
+    f"streamtopic_hidden_records{{{INSTANCE},partition=\"0\"}}": "0+0x{n}",
+    f"streamtopic_last_commit_timestamp_seconds{{{INSTANCE},partition=\"0\"}}": "0+60x{n}",
+    f"streamtopic_words_ratio{{{INSTANCE},partition=\"0\"}}": "0.01+0x{n}",
+    f"streamtopic_partitions_owned{{{INSTANCE}}}": "8+0x{n}",
+    f"streamtopic_partitions{{{INSTANCE}}}": "8+0x{n}",
+    f"streamtopic_taken_over_total{{{INSTANCE}}}": "0+0x{n}",
+    f"streamtopic_set_back_total{{{INSTANCE}}}": "0+0x{n}",
+    f"streamtopic_missed_deletes_total{{{INSTANCE}}}": "0+0x{n}",
+    f"streamtopic_leader{{{INSTANCE}}}": "1+0x{n}",
+    "streamtopic_leader{job=\"streamtopic\",instance=\"b\"}": "0+0x{n}",
+    f"streamtopic_self_checks_total{{{INSTANCE},result=\"failed\"}}": "0+0x{n}",
+    f"streamtopic_capacity_used_ratio{{{INSTANCE}}}": "0.8+0x{n}",
+    f"streamtopic_epsilon_spent_ratio{{{INSTANCE}}}": "0.9+0x{n}",
+    f"streamtopic_forget_limit_seconds{{{INSTANCE}}}": "3600+0x{n}",
+    f"streamtopic_forget_oldest_timestamp_seconds{{{INSTANCE}}}": "-3000+60x{n}",
+    f"streamtopic_residue_oldest_timestamp_seconds{{{INSTANCE},stage=\"log\"}}": "-90000+60x{n}",
+    f"streamtopic_residue_oldest_timestamp_seconds{{{INSTANCE},stage=\"snapshots\"}}": "-900000+60x{n}",
+    f"streamtopic_outbox_pending{{{INSTANCE}}}": "0+0x{n}",
+    f"streamtopic_release_timestamp_seconds{{{INSTANCE}}}": "-7200+60x{n}",
+    f"streamtopic_statement_timestamp_seconds{{{INSTANCE}}}": "-300+60x{n}",
+}  # fmt: skip
+
+# What each fault shows in place of that, from the sixtieth minute on. `_` is a series that is not there.
+FAULTS = {
+    "StreamtopicDown": {"up": "1+0x60 0+0x{n}"},
+    "StreamtopicStalled": {"streamtopic_live": "1+0x60 0+0x{n}"},
+    "StreamtopicUnreachable": {'streamtopic_interruptions_total{reason="unreachable"}': "0+0x60 1+1x{n}"},
+    "StreamtopicRefused": {'streamtopic_interruptions_total{reason="refused"}': "0+0x60 1+1x{n}"},
+    "StreamtopicBusy": {'streamtopic_busy{what="learning"}': "_x60 1+0x{n}"},
+    "StreamtopicOldGauges": {"streamtopic_looks_failed_total": "0+0x60 5+5x{n}"},
+    "StreamtopicLag": {"streamtopic_lag_seconds": "1+0x60 60+60x{n}"},
+    "StreamtopicUnownedPartitions": {"streamtopic_partitions_owned": "8+0x60 5+0x{n}"},
+    "StreamtopicHiddenRecords": {"streamtopic_hidden_records": "0+0x60 3+0x{n}"},
+    "StreamtopicTakenOver": {"streamtopic_taken_over_total": "0+0x60 1+1x{n}"},
+    "StreamtopicSetBack": {"streamtopic_set_back_total": "0+0x60 1+1x{n}"},
+    "StreamtopicMissedDeletes": {"streamtopic_missed_deletes_total": "0+0x60 7+7x{n}"},
+    "StreamtopicRejectedRecords": {"streamtopic_rejected_total": "0+0x60 1+1x{n}"},
+    "StreamtopicRefusedChange": {'streamtopic_records_total{outcome="deleted_by_refusal"}': "0+0x60 1+1x{n}"},
+    "StreamtopicMisplacedRecords": {'streamtopic_records_total{outcome="misplaced"}': "0+0x60 1+1x{n}"},
+    "StreamtopicWordIds": {"streamtopic_words_ratio": "0.5+0x60 0.9+0x{n}"},
+    "StreamtopicNoLeader": {'streamtopic_leader{instance="a"}': "1+0x60 0+0x{n}"},
+    "StreamtopicNoModel": {'streamtopic_release_blocked{reason="rank"}': "_x60 1+0x{n}"},
+    "StreamtopicSelfCheck": {"streamtopic_self_checks_total": "0+0x60 1+1x{n}"},
+    "StreamtopicCapacity": {"streamtopic_capacity_used_ratio": "0.9+0x60 1.2+0x{n}"},
+    "StreamtopicEpsilon": {"streamtopic_epsilon_spent_ratio": "0.9+0x60 1.1+0x{n}"},
+    "StreamtopicForgettingLate": {"streamtopic_forget_oldest_timestamp_seconds": "3600+0x{n}"},
+    "StreamtopicResidue": {'streamtopic_residue_oldest_timestamp_seconds{stage="log"}': "-300000+0x{n}"},
+    "StreamtopicAttest": {
+        'streamtopic_residue_oldest_timestamp_seconds{stage="snapshots"}': "-2600000+0x{n}",
+    },
+    "StreamtopicOutbox": {"streamtopic_outbox_pending": "0+0x60 4+0x{n}"},
+    "StreamtopicStatement": {"streamtopic_statement_timestamp_seconds": "3600+0x{n}"},
+    "StreamtopicClocks": {"streamtopic_release_timestamp_seconds": "0+60x60 7320+60x{n}"},
+}
+
+
+def _series(replaced, minutes):
+    """Return the healthy series with those of a fault in their place."""
+    found = dict(HEALTHY)
+    for name, values in replaced.items():
+        bare, _, selector = name.partition("{")
+        wanted = set(re.findall(r'\w+="[^"]*"', selector))
+        same = [
+            one for one in found if one.partition("{")[0] == bare and wanted <= set(re.findall(r'\w+="[^"]*"', one))
+        ]
+        for one in same:
+            found[one] = values
+        if not same:
+            found[f"{bare}{{{INSTANCE},{selector}" if selector else f"{bare}{{{INSTANCE}}}"] = values
+    return [{"series": name, "values": values.format(n=minutes + 10)} for name, values in found.items()]
+
+
+def _test(name, replaced, minutes, fires):
+    """Return one test of promtool: at this minute these alerts fire, and no other."""
+    checks = []
+    for alert in ALERTS.values():
+        check = {"eval_time": f"{minutes}m", "alertname": alert.name, "exp_alerts": []}
+        if alert.name in fires:
+            check["exp_alerts"] = [fires[alert.name]]
+        checks.append(check)
+    return {"name": name, "interval": "1m", "input_series": _series(replaced, minutes), "alert_rule_test": checks}
+
+
+@pytest.fixture(scope="module")
+def promtool():
+    """Prometheus' own tool that checks rules."""
+    found = shutil.which("promtool")
+    if found is None:
+        pytest.skip("promtool is not installed: it comes with Debian's package `prometheus`")
+    return found
+
+
+@pytest.mark.parametrize("path", WRITER["WRITTEN"], ids=lambda path: path.name)
+def test_what_is_written_from_the_catalogue_is_current(path):
+    """`python docs/monitoring.py` has been run since the catalogue or the alerts changed."""
+    assert path.read_text(encoding="utf-8") == WRITER["WRITTEN"][path]()
+
+
+def test_every_family_has_a_panel_and_no_panel_asks_for_another():
+    """Nothing is measured that nobody can look at."""
+    board = json.loads((ROOT / "deploy" / "dashboard.json").read_text(encoding="utf-8"))
+    queries = " ".join(t["expr"] for panel in board["panels"] for t in panel.get("targets", ()))
+    asked = {re.sub(r"_bucket$", "", name) for name in re.findall(rf"{PREFIX}\w+", queries)}
+    assert asked == set(FAMILIES)
+    places = [tuple(panel["gridPos"].values()) for panel in board["panels"]]
+    assert len(set(places)) == len(places)
+    assert len({panel["id"] for panel in board["panels"]}) == len(places)
+
+
+def test_alerts_ask_for_what_there_is():
+    """A rule over a series or a value of a label that nobody shows would never fire."""
+    rules = yaml.safe_load((ROOT / "deploy" / "alerts.yaml").read_text(encoding="utf-8"))["groups"][0]["rules"]
+    assert [rule["alert"] for rule in rules] == list(ALERTS)
+    for rule in rules:
+        for name, selector in re.findall(rf"({PREFIX}\w+)(\{{[^}}]*\}})?", rule["expr"]):
+            family = FAMILIES[name]
+            for label, values in re.findall(r'(\w+)!?=~?"([^"]*)"', selector):
+                assert set(values.split("|")) <= set(family.labels[label]), rule["alert"]
+
+
+def test_every_alert_has_its_runbook():
+    """Whoever is woken finds a section under the name of the alert, and no section is of an alert that is gone."""
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    assert re.findall(r"^#### (Streamtopic\w+)$", page, re.MULTILINE) == list(ALERTS)
+    for name, text in re.findall(r"^#### (Streamtopic\w+)\n\n(.*?)(?=^##)", page, re.MULTILINE | re.DOTALL):
+        assert len(text.split()) > 20, f"{name} says too little"
+
+
+def test_prometheus_accepts_the_rules(promtool):
+    """The file is one that Prometheus loads."""
+    subprocess.run([promtool, "check", "rules", str(ROOT / "deploy" / "alerts.yaml")], check=True, capture_output=True)
+
+
+def test_each_fault_fires_its_own_alert_and_no_other(promtool, tmp_path):
+    """Promtool replays what each fault shows beside a healthy service; a healthy service alone is silent."""
+    assert FAULTS.keys() == ALERTS.keys()
+    tests = [_test("healthy", {}, minutes, {}) for minutes in (30, 240)]
+    for name, replaced in FAULTS.items():
+        labels = {"severity": ALERTS[name].severity, **_labels(name, replaced)}
+        annotations = {"summary": ALERTS[name].summary, "runbook": f"docs/operations.md#{name.lower()}"}
+        fires = {name: {"exp_labels": labels, "exp_annotations": annotations}}
+        tests.append(_test(name, replaced, 200, fires))
+        tests.append(_test(f"before {name}", replaced, 59, {}))
+    rules = {"rule_files": [str(ROOT / "deploy" / "alerts.yaml")], "evaluation_interval": "1m", "tests": tests}
+    (tmp_path / "tests.yaml").write_text(json.dumps(rules))
+    done = subprocess.run(
+        [promtool, "test", "rules", str(tmp_path / "tests.yaml")], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _labels(name, replaced):
+    """Return the labels that an alert has: those of its series, or of what it sums over."""
+    if name in {"StreamtopicUnownedPartitions", "StreamtopicNoLeader"}:
+        return {"job": "streamtopic"}
+    (series,) = replaced
+    bare, _, selector = series.partition("{")
+    wanted = set(re.findall(r'\w+="[^"]*"', selector))
+    found = [one for one in HEALTHY if one.partition("{")[0] == bare and wanted <= set(re.findall(r'\w+="[^"]*"', one))]
+    return dict(re.findall(r'(\w+)="([^"]*)"', (found or [f"{{{INSTANCE},{selector}"])[0].partition("{")[2]))

@@ -1,0 +1,351 @@
+"""Health: a process is well while its work moves, and says otherwise soon, but never without cause."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from watched_service import MARK, RARE, Clock, Watched, documents, opened
+
+from streamtopic.cli import main
+from streamtopic.endpoint import serving
+from streamtopic.errors import ComponentUnreachable, SettingsError
+from streamtopic.events import encode_add
+from streamtopic.health import Health
+from streamtopic.local import LocalRedis
+from streamtopic.streams import FileLog
+
+LIMIT, LATEST = 60.0, 75.0
+
+
+class Ticks:
+    """Seconds that a test lets pass."""
+
+    def __init__(self):
+        self.now = 1_000.0
+
+    def __call__(self):
+        """Return the time."""
+        return self.now
+
+
+@pytest.fixture
+def ticks():
+    """A clock of the test's own."""
+    return Ticks()
+
+
+@given(rounds=st.lists(st.floats(0.01, 4.9), min_size=1, max_size=30), partitions=st.integers(0, 3))
+@settings(max_examples=100, deadline=None)
+def test_a_stall_is_red_between_60_and_75_s_after_it_began(rounds, partitions):
+    """Whatever the rhythm of the work before, of a loop or of a partition."""
+    ticks = Ticks()
+    health = Health(LIMIT, ("ingest",), ticks)
+    names = [f"partition {number}" for number in range(partitions)]
+    for name in names:
+        health.moved(name)
+    for seconds in rounds:
+        ticks.now += seconds
+        for name in ("ingest", *names):
+            health.moved(name)
+        assert health.verdict.live
+    # The next round would have ended some time after this one; nobody knows when in between the stall began.
+    ended, began = ticks.now, ticks.now + rounds[-1]
+    while health.verdict.live:
+        ticks.now += 0.5
+    assert LIMIT <= ticks.now - began <= ticks.now - ended <= LATEST
+    assert [finding.split(" has")[0] for finding in health.verdict.findings] == ["ingest"]
+
+
+def test_one_partition_that_stands_still_is_found_beside_others_that_move(ticks):
+    """Progress of the process does not hide that of a partition."""
+    health = Health(LIMIT, ("ingest",), ticks)
+    health.moved("partition 0")
+    for _ in range(70):
+        ticks.now += 1
+        health.moved("ingest")
+        health.moved("partition 1")
+    assert health.verdict.findings == ("partition 0 has made no progress for 70 s",)
+
+
+def test_a_partition_that_waits_for_its_turn_does_not_stand_still(ticks):
+    """Forty partitions that lag, two seconds each: a round takes longer than the limit, and nothing is wrong."""
+    health = Health(LIMIT, ("ingest",), ticks)
+    for _ in range(3):
+        for partition in range(40):
+            ticks.now += 2
+            health.moved(f"partition {partition}")
+            assert health.verdict.live
+        health.moved("ingest")
+    ticks.now += 66
+    assert health.verdict.findings == ("ingest has made no progress for 66 s",)
+
+
+def test_pages_of_a_long_round_are_progress(ticks):
+    """A publisher that writes receipts for an hour in one round gets on with each page."""
+    health = Health(LIMIT, ("publish",), ticks)
+    for _ in range(100):
+        ticks.now += 36
+        health.touched()
+        assert health.verdict.live
+    assert not health.verdict.ready
+
+
+def test_a_partition_that_was_given_up_is_not_missed(ticks):
+    """After a rebalance another process is asked about it."""
+    health = Health(LIMIT, ("ingest",), ticks)
+    health.moved("partition 0")
+    health.gave_up("partition 0")
+    ticks.now += 64
+    health.moved("ingest")
+    ticks.now += 64
+    assert health.verdict.live
+
+
+@pytest.mark.parametrize("what", ["recovering", "learning"])
+def test_long_work_is_no_stall(ticks, what):
+    """Recovering and learning may take hours, and the time that they took counts for nothing afterwards."""
+    health = Health(LIMIT, ("run",), ticks)
+    health.moved("run")
+    with health.exempt(what):
+        ticks.now += 10_000
+        assert health.verdict.live
+        assert health.verdict.busy == {what: 10_000}
+    ticks.now += 60
+    assert health.verdict.live
+    ticks.now += 6
+    assert not health.verdict.live
+
+
+def test_a_stall_is_found_although_models_are_made_all_the_time(ticks):
+    """An exemption stops the clock and does not set it back: a partition that never moves is found in the end."""
+    health = Health(LIMIT, ("run",), ticks)
+    health.moved("partition 0")
+    for _ in range(14):
+        ticks.now += 5
+        health.moved("run")
+        with health.exempt("learning"):
+            ticks.now += 100
+    assert health.verdict.findings == ("partition 0 has made no progress for 70 s",)
+
+
+def test_two_exemptions_at_once_count_their_time_once(ticks):
+    """Work of two threads that overlaps is left out as one stretch of time."""
+    health = Health(LIMIT, ("run",), ticks)
+    with contextlib.ExitStack() as first:
+        first.enter_context(health.exempt("recovering"))
+        ticks.now += 10
+        with health.exempt("learning"):
+            ticks.now += 10
+            first.close()
+            ticks.now += 10
+            assert health.verdict.busy == {"learning": 20}
+    ticks.now += 64
+    assert health.verdict.live
+    ticks.now += 1
+    assert not health.verdict.live
+
+
+def test_ready_is_who_has_begun_and_neither_recovers_nor_waits(ticks):
+    """Nobody sends work to a process that has not come up, or that lost its server."""
+    health = Health(LIMIT, ("ingest",), ticks)
+    assert (health.verdict.live, health.verdict.ready) == (True, False)
+    health.moved("ingest")
+    assert health.verdict.ready
+    with health.exempt("recovering"):
+        assert not health.verdict.ready
+    with health.exempt("learning"):
+        assert health.verdict.ready
+    health.waits("Redis does not answer")
+    assert not health.verdict.ready
+    ticks.now += 70
+    assert health.verdict.findings == ("ingest has made no progress for 70 s: Redis does not answer",)
+    health.moved("ingest")
+    assert health.verdict.ready
+
+
+def _asked(address, path, method="GET"):
+    request = urllib.request.Request(f"http://{address}{path}", method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:  # noqa: S310 - an address of the test's own
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_the_endpoint_answers_what_the_process_knows(tmp_path):
+    """Four addresses over HTTP, from real work; nothing else is there."""
+    watch = Watched()
+    with opened(tmp_path, watch, Clock()) as service, serving("127.0.0.1:0", watch) as address:
+        assert _asked(address, "/readyz") == (503, "has not begun yet\n")
+        service.add(documents())
+        service.settle()
+        service.look()
+        assert _asked(address, "/livez") == (200, "ok\n")
+        assert _asked(address, "/readyz") == (200, "ok\n")
+        code, shown = _asked(address, "/metrics")
+        assert code == 200
+        assert 'streamtopic_records_total{outcome="added"} 60.0' in shown
+        code, status = _asked(address, "/status")
+        told = json.loads(status)
+        assert (code, told["role"], told["live"], told["staged"]) == (200, "run", True, 1)
+        assert told["partitions"] == {"0": 60}
+        assert _asked(address, "/")[0] == 404
+        assert _asked(address, "/metrics?debug=1")[0] == 200
+        assert _asked(address, "/livez", "HEAD") == (200, "")
+        assert _asked(address, "/livez", "POST")[0] == 501
+        assert not {MARK, RARE} & set(shown.split())
+
+
+def test_a_stall_is_told_over_http_with_its_reason(ticks):
+    """A probe gets 503 and a line for people, without the password of the address that does not answer."""
+    watch = Watched("ingest")
+    watch.health = Health(LIMIT, ("ingest",), ticks)
+    watch.waits(ComponentUnreachable("Redis at redis://ingest:hunter2@db:6379 does not answer"), "unreachable")
+    ticks.now += 70
+    with serving("127.0.0.1:0", watch) as address:
+        for path in ("/livez", "/readyz"):
+            code, said = _asked(address, path)
+            assert code == 503
+            assert "ingest has made no progress for 70 s: Redis at" in said
+        shown = "".join(_asked(address, path)[1] for path in ("/livez", "/readyz", "/metrics", "/status"))
+    assert "hunter2" not in shown
+    assert "streamtopic_live 0.0" in shown
+    assert 'streamtopic_interruptions_total{reason="unreachable"} 1.0' in shown
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"), [("0", "127.0.0.1:"), ("127.0.0.1:0", "127.0.0.1:"), ("[::1]:0", "[::1]:")]
+)
+def test_only_this_machine_can_ask_unless_told_otherwise(address, shown):
+    """Without a host, and with that of the loopback, the server listens on the loopback."""
+    if "::1" in address and not _has_ipv6():
+        pytest.skip("this machine has no IPv6 loopback")
+    with serving(address, Watched()) as used:
+        assert used.startswith(shown)
+        assert _asked(used, "/livez")[0] == 200
+
+
+def _has_ipv6():
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+def test_an_address_that_is_taken_is_one_line_with_the_remedy():
+    """Two processes of one machine need two ports, and the second is told so."""
+    with (
+        serving("127.0.0.1:0", Watched()) as used,
+        pytest.raises(SettingsError, match=r"metrics_address.*name a port"),
+        serving(used, Watched()),
+    ):
+        pass
+
+
+def test_a_reader_that_says_nothing_holds_nobody_up():
+    """A connection that stays silent does not keep others from being answered."""
+    with serving("127.0.0.1:0", Watched()) as address:
+        host, port = address.split(":")
+        with socket.create_connection((host, int(port))):
+            assert _asked(address, "/livez")[0] == 200
+
+
+def _started(*arguments):
+    command = [sys.executable, "-W", "ignore", "-m", "streamtopic", *arguments, "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    for line in process.stdout:
+        event = json.loads(line)
+        if event.get("event") == "metrics":
+            return process, event["address"]
+    raise AssertionError(f"{arguments[0]} ended with {process.wait()}")
+
+
+def _until(condition, what, seconds=120.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+def _end(process):
+    process.send_signal(signal.SIGTERM)
+    process.stdout.read()
+    assert process.wait(timeout=20) == 0
+    process.stdout.close()
+
+
+def test_run_in_a_folder_is_watched_by_one_setting(tmp_path):
+    """`run --dir` with `metrics_address` answers; without it nothing listens."""
+    process, address = _started("run", "--dir", str(tmp_path / "instance"), "--set", "metrics_address=0")
+    try:
+        _until(lambda: _asked(address, "/readyz")[0] == 200, "ready")
+        _until(lambda: "streamtopic_lag_records" in _asked(address, "/metrics")[1], "lag")
+        assert json.loads(_asked(address, "/status")[1])["role"] == "run"
+    finally:
+        _end(process)
+
+
+@pytest.mark.slow
+def test_a_stopped_redis_turns_livez_red_in_time_and_back(tmp_path):
+    """A real stall of a real process: red between the limit and 15 s later, with its reason, and green again after."""
+    limit = 6.0
+    with LocalRedis(tmp_path / "redis") as server:
+        given = [f"redis_url={server.url}", "metrics_address=0", f"stalled_after={limit}"]
+        plain = [part for one in given for part in ("--set", one)]
+        process, address = _started("ingest", "--dir", str(tmp_path / "instance"), *plain)
+        try:
+            _until(lambda: _asked(address, "/readyz")[0] == 200, "ready")
+            time.sleep(2 * limit)
+            assert _asked(address, "/livez") == (200, "ok\n")
+            with FileLog(tmp_path / "instance" / "log") as log:
+                os.kill(server.pid, signal.SIGSTOP)
+                began = time.monotonic()
+                log.append_many("default.documents", [encode_add("x", text="apple banana")])
+            _until(lambda: _asked(address, "/livez")[0] == 503, "red")
+            assert limit <= time.monotonic() - began <= limit + 15
+            assert "ingest has made no progress" in _asked(address, "/livez")[1]
+            os.kill(server.pid, signal.SIGCONT)
+            _until(lambda: _asked(address, "/livez")[0] == 200, "green")
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+            _end(process)
+
+
+@pytest.mark.slow
+def test_each_role_is_watched_on_kafka(tmp_path, kafka_server, redis_server):
+    """Ingest shows its partitions, the scheduler the model, the publisher its statements; all get ready."""
+    config = tmp_path / "streamtopic.toml"
+    config.write_text(
+        f'model = "watched-{tmp_path.name[-8:].strip("_").replace("_", "-")}"\nkafka = "{kafka_server.servers}"\n'
+        f'redis_url = "{redis_server.url}"\npartitions = 2\nmetrics_address = "127.0.0.1:0"\n'
+        'signing_key = "keys/signing.pem"\nnoise_key = "keys/noise.key"\nreceipt_key = "keys/receipt.key"\n'
+    )
+    assert main(["keys", "new", "--to", str(tmp_path / "keys"), "--json"]) == 0
+    assert main(["init", "--config", str(config), "--json"]) == 0
+    shown = {
+        "ingest": 'streamtopic_lag_records{partition="1"} 0.0',
+        "schedule": "streamtopic_documents 0.0",
+        "publish": "streamtopic_statement_timestamp_seconds",
+    }
+    started = {}
+    try:
+        for role in shown:
+            started[role] = _started(role, "--config", str(config))
+        for role, (_, address) in started.items():
+            _until(lambda address=address: _asked(address, "/readyz")[0] == 200, f"{role} ready")
+            _until(lambda address=address, role=role: shown[role] in _asked(address, "/metrics")[1], shown[role])
+            assert _asked(address, "/livez") == (200, "ok\n")
+    finally:
+        for process, _ in started.values():
+            _end(process)

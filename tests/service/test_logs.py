@@ -1,0 +1,205 @@
+"""Logs: one line an event, each with a documented name, and never an id, a word or a secret."""
+
+import ast
+import json
+import logging
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from watched_service import MARK, RARE, documents
+
+import streamtopic
+from streamtopic.cli import main
+from streamtopic.client import DocumentProducer, Receipts
+from streamtopic.errors import InvalidEvent
+from streamtopic.logs import EVENTS, UNNAMED, JsonLines
+from streamtopic.service.processes import _public
+from streamtopic.streams import Message, open_log
+from streamtopic.streams.kafka_log import KafkaOptions
+from streamtopic.topics.anchors import changed_anchors
+
+PACKAGE = Path(streamtopic.__file__).parent
+LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
+PATIENCE = 240
+
+
+def _sources():
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if "lab" not in path.relative_to(PACKAGE).parts:
+            yield path, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def _names(node):
+    """Return the events that dictionaries within a node name."""
+    found = []
+    for one in ast.walk(node):
+        if isinstance(one, ast.Dict):
+            keys = [getattr(key, "value", None) for key in one.keys]
+            pairs = zip(keys, one.values, strict=True)
+            found += [value.value for key, value in pairs if key == "event" and isinstance(value, ast.Constant)]
+    return found
+
+
+def _unnamed_calls(tree):
+    """Return the lines of calls to a logger that name no event, in themselves or just before."""
+    found = []
+    for parent in ast.walk(tree):
+        for body in (getattr(parent, "body", None), getattr(parent, "orelse", None), getattr(parent, "handlers", None)):
+            for before, statement in zip([None, *body], body, strict=False) if isinstance(body, list) else ():
+                call = getattr(statement, "value", None)
+                function = getattr(call, "func", None)
+                if getattr(getattr(function, "value", None), "id", "") != "logger" or function.attr not in LEVELS:
+                    continue
+                extra = {keyword.arg: keyword.value for keyword in call.keywords}.get("extra")
+                named = _names(extra) if isinstance(extra, ast.Dict) else _names(before) if extra is not None else []
+                if len(named) != 1 or named[0] not in EVENTS:
+                    found.append(statement.lineno)
+    return found
+
+
+def test_every_call_names_a_listed_event():
+    """Nothing is logged under a name that the page on logs does not have, or without one."""
+    missing = {str(path): lines for path, tree in _sources() if (lines := _unnamed_calls(tree))}
+    assert not missing
+
+
+@pytest.mark.parametrize(
+    ("call", "missing"),
+    [
+        ('logger.info("x", extra={"event": "waiting"})', False),
+        ('extra = {"event": "waiting", "partition": 1}\n    logger.info("x", extra=extra)', False),
+        ('logger.info("x")', True),
+        ('logger.info("x", extra={"partition": 1})', True),
+        ('logger.info("x", extra={"event": "unheard_of"})', True),
+        ('extra = {}\n    logger.info("x", extra=extra)', True),
+    ],
+)
+def test_a_call_without_a_listed_event_is_found(call, missing):
+    """The test above sees calls of both forms, and those that lack a name."""
+    assert bool(_unnamed_calls(ast.parse(f"if x:\n    {call}\n"))) == missing
+
+
+def test_every_listed_event_can_happen():
+    """The list holds no name that the program does not use."""
+    used = {name for _, tree in _sources() for name in _names(tree)}
+    assert used == set(EVENTS)
+
+
+def _line(level, text, *args, error=None, **extra):
+    record = logging.LogRecord("streamtopic.x", level, "f.py", 1, text, args, error)
+    vars(record).update(extra)
+    (line,) = JsonLines({"role": "ingest", "model": "news"}).format(record).splitlines()
+    return json.loads(line)
+
+
+def test_a_line_has_event_numbers_and_what_the_process_is_known_by():
+    """A script finds name, time, role, model and numbers; the text is there for people."""
+    line = _line(logging.INFO, "took ownership of partition %d", 3, event="partition_taken", partition=3, created=0.0)
+    assert line == {
+        "event": "partition_taken",
+        "level": "info",
+        "time": "1970-01-01T00:00:00.000+00:00",
+        "role": "ingest",
+        "model": "news",
+        "partition": 3,
+        "message": "took ownership of partition 3",
+    }
+
+
+def test_what_may_quote_is_left_out():
+    """Texts that may name a word, text fields, texts of other packages and tracebacks are not in a line."""
+    quoting = next(name for name, event in EVENTS.items() if event.quotes)
+    assert _line(logging.WARNING, "release of %s", RARE, event=quoting)["message"] == EVENTS[quoting].meaning
+    shown = [
+        _line(logging.WARNING, "%s", RARE, event=quoting, word=RARE),
+        _line(logging.WARNING, f"{RARE} one\ntwo"),
+        _line(logging.ERROR, RARE, event="not_listed", partition=1),
+    ]
+    fault = InvalidEvent("op", RARE)
+    shown.append(_line(logging.ERROR, "a fault", error=(InvalidEvent, fault, None), event="group_left"))
+    assert RARE not in json.dumps(shown)
+    assert [line["event"] for line in shown[1:3]] == [UNNAMED, UNNAMED]
+    assert shown[3]["error"] == "InvalidEvent"
+
+
+def test_a_password_is_not_in_a_line():
+    """Addresses lose their password also where an error quotes them."""
+    line = _line(logging.WARNING, "%s", "Redis at redis://u:hunter2@db:6379 is away", event="group_left")
+    assert "hunter2" not in json.dumps(line)
+    assert "db:6379" in line["message"]
+
+
+@pytest.mark.parametrize(
+    ("decision", "told"),
+    [
+        ("wait: no documents yet", "wait: no documents yet"),
+        (f"retrain: asked for by hand; {changed_anchors(['a'], [RARE])}", "retrain: asked for by hand"),
+        (
+            f"wait: no model can be made of the present documents: only '{RARE}' is left",
+            "wait: no model can be made of the present documents",
+        ),
+    ],
+)
+def test_a_decision_is_told_without_the_errors_that_it_quotes(decision, told):
+    """Words stand in what a decision quotes, and that is left to `status`."""
+    assert _public(decision) == told
+
+
+@pytest.mark.slow
+def test_a_campaign_logs_no_id_no_word_and_no_secret(tmp_path, kafka_server, redis_server):
+    """Marked documents, poison, deletes and forged releases go through the real service; its lines show none of it."""
+    model = f"logs-{tmp_path.name[-8:].strip('_').replace('_', '-')}"
+    config = tmp_path / "streamtopic.toml"
+    config.write_text(
+        f'model = "{model}"\nkafka = "{kafka_server.servers}"\nredis_url = "{redis_server.url}"\npartitions = 2\n'
+        "topics = 2\nmin_df = 1\nmax_df = 1.0\nmax_forget_lag = 0.0\nsession_timeout = 6\nlease = 2\n"
+        'signing_key = "keys/signing.pem"\nnoise_key = "keys/noise.key"\nreceipt_key = "keys/receipt.key"\n'
+    )
+    assert main(["keys", "new", "--to", str(tmp_path / "keys"), "--json"]) == 0
+    assert main(["init", "--config", str(config), "--json"]) == 0
+    output = tmp_path / "output"
+    with output.open("w") as file:
+        command = [sys.executable, "-W", "ignore", "-m", "streamtopic", "run", "--config", str(config)]
+        process = subprocess.Popen([*command, "--interval", "0.2"], stdout=file, stderr=file)
+    try:
+        log, _ = open_log(KafkaOptions(servers=kafka_server.servers))
+        # A live document, and a change of it that cannot be taken; then what no service would have written.
+        poison = Message(f"{MARK}-7".encode(), f'{{"op": "{RARE}"}}'.encode())
+        forged = [Message(f"9/{MARK}".encode(), RARE.encode(), ((MARK, RARE.encode()),), 0) for _ in range(3)]
+        with DocumentProducer(kafka_server.servers, model=model) as producer:
+            producer.add_many((one.id, one.text) for one in documents())
+            _until(output, "staged")
+            log.append_many(f"{model}.documents", [poison])
+            log.append_many(f"{model}.releases", forged)
+            log.append_many(f"{model}.receipts", forged)
+            request = producer.delete(f"{MARK}-3")
+            public = tmp_path / "keys" / "signing.pub"
+            with Receipts(kafka_server.servers, model=model, public_key=public) as receipts:
+                deadline = time.monotonic() + PATIENCE
+                while not receipts.find(request):
+                    assert time.monotonic() < deadline, output.read_text()
+                    time.sleep(0.2)
+        log.close()
+        _until(output, "changes_refused")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == 0
+    shown = output.read_text()
+    lines = [json.loads(line) for line in shown.splitlines()]
+    assert {line["event"] for line in lines} <= set(EVENTS) | {UNNAMED}
+    assert {"counted", "staged", "published", "partition_taken", "changes_refused"} <= {line["event"] for line in lines}
+    assert {(line["role"], line["model"]) for line in lines} == {("run", model)}
+    secrets = [path.read_bytes().hex() for path in (tmp_path / "keys").iterdir()]
+    for told in (MARK, RARE, "apple", "copper", request, *secrets):
+        assert told not in shown
+
+
+def _until(output, event):
+    deadline = time.monotonic() + PATIENCE
+    while f'"event": "{event}"' not in output.read_text():
+        assert time.monotonic() < deadline, output.read_text()
+        time.sleep(0.2)

@@ -1,0 +1,392 @@
+"""Metrics: one catalogue, every family of which moves in a real run, and no label of which says who or what."""
+
+import ast
+import contextlib
+import itertools
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from watched_service import MARK, RARE, Clock, Watched, documents, family_of, opened
+
+import streamtopic
+from streamtopic import metrics as catalogue
+from streamtopic.corpus import Document
+from streamtopic.errors import CannotLearn, InvalidEvent
+from streamtopic.events import encode_add, encode_delete, encode_heartbeat
+from streamtopic.local import LocalRedis
+from streamtopic.metrics import CATALOGUE, HIDDEN, MOST, OTHER, PREFIX, Metrics
+from streamtopic.service.ingest.resolve import MISPLACED, OUTCOMES
+from streamtopic.service.ingest.worker import IngestWorker, WorkerOptions
+from streamtopic.service.looks import looked_at
+from streamtopic.service.processes import run_ingest
+from streamtopic.settings import Settings, load
+from streamtopic.state.residue_ledger import Stage
+from streamtopic.streams import FileLog, Message
+
+DAY = 86_400.0
+PACKAGE = Path(streamtopic.__file__).parent
+_numbers = itertools.count()
+
+
+def _bad(number):
+    """A refused record, all parts of which carry the mark."""
+    value = f'{{"op": "{MARK}op", "text": "{RARE}", "labels": {{"{MARK}": "{RARE}"}}}}'
+    return Message(f"{MARK}-bad-{number}".encode(), value.encode(), ((MARK, RARE.encode()),))
+
+
+def _worked(folder, watch):
+    """Count, refuse, learn, forget, publish and clear up."""
+    clock = Clock()
+    with opened(folder, watch, clock, partitions=2) as service:
+        watch.note()
+        # Documents of one word allow no model.
+        service.add([Document(f"{MARK}-same-{n}", "apple apple apple", {}) for n in range(30)])
+        service.look()
+        service.settle()
+        service.look()
+        service.add([*documents(), Document(f"{MARK}-rare", f"{RARE} apple banana", {MARK: RARE})])
+        service.send([_bad(number) for number in range(3)])
+        service.settle()
+        service.look()
+        service.delete([f"{MARK}-{n}" for n in range(4)])
+        clock.ahead += 90.0
+        for ingest in service.ingests:
+            list(ingest.drain())
+        service.look()
+        for _ in range(4):
+            service.settle()
+            service.look()
+            clock.ahead += DAY
+
+
+def _missed_a_delete(folder, watch):
+    """Count documents, lose a delete to compaction while away, and take the partition over again."""
+    clock = Clock()
+    for visit in range(2):
+        with opened(folder, watch, clock, delete_retention=DAY) as service:
+            service.log = FileLog(folder / "log", clock=clock, segment_bytes=200)
+            topic = service.names.documents
+            if not visit:
+                service.send([encode_add(f"{MARK}-{n}", text="apple banana") for n in range(9)])
+            _ = [list(ingest.drain()) for ingest in service.ingests]
+            watch.note()
+            if not visit:
+                service.send([encode_delete(f"{MARK}-3", "r"), *[encode_heartbeat(0) for _ in range(9)]])
+                service.log.compact(topic, tombstones_ms=0)
+                clock.ahead += 40 * DAY
+
+
+class _Share:
+    """A membership whose partitions the test decides."""
+
+    def __init__(self, *partitions):
+        self.partitions = frozenset(partitions)
+
+    def poll(self, _seconds):
+        """Return the partitions as the test set them."""
+        return self.partitions
+
+    def commit(self, offsets):
+        """Tell nobody."""
+
+    def leave(self):
+        """Leave nothing."""
+
+
+def _worker(service, share):
+    options = WorkerOptions(linger=0.0, heartbeat=0.0)
+    return IngestWorker(
+        service.log, service.names.documents, share, service.open_ingest, options, clock=service.clock,
+        watch=service.watch,
+    )  # fmt: skip
+
+
+def _lost_to_another(folder, watch):
+    """Have a partition taken over by another writer while it is thought to be one's own."""
+    with opened(folder, watch, Clock()) as service:
+        worker = _worker(service, _Share(0))
+        worker.step(0.0)
+        service.look()
+        other = service.open_ingest(0)
+        service.send([encode_add("x", text="apple banana")])
+        assert other.step().records == 1
+        service.send([encode_add("y", text="apple banana")])
+        worker.step(0.0)
+        watch.note()
+
+
+def _was_set_back(folder, watch):
+    """Count on after Redis was put back to an older state, as a restored snapshot does."""
+    with opened(folder, watch, Clock()) as service:
+        worker, redis = _worker(service, _Share(0)), service.connection
+        service.send([encode_add(f"{MARK}-{n}", text="apple banana") for n in range(5)])
+        worker.step(0.0)
+        names = list(redis.names("{st:default:0}:*"))
+        before = {name: redis.call("DUMP", name) for name in names}
+        service.send([encode_add(f"{MARK}-{n}", text="apple cherry") for n in range(5, 9)])
+        worker.step(0.0)
+        watch.note()
+        for name in redis.names("{st:default:0}:*"):
+            redis.call("DEL", name)
+        for name, data in before.items():
+            redis.call("RESTORE", name, 0, data)
+        service.send([encode_add(f"{MARK}-{n}", text="apple cherry") for n in range(9, 12)])
+        worker.step(0.0)
+        assert worker.ingests[0].state.meta.next_offset == 12
+        watch.note()
+
+
+def _went_without_redis(folder, watch):
+    """Work, and look, while Redis is away."""
+    with LocalRedis() as server:
+        server_url = server.url
+        with opened(folder, watch, Clock(), redis_url=server_url) as service:
+            service.look()
+            with looked_at(service, every=0.02):
+                server.stop()
+                _until(lambda: watch.metrics.samples()[f"{PREFIX}looks_failed_total", ()] > 0)
+    stop = threading.Event()
+    settings = Settings(dir=folder / "away", redis_url="redis://127.0.0.1:1")
+    run_ingest(settings, stop, lambda _event: stop.set(), watch=watch)
+    watch.note()
+
+
+def _until(condition, seconds=60.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory):
+    """Return watches that have seen real work, and real faults, of services."""
+    scenes = (_worked, _missed_a_delete, _lost_to_another, _was_set_back, _went_without_redis)
+    watches = []
+    with _no_grace():
+        for scene in scenes:
+            watches.append(Watched())
+            scene(tmp_path_factory.mktemp(scene.__name__.strip("_")), watches[-1])
+    return watches
+
+
+@contextlib.contextmanager
+def _no_grace():
+    """Let a stopped part end without the end of the process, which is that of the tests."""
+    from streamtopic.service import processes
+
+    leave, processes._leave_in_time = processes._leave_in_time, lambda _stop: None
+    try:
+        yield
+    finally:
+        processes._leave_in_time = leave
+
+
+@pytest.mark.parametrize("family", [f for f in CATALOGUE if f is not HIDDEN], ids=lambda family: family.name)
+def test_every_family_moves(seen, family):
+    """No metric is only declared: each has changed in a run of the real service (hidden records: on Kafka, below)."""
+    assert any(family.name in watch.changed for watch in seen)
+
+
+def test_nothing_is_shown_that_the_catalogue_does_not_name(seen):
+    """Dashboards and alerts may rely on the catalogue: it lists every series, with the labels that it says."""
+    families = {family.name: family for family in CATALOGUE}
+    for line in b"".join(watch.text() for watch in seen).decode().splitlines():
+        if not line.startswith("#"):
+            name = line.partition("{")[0].split(" ")[0]
+            shown = {part.partition("=")[0] for part in line.partition("{")[2].partition("}")[0].split(",") if part}
+            assert shown - {"le"} == set(families[family_of(name)].labels), line
+
+
+def test_no_label_holds_an_id_or_a_word(seen):
+    """Marked ids, words, labels, operations and headers went through the service; none is in what it shows."""
+    shown = b"".join(watch.text() + str(watch.status()).encode() for watch in seen)
+    assert b"records_total" in shown
+    for told in (MARK, RARE, "apple"):
+        assert told.encode() not in shown
+
+
+def test_a_value_that_is_not_listed_is_shown_as_other():
+    """Even a caller that passes a word on shows none, and a partition is a number."""
+    metrics = Metrics("run", "0")
+    metrics.add(catalogue.REJECTED, reason=RARE)
+    metrics.set(catalogue.LAG_RECORDS, 1, partition=RARE)
+    assert metrics.samples()[f"{PREFIX}rejected_total", (OTHER,)] == 1
+    assert metrics.samples()[f"{PREFIX}lag_records", (OTHER,)] == 1
+    assert RARE.encode() not in metrics.text()
+
+
+def test_the_catalogue_is_small_and_says_what_it_means():
+    """An operator can read it: few families, one prefix, units at the end of names, a sentence each."""
+    assert len({family.name for family in CATALOGUE}) == len(CATALOGUE) <= MOST
+    for family in CATALOGUE:
+        assert family.name.startswith(PREFIX)
+        assert family.name.endswith("_total") == (family.kind == "counter")
+        assert family.help.endswith(".")
+        assert bool(family.buckets) == (family.kind == "histogram")
+        # A counter with a partition would be begun anew, and lost, at each rebalance.
+        assert "partition" not in family.labels or family.kind == "gauge"
+
+
+def _codes(error):
+    """Reasons that the program gives to an error, as they stand in its source."""
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == error.__name__ and node.args:
+                first = node.args[0]
+                found |= {first.value} if isinstance(first, ast.Constant) else set()
+    return found
+
+
+def test_lists_of_labels_are_those_of_the_program():
+    """A new outcome, reason or stage is in the catalogue too, and not hidden behind `other`."""
+    assert catalogue.OUTCOMES == OUTCOMES
+    assert tuple(stage.value for stage in Stage) == catalogue.STAGES
+    assert _codes(InvalidEvent) | {MISPLACED} == set(catalogue.REASONS)
+    assert _codes(CannotLearn) == set(catalogue.BLOCKED)
+
+
+def test_a_state_that_was_set_back_is_counted_once(seen):
+    """Redis that lost its end is noticed by the flush that counts the same records again, and by no other."""
+    assert [watch.metrics.samples()[f"{PREFIX}set_back_total", ()] for watch in seen] == [0, 0, 0, 1, 0]
+
+
+def test_series_of_a_partition_that_was_given_up_are_gone(tmp_path):
+    """Two processes never show the same partition, so a sum over processes is right."""
+    watch = Watched("ingest")
+    with opened(tmp_path, watch, Clock(), partitions=2) as service:
+        share = _Share(0, 1)
+        worker = _worker(service, share)
+        worker.step(0.0)
+        service.look()
+        assert _partitions(watch) == {"0", "1"}
+        share.partitions = frozenset({1})
+        worker.step(0.0)
+        assert _partitions(watch) == {"1"}
+        service.look()
+        assert _partitions(watch) == {"1"}
+        worker.close()
+        assert _partitions(watch) == set()
+
+
+def test_a_look_that_comes_late_shows_no_partition_that_was_given_up(tmp_path):
+    """A look that began before a rebalance does not bring series back."""
+    watch = Watched("ingest")
+    with opened(tmp_path, watch, Clock()) as service:
+        worker = _worker(service, _Share(0))
+        worker.step(0.0)
+        watch.gave_up(0)
+        watch.show_partition(0, {catalogue.LAG_RECORDS: 7})
+        assert _partitions(watch) == set()
+
+
+def _partitions(watch):
+    names = {family.name for family in CATALOGUE if "partition" in family.labels}
+    return {labels[0] for name, labels in watch.metrics.samples() if name in names}
+
+
+def test_a_gauge_that_is_not_known_is_absent():
+    """Nobody is alarmed by a time of 1970: what is not known yet is not shown as 0."""
+    metrics = Metrics("run", "0")
+    metrics.set(catalogue.RELEASE, 5.0)
+    assert (f"{PREFIX}release_timestamp_seconds", ()) in metrics.samples()
+    metrics.set(catalogue.RELEASE, None)
+    assert (f"{PREFIX}release_timestamp_seconds", ()) not in metrics.samples()
+
+
+def test_a_histogram_counts_what_is_not_above_a_bound():
+    """Buckets are cumulative and take their bound in, as those of prometheus-client do; a negative age is 0."""
+    from prometheus_client import CollectorRegistry, Histogram
+
+    ages = [-3.0, 0.005, 0.0050001, 7.0, 1e9]
+    metrics, registry = Metrics("run", "0"), CollectorRegistry()
+    metrics.observe(catalogue.COMMIT, ages)
+    theirs = Histogram(catalogue.COMMIT.name, "x", registry=registry, buckets=catalogue.COMMIT.buckets)
+    for age in ages:
+        theirs.observe(max(age, 0.0))
+    wanted = {(s.name, tuple(s.labels.values())): s.value for m in registry.collect() for s in m.samples}
+    ours = {series: value for series, value in metrics.samples().items() if catalogue.COMMIT.name in series[0]}
+    assert ours == {series: value for series, value in wanted.items() if not series[0].endswith("_created")}
+
+
+def test_lag_is_what_is_not_counted_and_how_old_it_is(tmp_path):
+    """Lag in records and seconds is that of the log, and 0 once everything is counted."""
+    clock, watch = Clock(), Watched("ingest")
+    with opened(tmp_path, watch, clock) as service:
+        worker = _worker(service, _Share(0))
+        worker.step(0.0)
+        service.send([encode_add(f"d{n}", text="apple banana") for n in range(7)])
+        clock.ahead += 100.0
+        service.look()
+        shown = watch.metrics.samples()
+        assert shown[f"{PREFIX}lag_records", ("0",)] == 7
+        assert 100.0 <= shown[f"{PREFIX}lag_seconds", ("0",)] < 130.0
+        worker.step(0.0)
+        service.look()
+        shown = watch.metrics.samples()
+        assert (shown[f"{PREFIX}lag_records", ("0",)], shown[f"{PREFIX}lag_seconds", ("0",)]) == (0, 0)
+        assert shown[f"{PREFIX}records_total", ("added",)] == 7
+
+
+def test_forgetting_is_timed_from_the_broker_s_clock(tmp_path):
+    """A deletion that waited 90 s for its version is in the histogram with at least that, and no longer pending."""
+    clock, watch = Clock(), Watched()
+    with opened(tmp_path, watch, clock) as service:
+        service.add(documents())
+        service.settle()
+        service.delete([f"{MARK}-1"])
+        for ingest in service.ingests:
+            list(ingest.drain())
+        service.look()
+        sent = watch.metrics.samples()[f"{PREFIX}forget_oldest_timestamp_seconds", ()]
+        assert abs(sent - clock()) < 30.0
+        clock.ahead += 90.0
+        service.settle()
+        service.look()
+        shown = watch.metrics.samples()
+        assert shown[f"{PREFIX}forget_seconds_count", ()] == 1
+        assert 90.0 <= shown[f"{PREFIX}forget_seconds_sum", ()] < 120.0
+        assert (f"{PREFIX}forget_oldest_timestamp_seconds", ()) not in shown
+        assert shown[f"{PREFIX}capacity_used_ratio", ()] == 1 / 50
+
+
+def test_hidden_records_are_shown(kafka_server, redis_server):
+    """What an open transaction hides is no lag; it has a gauge of its own, and it is 0 again once the end is there."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from kafka import KafkaProducer
+    from streamtopic.service.app import Service
+    from streamtopic.service.looks import Looks
+
+    watch = Watched("ingest")
+    given = {"kafka": kafka_server.servers, "redis_url": redis_server.url, "model": f"metrics{next(_numbers)}"}
+    with Service(load(given), watch=watch) as service:
+        for topic, settings in service.topic_settings.items():
+            service.log.create(topic, 1, settings)
+        worker, looks = _worker(service, _Share(0)), Looks(service, watch)
+        worker.step(0.0)
+        producer = KafkaProducer(bootstrap_servers=kafka_server.servers, transactional_id=given["model"], acks="all")
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(service.names.documents, key=b"x", value=None, partition=0).get(timeout=20)
+        looks.look()
+        watch.note()
+        assert watch.metrics.samples()[HIDDEN.name, ("0",)] == 1
+        producer.commit_transaction()
+        producer.close(timeout=5)
+        _until(lambda: looks.look() or watch.metrics.samples()[HIDDEN.name, ("0",)] == 0)
+
+
+@pytest.mark.parametrize("module", ["streamtopic", "streamtopic.service.app", "streamtopic.client"])
+def test_whoever_does_not_watch_loads_no_metrics_package(module):
+    """The library, the client and a service without the setting do without prometheus-client."""
+    program = f"import sys, {module}; print('prometheus_client' in sys.modules)"
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

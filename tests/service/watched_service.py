@@ -1,0 +1,92 @@
+"""What tests of metrics and health share: a watched service on real parts, and which families have moved."""
+
+import contextlib
+import time
+
+from streamtopic.corpus import Document
+from streamtopic.health import Health
+from streamtopic.metrics import Metrics
+from streamtopic.service.app import Service
+from streamtopic.service.looks import Looks
+from streamtopic.service.watching import Watching
+from streamtopic.settings import Settings
+
+MARK = "markedid"
+RARE = "xylograph"
+SUBJECTS = ("apple banana cherry damson elder", "iron copper silver gold tin")
+
+
+class Clock:
+    """Time that a test may move on; it never goes back behind the real one."""
+
+    def __init__(self):
+        self.ahead = 0.0
+
+    def __call__(self):
+        """Return seconds since 1970."""
+        return time.time() + self.ahead
+
+
+def documents(number=60):
+    """Documents of two topics, whose ids carry a mark."""
+    words = [subject.split() for subject in SUBJECTS]
+    return [
+        Document(f"{MARK}-{n}", " ".join([words[n % 2][(n // 2 + k) % 5] for k in range(4)]), {}) for n in range(number)
+    ]
+
+
+class Watched(Watching):
+    """Keeps what was shown at the moment when a version was staged, since a model is being made then."""
+
+    def __init__(self, role="run"):
+        super().__init__(role, "default", Metrics(role, "0"), Health(60.0, (role,)))
+        self.changed = set()
+        self._before = {}
+
+    def staged(self, version, kind, seconds):
+        """Take it, and look."""
+        super().staged(version, kind, seconds)
+        self.note()
+
+    def note(self):
+        """Take down which series differ from the last time."""
+        self.text()
+        now = self.metrics.samples()
+        for series in now.keys() | self._before.keys():
+            if now.get(series) != self._before.get(series):
+                self.changed.add(family_of(series[0]))
+        self._before = now
+
+
+def family_of(name):
+    """Return the family that a series belongs to."""
+    for end in ("_bucket", "_sum", "_count"):
+        name = name.removesuffix(end)
+    return name
+
+
+@contextlib.contextmanager
+def opened(folder, watch, clock, **more):
+    """A watched instance in a folder, which clears up at once; its `look` sets the gauges."""
+    plain = {
+        "dir": folder,
+        "topics": 2,
+        "min_df": 1,
+        "max_df": 1.0,
+        "max_forget_lag": 0,
+        "capacity": "fixed",
+        "capacity_fixed": 50,
+        "self_check": "version",
+        "residue_max_age": 0.0,
+        "max_compaction_lag": 0.001,
+        "backups_kept": 0.0,
+    }
+    with Service(Settings(**{**plain, **more}), clock=clock, watch=watch) as service:
+        looks = Looks(service, watch)
+
+        def look():
+            looks.look()
+            watch.note()
+
+        service.look = look
+        yield service

@@ -1,4 +1,4 @@
-"""The cost of forgetting against how much was learned and how much is forgotten, and how often it takes a retrain.
+"""Forgetting: its cost against how much was learned and how much is forgotten, and how often it takes a retrain.
 
 Documents are of planted topics, 66 tokens among 5,000 words, 50 topics. Case `state` draws and counts them once.
 Cases documents-...: the same sets of ten documents are forgotten out of growing numbers. Cases forgotten-...: sets of

@@ -364,7 +364,7 @@ class Compactor:
             return
         if state.meta.erased >= state.meta.next_offset:
             return  # merged already; what was missed counts as before a record that is still to come
-        now_ms = state.connection.time_ms()
+        now_ms = state.connection.time_ms(state.keys.meta)
         waited = (now_ms - state.meta.removed_ms) / 1000
         if waited < self.max_age:
             self._look_at = now + min(self.max_age - waited, _LOOK_SECONDS)

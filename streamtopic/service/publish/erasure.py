@@ -22,6 +22,7 @@ from streamtopic.service.schedule.situation import Base, base_forget_set
 from streamtopic.signed import version_of
 from streamtopic.state import Stale
 from streamtopic.state.compaction import GRACE_SECONDS
+from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.state.residue_ledger import Marks, Outstanding, Residue, ResidueState, Rewrite, Stage
 from streamtopic.streams import TopicNames, pages
 
@@ -195,8 +196,10 @@ class ResidueKeeper:
 
     def _segments(self, residue: Residue, positions: Mapping[int, Meta]) -> Residue:
         """Note which documents segments no longer hold, once the segments that they replaced have left Redis too."""
-        now_ms = self._state.connection.time_ms()
+        keys = ModelKeys(self._state.model)
         for partition, meta in positions.items():
+            # The time is compared with one that the same server wrote: masters of a cluster have clocks of their own.
+            now_ms = self._state.connection.time_ms(keys.partition(partition).meta)
             cleared = residue.cleared.get(partition, Marks()).moved(meta.erased, meta.erased_ms)
             if cleared != residue.cleared.get(partition):
                 residue = replace(residue, cleared={**residue.cleared, partition: cleared})
@@ -241,7 +244,7 @@ class ResidueKeeper:
         with suppress(SettingsError, StateError):
             deque(connection.names(f"{{st:{self._state.model}*}}:seg:*"), maxlen=0)
         try:
-            connection.call("BGREWRITEAOF")
+            connection.everywhere("BGREWRITEAOF")
         except (SettingsError, StateError) as error:
             if "in progress" in str(error):
                 return residue

@@ -248,6 +248,8 @@ class Connection:
         for places in self._run(lambda: self._by_server(todo)):
             found = self._serve(_Request([todo[place] for place in places]))
             for place, answer in zip(places, found, strict=True):
+                if isinstance(answer, _errors.AskError):
+                    self._go_on_as_cluster()
                 if isinstance(answer, Exception) and self._may_go_on(answer):
                     answers[place] = self.call(*todo[place])
                 elif isinstance(answer, Exception):

@@ -43,9 +43,18 @@ _DEFAULTS = {
 class RedisNode:
     """One server on a port of the loopback, with a folder of its own. It can be killed and started again."""
 
-    def __init__(self, folder: Path, options: Mapping[str, str], *, sentinel: bool = False, bus: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        options: Mapping[str, str],
+        *,
+        sentinel: bool = False,
+        bus: bool = False,
+        server: Path | None = None,
+    ) -> None:
         self.port = _free_port(bus=bus)
         self.folder = folder
+        self._executable = server
         self._options = {**options, "port": str(self.port), "dir": str(folder)}
         self._sentinel = sentinel
         self._server: Child | None = None
@@ -65,11 +74,12 @@ class RedisNode:
         """Start the server and wait until it answers."""
         self.folder.mkdir(mode=0o700, exist_ok=True)
         log = self.folder / "redis.log"
+        executable = self._executable or find_server()
         if self._sentinel:
             # Sentinels write what they learn into their file, so they have no options in the command.
-            command = [str(find_server()), str(self._written()), "--sentinel"]
+            command = [str(executable), str(self._written()), "--sentinel"]
         else:
-            command = [str(find_server()), *(word for pair in self._options.items() for word in _option(*pair))]
+            command = [str(executable), *(word for pair in self._options.items() for word in _option(*pair))]
         self._server = Child(command, log, None, None)
 
         def answers() -> bool:
@@ -156,6 +166,7 @@ class LocalRedisCluster(_Group):
     replicas: of each master.
     node_timeout: seconds until a silent node is taken for lost and a replica takes its place.
     options: more options of each server.
+    server: the program, in place of the one that `find_server` finds.
 
     Raises ComponentUnreachable where no server can be found or started.
     """
@@ -167,8 +178,10 @@ class LocalRedisCluster(_Group):
         *,
         node_timeout: float = 5.0,
         options: Mapping[str, str] | None = None,
+        server: Path | None = None,
     ) -> None:
         super().__init__()
+        self._server = server
         self._masters = masters
         self._replicas = replicas
         self._options = {
@@ -233,7 +246,7 @@ class LocalRedisCluster(_Group):
     def _launch(self, folder: Path) -> None:
         total = self._masters * (1 + self._replicas)
         for number in range(total):
-            node = RedisNode(folder / str(number), self._options, bus=True)
+            node = RedisNode(folder / str(number), self._options, bus=True, server=self._server)
             self.nodes.append(node)
             node.start()
         masters, rest = self.nodes[: self._masters], self.nodes[self._masters :]

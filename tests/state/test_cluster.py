@@ -1,5 +1,8 @@
 """The whole flow on a real Redis Cluster of three masters: no command takes keys of two slots, nothing is missed."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from streamtopic.corpus import Document
@@ -10,6 +13,7 @@ from streamtopic.settings import Settings
 from streamtopic.state import Connection
 from streamtopic.state.redis_keys import ModelKeys
 
+VALKEY = shutil.which("valkey-server")
 WORDS = ["rose", "tulip", "soil", "seed", "oven", "flour", "butter", "knead", "anchor", "vessel", "tide", "crew"]
 
 
@@ -38,7 +42,19 @@ def options(folder, url, model):
 @pytest.mark.parametrize("address", ["url", "plain_url"], ids=["cluster", "recognised"])
 def test_the_whole_flow_runs_on_a_cluster(cluster, address, tmp_path):
     """Add, merge, delete, both kinds of version, receipts, verify, rebuild and verify again, on three masters."""
-    url, model = getattr(cluster, address), f"flow-{address.replace('_', '-')}"
+    whole_flow(cluster, getattr(cluster, address), f"flow-{address.replace('_', '-')}", tmp_path)
+
+
+@pytest.mark.skipif(VALKEY is None, reason="no valkey-server on PATH")
+def test_the_whole_flow_runs_on_a_cluster_of_valkey(tmp_path):
+    """The same on Valkey's servers, with the same client."""
+    with LocalRedisCluster(server=Path(VALKEY)) as cluster:
+        assert cluster.nodes[0].client.info("server")["server_name"] == "valkey"
+        whole_flow(cluster, cluster.url, "flow", tmp_path)
+
+
+def whole_flow(cluster, url, model, tmp_path):
+    """Do everything that a service does, on keys that lie on several masters."""
     texts = [" ".join([*(WORDS[4 * (k % 3) : 4 * (k % 3) + 4] * 4), WORDS[k % 12]]) for k in range(90)]
     with Service(options(tmp_path / "instance", url, model)) as service:
         tags = [ModelKeys(model).named("base"), *(ModelKeys(model).partition(p).meta for p in range(4))]

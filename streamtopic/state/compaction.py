@@ -436,7 +436,7 @@ class Compactor:
         if state.meta.erased >= state.meta.next_offset:
             # All is merged. A missed deletion counts as before the next record, and that one must come first.
             return
-        now_ms = state.connection.time_ms()
+        now_ms = state.connection.time_ms(state.keys.meta)
         waited = (now_ms - state.meta.removed_ms) / 1000
         if waited < self.max_age:
             self._look_at = now + min(self.max_age - waited, _LOOK_SECONDS)

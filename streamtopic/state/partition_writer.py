@@ -220,6 +220,11 @@ class PartitionWriter:
         """Return whether the last change of the state is the last that this writer knows."""
         return self._is_last(self.meta.commit)
 
+    def is_set_back(self) -> bool:
+        """Return whether Redis holds an older position than this writer has seen there, or none."""
+        position = self.connection.call("HGET", self.keys.meta, "next")
+        return position is None or int(position) < self.meta.next_offset
+
     def follow(self, commit_id: str) -> None:
         """Read meta and manifest after a change of its own, and words too where another change has followed it."""
         meta, manifest = read_position(self.connection, self.keys)

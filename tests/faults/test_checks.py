@@ -214,7 +214,7 @@ def test_rejections_are_compared_both_ways(told):
     witness.rejected.symmetric_difference_update({(0, 3), (0, 0)})
     assert [finding.split(":")[0] for finding in check_rejected(oracle, witness)] == [
         "a refused record was not reported",
-        "a record was reported that is fine",
+        "a record was reported that must not be refused",
     ]
 
 

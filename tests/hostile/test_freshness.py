@@ -183,7 +183,7 @@ def test_logs_without_statements_are_served_unless_an_age_is_asked_for(subscribe
     subscriber = subscribe()
     assert versions(subscriber) == [1]
     assert (subscriber.freshness.known, subscriber.freshness.stale) == (False, None)
-    with pytest.raises(StaleRelease, match="no statement of its service yet"):
+    with pytest.raises(StaleRelease, match="its service has not made a statement yet"):
         subscribe(max_age=HOUR).poll()
 
 

@@ -1,73 +1,64 @@
-"""Keys fit a Redis Cluster: whatever one script or transaction touches lies in one slot."""
+"""The whole flow on a real Redis Cluster of three masters: no command takes keys of two slots, nothing is missed."""
 
-import socket
-import subprocess
-import time
+import shutil
+from pathlib import Path
 
 import pytest
 
 from streamtopic.corpus import Document
-from streamtopic.errors import StreamtopicError
-from streamtopic.local.local_redis import find_server
-from streamtopic.service.app import Service
+from streamtopic.local import LocalRedisCluster
+from streamtopic.service.app import Service, silent
+from streamtopic.service.rebuild_state import rebuild
 from streamtopic.settings import Settings
 from streamtopic.state import Connection
+from streamtopic.state.redis_keys import ModelKeys
 
+VALKEY = shutil.which("valkey-server")
 WORDS = ["rose", "tulip", "soil", "seed", "oven", "flour", "butter", "knead", "anchor", "vessel", "tide", "crew"]
 
 
-def free_port():
-    """A port that is free, as is the one ten thousand above it, on which cluster nodes speak to each other."""
-    while True:
-        with socket.socket() as one, socket.socket() as other:
-            one.bind(("127.0.0.1", 0))
-            port = one.getsockname()[1]
-            if port < 55_000:
-                try:
-                    other.bind(("127.0.0.1", port + 10_000))
-                except OSError:
-                    continue
-                return port
+@pytest.fixture(scope="module")
+def cluster():
+    """Three masters with a replica each."""
+    with LocalRedisCluster() as cluster:
+        yield cluster
 
 
-@pytest.fixture
-def node(tmp_path):
-    """One node that owns every slot; it refuses commands that span two."""
-    port = free_port()
-    options = ["--port", str(port), "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--dir", str(tmp_path)]
-    options += ["--save", "", "--appendonly", "no", "--daemonize", "no"]
-    with (tmp_path / "log").open("wb") as log, subprocess.Popen([str(find_server()), *options], stdout=log) as server:
-        url = f"redis://127.0.0.1:{port}"
-        try:
-            deadline = time.monotonic() + 30
-            while time.monotonic() < deadline:
-                try:
-                    with Connection(url) as connection:
-                        connection.call("CLUSTER ADDSLOTS", *range(16384))
-                        while connection.call("CLUSTER INFO")["cluster_state"] != "ok":
-                            time.sleep(0.05)
-                    break
-                except StreamtopicError:  # it is still starting
-                    time.sleep(0.05)
-            yield url
-        finally:
-            server.kill()
-
-
-def test_the_whole_flow_stays_within_slots(node, tmp_path):
-    """Ingest of two partitions, compaction, both kinds of version, receipts: no command crosses a slot."""
-    settings = Settings(
-        dir=tmp_path / "instance",
-        redis_url=node,
-        partitions=2,
+def options(folder, url, model):
+    """Settings of a small model in four partitions, so that its keys lie on several masters."""
+    return Settings(
+        dir=folder,
+        redis_url=url,
+        model=model,
+        partitions=4,
         topics=3,
         max_df=1.0,
         max_forget_lag=0.0,
         capacity="fixed",
         capacity_fixed=50,
     )
+
+
+@pytest.mark.parametrize("address", ["url", "plain_url"], ids=["cluster", "recognised"])
+def test_the_whole_flow_runs_on_a_cluster(cluster, address, tmp_path):
+    """Add, merge, delete, both kinds of version, receipts, verify, rebuild and verify again, on three masters."""
+    whole_flow(cluster, getattr(cluster, address), f"flow-{address.replace('_', '-')}", tmp_path)
+
+
+@pytest.mark.skipif(VALKEY is None, reason="no valkey-server on PATH")
+def test_the_whole_flow_runs_on_a_cluster_of_valkey(tmp_path):
+    """The same on Valkey's servers, with the same client."""
+    with LocalRedisCluster(server=Path(VALKEY)) as cluster:
+        assert cluster.nodes[0].client.info("server")["server_name"] == "valkey"
+        whole_flow(cluster, cluster.url, "flow", tmp_path)
+
+
+def whole_flow(cluster, url, model, tmp_path):
+    """Do everything that a service does, on keys that lie on several masters."""
     texts = [" ".join([*(WORDS[4 * (k % 3) : 4 * (k % 3) + 4] * 4), WORDS[k % 12]]) for k in range(90)]
-    with Service(settings) as service:
+    with Service(options(tmp_path / "instance", url, model)) as service:
+        tags = [ModelKeys(model).named("base"), *(ModelKeys(model).partition(p).meta for p in range(4))]
+        assert len({cluster.master_of(tag).port for tag in tags}) > 1, "one master has all of it: nothing is shown"
         service.add([Document(f"d{k}", text, {}) for k, text in enumerate(texts)])
         service.settle()
         service.delete(["d1", "d2"])
@@ -77,3 +68,10 @@ def test_the_whole_flow_stays_within_slots(node, tmp_path):
         assert [v["kind"] for v in service.versions()][-1] == "retrain"
         assert len(service.receipts()) == 2
         assert service.verify().passed
+        rebuilt = rebuild(service, silent)
+        assert (rebuilt.partitions, rebuilt.documents) == (4, 88)
+    with Service(options(tmp_path / "instance", url, model)) as service:
+        service.settle()
+        assert service.verify().passed
+    with Connection(url) as connection:
+        assert any(connection.names(f"{{st:{model}}}:*")), "names are looked for on every master"

@@ -205,9 +205,23 @@ class Ingest:
         """
         return self._forwarder.step()
 
+    def went_back(self) -> bool:
+        """Go back with a Redis that was set back; whether it was."""
+        # A commit would notice, but at the end of the log there is none, perhaps for hours: deletions that a promoted
+        # replica, or a restored server, had not heard of would wait for the next record.
+        if not self.state.is_set_back():
+            return False
+        self.state.reload()
+        logger.warning(
+            "partition %d: Redis holds less than was committed; reading again from offset %d",
+            self.partition, self.state.meta.next_offset,
+        )  # fmt: skip
+        return True
+
     def drain(self) -> Iterator[Progress]:
         """Yield flushes until the log's present end is counted, merging and sending home in between."""
         end = self._log.end(self._topics.documents, self.partition)
+        self.went_back()
         while self.state.meta.next_offset < end:
             progress = self.step()
             if not progress.records:
@@ -265,7 +279,7 @@ class Ingest:
         """
         end = self._log.end(self._topics.documents, self.partition)
         if end <= offset:
-            return Progress(0, offset)
+            return None if self.went_back() else Progress(0, offset)
         # Read after the end was known: a record before that end would be there by now.
         if self._records.at(offset, self.state.lexicon, 1) is not None:
             return None

@@ -23,6 +23,7 @@ from streamtopic.service.watching import Watch
 from streamtopic.signed import version_of
 from streamtopic.state import Stale
 from streamtopic.state.compaction import GRACE_SECONDS
+from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.state.residue_ledger import Marks, Outstanding, Residue, ResidueState, Rewrite, Stage
 from streamtopic.streams import TopicNames, pages
 
@@ -263,9 +264,10 @@ class ResidueKeeper:
 
     def _segments(self, progress: _Progress) -> None:
         """Move the marks of segments, once the segments that they replaced have left Redis too."""
-        # Redis's own clock: `erased_ms` is by it.
-        now_ms = self._state.connection.time_ms()
+        keys = ModelKeys(self._state.model)
         for partition, meta in progress.positions.items():
+            # `erased_ms` is by the clock of the same server: masters of a cluster have clocks of their own.
+            now_ms = self._state.connection.time_ms(keys.partition(partition).meta)
             before = progress.residue.cleared
             cleared = before.get(partition, Marks()).moved(meta.erased, meta.erased_ms)
             if cleared != before.get(partition):
@@ -326,7 +328,7 @@ class ResidueKeeper:
         with suppress(SettingsError, StateError):
             deque(connection.names(f"{{st:{self._state.model}*}}:seg:*"), maxlen=0)
         try:
-            connection.call("BGREWRITEAOF")
+            connection.everywhere("BGREWRITEAOF")
         except (SettingsError, StateError) as error:
             # A rewrite of somebody else: it may have begun before the last deletion, so it proves nothing.
             if "in progress" in str(error):

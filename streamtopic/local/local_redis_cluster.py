@@ -1,0 +1,404 @@
+"""Several Redis servers on this machine that stand in for one another: a cluster, or a primary that sentinels watch."""
+
+import atexit
+import contextlib
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from signal import SIGKILL
+from types import TracebackType
+from typing import Any, Self
+
+import redis
+
+from streamtopic.errors import ComponentUnreachable
+from streamtopic.local.child import Child
+from streamtopic.local.local_redis import find_server
+
+__all__ = ["LocalRedisCluster", "LocalSentinel", "RedisNode"]
+
+_SLOTS = 16384
+_READY_SECONDS = 60.0
+# Nodes of a cluster speak to each other on the port that lies this far above their own.
+_BUS = 10_000
+_HIGHEST = 65_535
+_DEFAULTS = {
+    "bind": "127.0.0.1",
+    "protected-mode": "yes",
+    "save": "",
+    "appendonly": "yes",
+    "appendfsync": "everysec",
+    "maxmemory-policy": "noeviction",
+    # A replica takes over what its primary holds from memory: there is no disk to spare on such a machine.
+    "repl-diskless-sync": "yes",
+    "repl-diskless-sync-delay": "0",
+    "daemonize": "no",
+}
+
+
+class RedisNode:
+    """One server on a port of the loopback, with a folder of its own. It can be killed and started again."""
+
+    def __init__(
+        self,
+        folder: Path,
+        options: Mapping[str, str],
+        *,
+        sentinel: bool = False,
+        bus: bool = False,
+        server: Path | None = None,
+    ) -> None:
+        self.port = _free_port(bus=bus)
+        self.folder = folder
+        self._executable = server
+        self._options = {**options, "port": str(self.port), "dir": str(folder)}
+        self._sentinel = sentinel
+        self._server: Child | None = None
+        self.client = redis.Redis(host="127.0.0.1", port=self.port, socket_timeout=10, protocol=2)
+
+    @property
+    def place(self) -> str:
+        """Host and port."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the server, None where it does not run."""
+        return self._server.pid if self._server else None
+
+    def start(self) -> None:
+        """Start the server and wait until it answers."""
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        log = self.folder / "redis.log"
+        executable = self._executable or find_server()
+        if self._sentinel:
+            # Sentinels write what they learn into their file, so they have no options in the command.
+            command = [str(executable), str(self._written()), "--sentinel"]
+        else:
+            command = [str(executable), *(word for pair in self._options.items() for word in _option(*pair))]
+        self._server = Child(command, log, None, None)
+
+        def answers() -> bool:
+            if self._server is None or not self._server.running:
+                raise ComponentUnreachable(f"redis-server did not start: see {log}")
+            return bool(self.client.ping())
+
+        try:
+            _wait(answers, f"redis-server at {self.place}")
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        """End the server in order. Stopping twice is harmless."""
+        if self._server is not None:
+            self._server.end()
+            self._server = None
+
+    def kill(self) -> None:
+        """Kill the server, as a crash would."""
+        if self._server is not None:
+            self._server.end(SIGKILL)
+            self._server = None
+
+    def close(self) -> None:
+        """Stop the server and give the sockets back."""
+        self.stop()
+        self.client.close()
+
+    def _written(self) -> Path:
+        file = self.folder / "sentinel.conf"
+        if not file.exists():
+            file.write_text("".join(f"{name} {value}\n" for name, value in self._options.items()), "utf-8")
+        return file
+
+
+class _Group:
+    """Servers that start and stop together, in one private folder."""
+
+    def __init__(self) -> None:
+        self.nodes: list[RedisNode] = []
+        self._folder: Path | None = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    def start(self) -> Self:
+        """Start the servers and wait until they serve. Starting twice is harmless."""
+        if self._folder is not None:
+            return self
+        self._folder = Path(tempfile.mkdtemp(prefix="streamtopic-"))
+        atexit.register(self.stop)
+        try:
+            self._launch(self._folder)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stop the servers and remove what they held. Stopping twice is harmless."""
+        atexit.unregister(self.stop)
+        for node in self.nodes:
+            # It is all going to be removed, so nobody need wait until a server has saved anything.
+            node.kill()
+            node.client.close()
+        self.nodes = []
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def _launch(self, folder: Path) -> None:
+        raise NotImplementedError
+
+
+class LocalRedisCluster(_Group):
+    """A Redis Cluster of masters, each with replicas, on ports of the loopback.
+
+    masters: how many share the slots.
+    replicas: of each master.
+    node_timeout: seconds until a silent node is taken for lost and a replica takes its place.
+    options: more options of each server.
+    server: the program, in place of the one that `find_server` finds.
+
+    Raises ComponentUnreachable where no server can be found or started.
+    """
+
+    def __init__(
+        self,
+        masters: int = 3,
+        replicas: int = 1,
+        *,
+        node_timeout: float = 5.0,
+        options: Mapping[str, str] | None = None,
+        server: Path | None = None,
+    ) -> None:
+        super().__init__()
+        self._server = server
+        self._masters = masters
+        self._replicas = replicas
+        self._options = {
+            **_DEFAULTS,
+            "cluster-enabled": "yes",
+            "cluster-node-timeout": str(int(node_timeout * 1000)),
+            "cluster-config-file": "nodes.conf",
+            **(options or {}),
+        }
+
+    @property
+    def url(self) -> str:
+        """Address for `Connection`: redis+cluster://host:port,... of every node."""
+        if not self.nodes:
+            raise ComponentUnreachable("the local Redis Cluster is not running: start it first")
+        return "redis+cluster://" + ",".join(node.place for node in self.nodes)
+
+    @property
+    def plain_url(self) -> str:
+        """Address of one of its nodes, as of a server by itself."""
+        return f"redis://{self.nodes[0].place}"
+
+    def masters(self) -> list[RedisNode]:
+        """Return the running nodes that are masters now."""
+        running = [node for node in self.nodes if node.pid is not None]
+        return [node for node in running if node.client.info("replication")["role"] == "master"]
+
+    def master_of(self, key: str) -> RedisNode:
+        """Return the node that has a key's slot, by the word of a majority of masters."""
+        slot = int(redis.crc.key_slot(key.encode()))
+        for node in self.nodes:
+            if node.pid is None:
+                continue
+            for first, last, (_, port, *_), *_ in _command(node, "CLUSTER SLOTS"):
+                if first <= slot <= last and _running(self.nodes, port):
+                    return next(other for other in self.nodes if other.port == port)
+        raise ComponentUnreachable(f"no running node has the slot of {key}")
+
+    def replicas_of(self, master: RedisNode) -> list[RedisNode]:
+        """Return the running replicas of a master."""
+        running = [node for node in self.nodes if node.pid is not None]
+        return [node for node in running if int(node.client.info("replication").get("master_port", 0)) == master.port]
+
+    def name_of(self, node: RedisNode) -> str:
+        """Return the id that the cluster knows a node by."""
+        name = _command(node, "CLUSTER MYID")
+        return name.decode() if isinstance(name, bytes) else str(name)
+
+    def await_serving(self) -> None:
+        """Wait until every running node says that the cluster serves all slots, and replicas are in step."""
+
+        def serving() -> bool:
+            running = [node for node in self.nodes if node.pid is not None]
+            states = [_facts(_command(node, "CLUSTER INFO")) for node in running]
+            links = [node.client.info("replication") for node in running]
+            return all(
+                state["cluster_state"] == "ok" and int(state["cluster_slots_ok"]) == _SLOTS for state in states
+            ) and all(link.get("master_link_status", "up") == "up" for link in links)
+
+        _wait(serving, "the local Redis Cluster")
+
+    def _launch(self, folder: Path) -> None:
+        total = self._masters * (1 + self._replicas)
+        for number in range(total):
+            node = RedisNode(folder / str(number), self._options, bus=True, server=self._server)
+            self.nodes.append(node)
+            node.start()
+        masters, rest = self.nodes[: self._masters], self.nodes[self._masters :]
+        bounds = [_SLOTS * number // self._masters for number in range(self._masters + 1)]
+        for number, master in enumerate(masters):
+            # ADDSLOTSRANGE is newer than 6.2.
+            _command(master, "CLUSTER ADDSLOTS", *range(bounds[number], bounds[number + 1]))
+            _command(master, "CLUSTER SET-CONFIG-EPOCH", number + 1)
+        for node in self.nodes[1:]:
+            _command(node, "CLUSTER MEET", "127.0.0.1", self.nodes[0].port)
+        for number, replica in enumerate(rest):
+            master = masters[number % self._masters]
+            name = self.name_of(master)
+            _wait(partial(_knows, replica, name), "the nodes of the local Redis Cluster")
+            _command(replica, "CLUSTER REPLICATE", name)
+        self.await_serving()
+        _wait(
+            lambda: all(len(self.replicas_of(master)) == self._replicas for master in masters),
+            "the replicas of the local Redis Cluster",
+        )
+
+
+class LocalSentinel(_Group):
+    """A primary with replicas, and sentinels that promote one of them where the primary is lost.
+
+    replicas, sentinels: how many. down_after: seconds until a silent primary is taken for lost.
+    options: more options of each server that holds data.
+
+    Raises ComponentUnreachable where no server can be found or started.
+    """
+
+    service = "streamtopic"
+
+    def __init__(
+        self,
+        replicas: int = 1,
+        sentinels: int = 3,
+        *,
+        down_after: float = 2.0,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__()
+        self._replicas = replicas
+        self._sentinels = sentinels
+        self._down_after = down_after
+        self._options = {**_DEFAULTS, **(options or {})}
+        self.servers: list[RedisNode] = []
+        self.sentinels: list[RedisNode] = []
+
+    @property
+    def url(self) -> str:
+        """Address for `Connection`: redis+sentinel://host:port,.../service."""
+        if not self.nodes:
+            raise ComponentUnreachable("the local sentinels are not running: start them first")
+        return "redis+sentinel://" + ",".join(node.place for node in self.sentinels) + f"/{self.service}"
+
+    def primary(self) -> RedisNode:
+        """Return the server that the first sentinel takes for the primary."""
+        _, port = _command(self.sentinels[0], "SENTINEL GET-MASTER-ADDR-BY-NAME", self.service)
+        return next(node for node in self.servers if node.port == int(port))
+
+    def await_serving(self) -> None:
+        """Wait until the primary has its replicas, and each sentinel knows them and the other sentinels."""
+
+        def serving() -> bool:
+            primary = self.primary().client.info("replication")
+            seen = [_pairs(_command(node, "SENTINEL MASTER", self.service)) for node in self.sentinels]
+            return int(primary["connected_slaves"]) >= self._replicas and all(
+                (int(facts["num-other-sentinels"]), int(facts["num-slaves"])) == (self._sentinels - 1, self._replicas)
+                for facts in seen
+            )
+
+        _wait(serving, "the local sentinels")
+
+    def _launch(self, folder: Path) -> None:
+        self.servers, self.sentinels = [], []
+        for number in range(1 + self._replicas):
+            of = {"replicaof": f"127.0.0.1 {self.servers[0].port}"} if number else {}
+            node = RedisNode(folder / str(number), {**self._options, **of})
+            self.nodes.append(node)
+            self.servers.append(node)
+            node.start()
+        watched = f"{self.service} 127.0.0.1 {self.servers[0].port} {self._sentinels // 2 + 1}"
+        options = {
+            "bind": "127.0.0.1",
+            "sentinel monitor": watched,
+            f"sentinel down-after-milliseconds {self.service}": str(int(self._down_after * 1000)),
+            f"sentinel failover-timeout {self.service}": "10000",
+        }
+        for number in range(self._sentinels):
+            node = RedisNode(folder / f"sentinel{number}", options, sentinel=True)
+            self.nodes.append(node)
+            self.sentinels.append(node)
+            node.start()
+        self.await_serving()
+
+
+def _option(name: str, value: str) -> list[str]:
+    return [f"--{name}", *value.split(" ")] if value else [f"--{name}", ""]
+
+
+def _command(node: RedisNode, *command: str | int) -> Any:  # noqa: ANN401 - what Redis answers depends on the command
+    return node.client.execute_command(*command)  # type: ignore[no-untyped-call]
+
+
+def _facts(answer: Any) -> dict[str, str]:  # noqa: ANN401 - redis-py may have read it already
+    if isinstance(answer, dict):
+        return {str(name): str(value) for name, value in answer.items()}
+    lines = answer.decode() if isinstance(answer, bytes) else str(answer)
+    return dict(line.split(":", 1) for line in lines.splitlines() if ":" in line)
+
+
+def _pairs(answer: Any) -> dict[str, str]:  # noqa: ANN401 - as above
+    if isinstance(answer, dict):
+        return {_text(name): _text(value) for name, value in answer.items()}
+    texts = [_text(part) for part in answer]
+    return dict(zip(texts[::2], texts[1::2], strict=True))
+
+
+def _text(value: object) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _knows(node: RedisNode, name: str) -> bool:
+    return name in str(_command(node, "CLUSTER NODES"))
+
+
+def _running(nodes: list[RedisNode], port: int) -> bool:
+    return any(node.port == port and node.pid is not None for node in nodes)
+
+
+def _wait(ready: Callable[[], bool], what: str) -> None:
+    """Return once `ready` is true; a server that does not answer yet is not. Raises ComponentUnreachable."""
+    deadline = time.monotonic() + _READY_SECONDS
+    while time.monotonic() < deadline:
+        with contextlib.suppress(redis.exceptions.RedisError):
+            if ready():
+                return
+        time.sleep(0.05)
+    raise ComponentUnreachable(f"{what} is not ready after {_READY_SECONDS:.0f} s: is this machine very busy?")
+
+
+def _free_port(*, bus: bool) -> int:
+    """Return a port that nobody uses; with `bus` one whose port for other nodes is free too."""
+    while True:
+        with socket.socket() as one, socket.socket() as other:
+            one.bind(("127.0.0.1", 0))
+            port = int(one.getsockname()[1])
+            if not bus:
+                return port
+            if port + _BUS > _HIGHEST:
+                continue
+            with contextlib.suppress(OSError):
+                other.bind(("127.0.0.1", port + _BUS))
+                return port

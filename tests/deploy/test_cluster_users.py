@@ -1,0 +1,55 @@
+"""Redis users on a Redis Cluster: each role finds its keys, also while slots move, with the rights of deploy/."""
+
+import pytest
+from redis.crc import key_slot
+
+from streamtopic.errors import SettingsError
+from streamtopic.local import LocalRedisCluster
+from streamtopic.state import Connection
+
+PARTITION, MODEL = "{st:default:0}", "{st:default}"
+READS = {
+    "operator": (f"{PARTITION}:meta", f"{MODEL}:settings"),
+    "ingest": (f"{PARTITION}:meta", f"{MODEL}:settings"),
+    "scheduler": (f"{PARTITION}:meta", f"{MODEL}:residue"),
+    "publisher": (f"{MODEL}:settings", f"{MODEL}:residue"),
+    "dashboard": (f"{PARTITION}:meta", f"{MODEL}:settings"),
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(secrets):
+    """Three masters that know the users of deploy/."""
+    with LocalRedisCluster(replicas=0) as cluster:
+        for line in (secrets / "redis-users.acl").read_text().splitlines():
+            _, name, *rules = line.split()
+            for node in cluster.nodes:
+                if name != "default":
+                    node.client.execute_command("ACL", "SETUSER", name, *rules)
+        yield cluster
+
+
+@pytest.mark.parametrize("form", ["redis+cluster", "redis"], ids=["cluster", "recognised"])
+@pytest.mark.parametrize("role", READS)
+def test_each_role_finds_its_keys(cluster, users, role, form):
+    """MOVED and ASK are followed by every user, from whichever node it knows; what is forbidden stays forbidden."""
+    login = users[role].removeprefix("redis://").partition("@")[0]
+    for node in cluster.nodes:
+        with Connection(f"{form}://{login}@{node.place}") as connection:
+            assert connection.batch([("HGETALL", key) for key in READS[role]]) == [{}, {}]
+            with pytest.raises(SettingsError, match="ACL"):
+                connection.call("CLUSTER FAILOVER")
+    key = READS[role][0]
+    source = cluster.master_of(key)
+    target = next(node for node in cluster.nodes if node is not source)
+    slot = key_slot(key.encode())
+    target.client.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", cluster.name_of(source))
+    source.client.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", cluster.name_of(target))
+    try:
+        with Connection(f"{form}://{login}@{cluster.nodes[0].place}") as connection:
+            # The key is nowhere, so whoever has the slot names the other node.
+            assert connection.call("HGETALL", key) == {}
+            assert connection.batch([("HGETALL", key)], atomic=True) == [{}]
+    finally:
+        source.client.execute_command("CLUSTER SETSLOT", slot, "STABLE")
+        target.client.execute_command("CLUSTER SETSLOT", slot, "STABLE")

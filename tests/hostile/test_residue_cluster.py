@@ -1,0 +1,57 @@
+"""What deletions leave behind on a cluster: every master's file is written anew, not only one."""
+
+import time
+from dataclasses import replace
+
+from streamtopic.corpus import Document
+from streamtopic.local import LocalRedisCluster
+from streamtopic.service.app import Service
+from streamtopic.settings import Settings
+from streamtopic.state.residue_ledger import ResidueState
+
+RARE = "xylograph"
+SUBJECTS = [subject.split() for subject in ("apple banana cherry damson elder", "iron copper silver gold tin")]
+
+
+def holding(cluster):
+    """Ports of the masters with a file that holds the rare word."""
+    found = (node for node in cluster.masters() for path in node.folder.iterdir() if RARE.encode() in path.read_bytes())
+    return {node.port for node in found}
+
+
+def test_nothing_is_left_in_the_file_of_any_master(tmp_path, monkeypatch):
+    """A rare word of documents in four partitions is in the files of masters, and in none once the ledger says so."""
+    with LocalRedisCluster(replicas=0, options={"rdbcompression": "no"}) as cluster:
+        settings = Settings(
+            dir=tmp_path,
+            redis_url=cluster.url,
+            partitions=4,
+            topics=2,
+            min_df=1,
+            max_df=1.0,
+            max_forget_lag=0.0,
+            capacity="fixed",
+            capacity_fixed=1000,
+            residue_max_age=0.0,
+            max_compaction_lag=0.001,
+            backups_kept=0.0,
+        )
+        texts = [" ".join(SUBJECTS[n % 2][(n // 2 + k) % 5] for k in range(4)) for n in range(60)]
+        with Service(settings) as service:
+            for ingest in service.ingests:
+                ingest._compactor._grace = 0.5
+            monkeypatch.setattr(service.residue, "_options", replace(service.residue._options, grace=1.0))
+            service.add([Document(f"d{n}", text, {}) for n, text in enumerate(texts)])
+            service.add([Document(f"r{n}", f"{RARE} apple banana iron", {}) for n in range(8)])
+            service.settle()
+            assert len(holding(cluster)) > 1, "one master holds it: nothing is shown"
+            service.delete([f"r{n}" for n in range(8)])
+            service.settle()
+            ends = {p: meta.removed for p, meta in service.reader.positions().items() if meta.removals}
+            state = ResidueState(service.connection, settings.model)
+            deadline = time.monotonic() + 60
+            while any((now := state.read()).done(p) < end for p, end in ends.items()):
+                assert time.monotonic() < deadline, now
+                service.settle()
+                time.sleep(0.1)
+            assert holding(cluster) == set()

@@ -1,0 +1,64 @@
+"""The doctor on clusters: whatever could be lost for good on any master is named, with its remedy."""
+
+import pytest
+
+from streamtopic.local import LocalRedisCluster, LocalSentinel
+from streamtopic.service.assembly import Parts
+from streamtopic.service.examination import Level, examine_redis
+from streamtopic.settings import Settings
+
+SAFE = {"min-replicas-to-write": "1", "min-replicas-max-lag": "10"}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two of three masters as they should be; the third can be spoiled."""
+    with LocalRedisCluster(options=SAFE) as cluster:
+        yield cluster
+
+
+def look(url, folder):
+    """Return name to diagnosis."""
+    with Parts(Settings(dir=folder, redis_url=url)) as parts:
+        return {found.name: found for found in examine_redis(parts)}
+
+
+def test_a_cluster_as_it_should_be_is_well(cluster, tmp_path):
+    """Each master has its lines, and none is a complaint."""
+    found = look(cluster.url, tmp_path)
+    assert {one.level for one in found.values()} == {Level.OK}
+    for node in cluster.masters():
+        assert {f"{name} {node.place}" for name in ("redis", "eviction", "persistence", "replicas")} <= found.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value", "said"),
+    [
+        ("persistence", "appendonly", "no", "append-only file is off"),
+        ("eviction", "maxmemory-policy", "allkeys-lru", "allkeys-lru"),
+        ("replicas", "min-replicas-to-write", "0", "keys of months"),
+    ],
+)
+def test_one_unsafe_master_is_named(cluster, tmp_path, name, option, value, said):
+    """No append-only file, eviction, or a replica that may know less: fails, at that node and no other."""
+    node = cluster.masters()[1]
+    before = node.client.config_get(option)[option]
+    node.client.config_set(option, value)
+    try:
+        failed = [one for one in look(cluster.url, tmp_path).values() if one.level is Level.FAIL]
+    finally:
+        node.client.config_set(option, before)
+    assert [one.name for one in failed] == [f"{name} {node.place}"]
+    assert said in failed[0].detail
+    assert failed[0].remedy
+
+
+def test_sentinels_and_missing_replicas_are_looked_at(tmp_path):
+    """Behind sentinels a replica may take over as well; where none is left it says what a loss would cost."""
+    with LocalSentinel(sentinels=1) as servers:
+        assert look(servers.url, tmp_path)["replicas"].level is Level.FAIL
+        servers.primary().client.config_set("min-replicas-to-write", 1)
+        assert look(servers.url, tmp_path)["replicas"].level is Level.OK
+    with LocalSentinel(sentinels=1, replicas=0) as servers:
+        found = look(servers.url, tmp_path)["replicas"]
+        assert (found.level, "rebuild" in found.remedy) == (Level.WARN, True)

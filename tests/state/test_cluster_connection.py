@@ -1,0 +1,400 @@
+"""What a cluster, sentinels or a replica answer in place of doing it is followed, waited for, or explained."""
+
+import socket
+import socketserver
+import threading
+import time
+
+import pytest
+import redis
+from cluster_moves import SlotMove, fail_over, wait_until
+
+from streamtopic.errors import ComponentUnreachable, SettingsError, StateError
+from streamtopic.local import LocalRedisCluster, LocalSentinel
+from streamtopic.local.local_redis_cluster import RedisNode
+from streamtopic.state import Connection
+from streamtopic.state.connection import mapped
+from streamtopic.state.redis_servers import combined, key_of, servers_at
+
+COPY = "redis.call('SET', KEYS[2], redis.call('GET', KEYS[1]) or 'nothing') return redis.call('GET', KEYS[2])"
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Three masters with a replica each."""
+    with LocalRedisCluster(node_timeout=2.0) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def one(cluster):
+    """A connection to that cluster."""
+    with Connection(cluster.url) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def sentinels():
+    """A primary, a replica and three sentinels."""
+    with LocalSentinel(down_after=1.0) as sentinels:
+        yield sentinels
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Nothing is waited for."""
+    monkeypatch.setattr("streamtopic.state.connection._PATIENCE", 0.0)
+
+
+def test_a_cluster_is_one_store(one, cluster, model):
+    """Commands, batches, transactions and names reach the master that has each key."""
+    keys = [f"{{{model}:{k}}}:a" for k in range(30)]
+    assert one.batch([("SET", key, key) for key in keys]) == [True] * 30
+    assert one.batch([("GET", key) for key in keys]) == [key.encode() for key in keys]
+    assert sorted(one.names(f"{{{model}:*")) == sorted(key.encode() for key in keys)
+    assert one.batch([("SET", keys[0], 1), ("GET", keys[0])], atomic=True) == [True, b"1"]
+    assert one.script(COPY, [keys[1], f"{keys[1]}:b"], []) == keys[1].encode()
+    assert abs(one.time_ms(keys[2]) / 1000 - time.time()) < 60
+    assert len(one.servers()) == len(cluster.masters()) == 3
+    assert len(one.everywhere("DBSIZE")) == 3
+
+
+def test_an_error_of_one_command_is_the_batch_s_and_quotes_nothing(one, model):
+    """As with one server: the first error is raised. It does not hold what the command held."""
+    one.call("SET", model, "text")
+    with pytest.raises(StateError, match="wrong kind") as caught:
+        one.batch([("GET", "other"), ("HGET", model, "secret")])
+    assert "secret" not in str(caught.value)
+    with pytest.raises(StateError, match="wrong kind"):
+        one.batch([("HGET", model, "field"), ("GET", model)], atomic=True)
+
+
+def test_keys_of_two_slots_are_refused(one, model):
+    """A script or transaction over two slots is a mistake of this program: it fails, whatever lies where."""
+    with pytest.raises(StateError, match="slot"):
+        one.script(COPY, [f"{model}a", f"{model}b"], [])
+    with pytest.raises(StateError, match="slot"):
+        one.batch([("SET", f"{model}a", 1), ("SET", f"{model}b", 1), ("SET", f"{model}c", 1)], atomic=True)
+
+
+def test_moved_is_followed(one, cluster, model):
+    """After a slot has moved, whoever knew the old owner finds the new one."""
+    key = f"{{{model}}}:a"
+    one.batch([("SET", key, 1), ("SET", f"{key}b", 2)])
+    with Connection(cluster.url) as other:
+        assert other.call("GET", key) == b"1"
+        SlotMove(cluster, key).begin().carry().end()
+        assert one.call("GET", key) == b"1"
+        assert one.script(COPY, [key, f"{key}c"], []) == b"1"
+        assert other.batch([("GET", key), ("GET", f"{key}b")]) == [b"1", b"2"]
+        assert other.batch([("GET", key), ("GET", f"{key}b")], atomic=True) == [b"1", b"2"]
+
+
+def test_ask_is_followed_while_a_slot_moves(one, cluster, model):
+    """Keys that have gone ahead are read and written where they are, those that stayed where they were."""
+    gone, stays = f"{{{model}}}:gone", f"{{{model}}}:stays"
+    one.batch([("SET", gone, 1), ("SET", stays, 2)])
+    move = SlotMove(cluster, gone).begin().carry(gone)
+    try:
+        assert one.batch([("GET", gone), ("GET", stays), ("GET", gone)]) == [b"1", b"2", b"1"]
+        assert one.call("INCR", gone) == 2
+        assert one.call("SET", f"{gone}:new", "n") is True, "a key that nobody has is made at the target"
+        assert one.batch([("INCR", gone), ("GET", gone)], atomic=True) == [3, b"3"]
+        assert one.script("return redis.call('INCR', KEYS[1])", [gone], []) == 4
+        assert one.script("return redis.call('INCR', KEYS[1])", [stays], []) == 3
+    finally:
+        move.carry().end()
+    assert one.batch([("GET", gone), ("GET", stays), ("GET", f"{gone}:new")]) == [b"4", b"3", b"n"]
+
+
+def test_tryagain_waits_until_the_slot_has_moved(one, cluster, model, monkeypatch):
+    """A script whose keys are on both sides runs once, afterwards; one that waits too long says what for."""
+    gone, stays = f"{{{model}}}:gone", f"{{{model}}}:stays"
+    one.batch([("SET", gone, 1), ("SET", stays, 2)])
+    move = SlotMove(cluster, gone).begin().carry(gone)
+    add = "return redis.call('INCRBY', KEYS[1], redis.call('GET', KEYS[2]))"
+    with monkeypatch.context() as patch:
+        patch.setattr("streamtopic.state.connection._PATIENCE", 0.1)
+        with pytest.raises(ComponentUnreachable, match=r"moving this slot .* nothing was written"):
+            one.script(add, [gone, stays], [])
+    ending = threading.Timer(0.7, lambda: move.carry().end())
+    ending.start()
+    try:
+        assert one.script(add, [gone, stays], []) == 3
+    finally:
+        ending.join()
+    assert one.call("GET", gone) == b"3"
+
+
+def test_a_script_is_given_to_a_server_that_does_not_know_it(one, cluster, model):
+    """NOSCRIPT, as after a failover or a restart, is no error."""
+    key, text = f"{{{model}}}", "return redis.call('INCR', KEYS[1])"
+    assert one.script(text, [key], []) == 1
+    for node in cluster.masters():
+        node.client.script_flush()
+    assert one.script(text, [key], []) == 2
+    master = cluster.master_of(key)
+    fail_over(cluster, master)
+    for node in cluster.masters():
+        node.client.script_flush()
+    assert one.script(text, [key], []) == 3
+
+
+def test_a_scan_outlives_a_change_of_master(one, cluster, model):
+    """A cursor means nothing to another server, so fields would be missed; the scan begins anew and repeats none."""
+    fields = {f"f{k}".encode(): str(k).encode() for k in range(3000)}
+    one.call("HSET", model, *(item for pair in fields.items() for item in pair))
+    master = cluster.master_of(model)
+    wait_until(lambda: master.client.wait(1, 1000) == 1)
+    scan = one.scan(model, count=50)
+    found = [next(scan) for _ in range(1500)]
+    fail_over(cluster, master)
+    found += scan
+    assert len(found) == 3000
+    assert dict(found) == fields
+
+
+def test_a_cluster_that_is_down_is_waited_for(model, monkeypatch):
+    """CLUSTERDOWN, and a slot that nobody has, are waited out; then the error names nodes and replicas."""
+    with LocalRedisCluster(replicas=0) as cluster, Connection(cluster.url) as one:
+        one.call("SET", model, 1)
+        owner = cluster.master_of(model)
+        slot = redis.crc.key_slot(model.encode())
+        for node in cluster.nodes:
+            node.client.execute_command("CLUSTER DELSLOTS", slot)
+        wait_until(lambda: owner.client.execute_command("CLUSTER INFO")["cluster_state"] == "fail")
+        with monkeypatch.context() as patch:
+            patch.setattr("streamtopic.state.connection._PATIENCE", 0.2)
+            for command in (lambda: one.call("GET", model), lambda: one.batch([("GET", model), ("GET", "b")])):
+                with pytest.raises(ComponentUnreachable, match="check its nodes"):
+                    command()
+            with Connection(cluster.url) as new, pytest.raises(ComponentUnreachable, match="check its nodes"):
+                new.call("GET", model)
+        timer = threading.Timer(0.5, lambda: owner.client.execute_command("CLUSTER ADDSLOTS", slot))
+        timer.start()
+        try:
+            wait_until(lambda: one.call("DBSIZE") is not None)
+            assert one.call("EXISTS", model) in {0, 1}, "the slot is served again"
+        finally:
+            timer.join()
+
+
+def test_too_few_replicas_is_said_and_writes_nothing(one, cluster, model):
+    """min-replicas-to-write: command and script fail alike, and neither has written."""
+    master = cluster.master_of(model)
+    master.client.config_set("min-replicas-to-write", 5)
+    try:
+        with pytest.raises(ComponentUnreachable, match="too few replicas"):
+            one.call("SET", model, 1)
+        with pytest.raises(ComponentUnreachable, match=r"too few replicas .* nothing was written"):
+            one.script("return redis.call('SET', KEYS[1], 1)", [model], [])
+        assert one.call("EXISTS", model) == 0
+    finally:
+        master.client.config_set("min-replicas-to-write", 0)
+
+
+def test_a_replica_says_to_use_the_primary(sentinels, impatient):
+    """READONLY at a plain address is no fault that time heals: the error names the remedy, for scripts too."""
+    replica = next(node for node in sentinels.servers if node is not sentinels.primary())
+    with Connection(f"redis://{replica.place}") as connection:
+        with pytest.raises(ComponentUnreachable, match="read-only replica"):
+            connection.call("SET", "a", 1)
+        with pytest.raises(ComponentUnreachable, match="read-only replica"):
+            connection.script("return redis.call('SET', KEYS[1], 1)", ["a"], [])
+
+
+def test_masterdown_is_explained(impatient):
+    """A replica that has lost its primary and serves nothing says so."""
+    with LocalSentinel(sentinels=1, down_after=600.0) as servers:
+        primary, replica = servers.servers
+        replica.client.config_set("replica-serve-stale-data", "no")
+        primary.kill()
+        wait_until(lambda: replica.client.info("replication")["master_link_status"] == "down")
+        with (
+            Connection(f"redis://{replica.place}") as connection,
+            pytest.raises(ComponentUnreachable, match="replicas"),
+        ):
+            connection.call("GET", "a")
+
+
+def test_loading_is_waited_for(tmp_path, monkeypatch):
+    """A server that reads its file answers LOADING: it is waited for, and in vain with an error that says so."""
+    # It looks up from loading every 2 MB.
+    node = RedisNode(tmp_path / "node", {"save": "", "rdbcompression": "no", "key-load-delay": "4000"})
+    node.start()
+    try:
+        with Connection(f"redis://{node.place}") as connection, Connection(f"redis://{node.place}") as other:
+            connection.batch([("SET", f"k{k}", "x" * 20_000) for k in range(400)])
+            loads = threading.Thread(target=lambda: other.call("DEBUG", "RELOAD"))
+            loads.start()
+            wait_until(lambda: node.client.info("persistence")["loading"] == 1)
+            with monkeypatch.context() as patch:
+                patch.setattr("streamtopic.state.connection._PATIENCE", 0.0)
+                with pytest.raises(ComponentUnreachable, match="loading its data"):
+                    connection.call("GET", "k1")
+            assert connection.call("GET", "k1") == b"x" * 20_000
+            assert node.client.info("persistence")["loading"] == 0
+            loads.join()
+    finally:
+        node.kill()
+        node.client.close()
+
+
+def test_sentinels_name_the_primary_of_the_moment(sentinels):
+    """After a failover in order, the same connection writes to the new primary, and a cut connection is made again."""
+    with Connection(sentinels.url) as connection:
+        assert connection.call("INCR", "n") == 1
+        assert connection.script("return redis.call('INCR', KEYS[1])", ["n"], []) == 2
+        before = sentinels.primary()
+        wait_until(lambda: before.client.wait(1, 1000) == 1)
+        sentinels.sentinels[0].client.execute_command("SENTINEL FAILOVER", sentinels.service)
+        wait_until(lambda: sentinels.primary() is not before)
+        wait_until(lambda: before.client.info("replication")["role"] == "slave")
+        assert connection.script("return redis.call('INCR', KEYS[1])", ["n"], []) == 3
+        assert connection.call("INCR", "n") == 4
+        assert connection.information()["role"] == "master"
+
+
+def test_a_service_that_sentinels_do_not_know_is_explained(sentinels, impatient):
+    """Its name is what to look at."""
+    url = sentinels.url.replace("/streamtopic", "/other")
+    with Connection(url) as connection, pytest.raises(ComponentUnreachable, match="name of the service"):
+        connection.ping()
+
+
+class _Counting(socketserver.BaseRequestHandler):
+    """A node that says it has all slots, and closes the connection on INCR."""
+
+    def handle(self):
+        file = self.request.makefile("rb")
+        port = self.server.server_address[1]
+        while line := file.readline():
+            parts = []
+            for _ in range(int(line[1:])):
+                size = int(file.readline()[1:])
+                parts.append(file.read(size + 2)[:-2])
+            name = parts[0].upper()
+            if name == b"INCR":
+                self.server.seen.append(parts)
+                return
+            if name == b"CLUSTER":
+                self.request.sendall(b"*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n" % port)
+            elif name == b"INFO":
+                self.request.sendall(b"$17\r\ncluster_enabled:%d\r\n" % self.server.clustered)
+            else:
+                self.request.sendall(b"+OK\r\n")
+
+
+@pytest.mark.parametrize("form", ["redis://{}", "redis+cluster://{}", "recognised"])
+def test_a_command_whose_outcome_is_unknown_is_sent_twice_at_most(form):
+    """redis-py repeats nothing by itself, for one server as for a cluster."""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Counting) as server:
+        server.daemon_threads, server.seen, server.clustered = True, [], form == "recognised"
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        place = f"127.0.0.1:{server.server_address[1]}"
+        form = "redis://{}" if form == "recognised" else form
+        with Connection(form.format(place)) as connection:
+            for send in (
+                lambda: connection.call("INCR", "n"),
+                lambda: connection.batch([("INCR", "n"), ("INCR", "n")]),
+            ):
+                server.seen.clear()
+                with pytest.raises(ComponentUnreachable):
+                    send()
+                assert len(server.seen) == 2
+        server.shutdown()
+
+
+def test_a_cluster_without_any_node_is_unreachable():
+    """Exit status 3 and the addresses, not a traceback."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    url = f"redis+cluster://127.0.0.1:{port}"
+    with Connection(url) as connection, pytest.raises(ComponentUnreachable, match=str(port)):
+        connection.call("GET", "a")
+
+
+def test_a_server_alone_is_no_cluster():
+    """Said, where an address claims it."""
+    with LocalSentinel(replicas=0, sentinels=1) as servers:
+        url = f"redis+cluster://{servers.servers[0].place}"
+        with Connection(url) as connection, pytest.raises(ComponentUnreachable, match="luster mode"):
+            connection.call("GET", "a")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis+cluster://h:1,h:2/3",
+        "redis+sentinel://h:1,h:2",
+        "redis+sentinel://h:1/a/b",
+        "redis+other://h:1",
+        "redis://h:1,h:2",
+        "redis+cluster://h:1,,h:2",
+        "redis+cluster://h:1?no_such_option=1",
+        "redis+cluster://user:pa/ss@h:1",
+    ],
+)
+def test_addresses_that_cannot_be_are_refused_at_once(url):
+    """A settings error before anything is sent, without the password."""
+    with pytest.raises(SettingsError) as caught:
+        Connection(url)
+    assert "pa/ss" not in str(caught.value)
+
+
+def test_addresses_say_who_and_where():
+    """Login, hosts, ports, number and TLS reach redis-py; sentinels have a login of their own."""
+    found = servers_at("rediss+cluster://u:p%2F@a:1,[::1]:2,c?ssl_cert_reqs=none", 7.0, None)
+    assert found._nodes == [("a", 1), ("::1", 2), ("c", 6379)]
+    assert (found._options["username"], found._options["password"]) == ("u", "p/")
+    assert issubclass(found._options["connection_class"], redis.SSLConnection)
+    found = servers_at("redis+sentinel://u:p@a:1,b/news/2?sentinel_password=q", 7.0, None)
+    named = found.client.connection_pool.connection_kwargs
+    assert (named["username"], named["password"], named["db"]) == ("u", "p", 2)
+    sentinels = [sentinel.connection_pool.connection_kwargs for sentinel in found._sentinels.sentinels]
+    assert [(s["host"], s["port"], s["password"]) for s in sentinels] == [("a", 1, "q"), ("b", 26379, "q")]
+    assert Connection("redis+cluster://u:secret@a:1,b:2").address == "redis+cluster://u:***@a:1,b:2"
+
+
+def test_keys_are_where_redis_says_they_are(connection):
+    """Each kind of command that this package sends goes to the server of the key that Redis names."""
+    commands = [
+        ("GET", "k"), ("SET", "k", "v", "NX", "EX", 5), ("DEL", "k"), ("UNLINK", "k"), ("EXISTS", "k"),
+        ("HGET", "k", "f"), ("HSET", "k", "f", "v"), ("HMGET", "k", "f"), ("HGETALL", "k"), ("HDEL", "k", "f"),
+        ("HKEYS", "k"), ("HVALS", "k"), ("HLEN", "k"), ("HEXISTS", "k", "f"), ("HSETNX", "k", "f", "v"),
+        ("XADD", "k", "1-1", "f", "v"), ("XDEL", "k", "1-1"), ("XLEN", "k"), ("XRANGE", "k", "-", "+"),
+        ("XREVRANGE", "k", "+", "-"), ("XINFO", "STREAM", "k"), ("SMEMBERS", "k"),
+        ("MEMORY", "USAGE", "k", "SAMPLES", 5), ("EVALSHA", "0" * 40, 1, "k", "a"),
+    ]  # fmt: skip
+    for command in commands:
+        assert [key_of(command)] == connection.call("COMMAND GETKEYS", *command), command
+
+
+def test_masters_count_together():
+    """Memory adds up, and one master in trouble is the cluster's trouble."""
+    well = {
+        "run_id": "a", "aof_enabled": 1, "used_memory": 5, "maxmemory": 10, "aof_last_write_status": "ok",
+        "aof_last_bgrewrite_status": "ok", "aof_rewrite_in_progress": 0,
+    }  # fmt: skip
+    ill = well | {"run_id": "b", "aof_enabled": 0, "aof_last_write_status": "err", "aof_rewrite_in_progress": 1}
+    both = combined([well, ill])
+    assert (both["used_memory"], both["maxmemory"], both["aof_enabled"]) == (10, 20, 0)
+    assert (both["aof_last_write_status"], both["aof_rewrite_in_progress"]) == ("err", 1)
+    assert both["run_id"] == "a b"
+    assert combined([well, ill | {"maxmemory": 0}])["maxmemory"] == 0, "no limit anywhere is no limit"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        redis.exceptions.RedisClusterException("text"),
+        redis.exceptions.SlotNotCoveredError("text"),
+        redis.exceptions.CrossSlotTransactionError("text"),
+        redis.sentinel.MasterNotFoundError("text"),
+    ],
+)
+def test_errors_of_the_cluster_client_are_mapped(error):
+    """They are not derived from redis-py's other errors, and are this package's all the same."""
+    assert "ADDRESS" in str(mapped(error, "ADDRESS"))
+    assert isinstance(mapped(error, "ADDRESS"), ComponentUnreachable)

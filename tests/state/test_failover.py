@@ -1,0 +1,332 @@
+"""What a cluster forgets when a replica takes its master's place, the log brings back: nothing lost, nothing double."""
+
+import random
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+from cluster_moves import SlotMove, cut_off, fail_over, lose, wait_until
+
+from streamtopic.corpus import Document
+from streamtopic.errors import ComponentUnreachable, StateError
+from streamtopic.local import LocalRedisCluster, LocalSentinel
+from streamtopic.service.app import Service, silent
+from streamtopic.service.rebuild_state import rebuild
+from streamtopic.settings import Settings
+from streamtopic.state import Connection
+from streamtopic.state.redis_keys import ModelKeys
+
+WORDS = ["rose", "tulip", "soil", "seed", "oven", "flour", "butter", "knead", "anchor", "vessel", "tide", "crew"]
+
+
+@pytest.fixture
+def cluster():
+    """Three masters with a replica each, which takes over after two seconds."""
+    with LocalRedisCluster(node_timeout=2.0) as cluster:
+        yield cluster
+
+
+def apart(cluster):
+    """A model whose own keys and whose one partition are on different masters."""
+    for number in range(100):
+        keys = ModelKeys(f"m{number}")
+        own, partition = keys.named("base"), keys.partition(0).meta
+        if cluster.master_of(own) is not cluster.master_of(partition):
+            return f"m{number}", own, partition
+    raise AssertionError("no name fits")
+
+
+def settings(folder, url, model):
+    """A small model in one partition; each deletion is served at once."""
+    return Settings(
+        dir=folder,
+        redis_url=url,
+        model=model,
+        partitions=1,
+        topics=3,
+        max_df=1.0,
+        max_forget_lag=0.0,
+        capacity="fixed",
+        capacity_fixed=50,
+    )
+
+
+def documents(first, last):
+    """Documents of three topics."""
+    texts = (" ".join([*(WORDS[4 * (k % 3) : 4 * (k % 3) + 4] * 4), WORDS[k % 12]]) for k in range(first, last))
+    return [Document(f"d{k}", text, {}) for k, text in zip(range(first, last), texts, strict=True)]
+
+
+@contextmanager
+def service(*arguments):
+    """A service that perseveres like a process: what cannot be done now is tried again."""
+    with Service(settings(*arguments)) as running:
+        yield running
+
+
+def settle(running, seconds=60):
+    """Work until there is nothing to do, through whatever fails meanwhile, as the service's own loop does."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return running.settle()
+        except (ComponentUnreachable, StateError):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+
+
+def is_whole(running, live, deleted):
+    """Counts, versions and receipts are those of a service to which nothing has happened."""
+    counted = sum(meta.documents for meta in running.reader.positions().values())
+    assert counted == live
+    assert running.verify().passed, running.verify()
+    found = running.receipts()
+    assert len(found) == len({(receipt.partition, receipt.offset) for receipt in found}) == deleted
+    numbers = [version["version"] for version in running.versions()]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert running.versions()[-1]["documents"] == live
+
+
+@pytest.mark.parametrize("what", ["the model", "the partition"])
+def test_what_a_promoted_replica_never_heard_of_is_made_again(cluster, what, tmp_path):
+    """A master dies with a version, its receipts and its deletions; only the log and the other masters know of them."""
+    model, own, partition = apart(cluster)
+    with service(tmp_path / "i", cluster.url, model) as running:
+        running.add(documents(0, 90))
+        running.settle()
+        master = cluster.master_of(own if what == "the model" else partition)
+        replica = cut_off(cluster, master)
+        running.delete(["d1", "d2"])
+        running.add(documents(90, 100))
+        running.settle()
+        before = running.release(None).version
+        assert len(running.receipts()) == 2
+        lose(cluster, master, replica)
+        known = running.state.releases() if what == "the model" else running.reader.positions()[0].documents
+        assert len(known) < before if what == "the model" else known == 90, "nothing was forgotten: nothing is shown"
+    with service(tmp_path / "i", cluster.url, model) as running:
+        settle(running)
+        is_whole(running, 98, 2)
+        running.delete(["d3"])
+        settle(running)
+        assert running.release(None).version > before
+        is_whole(running, 97, 3)
+
+
+def test_an_idle_writer_notices_what_was_forgotten(cluster, tmp_path):
+    """Deletions that a promoted replica had not heard of are counted again although no further record comes."""
+    model, _, partition = apart(cluster)
+    with service(tmp_path / "i", cluster.url, model) as running:
+        running.add(documents(0, 90))
+        running.settle()
+        master = cluster.master_of(partition)
+        replica = cut_off(cluster, master)
+        running.delete(["d1", "d2"])
+        running.settle()
+        lose(cluster, master, replica)
+        assert running.reader.positions()[0].documents == 90
+        (ingest,) = running.ingests
+        assert ingest.step().records == 2
+        assert running.reader.positions()[0].documents == 88
+        assert ingest.step().records == 0
+        settle(running)
+        is_whole(running, 88, 2)
+
+
+@pytest.mark.parametrize("what", ["the model", "the partition"])
+def test_a_base_model_that_only_one_side_knows_is_replaced(cluster, what, tmp_path):
+    """Base model, or the end of its epoch, is lost with one master: the next version is a retrain, not an error."""
+    model, own, partition = apart(cluster)
+    with service(tmp_path / "i", cluster.url, model) as running:
+        running.add(documents(0, 90))
+        running.settle()
+        master = cluster.master_of(own if what == "the model" else partition)
+        replica = cut_off(cluster, master)
+        running.state.request("retrain")
+        running.settle()
+        base, meta = running.state.base_head(), running.reader.positions()[0]
+        assert (base.version, meta.epoch) == (2, 2)
+        lose(cluster, master, replica)
+        base, meta = running.state.base_head(), running.reader.positions()[0]
+        assert (base.version, meta.epoch) == ((1, 2) if what == "the model" else (2, 1))
+    with service(tmp_path / "i", cluster.url, model) as running:
+        running.delete(["d1"])
+        settle(running)
+        assert running.versions()[-1]["kind"] == "retrain"
+        is_whole(running, 89, 1)
+
+
+@pytest.mark.parametrize("what", ["the model", "the partition"])
+def test_a_master_that_comes_back_empty_is_rebuilt(cluster, what, tmp_path):
+    """Without a replica or a file, what one master had is made again from the log, beside what others still have."""
+    model, own, partition = apart(cluster)
+    with service(tmp_path / "i", cluster.url, model) as running:
+        running.add(documents(0, 90))
+        running.settle()
+        running.delete(["d1"])
+        running.settle()
+    cluster.master_of(own if what == "the model" else partition).client.flushall()
+    with service(tmp_path / "i", cluster.url, model) as running:
+        assert rebuild(running, silent).documents == 89
+        settle(running)
+        running.delete(["d2"])
+        settle(running)
+        is_whole(running, 88, 2)
+
+
+def test_a_failover_in_order_is_not_noticed(cluster, tmp_path):
+    """CLUSTER FAILOVER of every master, one after the other, while documents come and go: no error, nothing lost."""
+    model, own, partition = apart(cluster)
+    with service(tmp_path / "i", cluster.url, model) as running:
+        running.add(documents(0, 60))
+        running.settle()
+        for number, key in enumerate((partition, own)):
+            running.add(documents(60 + 15 * number, 75 + 15 * number))
+            running.delete([f"d{number}"])
+            fail_over(cluster, cluster.master_of(key))
+            running.settle()
+        is_whole(running, 88, 2)
+
+
+def test_a_killed_master_costs_a_pause(cluster, tmp_path):
+    """Work that its death interrupts is done again with the replica in its place."""
+    model, _, partition = apart(cluster)
+    with service(tmp_path / "i", cluster.url, model) as running:
+        running.add(documents(0, 60))
+        running.settle()
+        running.delete(["d1"])
+        running.add(documents(60, 90))
+        cluster.master_of(partition).kill()
+    with pytest.raises((ComponentUnreachable, StateError)), service(tmp_path / "i", cluster.url, model) as running:
+        running.settle()
+    cluster.await_serving()
+    with service(tmp_path / "i", cluster.url, model) as running:
+        settle(running)
+        is_whole(running, 89, 1)
+
+
+def test_slots_move_under_a_running_service(cluster, tmp_path):
+    """The slots of a partition and of the model move, key by key, while both are worked on."""
+    model, own, partition = apart(cluster)
+    with service(tmp_path / "i", cluster.url, model) as running:
+        running.add(documents(0, 60))
+        running.settle()
+        for number, key in enumerate((partition, own)):
+            move = SlotMove(cluster, key).begin()
+            running.add(documents(60 + 15 * number, 75 + 15 * number))
+            running.delete([f"d{number}"])
+            done = threading.Event()
+
+            def carry(move=move, done=done):
+                while not done.wait(0.05):
+                    found = move.source.client.execute_command("CLUSTER GETKEYSINSLOT", move.slot, 3)
+                    if not found:
+                        break
+                    move.carry(*found)
+                move.carry().end()
+
+            carrying = threading.Thread(target=carry)
+            carrying.start()
+            try:
+                settle(running)
+            finally:
+                carrying.join()
+            assert cluster.master_of(key) is move.target
+            settle(running)
+        is_whole(running, 88, 2)
+
+
+def test_a_master_that_others_have_given_up_confirms_nothing_for_long(cluster):
+    """With min-replicas-to-write a master without its replica refuses writes, so little can be lost."""
+    keys = ModelKeys("m").partition(0)
+    master = cluster.master_of(keys.meta)
+    master.client.config_set("min-replicas-to-write", 1)
+    master.client.config_set("min-replicas-max-lag", 1)
+    with Connection(cluster.url) as connection:
+        connection.call("SET", keys.meta, 1)
+        cut_off(cluster, master)
+        wait_until(lambda: _refuses(connection, keys.meta), seconds=20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 4, 5])
+def test_any_run_of_accidents_leaves_what_the_log_says(cluster, seed, tmp_path):
+    """Failovers in order, killed masters, forgetful replicas and moving slots, with documents coming and going."""
+    draw = random.Random(seed)
+    model, own, partition = apart(cluster)
+    live, added, deleted = set(), 0, 0
+
+    def work(running):
+        nonlocal added, deleted
+        running.add(documents(added, added + 15))
+        live.update(range(added, added + 15))
+        added += 15
+        gone = draw.sample(sorted(live), 2)
+        running.delete([f"d{k}" for k in gone])
+        live.difference_update(gone)
+        deleted += 2
+
+    with service(tmp_path / "i", cluster.url, model) as running:
+        running.add(documents(0, 60))
+        live.update(range(60))
+        added = 60
+        running.settle()
+        past = []
+        for _ in range(8):
+            key = draw.choice([own, partition])
+            master = cluster.master_of(key)
+            accident = draw.choice(["failover", "kill", "forget", "move"])
+            past.append((accident, "model" if key == own else "partition"))
+            if accident == "failover":
+                work(running)
+                fail_over(cluster, master)
+            elif accident == "kill":
+                work(running)
+                master.kill()
+                wait_until(lambda master=master, key=key: cluster.master_of(key) is not master)
+                master.start()
+            elif accident == "forget":
+                replica = cut_off(cluster, master)
+                work(running)
+                settle(running)
+                lose(cluster, master, replica)
+                master.start()
+            else:
+                move = SlotMove(cluster, key).begin()
+                work(running)
+                move.carry().end()
+            cluster.await_serving()
+            settle(running)
+            assert sum(meta.documents for meta in running.reader.positions().values()) == len(live), past
+        is_whole(running, len(live), deleted)
+
+
+def _refuses(connection, key):
+    try:
+        connection.call("SET", key, 2)
+    except ComponentUnreachable as error:
+        return "too few replicas" in str(error)
+    return False
+
+
+def test_a_service_goes_on_behind_sentinels(tmp_path):
+    """Its primary is killed; the replica that the sentinels promote is found by the same address."""
+    with LocalSentinel(down_after=1.0) as sentinels:
+        before = sentinels.primary()
+        with service(tmp_path / "i", sentinels.url, "m") as running:
+            running.add(documents(0, 90))
+            running.settle()
+            running.delete(["d1"])
+            wait_until(lambda: before.client.wait(1, 1000) == 1)
+            before.kill()
+            with pytest.raises(ComponentUnreachable):
+                running.settle()
+            wait_until(lambda: sentinels.primary() is not before)
+            settle(running)
+            is_whole(running, 89, 1)
+        wait_until(lambda: sentinels.primary() is not before)
+        with service(tmp_path / "i", sentinels.url, "m") as running:
+            settle(running)
+            is_whole(running, 89, 1)

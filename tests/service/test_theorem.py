@@ -354,7 +354,7 @@ def test_constants_that_are_known_are_used(tmp_path):
 
 def test_what_cannot_be_noised_is_no_version(tmp_path):
     """Noise past what numbers hold, or below their rounding, makes no version, and the reason is told."""
-    for constant, reason in ((1e30, "no release can hold"), (1e-150, "raise the constant c")):
+    for constant, reason in ((1e30, "too large for a release to hold"), (1e-150, "raise the constant c")):
         with service(tmp_path / reason.replace(" ", ""), theorem_constant=constant) as instance:
             instance.add(DOCUMENTS)
             decision = instance.settle().decision

@@ -368,10 +368,7 @@ class Metrics:
 
         with self._mutex:
             numbers = {name: sorted(series.items()) for name, series in self._numbers.items()}
-            durations = {
-                name: [(values, one.buckets, one.total) for values, one in sorted(series.items())]
-                for name, series in self._durations.items()
-            }
+            durations = {name: _histograms(series) for name, series in self._durations.items()}
         for family in CATALOGUE:
             labels = tuple(family.labels)
             if family.kind == "histogram":
@@ -385,3 +382,8 @@ class Metrics:
             for values, value in numbers[family.name]:
                 shown.add_metric(values, value)
             yield shown
+
+
+def _histograms(series: Mapping[Values, _Durations]) -> list[tuple[Values, list[tuple[str, float]], float]]:
+    """Return labels' values, buckets and sum of each series, ascending."""
+    return [(values, one.buckets, one.total) for values, one in sorted(series.items())]

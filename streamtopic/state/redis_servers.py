@@ -272,15 +272,14 @@ def combined(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if len(found) == 1:
         return first
     limits = [int(info.get("maxmemory", 0)) for info in found]
-    statuses: dict[str, Any] = {
-        name: next((info[name] for info in found if info.get(name) != "ok"), "ok")
-        for name in ("aof_last_write_status", "aof_last_bgrewrite_status")
-        if name in first
-    }
-    busy: dict[str, Any] = {
-        name: max(int(info.get(name, 0)) for info in found)
-        for name in ("loading", "aof_rewrite_in_progress", "aof_rewrite_scheduled")
-    }
+    statuses: dict[str, Any] = {}
+    for name in ("aof_last_write_status", "aof_last_bgrewrite_status"):
+        if name in first:
+            failed = (info[name] for info in found if info.get(name) != "ok")
+            statuses[name] = next(failed, "ok")
+    busy: dict[str, Any] = {}
+    for name in ("loading", "aof_rewrite_in_progress", "aof_rewrite_scheduled"):
+        busy[name] = max(int(info.get(name, 0)) for info in found)
     return {
         **first,
         **statuses,

@@ -8,11 +8,12 @@ import threading
 import time
 
 import pytest
-from kafka import KafkaProducer
+from kafka import KafkaProducer, TopicPartition
+from kafka.consumer.fetcher import ConsumerRecord
 
 from streamtopic.errors import ComponentUnreachable, SettingsError, StateMismatch, UsageError
 from streamtopic.local import LocalKafka
-from streamtopic.streams import KafkaLog, KafkaOptions, Message, open_log
+from streamtopic.streams import KafkaLog, KafkaOptions, Message, kafka_reader, open_log
 from streamtopic.streams.membership import open_membership
 
 NUMBERS = itertools.count()
@@ -121,6 +122,76 @@ def test_a_gap_at_the_end_is_an_end(log):
     log.wait(name, {0: 2}, 0.1)
     log.append(name, b"k", b"after")
     assert [record.value for record in log.read(name, 0, 2)] == [b"after"]
+
+
+class LateConsumer:
+    """A consumer whose first answer is late, and then an emptied batch: Kafka keeps the last batch of a producer."""
+
+    def __init__(self, place):
+        self.place, self.assigned, self.answers, self.at, self.high = place, [], 0, 0, None
+
+    def assignment(self):
+        """What is assigned."""
+        return set(self.assigned)
+
+    def assign(self, places):
+        """A partition that is assigned anew has no answer yet."""
+        if self.place not in places:
+            self.high = None
+        self.assigned = list(places)
+
+    def seek(self, _, offset):
+        """Go on elsewhere."""
+        self.at = offset
+
+    def paused(self):
+        """Nothing is paused."""
+        return set()
+
+    def poll(self, **_):
+        """Nothing for eight times; then a batch without records, which ends before offset 3; then the records."""
+        self.answers += 1
+        if self.answers <= 8:
+            return {}
+        self.high = 6
+        if self.at < 3:
+            self.at = 3
+            return {}
+        found = [
+            ConsumerRecord("t", 0, -1, offset, 1, 0, b"k", b"v", [], None, 1, 1, -1) for offset in range(self.at, 6)
+        ]
+        self.at = 6
+        return {self.place: found} if found else {}
+
+    def position(self, *_, **__):
+        """Where the next answer begins."""
+        return self.at
+
+    def highwater(self, _):
+        """The end as of the last answer."""
+        return self.high
+
+
+class SixRecords:
+    """A partition's ends."""
+
+    def begin(self, *_):
+        """The first offset."""
+        return 0
+
+    def end(self, *_):
+        """The end."""
+        return 6
+
+
+def test_an_emptied_batch_is_not_the_end(monkeypatch):
+    """An answer with no record but a batch that compaction has emptied says nothing of the records behind it."""
+    place = TopicPartition("t", 0)
+    seconds = itertools.count(step=0.2)
+    monkeypatch.setattr(kafka_reader, "connect", lambda *_, **__: LateConsumer(place))
+    monkeypatch.setattr(kafka_reader, "read_all_records", lambda _: None)
+    reader = kafka_reader.PartitionReader(KafkaOptions("nowhere:1"), SixRecords(), clock=lambda: next(seconds))
+    assert [record.offset for record in reader.read("t", 0, 0, 100, 1 << 20)] == [3, 4, 5]
 
 
 def test_a_log_that_was_cut_is_reported(log, topic):

@@ -208,7 +208,9 @@ class Ingest:
     def went_back(self) -> bool:
         """Go back with a Redis that was set back; whether it was."""
         # A commit would notice, but at the end of the log there is none, perhaps for hours: deletions that a promoted
-        # replica, or a restored server, had not heard of would wait for the next record.
+        # replica, or a restored server, had not heard of would wait for the next record. Notes of deletions elsewhere
+        # are struck off behind the commit, so they may be back where the position is not.
+        self._forwarder.read_again()
         if not self.state.is_set_back():
             return False
         self.state.reload()
@@ -263,6 +265,7 @@ class Ingest:
             result = self.state.apply(changes)
         seconds = time.perf_counter() - start
         if isinstance(result, Stale):
+            self._forwarder.read_again()
             return None
         if changes.forwards:
             self._forwarder.committed(changes.forwards)

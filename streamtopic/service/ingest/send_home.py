@@ -56,6 +56,10 @@ class Forwarder:
             self._notes = self._state.forwards()
         return len(self._notes)
 
+    def read_again(self) -> None:
+        """Read the notes from Redis before the next step: a Redis that was set back may have some again."""
+        self._notes = self._before = None
+
     def placed(self, forwards: Sequence[Forward]) -> list[Forward]:
         """Return the notes with the present end of each home."""
         homes = {forward.home for forward in forwards}

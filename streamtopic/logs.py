@@ -53,6 +53,7 @@ EVENTS: Mapping[str, Event] = MappingProxyType(
         "partition_given_up": Event("This process gave up ownership of a partition, as its group asked."),
         "partition_taken_over": Event("Another process took a partition over unnoticed."),
         "group_left": Event("The consumer group was left after an error; it is joined again."),
+        "redis_set_back": Event("Redis holds less of a partition than was committed; records are counted again."),
         "changes_refused": Event("Refused changes removed the documents of their ids."),
         "deletes_missed": Event("Documents were removed whose deletes had left the log."),
         "words_many": Event("A partition holds many words, or has given most of its word ids."),

@@ -206,7 +206,7 @@ class Ingest:
         return self._forwarder.step()
 
     def went_back(self) -> bool:
-        """Go back with a Redis that was set back; whether it was."""
+        """Return whether Redis was set back to an earlier moment; go back with it if so."""
         # A commit would notice, but at the end of the log there is none, perhaps for hours: deletions that a promoted
         # replica, or a restored server, had not heard of would wait for the next record. Notes of deletions elsewhere
         # are struck off behind the commit, so they may be back where the position is not.
@@ -216,8 +216,10 @@ class Ingest:
         self.state.reload()
         logger.warning(
             "partition %d: Redis holds less than was committed; reading again from offset %d",
-            self.partition, self.state.meta.next_offset,
-        )  # fmt: skip
+            self.partition,
+            self.state.meta.next_offset,
+            extra={"event": "redis_set_back", "partition": self.partition, "offset": self.state.meta.next_offset},
+        )
         return True
 
     def drain(self) -> Iterator[Progress]:

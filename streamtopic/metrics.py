@@ -90,6 +90,14 @@ OUTCOMES = (
     "forwarded",
     "misplaced",
 )
+"""Outcomes of a record.
+
+    deleted_by_refusal  a rejected record that removed the document of its id
+    too_short           a document, added or replaced, that has no pair of words
+    misplaced           a rejected record in another partition than its key's
+    forwarded           a delete in another partition than its key's, which is sent to the right one
+
+The first three are counted beside the record's own outcome."""
 REASONS = (
     "content",
     "count",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from streamtopic.errors import InvalidEvent
 from streamtopic.events import Delete, Heartbeat, document_of, encode_rejected, request_of, salt_of
+from streamtopic.metrics import OUTCOMES
 from streamtopic.state import AddedDocument, Changes, Forget, ForgetKind, Forward, RemovedDocument, StoredDocument
 
 if TYPE_CHECKING:
@@ -18,27 +19,6 @@ if TYPE_CHECKING:
     from streamtopic.streams import Message, Record
 
 __all__ = ["MISPLACED", "OUTCOMES", "Resolution", "misplaced", "resolve"]
-
-OUTCOMES = (
-    "added",
-    "replaced",
-    "unchanged",
-    "deleted",
-    "not_found",
-    "rejected",
-    "deleted_by_refusal",
-    "too_short",
-    "forwarded",
-    "misplaced",
-)
-"""Outcomes of a record.
-
-    deleted_by_refusal  a rejected record that removed the document of its id
-    too_short           a document, added or replaced, that has no pair of words
-    misplaced           a rejected record in another partition than its key's
-    forwarded           a delete in another partition than its key's, which is sent to the right one
-
-The first three are counted beside the record's own outcome."""
 
 MISPLACED = "partition"
 """The reason code of an add in another partition than its key's."""

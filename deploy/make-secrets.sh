@@ -1,7 +1,9 @@
 #!/bin/sh
-# Make every secret of a deployment, once: keys, and a password for each user of Redis and of Kafka.
+# Make every secret of a deployment, once: keys, certificates for TLS, and a password for each user of Redis and of Kafka.
 #   sh make-secrets.sh [FOLDER] [REDIS_HOST:PORT]
 # MODEL: whose keys the users may touch (default: the model of streamtopic.example.toml). REDIS_VERSION=6: for Redis 6.2.
+# CA_FILE: where processes find the authority's certificate (default: /ca.pem). KAFKA_HOSTS: names of Kafka in its
+# certificate (default: kafka). Before the certificates end, after 825 days: `streamtopic keys tls` with the same --server.
 # STREAMTOPIC: how to run the program, for instance "docker run --rm -u $(id -u) -v $PWD:/here -w /here streamtopic:local".
 set -eu
 umask 077
@@ -21,6 +23,8 @@ if [ -e "$folder" ]; then
 fi
 mkdir -p "$folder"
 ${STREAMTOPIC:-streamtopic} keys new --to "$folder" >/dev/null
+${STREAMTOPIC:-streamtopic} keys tls --to "$folder" --server "kafka=${KAFKA_HOSTS:-kafka},localhost,127.0.0.1" \
+  --server "redis=${redis%:*},localhost,127.0.0.1" >/dev/null
 
 # Passwords at Kafka, for kafka-users.sh.
 for user in producer ingest schedule publish subscriber operator; do
@@ -36,11 +40,12 @@ while read -r user name rest; do
     *'#PASSWORD'*)
       password=$(od -An -N24 -tx1 /dev/urandom | tr -d ' \n')
       digest=$(printf %s "$password" | sha256sum | cut -d ' ' -f 1)
-      printf 'redis://%s:%s@%s/0' "$name" "$password" "$redis" >"$folder/$name.url"
+      printf 'rediss://%s:%s@%s/0?ssl_ca_certs=%s' "$name" "$password" "$redis" "${CA_FILE:-/ca.pem}" >"$folder/$name.url"
       rest=$(printf %s "$rest" | sed "s/#PASSWORD/#$digest/") ;;
   esac
   printf '%s %s %s\n' "$user" "$name" "$rest"
 done >"$folder/redis-users.acl"
 # Redis runs as another user and must read its file, which holds digests of random passwords only.
-chmod 644 "$folder/signing.pub" "$folder/redis-users.acl"
+chmod 644 "$folder/signing.pub" "$folder/ca.pem" "$folder/redis-users.acl"
 echo "secrets are in $folder: keep a copy of signing.pem, noise.key and receipt.key where the service cannot reach it"
+echo "ca.key signs certificates, and no server needs it: move it offline"

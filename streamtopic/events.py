@@ -6,21 +6,26 @@ only a usable key. Encoding checks the same limits, so that a producer learns of
 A refusal depends on the record alone, and a refused record removes the earlier document of its id. Compaction keeps
 only the newest record of an id, so a recount cannot know more. For the same reason LIMITS are fixed when a model is
 created.
+
+An empty list takes one byte in a record and 64 in this process, and a list may claim to be longer than it is. So
+`parse` first examines a record that may hold many values, without making any of them.
 """
 
 import hashlib
+import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import msgpack
 
 from streamtopic.deletes import RULES, headers_ask, holds_nothing, map_asks, salvaged, unframed
 from streamtopic.errors import InvalidEvent
-from streamtopic.parsing import MAX_VALUES, TooManyValues, parse
 from streamtopic.streams.event_log import MAX_HEADERS, Headers, Message, Record
 from streamtopic.text import MAX_PAIRS, MAX_PASSAGE, MAX_WORD, MAX_WORDS, passages
+from streamtopic.tracing import HEADER
 
 __all__ = [
     "HEARTBEAT_KEY",
@@ -29,11 +34,13 @@ __all__ = [
     "MAX_KEY",
     "MAX_TEXT",
     "MAX_VALUE",
+    "MAX_VALUES",
     "Add",
     "Delete",
     "Event",
     "Heartbeat",
     "Passages",
+    "TooManyValues",
     "check_labels",
     "decode",
     "decode_record",
@@ -42,9 +49,102 @@ __all__ = [
     "encode_delete",
     "encode_heartbeat",
     "encode_rejected",
+    "parse",
     "request_of",
     "salt_of",
 ]
+
+
+MAX_VALUES = 1 << 16
+"""The most values of a record, nested values and keys of maps included."""
+
+# msgpack makes room for a list when it reads the length. Lists of up to 15 values have shorter forms than these.
+_LONG_LISTS = (b"\xdc", b"\xdd")
+_SHORT_LIST = range(0x90, 0xA0)
+_LISTS = (0xDC, 0xDD)
+_SHORT_MAP = range(0x80, 0x90)
+_MAPS = (0xDE, 0xDF)
+# A string without an end is one too: otherwise each quote in it would be tried as the beginning of another.
+# Every value but the first has one of the characters in the group in front of it. Empty lists and maps hold no value.
+_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|\[\s*+\]|\{\s*+\}|([\[{,:])', re.DOTALL)
+
+
+class TooManyValues(ValueError):
+    """A record holds more than MAX_VALUES."""
+
+    def __init__(self) -> None:
+        super().__init__(f"the record holds more than {MAX_VALUES:,} values")
+
+
+def parse(value: bytes) -> object:
+    """Return the value in a record.
+
+    Raises TooManyValues for a record with more than MAX_VALUES, ValueError, RecursionError or msgpack.UnpackException
+    for other bytes that are not a value.
+    """
+    if value[:1] == b"{":
+        return _parse_json(value)
+    # A value takes one byte or more, so a short record without long lists is within the limit.
+    if len(value) > MAX_VALUES or any(mark in value for mark in _LONG_LISTS):
+        _check_msgpack(value)
+    return msgpack.unpackb(value)
+
+
+def _parse_json(value: bytes) -> object:
+    """Return the value in JSON text of any Unicode encoding."""
+    text = value.decode(json.detect_encoding(value), "surrogatepass")
+    # A cheap count first, in which commas within strings count too; only where it is large is the text examined.
+    if len(text) > MAX_VALUES:
+        marks = sum(map(text.count, "[{,:"))
+        if marks >= MAX_VALUES:
+            _check_json(text)
+    return json.loads(text, parse_constant=_refuse)
+
+
+def _check_json(text: str) -> None:
+    """Raise TooManyValues for a text with more than MAX_VALUES."""
+    marks = (token for token in _TOKEN.finditer(text) if token[1])
+    if any(islice(marks, MAX_VALUES - 1, None)):
+        raise TooManyValues
+
+
+def _refuse(constant: str) -> None:
+    """Refuse NaN and Infinity, which Python reads and JSON does not have."""
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _check_msgpack(value: bytes) -> None:
+    """Raise TooManyValues, or msgpack.OutOfData where a list claims to be longer than the record."""
+    _unpacker(value).skip()
+    if len(value) > MAX_VALUES:
+        _count_msgpack(value)
+
+
+def _count_msgpack(value: bytes) -> None:
+    """Raise TooManyValues for a value with more than MAX_VALUES."""
+    unpacker = _unpacker(value)
+    seen = 0
+    left = 1
+    while left:
+        seen += 1
+        left -= 1
+        if seen > MAX_VALUES:
+            raise TooManyValues
+        kind = value[unpacker.tell()]
+        if kind in _SHORT_LIST or kind in _LISTS:
+            left += unpacker.read_array_header()
+        elif kind in _SHORT_MAP or kind in _MAPS:
+            left += 2 * unpacker.read_map_header()
+        else:
+            unpacker.skip()
+
+
+def _unpacker(value: bytes) -> msgpack.Unpacker:
+    """Return a reader of the value that can skip parts."""
+    unpacker = msgpack.Unpacker(max_buffer_size=len(value))
+    unpacker.feed(value)
+    return unpacker
+
 
 HEARTBEAT_KEY = b"st:heartbeat"
 MAX_KEY = 512
@@ -229,12 +329,13 @@ def encode_add(
     return Message(key, msgpack.packb(fields))
 
 
-def encode_delete(document: str, request: str, salt: bytes = b"") -> Message:
+def encode_delete(document: str, request: str, salt: bytes = b"", trace: bytes = b"") -> Message:
     """Return the tombstone of a document.
 
     document: its id.
     request: id that names the deletion in its receipt.
     salt: secret by which the requester can check the receipt; b"" without one.
+    trace: W3C `traceparent` of the span that asks for it; b"" without one.
     Raises InvalidEvent for an id, a request or a salt out of its limits.
     """
     key = _key(document)
@@ -246,6 +347,8 @@ def encode_delete(document: str, request: str, salt: bytes = b"") -> Message:
         if not _salt(salt):
             raise InvalidEvent("request", f"a salt has {MIN_SALT} to {MAX_SALT} bytes, not {len(salt)}")
         headers += (("salt", salt),)
+    if trace:
+        headers += ((HEADER, trace),)
     return Message(key, None, headers)
 
 

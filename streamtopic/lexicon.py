@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from threading import Lock
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from streamtopic.compiled import kernel
 from streamtopic.text import MAX_PASSAGE, MAX_WORD, MAX_WORDS
 
 __all__ = ["Lexicon", "Table", "Whole", "ascii_tokens", "count_texts", "find", "leave"]
@@ -34,6 +34,8 @@ Table = tuple[UInt64, UInt64, Int64, Bytes, Int64]
     state    (2,) number of entries, and 1 after a word found no room, else 0
 """
 
+# Typed, because numba compiles a function anew for each literal that it is called with.
+INSERT = np.int64(1)
 # Unsigned, because numba makes a float of a signed and an unsigned number.
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
@@ -113,38 +115,44 @@ class Lexicon:
 
     def word(self, entry: int) -> bytes:
         """Return the word of an entry."""
-        start, stop = self._starts[entry], self._starts[entry + 1]
+        start = self._starts[entry]
+        stop = self._starts[entry + 1]
         return self._text[start:stop].tobytes()
 
     def words(self, first: int = 0) -> list[bytes]:
         """Return the words of all entries from `first` on."""
         text = self._text.tobytes()
         starts = self._starts[: len(self) + 1].tolist()
-        return [text[start:stop] for start, stop in pairwise(starts[first:])]
+        spans = pairwise(starts[first:])
+        return [text[start:stop] for start, stop in spans]
 
     def copy(self) -> "Lexicon":
         """Return a table with the same entries, which may add other words from here on."""
         other = Lexicon.__new__(Lexicon)
-        arrays = {name: value.copy() for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        own = vars(self).items()
+        arrays = {name: value.copy() for name, value in own if isinstance(value, np.ndarray)}
         vars(other).update(arrays, lock=Lock())
         return other
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _fold(a: np.uint64, b: np.uint64) -> np.uint64:
     """Return the upper half of the 128-bit product of a and b, xor the lower."""
     # By halves, since numpy has integers of 64 bits at most.
-    a_low, a_high = a & _LOW, a >> _HALF
-    b_low, b_high = b & _LOW, b >> _HALF
+    a_low = a & _LOW
+    a_high = a >> _HALF
+    b_low = b & _LOW
+    b_high = b >> _HALF
     low = a_low * b_low
     first = a_high * b_low
     second = a_low * b_high
     middle = (low >> _HALF) + (first & _LOW) + (second & _LOW)
-    upper = a_high * b_high + (first >> _HALF) + (second >> _HALF) + (middle >> _HALF)
+    carried = (first >> _HALF) + (second >> _HALF) + (middle >> _HALF)
+    upper = a_high * b_high + carried
     return upper ^ (a * b)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _block(data: Bytes, start: Whole, stop: Whole) -> np.uint64:
     """Return up to eight bytes as a number."""
     block = np.uint64(0)
@@ -153,7 +161,7 @@ def _block(data: Bytes, start: Whole, stop: Whole) -> np.uint64:
     return block
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _key(data: Bytes, start: Whole, stop: Whole, secret: UInt64) -> tuple[np.uint64, np.uint64]:
     """Return the number that stands for a word in comparisons, and its hash."""
     size = np.uint64(stop - start)
@@ -168,8 +176,8 @@ def _key(data: Bytes, start: Whole, stop: Whole, secret: UInt64) -> tuple[np.uin
     return mixed, _fold(mixed, secret[1])
 
 
-@numba.njit(cache=True, nogil=True)
-def find(data: Bytes, start: Whole, stop: Whole, table: Table, insert: int) -> Whole:
+@kernel
+def find(data: Bytes, start: Whole, stop: Whole, table: Table, insert: Whole) -> Whole:
     """Return the entry of the word in data[start:stop]; -1 for a new word that is not inserted.
 
     insert: 1 to give a new word an entry, else 0. Where the table has no room for it, the entry is -1 as well, and the
@@ -182,12 +190,14 @@ def find(data: Bytes, start: Whole, stop: Whole, table: Table, insert: int) -> W
     slot = np.int64(mixed >> np.uint64(20)) & mask
     # Tables are at most half full, so a search ends soon.
     while slots[slot, 1] != 0:
-        if slots[slot, 0] == key and np.int64(slots[slot, 1] & _LOW) == size:
-            entry: Whole = np.int64(slots[slot, 1] >> _HALF) - 1
+        held = slots[slot, 1]
+        if slots[slot, 0] == key and np.int64(held & _LOW) == size:
+            entry: Whole = np.int64(held >> _HALF) - 1
             same = True
             if size > 8:
+                begin = starts[entry]
                 for k in range(size):
-                    same &= text[starts[entry] + k] == data[start + k]
+                    same &= text[begin + k] == data[start + k]
             if same:
                 return entry
         slot = (slot + 1) & mask
@@ -202,31 +212,35 @@ def find(data: Bytes, start: Whole, stop: Whole, table: Table, insert: int) -> W
         text[at + k] = data[start + k]
     starts[entry + 1] = at + size
     slots[slot, 0] = key
-    slots[slot, 1] = (np.uint64(entry + 1) << _HALF) | np.uint64(size)
+    number = np.uint64(entry + 1)
+    slots[slot, 1] = (number << _HALF) | np.uint64(size)
     state[0] = entry + 1
     return entry
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _place(slots: UInt64, starts: Int64, text: Bytes, entries: int, secret: UInt64) -> None:
     """Put all entries into empty slots."""
     mask = len(slots) - 1
     for entry in range(entries):
-        size = starts[entry + 1] - starts[entry]
-        key, mixed = _key(text, starts[entry], starts[entry + 1], secret)
+        begin = starts[entry]
+        end = starts[entry + 1]
+        size = end - begin
+        key, mixed = _key(text, begin, end, secret)
         slot = np.int64(mixed >> np.uint64(20)) & mask
         while slots[slot, 1] != 0:
             slot = (slot + 1) & mask
         slots[slot, 0] = key
-        slots[slot, 1] = (np.uint64(entry + 1) << _HALF) | np.uint64(size)
+        number = np.uint64(entry + 1)
+        slots[slot, 1] = (number << _HALF) | np.uint64(size)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _number(data: Bytes, ends: Int64, first: Whole, entries: Int32, table: Table) -> Whole:
     """Fill entries from `first` on; return the number of filled ones, fewer than asked for where the table is full."""
     start = ends[first - 1] if first else 0
     for k in range(first, len(ends)):
-        entry = find(data, start, ends[k], table, 1)
+        entry = find(data, start, ends[k], table, INSERT)
         if entry < 0:
             return k
         entries[k] = entry
@@ -234,7 +248,7 @@ def _number(data: Bytes, ends: Int64, first: Whole, entries: Int32, table: Table
     return len(ends)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def leave(marks: Int64, entries: Int32, begin: Whole, used: Whole) -> tuple[Whole, Whole]:
     """Forget the words that were taken since `begin`, and return the answer of `ascii_tokens` for a text left out."""
     for k in range(begin, used):
@@ -242,7 +256,7 @@ def leave(marks: Int64, entries: Int32, begin: Whole, used: Whole) -> tuple[Whol
     return -1, begin
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def ascii_tokens(
     data: Bytes, at: Whole, stop: Whole, table: Table, marks: Int64, entries: Int32, counts: Int32, used: Whole
 ) -> tuple[Whole, Whole]:
@@ -255,7 +269,8 @@ def ascii_tokens(
     Returns L and the end of the text's words in `entries`. L is -1 for a text that is left out: it is not ASCII, it has
     too many tokens or words for one passage, or the table has no room.
     """
-    begin, length = used, np.int64(0)
+    begin = used
+    length = np.int64(0)
     for k in range(at, stop):
         if data[k] > 0x7F:
             return -1, begin
@@ -275,7 +290,7 @@ def ascii_tokens(
         length += 1
         if at - word > MAX_WORD:
             continue
-        entry = find(data, word, at, table, 1)
+        entry = find(data, word, at, table, INSERT)
         if entry < 0 or length > MAX_PASSAGE:
             return leave(marks, entries, begin, used)
         if marks[entry] >= begin:
@@ -289,7 +304,7 @@ def ascii_tokens(
     return length, used
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def count_texts(
     data: Bytes, ends: Int64, first: Whole, table: Table, marks: Int64,
     lengths: Int64, stops: Int64, entries: Int32, counts: Int32,

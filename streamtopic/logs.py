@@ -42,6 +42,7 @@ EVENTS: Mapping[str, Event] = MappingProxyType(
     {
         # Told by the roles as they work, on standard output.
         "metrics": Event("The process answers at this address."),
+        "dashboard": Event("The dashboard answers at this address."),
         "partitions": Event("The process counts these partitions from now on."),
         "counted": Event("Records were counted, by outcome."),
         "staged": Event("A version was staged, for this reason, in so many seconds by stage."),
@@ -75,6 +76,10 @@ EVENTS: Mapping[str, Event] = MappingProxyType(
         "rewrite_failed": Event("Redis could not rewrite its append-only file."),
         "rewrite_refused": Event("Redis refuses to rewrite its append-only file; rewrite it by hand, and attest it."),
         "files_closed": Event("Files of an instance were open to other users of the machine, and are closed now."),
+        "dashboard_login": Event("A visit to the dashboard was opened with the token."),
+        "dashboard_refused": Event("The dashboard refused a wrong token, or an act without a visit."),
+        "dashboard_retried": Event("Refused records were sent again from the dashboard, by outcome."),
+        "dashboard_failed": Event("A page of the dashboard failed unexpectedly."),
         "kafka_retried": Event("A call to Kafka failed and is tried again."),
     }
 )

@@ -125,15 +125,18 @@ class LogisticNormal:
         found = np.array(replicates)
         R = found.mean(axis=0)
         worst = found.std(axis=0, ddof=1).max()
-        return Moments(R.sum(axis=1), R, float(4 * worst / math.sqrt(_SHIFTS)))
+        error = 4 * worst / math.sqrt(_SHIFTS)
+        return Moments(R.sum(axis=1), R, float(error))
 
 
 def _lattice(r: int, shift: int) -> Float:
     """Return normal deviates at a Korobov lattice, (points, r); shift: seed of its random shift."""
     # Powers by Python's integers: int64 would overflow.
-    steps = np.array([pow(_KOROBOV, k, _POINTS) for k in range(r)], np.int64)
+    powers = [pow(_KOROBOV, k, _POINTS) for k in range(r)]
+    steps = np.array(powers, np.int64)
     lattice = np.outer(np.arange(_POINTS), steps) % _POINTS
-    moved = lattice / _POINTS + np.random.default_rng(shift).random(r)
+    offset = np.random.default_rng(shift).random(r)
+    moved = lattice / _POINTS + offset
     # The deviates of 0 and 1 are infinite.
     inside = np.clip(moved % 1.0, 2.0**-53, 1 - 2.0**-53)
     return np.asarray(ndtri(inside))
@@ -281,8 +284,9 @@ class SyntheticTopics:
         weighting: None for the paper's, mass 1.
         """
         cap = weighting or Weighting(1)
-        blocks = [count(batch, len(self.words), cap) for batch in self._drawn(m, length, seed)]
-        return Counts(self.words, Cooccurrence.sum(blocks, len(self.words)))
+        n = len(self.words)
+        blocks = [count(batch, n, cap) for batch in self._drawn(m, length, seed)]
+        return Counts(self.words, Cooccurrence.sum(blocks, n))
 
     def recovery(self, words: tuple[str, ...], A: Float, R: Float | None = None) -> Recovery:
         """Compare a learned model with the planted one.
@@ -300,7 +304,8 @@ class SyntheticTopics:
         wide = np.zeros_like(self.A)
         rows = [place[word] for word in words]
         wide[rows] = A
-        far = np.array([np.abs(wide - column[:, None]).max(axis=0) for column in self.A.T])
+        apart = [np.abs(wide - column[:, None]).max(axis=0) for column in self.A.T]
+        far = np.array(apart)
         planted, learned = linear_sum_assignment(far)
         off = math.nan
         if R is not None:
@@ -319,7 +324,8 @@ class SyntheticTopics:
         steps /= steps[-1]
         block = max(1, _BLOCK_TOKENS // length)
         for start in range(0, m, block):
-            yield self._block(rng, steps, min(block, m - start), length)
+            size = min(block, m - start)
+            yield self._block(rng, steps, size, length)
 
     def _block(self, rng: np.random.Generator, steps: Float, m: int, length: int) -> DocumentBatch:
         """Draw m documents; steps: (n, r), sums of A down its columns."""
@@ -332,15 +338,19 @@ class SyntheticTopics:
             uniforms = rng.random(int(own.sum()))
             drawn = np.searchsorted(steps[:, k], uniforms, side="right")
             # Document and word as one number, so that one pass counts both.
-            tokens.append(np.repeat(documents, own) * n + drawn)
+            holders = np.repeat(documents, own)
+            tokens.append(holders * n + drawn)
         pairs, times = np.unique(np.concatenate(tokens), return_counts=True)
         starts = np.searchsorted(pairs, np.arange(m + 1) * n)
+        words = pairs % n
+        lengths = np.full(m, length, np.int64)
+        owners = np.arange(m, dtype=np.int32)
         return DocumentBatch(
             indptr=starts.astype(np.int64),
-            words=(pairs % n).astype(np.int32),
+            words=words.astype(np.int32),
             counts=times.astype(np.int32),
-            lengths=np.full(m, length, np.int64),
-            owners=np.arange(m, dtype=np.int32),
+            lengths=lengths,
+            owners=owners,
             documents=m,
         )
 

@@ -183,7 +183,8 @@ def _counted(chunks: Iterable[Sequence[str]], lexicon: Lexicon) -> Iterator[_Par
             yield _with_others(texts, lexicon, lengths, sizes, entries, counts)
             continue
         holds_words = lengths > 0
-        yield lengths[holds_words], sizes[holds_words], entries, counts, holds_words.astype(np.int64)
+        passages_each = holds_words.astype(np.int64)
+        yield lengths[holds_words], sizes[holds_words], entries, counts, passages_each
 
 
 def _plain(texts: Sequence[str], lexicon: Lexicon) -> tuple[Int64, Int64, Int32, Int32]:
@@ -202,14 +203,17 @@ def _plain(texts: Sequence[str], lexicon: Lexicon) -> tuple[Int64, Int64, Int32,
     while True:
         # Anew each time, since there is a mark for each entry and the table may have grown.
         marks = np.full(lexicon.room, -1, np.int64)
-        done = int(count_texts(data, ends, done, lexicon.table, marks, lengths, stops, entries, counts))
+        counted = count_texts(data, ends, done, lexicon.table, marks, lengths, stops, entries, counts)
+        done = int(counted)
         if done == len(values):
             break
         lexicon.grow(len(values[done]))
     used = int(stops[-1])
     sizes = np.diff(stops, prepend=0)
     # Copies, so that the long arrays can go.
-    return lengths, sizes, entries[:used].copy(), counts[:used].copy()
+    entries = entries[:used].copy()
+    counts = counts[:used].copy()
+    return lengths, sizes, entries, counts
 
 
 def _with_others(
@@ -232,18 +236,22 @@ def _with_others(
     held = (lengths > 0).astype(np.int64)
     for k, length in enumerate(lengths.tolist()):
         if length > 0:
-            here = slice(ends[k] - int(sizes[k]), ends[k])
+            first = ends[k] - int(sizes[k])
+            here = slice(first, ends[k])
             tokens.append(length)
             words.append(entries[here])
             amounts.append(counts[here])
         for passage_tokens, found in others.get(k, ()):
             tokens.append(passage_tokens)
-            words.append(numbers[done : done + len(found)])
+            stop = done + len(found)
+            words.append(numbers[done:stop])
             amounts.append(np.fromiter(found.values(), np.int32, len(found)))
-            done += len(found)
+            done = stop
             held[k] += 1
-    different = np.array([len(own) for own in words[1:]], np.int64)
-    return np.array(tokens, np.int64), different, np.concatenate(words), np.concatenate(amounts), held
+    sizes_of_all = [len(own) for own in words[1:]]
+    different = np.array(sizes_of_all, np.int64)
+    lengths_of_all = np.array(tokens, np.int64)
+    return lengths_of_all, different, np.concatenate(words), np.concatenate(amounts), held
 
 
 def _placed(part: _Part, places: Int32, n: int) -> tuple[DocumentBatch, Int64]:
@@ -256,7 +264,8 @@ def _placed(part: _Part, places: Int32, n: int) -> tuple[DocumentBatch, Int64]:
     rows = np.repeat(np.arange(len(lengths)), sizes)
     known = entries < len(places)
     unplaced = rows[~known]
-    tokens = np.bincount(owners[unplaced], counts[~known], len(held)).astype(np.int64)
+    weights = counts[~known]
+    tokens = np.bincount(owners[unplaced], weights, len(held)).astype(np.int64)
     if len(tokens) and tokens.any():
         sizes = np.bincount(rows[known], minlength=len(lengths))
         entries = entries[known]

@@ -3,7 +3,7 @@
 from collections import Counter
 from html.parser import HTMLParser
 
-VOID = {"meta"}
+VOID = {"input", "link", "meta"}
 
 
 class Strict(HTMLParser):

@@ -11,8 +11,7 @@ import numpy.typing as npt
 from streamtopic.counts import MAX_LENGTH, Cooccurrence, Counts, DocumentBatch, Passage, count
 from streamtopic.errors import CannotLearn
 from streamtopic.topics.display import WordEvidence, top_words, topic_correlations
-from streamtopic.topics.fingerprint import fingerprint
-from streamtopic.topics.fit import TopicFit
+from streamtopic.topics.fit import TopicFit, fingerprint
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
 from streamtopic.topics.update import NeedsRetrain, update

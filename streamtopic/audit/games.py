@@ -32,7 +32,7 @@ from streamtopic.privacy.accounting import Composition, gaussian_epsilon, gaussi
 from streamtopic.privacy.head_noise import HeadConstants, head_sensitivity, release_task_weights
 from streamtopic.privacy.keystream import NoiseKey, NoiseSeed, standard_normals
 from streamtopic.privacy.noise import NoisePlan, add_noise, plan_noise, release_matrix
-from streamtopic.topics.tasks import HeadTask
+from streamtopic.topics.heads import HeadTask
 
 __all__ = [
     "DISTINGUISHERS",
@@ -165,7 +165,8 @@ class Game:
     def distance(self) -> float:
         """L2 distance of the two runs before noise, over all artifacts."""
         pairs = zip(self.first, self.second, strict=True)
-        squares = [float(((b - a) ** 2).sum()) for a, b in pairs]
+        changes = (b - a for a, b in pairs)
+        squares = [float((change**2).sum()) for change in changes]
         return float(np.sqrt(sum(squares)))
 
 
@@ -196,7 +197,8 @@ def edges(A: Float64, guarantee: NoiseClaim, generator: np.random.Generator) -> 
     """
     small = _cut(A)
     far = 2 * guarantee.tolerance
-    epsilon, delta = guarantee.epsilon, guarantee.delta
+    epsilon = guarantee.epsilon
+    delta = guarantee.delta
     order = np.argsort(small, axis=None, kind="stable")
     two = np.zeros_like(small)
     two.flat[order[[-1, -2]]] = 1, -1
@@ -206,11 +208,12 @@ def edges(A: Float64, guarantee: NoiseClaim, generator: np.random.Generator) -> 
     noise = certified(guarantee)
     scale = gaussian_scale(epsilon, delta)
     twice = Composition.of([(scale, 0.0), (scale, 0.0)]).epsilon(delta)
-    return (
-        Game("edge, in two numbers", (small,), (small + two,), (noise,), epsilon, delta),
-        Game("edge, in numbers that are 0", (small,), (small + spread,), (noise,), epsilon, delta),
-        Game("edge, two versions", (small, mixed), (mixed, small), (noise, noise), twice, delta),
-    )
+    before = small, mixed
+    after = mixed, small
+    in_two = Game("edge, in two numbers", (small,), (small + two,), (noise,), epsilon, delta)
+    in_all = Game("edge, in numbers that are 0", (small,), (small + spread,), (noise,), epsilon, delta)
+    versions = Game("edge, two versions", before, after, (noise, noise), twice, delta)
+    return in_two, in_all, versions
 
 
 def _scaled(direction: Float64, length: float) -> Float64:
@@ -295,7 +298,8 @@ class _Look:
         between = 0.0
         if self._versions:
             one, other = self._artifacts
-            between = float(np.vdot(off[1] - off[0], other.along - one.along))
+            change = off[1] - off[0]
+            between = float(np.vdot(change, other.along - one.along))
         # In the order of DISTINGUISHERS, and behind them the numbers at which the runs differ most.
         return np.concatenate([[ratio, between, fine, size], *numbers])
 
@@ -323,7 +327,8 @@ class _Artifact:
         self.spots = most_apart[:_COORDINATES]
         one_is_zero = ((a == 0) | (b == 0)) & (a != b)
         self.zeros = np.flatnonzero(one_is_zero)
-        self.other = np.maximum(np.abs(a), np.abs(b)).flat[self.zeros]
+        larger = np.maximum(np.abs(a), np.abs(b))
+        self.other = larger.flat[self.zeros]
 
 
 def _too_fine(numbers: Float64, other: Float64) -> int:
@@ -429,13 +434,15 @@ class _Test:
 
     def rates(self, first: Float64, second: Float64) -> Rates:
         """Return the hits on the scores of both runs, (draws, k) each."""
-        in_first, in_second = self._hits(first), self._hits(second)
+        in_first = self._hits(first)
+        in_second = self._hits(second)
         if self.swapped:
             return Rates(true=in_first, false=in_second, draws=len(first))
         return Rates(true=in_second, false=in_first, draws=len(first))
 
     def _hits(self, scores: Float64) -> int:
-        above = self.sign * (scores[:, self.column] - self.threshold) > 0
+        over = scores[:, self.column] - self.threshold
+        above = self.sign * over > 0
         return int(above.sum())
 
 
@@ -466,20 +473,27 @@ def judge(first: Float64, second: Float64, names: Sequence[str], delta: float, e
     the draws. Distinguisher and threshold are chosen on the second quarter and judged on the second half.
     """
     draws = len(first)
-    learned = _classifier(first[: draws // 4], second[: draws // 4])
-    first = np.column_stack([first[:, : len(names)], learned(first)])
-    second = np.column_stack([second[:, : len(names)], learned(second)])
-    chosen_first, chosen_second = first[draws // 4 : draws // 2], second[draws // 4 : draws // 2]
+    quarter = draws // 4
+    half = draws // 2
+    learned = _classifier(first[:quarter], second[:quarter])
+    own = len(names)
+    first = np.column_stack([first[:, :own], learned(first)])
+    second = np.column_stack([second[:, :own], learned(second)])
+    chosen_first = first[quarter:half]
+    chosen_second = second[quarter:half]
     # Draws that took no part in the choice: on the others the best of many tests looks better than it is.
-    judged_first, judged_second = first[draws // 2 :], second[draws // 2 :]
+    judged_first = first[half:]
+    judged_second = second[half:]
     # Two bounds, each from the bounds on two rates.
     share = error / 4
     tests: list[_Test] = []
     for column in range(first.shape[1]):
         tests += _tests(chosen_first, chosen_second, column)
     tried = [test.rates(chosen_first, chosen_second) for test in tests]
-    by_rates = tests[int(np.argmax([rates.epsilon(delta, share) for rates in tried]))]
-    by_curve = tests[int(np.argmax([rates.mu(share) for rates in tried]))]
+    epsilons = [rates.epsilon(delta, share) for rates in tried]
+    by_rates = tests[int(np.argmax(epsilons))]
+    distances = [rates.mu(share) for rates in tried]
+    by_curve = tests[int(np.argmax(distances))]
     rates = by_rates.rates(judged_first, judged_second)
     curve = by_curve.rates(judged_first, judged_second)
     epsilon = rates.epsilon(delta, share)
@@ -499,9 +513,11 @@ def least_draws(mu: float, error: float) -> int:
     """
     z = -float(ndtri(error / 4))
     # Noise ten times too small must be told from mu with near certainty, on nearly all draws.
-    close = (2 * (z + 3) * math.sqrt(math.pi / 2) / (8 * mu)) ** 2
+    root = math.sqrt(math.pi / 2)
+    close = (2 * (z + 3) * root / (8 * mu)) ** 2
     # Two versions that never overlap must show more than sqrt(2) mu.
-    far = math.log(error / 4) / float(log_ndtr(0.65 * math.sqrt(2) * mu))
+    tail = float(log_ndtr(0.65 * math.sqrt(2) * mu))
+    far = math.log(error / 4) / tail
     # Half of the draws judge.
     return 2 * math.ceil(max(close, far))
 
@@ -519,7 +535,8 @@ def _tests(first: Float64, second: Float64, column: int) -> list[_Test]:
     # Runs that do not overlap are told apart best at the ends of their scores.
     for end in (one.min(), one.max(), other.min(), other.max()):
         place = int(np.searchsorted(values, end))
-        thresholds |= set(between[max(place - 1, 0) : place + 1].tolist())
+        near = between[max(place - 1, 0) : place + 1]
+        thresholds |= set(near.tolist())
     ways = product(sorted(thresholds), (1.0, -1.0), (False, True))
     return [_Test(column, sign, threshold, swapped) for threshold, sign, swapped in ways]
 
@@ -539,5 +556,6 @@ def _classifier(first: Float64, second: Float64) -> Callable[[Float64], Float64]
     centred = np.concatenate([one - one_mean, other - other_mean])
     within = np.atleast_2d(np.cov(centred.T))
     gap = other_mean - one_mean
-    weights = np.linalg.solve(within + _RIDGE * np.eye(len(gap)), gap)
+    ridge = _RIDGE * np.eye(len(gap))
+    weights = np.linalg.solve(within + ridge, gap)
     return lambda scores: np.asarray((scores - centre) / spread @ weights)

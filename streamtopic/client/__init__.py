@@ -8,8 +8,7 @@ Receipts           the receipts of deletions
 """
 
 from streamtopic.client.producer import Deletion, DocumentProducer
-from streamtopic.client.receipt_lookup import Receipts
-from streamtopic.client.subscriber import Freshness, ModelSubscriber
+from streamtopic.client.subscriber import Freshness, ModelSubscriber, Receipts
 from streamtopic.signed import Release
 
 __all__ = ["Deletion", "DocumentProducer", "Freshness", "ModelSubscriber", "Receipts", "Release"]

@@ -9,6 +9,7 @@ from streamtopic.errors import UsageError
 from streamtopic.events import encode_add, encode_delete
 from streamtopic.streams import MURMUR2, PARTITIONERS, EventLog, KafkaOptions, Message, TopicNames, addressed, open_log
 from streamtopic.streams.event_log import Closing
+from streamtopic.tracing import producing
 
 __all__ = ["Deletion", "DocumentProducer"]
 
@@ -121,7 +122,8 @@ class DocumentProducer(Closing):
         """
         # The salt travels in the record, so that the service can make a receipt which only its holder can match.
         made = Deletion(request or self._new_id(), salt or self._new_salt())
-        self._append([encode_delete(document, made, made.salt.encode())])
+        with producing("streamtopic delete") as trace:
+            self._append([encode_delete(document, made, made.salt.encode(), trace)])
         return made
 
     def close(self) -> None:

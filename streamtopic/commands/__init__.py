@@ -8,51 +8,21 @@ together. It sets `run`, a function from the parsed arguments to the exit status
 # imports all modules of commands, and `streamtopic --help` must answer in .4 s.
 
 from streamtopic.commands import (
-    add_delete,
-    audit,
+    backups,
     bench,
     capacity,
+    changes,
+    checking,
+    dashboard,
     demo,
-    doctor,
     export,
-    init,
     keys,
-    rebuild,
+    looking,
     receipts,
-    rejected,
-    report,
-    requests,
-    residue,
     run,
-    status,
     suggest,
-    topics,
-    verify,
-    versions,
 )
 
 __all__ = ["ALL"]
 
-ALL = (
-    demo,
-    init,
-    run,
-    add_delete,
-    status,
-    versions,
-    topics,
-    capacity,
-    receipts,
-    residue,
-    verify,
-    audit,
-    report,
-    export,
-    suggest,
-    requests,
-    rejected,
-    rebuild,
-    doctor,
-    keys,
-    bench,
-)
+ALL = (demo, run, backups, changes, looking, capacity, receipts, checking, export, dashboard, suggest, keys, bench)

@@ -54,6 +54,9 @@ def register(subparsers: Subparsers) -> None:
         help="keep there the state that is built once (benchmark `updates`; default: a temporary one)",
     )
     parser.add_argument("--svg", type=Path, metavar="FILE", help="write the result there as a picture")
+    parser.add_argument(
+        "--cluster", action="store_const", const=1, help="a Redis Cluster in place of one Redis (benchmark `faults`)"
+    )
     for name, about in _NUMBERS.items():
         parser.add_argument(f"--{name}", type=int, metavar="N", help=about)
 
@@ -71,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     if args.svg is not None:
         _require_picture(args.name, args.svg)
     # Only options that were given: each benchmark has defaults of its own, and refuses options that it does not have.
-    given = {name: getattr(args, name) for name in ("documents", "rule", "folder", *_NUMBERS)}
+    given = {name: getattr(args, name) for name in ("documents", "rule", "folder", "cluster", *_NUMBERS)}
     options = {name: value for name, value in given.items() if value is not None}
     result = bench.run(args.name, args.case or (), lambda case: _say(f"{args.name}: {case} ..."), options)
     if args.svg is not None:

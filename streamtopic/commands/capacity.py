@@ -75,7 +75,8 @@ def _in_force(found: Mapping[str, Any]) -> Iterator[str]:
     )
     constants = found["constants"]
     names = {"a": "a", "gamma": "gamma", "p_sep": "p", "eps0": "eps0"}
-    values = ", ".join(f"{name} {number(constants[key])}" for key, name in names.items())
+    shown = (f"{name} {number(constants[key])}" for key, name in names.items())
+    values = ", ".join(shown)
     sizes = f"m {found['documents']:,}, n {found['words']:,}, r {found['topics']}"
     yield f"constants     {sizes}, {values}"
 
@@ -89,12 +90,12 @@ def _by_formula(found: Mapping[str, Any]) -> Iterator[str]:
         if "reason" in head:
             rows.append([f"head {name}", "-", "-", "-", head["reason"], "", ""])
             continue
-        rows.append(
-            [f"head {name} (theorem 3)", *_terms(head), head["binds"], number(head["q"]), f"{head['ratio']:.2f}"]
-        )
+        ratio = f"{head['ratio']:.2f}"
+        rows.append([f"head {name} (theorem 3)", *_terms(head), head["binds"], number(head["q"]), ratio])
         # Theorem 3 takes n >= r^3, which is 125,000 words for 50 topics; these terms do not.
         general = head["general"]
-        rows.append([f"head {name} (any n)", "", "", number(general["limit"]), general["binds"], "", ""])
+        limit = number(general["limit"])
+        rows.append([f"head {name} (any n)", "", "", limit, general["binds"], "", ""])
     rows.append(["condition of the proofs", "", "", number(found["precondition"]), "", "", ""])
     yield table(["", "noise term", "utility term", "capacity", "binds", "q", "q / (1/ar)"], rows)
     for name, head in found["heads"].items():
@@ -123,7 +124,8 @@ def _by_trial(found: Mapping[str, Any]) -> Iterator[str]:
     of = "all" if tried["sampled"] == found["documents"] else f"{tried['sampled']:,} of {found['documents']:,}"
     end = "" if tried["complete"] else "; the bound on updates (capacity_updates) ended it, what passed by then stands"
     yield f"{tried['updates']} updates in {duration(tried['seconds'])}, sets from {of} documents{end}."
-    rows = [_probe(kind, probe) for kind in ("random", "aimed") for probe in tried[kind]]
+    kinds = "random", "aimed"
+    rows = [_probe(kind, probe) for kind in kinds for probe in tried[kind]]
     head = ["forget sets", "documents", "tried", "borne", "entry moved", "L1", "top 10 kept", "first reason not borne"]
     if rows:
         yield table(head, rows)

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import tempfile
 import textwrap
 import time
+import webbrowser
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands import topics, versions
 from streamtopic.commands.common_arguments import command, file_errors, read_corpus, settings_of
+from streamtopic.commands.looking import heads_table, topics_table, versions_table
 from streamtopic.console import doing, duration, instant, number, printable, progress, say, say_json, show
 from streamtopic.errors import CheckFailed, UsageError
 
@@ -112,7 +114,11 @@ def register(subparsers: Subparsers) -> None:
     )
     parser.add_argument("--topics", type=int, metavar="R", help="number of topics (default: 20)")
     parser.add_argument(
-        "--delete", type=_Amount, default="1%", metavar="N|PERCENT%%", help="documents to delete (default: 1%%)"
+        "--delete",
+        type=_Amount,
+        default="0.1%",
+        metavar="N|PERCENT%%",
+        help="documents to delete first (default: 0.1%%); without --keep, more follow until a retrain is due",
     )
     parser.add_argument(
         "--kafka", action="store_true", help="with a real Kafka broker on this machine in place of a log in files"
@@ -122,6 +128,7 @@ def register(subparsers: Subparsers) -> None:
         action="store_true",
         help="with a real Redis Cluster on this machine, three masters and three replicas, in place of one server",
     )
+    parser.add_argument("--open", action="store_true", help="write the last version's report and open it in a browser")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the instance in this folder, to go on with it")
 
 
@@ -133,8 +140,7 @@ def run(args: argparse.Namespace) -> int:
     # Importing numpy, scipy and the kernels takes a second or more: a stage of its own, so that none is blamed for it.
     with stages.stage("load the program"):
         import streamtopic.service.app  # noqa: F401  all that the flow needs comes with it
-    with stages.stage("read documents"):
-        corpus = read_corpus(args)
+    corpus = _read(args, stages)
     count = args.delete.of(len(corpus.documents))
     if args.kafka and args.keep is not None:
         raise UsageError("--keep keeps a log in files, and the broker of --kafka ends with the demo: give one of them")
@@ -144,15 +150,37 @@ def run(args: argparse.Namespace) -> int:
         settings = _settings(args, folder, servers, redis)
         if args.keep is not None:
             write(settings, folder / FILE_NAME)
-        report = _flow(settings, corpus, count, stages, kept=args.keep is not None)
+        report = _flow(settings, corpus, count, stages, kept=args.keep is not None, page=args.open)
     if args.json:
         say_json(report)
     else:
         _print_report(report, args.keep)
-    twin, subscriber = report["twin"], report["subscriber"]
+    if args.open:
+        webbrowser.open(Path(report["page"]).as_uri())
+    twin = report["twin"]
+    subscriber = report["subscriber"]
     agrees = twin["words_equal"] and twin["max_abs_difference"] <= SAME
     verified = subscriber["received"] == subscriber["verified"] > 0
-    return 0 if agrees and verified else 1
+    proved = report["receipts"]["count"] == report["deleted"]
+    return 0 if agrees and verified and proved else 1
+
+
+def _read(args: argparse.Namespace, stages: _Stages) -> Corpus:
+    """Read the documents. On a machine where nothing is compiled yet, compile meanwhile."""
+    from streamtopic.service.first_run import CompilingAhead, cache_folder
+
+    folder = cache_folder()
+    with CompilingAhead() as compiling:
+        if folder is not None:
+            compiling.start()
+            if not args.json:
+                say(f"  compiling to machine code, once on this machine; it is kept in {folder}")
+        with stages.stage("read documents"):
+            corpus = read_corpus(args)
+        if folder is not None:
+            with stages.stage("compile, only this once", "parts") as update:
+                compiling.wait(update)
+    return corpus
 
 
 def _settings(args: argparse.Namespace, folder: Path, servers: str | None, redis: str | None) -> Settings:
@@ -213,12 +241,17 @@ def _folder(keep: Path | None) -> Iterator[Path]:
     yield keep
 
 
-def _flow(settings: Settings, corpus: Corpus, delete: int, stages: _Stages, *, kept: bool) -> dict[str, Any]:
-    """Learn a corpus, delete documents, publish both versions, receive and verify them, compare with a twin.
+def _flow(
+    settings: Settings, corpus: Corpus, delete: int, stages: _Stages, *, kept: bool, page: bool
+) -> dict[str, Any]:
+    """Learn a corpus, delete a few documents, compare with a twin, then delete more than the model bears.
+
+    Each version is published, received and verified.
 
     settings: those of the instance; `dir` is the folder to use.
     delete: number of documents to delete.
     kept: whether the folder stays.
+    page: whether to write the report of the last version.
     Returns the object that `demo --json` prints.
     """
     from streamtopic.service.app import Service
@@ -233,14 +266,18 @@ def _flow(settings: Settings, corpus: Corpus, delete: int, stages: _Stages, *, k
         corpus = replace(corpus, documents=counted)
         subscriber = _Subscriber(service)
         _settle(service, stages, subscriber)
-        gone = _chosen(counted, delete)
-        if gone:
-            with stages.stage("delete documents"):
-                service.delete([document.id for document in gone])
-            _settle(service, stages, subscriber)
+        few = _chosen(counted, delete)
+        steps = [_forget(service, stages, subscriber, few)] if few else []
         with stages.stage("twin", "words"):
-            twin = _twin(service, corpus, gone)
+            twin = _twin(service, corpus, few)
+        # Documents of an instance that stays are their owner's: no more of them go than were asked for.
+        needed = delete if kept else _beyond(service, delete, len(counted))
+        gone = _chosen(counted, needed)
+        if len(gone) > len(few):
+            steps.append(_forget(service, stages, subscriber, gone[len(few) :]))
         report = _report(service, corpus, gone)
+        shown = _page(service) if page else None
+        report |= {"steps": steps, "page": shown}
     return report | {
         "twin": twin,
         "subscriber": subscriber.report(),
@@ -252,6 +289,44 @@ def _chosen(documents: list[Document], count: int) -> list[Document]:
     """Return `count` documents to delete."""
     # By the hash of their ids: the same on every run, and without a pattern that the order of a file may have.
     return sorted(documents, key=lambda document: hashlib.sha256(document.id.encode()).digest())[:count]
+
+
+def _beyond(service: Service, deleted: int, documents: int) -> int:
+    """Return how many documents have to be gone for a retrain: one more than the capacity, if that is possible."""
+    newest = service.versions()[-1]
+    needed = int(newest["capacity"]) + 1
+    # After a retrain nothing remains to show, and a corpus that loses its most part teaches nothing.
+    if newest["kind"] != "unlearn" or needed > documents // 2:
+        return deleted
+    return max(needed, deleted)
+
+
+def _forget(service: Service, stages: _Stages, subscriber: _Subscriber, gone: list[Document]) -> dict[str, Any]:
+    """Delete documents and publish a version without them; return how it was made."""
+    with stages.stage("delete documents"):
+        service.delete([document.id for document in gone])
+    seconds = _settle(service, stages, subscriber)
+    newest = service.versions()[-1]
+    kind = newest["kind"]
+    return {
+        "documents": len(gone),
+        "version": newest["version"],
+        "kind": kind,
+        "reason": newest["reason"],
+        "seconds": seconds[kind],
+    }
+
+
+def _page(service: Service) -> str:
+    """Write the report of the newest version to a file that stays, and return its path."""
+    from streamtopic.report.version_report import report_page
+    from streamtopic.service.verify import gather
+
+    evidence = gather(service.sources, service.release(None).version)
+    file, path = tempfile.mkstemp(prefix="streamtopic-demo-", suffix=".html")
+    with os.fdopen(file, "w", encoding="utf-8") as out:
+        out.write(report_page(evidence))
+    return path
 
 
 class _Subscriber:
@@ -270,7 +345,8 @@ class _Subscriber:
         return {"received": self._verified + self._subscriber.refused, "verified": self._verified}
 
 
-def _settle(service: Service, stages: _Stages, subscriber: _Subscriber) -> None:
+def _settle(service: Service, stages: _Stages, subscriber: _Subscriber) -> Mapping[str, float]:
+    """Publish the versions that are due, and receive them; return the seconds of each stage."""
     from streamtopic.service.app import silent
 
     with progress("count", "documents", quiet=stages.quiet) as update:
@@ -282,6 +358,7 @@ def _settle(service: Service, stages: _Stages, subscriber: _Subscriber) -> None:
     # Now and not at the end: the second version withdraws the first, which would then not be given out any more.
     with stages.stage("receive and verify", "versions"):
         subscriber.take()
+    return settled.seconds
 
 
 def _twin(service: Service, corpus: Corpus, gone: list[Document]) -> dict[str, Any]:
@@ -297,7 +374,8 @@ def _twin(service: Service, corpus: Corpus, gone: list[Document]) -> dict[str, A
         raise CheckFailed("the service has published a version but holds no model to compare with the twin")
     options = learner_options(service.settings)
     missing = {document.id for document in gone}
-    rest = (tuple(passages(document.text)) for document in corpus.documents if document.id not in missing)
+    left = (document for document in corpus.documents if document.id not in missing)
+    rest = (tuple(passages(document.text)) for document in left)
     twin = learn(recount(rest, options.weighting), options)
     # Under the theorem the reference run is Algorithm 1 with an empty forget set.
     theorem = service.settings.guarantee == "theorem"
@@ -313,15 +391,17 @@ def _report(service: Service, corpus: Corpus, gone: list[Document]) -> dict[str,
     example = receipt_fields(receipts[0]) if receipts else None
     # With `publish = "tasks"` the topics are withheld, and a release has heads only.
     found = topics_of(release, 10) if release.payload.A is not None else []
+    examples = [document.id for document in gone[:EXAMPLES]]
+    heads_of_all = _heads_on(release, gone)
     return {
         "source": corpus.name,
         "documents": len(corpus.documents),
         "skipped_lines": len(corpus.problems),
         "deleted": len(gone),
-        "examples": [document.id for document in gone[:EXAMPLES]],
+        "examples": examples,
         "vocabulary": len(release.words),
         "topics": found,
-        "heads": _heads_on(release, gone),
+        "heads": heads_of_all,
         "versions": service.versions(),
         "receipts": {"count": len(receipts), "example": example},
         "quality": quality_of(release),
@@ -339,7 +419,8 @@ def _heads_on(release: Release, gone: list[Document]) -> dict[str, Any]:
     for task, head in found.items():
         unseen = [document for document in gone if task in document.labels]
         classes = release.classify([document.text for document in unseen], task)
-        right = sum(name == document.labels[task] for name, document in zip(classes, unseen, strict=True))
+        pairs = zip(classes, unseen, strict=True)
+        right = sum(name == document.labels[task] for name, document in pairs)
         head |= {"unseen": len(unseen), "right": right}
     return found
 
@@ -348,12 +429,12 @@ def _print_report(report: Mapping[str, Any], keep: Path | None) -> None:
     """Print topics, what was forgotten, a receipt, the checks, versions, times and what to try next."""
     newest = report["versions"][-1]
     sections = {
-        "Topics": topics.table_of(report["topics"]) if report["topics"] else "",
+        "Topics": topics_table(report["topics"]) if report["topics"] else "",
         "Heads": _heads(report["heads"], newest["unfitted"]),
-        "Forgotten": _forgotten(report, newest),
+        "Forgotten": _forgotten(report),
         "Receipt of one deletion": _receipt(report["receipts"]["example"]),
         "Checks": _checks(report),
-        "Versions": versions.table_of(report["versions"]),
+        "Versions": versions_table(report["versions"]),
         "Time": _times(report["seconds"]),
         "Try next": _next(keep, newest["version"]),
     }
@@ -367,20 +448,31 @@ def _times(seconds: Mapping[str, float]) -> str:
     return textwrap.fill(", ".join(parts), 110)
 
 
-def _forgotten(report: Mapping[str, Any], newest: Mapping[str, Any]) -> str:
+def _forgotten(report: Mapping[str, Any]) -> str:
     if not report["deleted"]:
         return ""
     examples = ", ".join(map(printable, report["examples"]))
     lines = [
         f"{report['deleted']} of {report['documents']} documents, among them {examples}",
         f"{report['receipts']['count']} receipts; vocabulary {report['vocabulary']} words",
-        f"version {newest['version']}: {newest['kind']}, because {newest['reason']}",
     ]
+    for step in report["steps"]:
+        made = f"version {step['version']}: {step['kind']} in {duration(step['seconds'])}"
+        lines.append(f"{made} without {step['documents']} more, because {step['reason']}")
+    seconds = {step["kind"]: step["seconds"] for step in report["steps"]}
+    if {"unlearn", "retrain"} <= seconds.keys():
+        lines.append(_cheaper(seconds["unlearn"], seconds["retrain"]))
     return "\n".join(lines)
 
 
+def _cheaper(update: float, retrain: float) -> str:
+    if update < retrain:
+        return f"the update was {number(retrain / update)} times cheaper than the retrain"
+    return "the update was not cheaper than the retrain: the corpus is small, or parts of the update were compiled"
+
+
 def _heads(heads: dict[str, dict[str, Any]], unfitted: Mapping[str, str]) -> str:
-    lines = [topics.heads_table(heads), ""] if heads else []
+    lines = [heads_table(heads), ""] if heads else []
     for task, head in heads.items():
         lines.append(
             f"{task}: fitted on {head['documents']} documents; of {head['unseen']} forgotten ones, which it has never "
@@ -395,7 +487,8 @@ def _receipt(receipt: Mapping[str, Any] | None) -> str:
         return ""
     times = {name: instant(receipt[name]) for name in ("received", "applied")}
     width = max(map(len, receipt))
-    lines = [f"{name.replace('_', ' '):{width}}  {_short(value)}" for name, value in {**receipt, **times}.items()]
+    facts = {**receipt, **times}.items()
+    lines = [f"{name.replace('_', ' '):{width}}  {_short(value)}" for name, value in facts]
     return "\n".join(lines)
 
 
@@ -407,13 +500,16 @@ def _short(value: object) -> str:
 
 
 def _checks(report: Mapping[str, Any]) -> str:
-    twin, subscriber, quality = report["twin"], report["subscriber"], report["quality"]
+    twin = report["twin"]
+    subscriber = report["subscriber"]
+    quality = report["quality"]
     words = "the same words" if twin["words_equal"] else "OTHER WORDS"
     difference = number(twin["max_abs_difference"])
     lines = [
         f"twin        a service that never saw the deleted documents learns {words};",
         f"            largest difference of its model before noise: {difference}",
         f"subscriber  {subscriber['received']} versions received, {subscriber['verified']} verified",
+        f"receipts    {report['receipts']['count']} verified, for {report['deleted']} deletions",
         f"quality     NPMI {number(quality['npmi'])}, diversity {number(quality['diversity'])}",
     ]
     return "\n".join(lines)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["register", "run"]
 
-# A page follows topics over so many versions: more lines than these are not read, and each version is held in memory.
-MOST_BEFORE = 12
-
 
 @dataclass(frozen=True, slots=True)
 class _Before:
@@ -34,8 +30,6 @@ class _Before:
     withdrawn: numbers of those that were withdrawn.
     """
 
-    # A withdrawn version stays readable until the log is compacted. But words that it has and a later version has not
-    # are those of forgotten documents, so a page has its number alone.
     standing: tuple[Release, ...] = ()
     withdrawn: tuple[int, ...] = ()
 
@@ -131,12 +125,9 @@ def _head(release: Release, task: str) -> dict[str, Any]:
 
 
 def _before(service: Service, release: Release) -> _Before:
-    withdrawn = {number for number in service.state.withdrawn() if number < release.version}
-    standing: deque[Release] = deque(maxlen=MOST_BEFORE)
-    for earlier in service.releases():
-        if earlier.version < release.version and earlier.version not in withdrawn:
-            standing.append(earlier)
-    return _Before(tuple(standing), tuple(sorted(withdrawn)))
+    from streamtopic.service.published import read_earlier
+
+    return _Before(*read_earlier(service.log, service.state, service.keys, release.version))
 
 
 def _html(release: Release, path: Path, before: _Before) -> None:

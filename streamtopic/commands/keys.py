@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["register", "run"]
 
 _LIST = "keys.list"
+# As `Authority.issue`, which help must not load.
+_DAYS = 825
 
 
 def register(subparsers: Subparsers) -> None:
@@ -28,9 +30,9 @@ def register(subparsers: Subparsers) -> None:
         "keys",
         run,
         "make the keys of a service (new), publish the list of those that sign (publish), replace the one that signs "
-        "(rotate), or declare one stolen (revoke)",
+        "(rotate), or declare one stolen (revoke); or certificates for TLS (tls)",
     )
-    parser.add_argument("action", choices=["new", "publish", "rotate", "revoke"], help="what to do")
+    parser.add_argument("action", choices=["new", "publish", "rotate", "revoke", "tls"], help="what to do")
     parser.add_argument("key", nargs="?", metavar="KEY_ID", help="revoke: id of the key, as `keys rotate` printed it")
     parser.add_argument(
         "--to",
@@ -41,6 +43,14 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument("--root", action="store_true", help="new: make a root key pair, which signs key lists, instead")
     parser.add_argument("--root-key", type=Path, metavar="FILE", help="publish, rotate, revoke: root.pem")
     parser.add_argument("--version", type=int, metavar="N", help="revoke: last version of the key that still counts")
+    parser.add_argument(
+        "--server",
+        action="append",
+        default=[],
+        metavar="NAME=HOST,HOST",
+        help="tls: a server, and the names and addresses under which it is reached; once for each server",
+    )
+    parser.add_argument("--days", type=int, default=_DAYS, metavar="N", help="tls: days until certificates expire")
     parser.add_argument("--receipt", type=int, metavar="N", help="revoke: last receipt of the key that still counts")
 
 
@@ -48,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
     """Write new keys, or sign and publish a key list; no key file is ever overwritten."""
     if args.action == "new":
         return _new_root(args) if args.root else _new(args)
+    if args.action == "tls":
+        return _certificates(args)
     if args.root_key is None:
         raise UsageError(f"keys {args.action} signs a key list: give --root-key root.pem (`keys new --root` makes one)")
     if (args.action == "revoke") != (args.key is not None):
@@ -163,6 +175,35 @@ def _new(args: argparse.Namespace) -> int:
     say(f"noise key    {noise}  (keep it secret, with a backup; setting noise_key)")
     say(f"receipt key  {receipt}  (keep it secret; setting receipt_key)")
     return 0
+
+
+def _certificates(args: argparse.Namespace) -> int:
+    """Write NAME.pem for each server, signed by the authority of the folder; a second time, as a renewal."""
+    from streamtopic.local import Authority
+
+    if not args.server or args.days < 1:
+        raise UsageError("keys tls needs servers: give --server kafka=kafka.example.org,10.0.0.5, and --days 1 or more")
+    servers = dict(_server(text) for text in args.server)
+    authority = Authority.opened(Path(args.to or "keys"))
+    files = {name: str(authority.issue(name, hosts, args.days)) for name, hosts in servers.items()}
+    if args.json:
+        say_json({"authority": str(authority.file), "servers": files, "days": args.days})
+        return 0
+    say(f"authority    {authority.file}  (give it to every client; setting kafka_ssl_cafile)")
+    for name, file in files.items():
+        say(f"certificate  {file}  (with its private key, for {name} alone; {args.days} days)")
+    say(f"secret       {authority.folder / 'ca.key'}  (keep it offline; renewals take it)")
+    return 0
+
+
+def _server(text: str) -> tuple[str, list[str]]:
+    """Return name and hosts of NAME=HOST,HOST. Raises UsageError."""
+    name, _, hosts = text.partition("=")
+    places = [host for host in hosts.split(",") if host]
+    # The name becomes that of a file.
+    if not name.replace("-", "").isalnum() or name == "ca" or not places or not hosts.isascii():
+        raise UsageError(f"--server {text} is not usable: give NAME=HOST,HOST, as in kafka=kafka.example.org,10.0.0.5")
+    return name, places
 
 
 def _new_files(args: argparse.Namespace, *names: str) -> list[Path]:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.add_delete import other_forms
+from streamtopic.commands.changes import other_forms
 from streamtopic.commands.common_arguments import command, file_errors, instance_settings, verifier_of
 from streamtopic.console import instant, say, say_json, warn
 from streamtopic.errors import CheckFailed, UsageError
@@ -69,10 +69,12 @@ def _receipt(args: argparse.Namespace) -> int:
 
 def _asked_for(parts: Parts, receipts: Receipts, args: argparse.Namespace) -> list[Receipt]:
     """Return the receipts that the arguments name. Raises CheckFailed where there are none."""
-    found = _find(parts, receipts, args.name, args.salt)
+    from streamtopic.service.deletion_lookup import receipts_of_request
+
+    found = receipts_of_request(parts, receipts, args.name, args.salt)
     if not found:
         for form in other_forms(args.name):
-            if _find(parts, receipts, form, args.salt):
+            if receipts_of_request(parts, receipts, form, args.salt):
                 raise CheckFailed(
                     f"there is no receipt for {args.name}; one exists whose request id differs only in Unicode normal "
                     f"form: {form!a}, not {args.name!a}"
@@ -89,29 +91,14 @@ def _asked_for(parts: Parts, receipts: Receipts, args: argparse.Namespace) -> li
     return about
 
 
-def _find(parts: Parts, receipts: Receipts, name: str, salt: str | None) -> list[Receipt]:
-    """Return the receipt with this id, else the receipts of this request.
-
-    salt: the requester's own; None: the keys of the months are tried, which only the service has.
-    """
-    from streamtopic.state.receipt_state import LinkKeys
-
-    named = receipts.get(name)
-    if named is not None:
-        return [named]
-    found = receipts.find(name, salt=salt)
-    if salt is None:
-        found += receipts.linked(name, LinkKeys(parts.connection, parts.settings.model).all())
-    return found
-
-
 def _is_about(parts: Parts, receipt: Receipt, document: str, salt: str | None) -> bool:
     from streamtopic.signed import service_document_salt, service_salt
     from streamtopic.state.receipt_state import LinkKeys
 
     if salt is not None:
         return receipt.is_about(document, salt)
-    secret, keys = parts.receipt_secret, LinkKeys(parts.connection, parts.settings.model).all()
+    secret = parts.receipt_secret
+    keys = LinkKeys(parts.connection, parts.settings.model).all()
     if receipt.month in keys:
         own = service_salt(keys[receipt.month], receipt.id)
         return receipt.is_about(document, service_document_salt(secret, own))
@@ -120,20 +107,11 @@ def _is_about(parts: Parts, receipt: Receipt, document: str, salt: str | None) -
 
 
 def _traces(parts: Parts, receipts: Receipts, receipt: Receipt) -> dict[str, Any]:
-    """Return when the traces of a deletion were gone: as signed where that is complete, else as far as Redis knows."""
-    from streamtopic.state.residue_ledger import ResidueState, Stage
+    """Return the traces of a deletion as JSON shows them."""
+    from streamtopic.service.deletion_lookup import traces_of_receipt
 
-    completion = receipts.completion(receipt)
-    if completion is not None:
-        signed = completion.reached.get(receipt.partition, {})
-        reached = {stage.value: signed.get(stage.value) for stage in Stage}
-    else:
-        residue = ResidueState(parts.connection, parts.settings.model).read()
-        known = residue.reached(receipt.partition, receipt.offset)
-        reached = {stage.value: at for stage, at in known.items()}
-    # The receipt knows this time to the millisecond; marks say by when at the latest.
-    reached[Stage.SUBTRACTED] = receipt.applied
-    return {"residue": reached, "completion": None if completion is None else completion.id}
+    reached, completion = traces_of_receipt(parts, receipts, receipt)
+    return {"residue": {stage.value: at for stage, at in reached.items()}, "completion": completion}
 
 
 def readable(receipt: Receipt, fields: dict[str, Any]) -> dict[str, Any]:
@@ -149,17 +127,10 @@ def readable(receipt: Receipt, fields: dict[str, Any]) -> dict[str, Any]:
 
 def _why_none(parts: Parts, name: str) -> str:
     """Say whether the deletion is known but waits for its receipt, which only Redis can tell."""
-    from streamtopic.signed import receipt_id
+    from streamtopic.service.deletion_lookup import waiting_deletion
 
-    for partition in parts.reader.positions():
-        offset, stream = 0, parts.reader.forgets(partition)
-        while page := stream.read(offset):
-            offset = page[-1].offset + 1
-            for forget in page:
-                if name in {forget.request, receipt_id(parts.settings.model, partition, forget.offset)}:
-                    return (
-                        f"deletion {name} is counted out; its receipt comes with the first version without the document"
-                    )
+    if waiting_deletion(parts, name) is not None:
+        return f"deletion {name} is counted out; its receipt comes with the first version without the document"
     return (
         f"there is no receipt for {name}: the deletion is not counted yet (`streamtopic status` shows the lag), or "
         "nobody asked for it under this name"

@@ -1,17 +1,23 @@
-"""`streamtopic run`: the service in one process. `ingest`, `schedule` and `publish`: its parts as processes."""
+"""Commands that make a model's state and serve it.
+
+`streamtopic init` makes the topics and the state, and `rebuild` makes the state anew from the log. `run` is the service
+in one process; `ingest`, `schedule` and `publish` are its parts as processes.
+"""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import logging
 import signal
 import sys
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.common_arguments import command, instance_settings, settings_of
-from streamtopic.console import log_to_stderr, say, say_json
+from streamtopic.console import duration, log_to_stderr, progress, say, say_json
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,21 +25,68 @@ if TYPE_CHECKING:
 
     from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.service.app import Service
+    from streamtopic.service.rebuild_state import Present
     from streamtopic.settings import Settings
 
 __all__ = ["register"]
 
 
 def register(subparsers: Subparsers) -> None:
+    """Add the six commands."""
+    _register_init(subparsers)
+    _register_run(subparsers)
+    _register_rebuild(subparsers)
+
+
+def _register_init(subparsers: Subparsers) -> None:
+    """Add the command's arguments."""
+    command(subparsers, "init", _run_init, "make the topics and the state of a model, or check those that exist")
+
+
+def _run_init(args: argparse.Namespace) -> int:
+    """Print each topic and the state as made, changed or found; a second run changes nothing."""
+    from streamtopic.service.assembly import Parts
+    from streamtopic.service.instance import provision
+    from streamtopic.state import ModelState
+
+    settings = instance_settings(args, must_exist=False)
+    with Parts(settings) as parts:
+        topics = provision(parts.log, parts.names, settings.partitions, parts.topic_settings)
+        # Asked before `parts.state`, which makes the state where it is missing.
+        known = ModelState.find(parts.connection, settings.model) is not None
+        fixed = parts.state.settings
+    action = "found" if known else "made"
+    if args.json:
+        state = {
+            "action": action,
+            "partitions": fixed.partitions,
+            "cap": fixed.cap,
+            "partitioner": fixed.partitioner,
+        }
+        say_json({"topics": [dataclasses.asdict(topic) for topic in topics], "state": state})
+        return 0
+    for topic in topics:
+        plural = "" if topic.partitions == 1 else "s"
+        say(f"{topic.action:8} {topic.topic}, {topic.partitions} partition{plural}")
+        for name, (before, now) in topic.changed.items():
+            say(f"           {name} = {now} (it was {before or 'not set'})")
+    say(f"{action:8} state of {settings.model} in Redis")
+    return 0
+
+
+def _register_run(subparsers: Subparsers) -> None:
     """Add the four commands."""
     whole = command(subparsers, "run", _run, "run the service in one process until it is told to stop")
     whole.add_argument("--interval", type=float, default=1.0, metavar="SECONDS", help="pause when idle (default: 1)")
     whole.add_argument("--once", action="store_true", help="bring the model up to date, then leave")
-    command(subparsers, "ingest", _ingest, "count documents as they come, as one process of several")
+    command(subparsers, "ingest", partial(_part, "ingest"), "count documents as they come, as one process of several")
     schedule = command(
-        subparsers, "schedule", _schedule, "decide, unlearn and retrain; the first leads, others stand by"
+        subparsers,
+        "schedule",
+        partial(_part, "schedule"),
+        "decide, unlearn and retrain; the first leads, others stand by",
     )
-    publish = command(subparsers, "publish", _publish, "publish versions that wait, and receipts")
+    publish = command(subparsers, "publish", partial(_part, "publish"), "publish versions that wait, and receipts")
     for parser in (schedule, publish):
         parser.add_argument(
             "--interval", type=float, default=0.2, metavar="SECONDS", help="pause when idle (default: 0.2)"
@@ -46,8 +99,7 @@ def _run(args: argparse.Namespace) -> int:
     stop = _stop_event()
     # Partitions of a Kafka topic are shared with other processes by a consumer group; --once takes them all at once.
     if settings.kafka is not None and not args.once:
-        from streamtopic.service.processes import run_all
-        from streamtopic.service.watched_process import watched
+        from streamtopic.service.processes import run_all, watched
 
         tell = _event_printer(settings, "run", as_json=args.json)
         with watched(settings, "run", tell) as watch:
@@ -58,8 +110,7 @@ def _run(args: argparse.Namespace) -> int:
 
 def _run_instance(args: argparse.Namespace, settings: Settings, stop: threading.Event) -> int:
     from streamtopic.service.app import Service
-    from streamtopic.service.looks import looked_at
-    from streamtopic.service.watched_process import watched
+    from streamtopic.service.processes import looked_at, watched
 
     def tell(event: dict[str, Any]) -> None:
         if args.json:
@@ -93,36 +144,18 @@ def _settle(args: argparse.Namespace, service: Service, stop: threading.Event) -
             return 0
 
 
-def _ingest(args: argparse.Namespace) -> int:
-    from streamtopic.service.processes import run_ingest
-    from streamtopic.service.watched_process import watched
+def _part(name: str, args: argparse.Namespace) -> int:
+    """Do the work of one part as a process of its own, until a signal."""
+    from streamtopic.service.processes import run_ingest, run_publish, run_schedule, watched
 
     settings = settings_of(args)
-    tell = _event_printer(settings, "ingest", as_json=args.json)
-    with watched(settings, "ingest", tell) as watch:
-        run_ingest(settings, _stop_event(), tell, watch=watch)
-    return 0
-
-
-def _schedule(args: argparse.Namespace) -> int:
-    from streamtopic.service.processes import run_schedule
-    from streamtopic.service.watched_process import watched
-
-    settings = settings_of(args)
-    tell = _event_printer(settings, "schedule", as_json=args.json)
-    with watched(settings, "schedule", tell) as watch:
-        run_schedule(settings, _stop_event(), tell, interval=args.interval, watch=watch)
-    return 0
-
-
-def _publish(args: argparse.Namespace) -> int:
-    from streamtopic.service.processes import run_publish
-    from streamtopic.service.watched_process import watched
-
-    settings = settings_of(args)
-    tell = _event_printer(settings, "publish", as_json=args.json)
-    with watched(settings, "publish", tell) as watch:
-        run_publish(settings, _stop_event(), tell, interval=args.interval, watch=watch)
+    tell = _event_printer(settings, name, as_json=args.json)
+    with watched(settings, name, tell) as watch:
+        if name == "ingest":
+            run_ingest(settings, _stop_event(), tell, watch=watch)
+        else:
+            work = run_schedule if name == "schedule" else run_publish
+            work(settings, _stop_event(), tell, interval=args.interval, watch=watch)
     return 0
 
 
@@ -170,3 +203,47 @@ def _plain(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _register_rebuild(subparsers: Subparsers) -> None:
+    """Add the command's arguments."""
+    parser = command(subparsers, "rebuild", _run_rebuild, "make the state in Redis anew from the log")
+    parser.add_argument(
+        "--yes", action="store_true", help="take away the state that exists, and lead in place of others"
+    )
+
+
+def _run_rebuild(args: argparse.Namespace) -> int:
+    """Count the whole log anew; without --yes, refuse where Redis holds counts already."""
+    from streamtopic.service.app import Service
+    from streamtopic.service.rebuild_state import present, rebuild
+
+    start = time.perf_counter()
+    with Service(instance_settings(args)) as service:
+        # The lock of a folder says for certain whether a process runs it. Of a service's processes Redis knows only the
+        # scheduler that leads: the refusal below names all, and --yes is the operator's word that they are stopped.
+        if service.settings.dir is not None and not service.leads:
+            raise UsageError(f"a process runs the instance in {service.settings.dir}: stop it first")
+        found = present(service)
+        if found is not None and not args.yes:
+            raise UsageError(_what_goes(found))
+        with progress("rebuilding", "records", quiet=args.json) as update:
+            made = rebuild(service, update)
+    seconds = time.perf_counter() - start
+    if args.json:
+        say_json(dataclasses.asdict(made) | {"seconds": round(seconds, 3)})
+        return 0
+    say(
+        f"{made.documents} documents counted from {made.records} records in {made.partitions} partition(s), "
+        f"{duration(seconds)}; {made.waiting} deletions wait for their receipt"
+    )
+    say("the next version will be a new base model; `streamtopic verify` compares the counts with the log")
+    return 0
+
+
+def _what_goes(found: Present) -> str:
+    leads = f"; a scheduler leads ({found.leader})" if found.leader else ""
+    return (
+        f"Redis holds counts of {found.documents} documents in {found.partitions} partition(s){leads}: stop all "
+        "`ingest`, `schedule` and `run` processes, then repeat with --yes"
+    )

@@ -25,12 +25,11 @@ come in any order, and checks each addition for overflow.
 
 from streamtopic.counts.batch import DocumentBatch, Passage, WordSets, narrowed
 from streamtopic.counts.cooccurrence import Cooccurrence
-from streamtopic.counts.count_pairs import PairBlock, count, count_rows, statistics
+from streamtopic.counts.count_pairs import PairBlock, count, count_rows, count_weighted, statistics
 from streamtopic.counts.count_sources import Counts, CountSource, CountsWithout, KeptCounts
-from streamtopic.counts.signed_passages import SignedPassages
+from streamtopic.counts.matrices import CountedTexts, TextMatrix
 from streamtopic.counts.symmetric import SymmetricCounts
-from streamtopic.counts.text_matrix import CountedTexts, TextMatrix
-from streamtopic.counts.weights import MAX_LENGTH, Weighting
+from streamtopic.counts.weights import MAX_LENGTH, SignedPassages, Weighting
 
 __all__ = [
     "MAX_LENGTH",
@@ -50,6 +49,7 @@ __all__ = [
     "WordSets",
     "count",
     "count_rows",
+    "count_weighted",
     "narrowed",
     "statistics",
 ]

@@ -1,12 +1,15 @@
-"""Array types by short names. Shapes stand in docstrings, since numpy's types do not say them.
+"""Array types by short names, and the three small tables that sparse rows and chosen positions need again and again.
 
-Positions are indices into another array. A mask says of each entry of another array whether it is chosen.
+Shapes stand in docstrings, since numpy's types do not say them. Positions are indices into another array. A mask says
+of each entry of another array whether it is chosen.
 """
+
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Float", "Int32", "Int64", "Mask", "Positions", "UInt16", "UInt64"]
+__all__ = ["Float", "Int32", "Int64", "Mask", "Positions", "UInt16", "UInt64", "entry_rows", "places", "row_ends"]
 
 Float = npt.NDArray[np.float64]
 Int32 = npt.NDArray[np.int32]
@@ -15,3 +18,27 @@ UInt16 = npt.NDArray[np.uint16]
 UInt64 = npt.NDArray[np.uint64]
 Positions = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
+
+
+def row_ends(sizes: npt.NDArray[np.integer[Any]]) -> Int64:
+    """Return where rows of these sizes begin and the last one ends, (rows + 1,)."""
+    ends = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=ends[1:])
+    return ends
+
+
+def entry_rows(indptr: npt.NDArray[np.integer[Any]]) -> Int64:
+    """Return the row of each entry, (entries,). indptr: (rows + 1,) where rows begin."""
+    sizes = np.diff(indptr)
+    return np.repeat(np.arange(len(sizes)), sizes)
+
+
+def places(n: int, chosen: npt.NDArray[np.integer[Any]], kind: Any = np.int64) -> Any:  # noqa: ANN401  an array of that kind
+    """Return for each of n positions where it stands among the chosen ones, (n,), -1 for the others.
+
+    chosen: distinct positions.
+    kind: the type of the numbers.
+    """
+    table = np.full(n, -1, kind)
+    table[chosen] = np.arange(len(chosen))
+    return table

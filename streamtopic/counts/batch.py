@@ -9,9 +9,9 @@ WordSets        only which words each document holds
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numba
 import numpy as np
 
+from streamtopic.compiled import kernel
 from streamtopic.counts.arrays import Int32, Int64, Positions
 
 __all__ = ["DocumentBatch", "Passage", "WordSets", "narrowed"]
@@ -66,12 +66,16 @@ class DocumentBatch:
         sizes = [len(passage.words) for passage in passages]
         indptr = np.zeros(len(passages) + 1, np.int64)
         np.cumsum(sizes, out=indptr[1:])
-        passages_each = np.array([len(document) for document in documents], np.int64)
-        owners = np.repeat(np.arange(len(documents), dtype=np.int32), passages_each)
+        amounts = [len(document) for document in documents]
+        passages_each = np.array(amounts, np.int64)
+        numbers = np.arange(len(documents), dtype=np.int32)
+        owners = np.repeat(numbers, passages_each)
+        words = [passage.words for passage in passages]
+        counts = [passage.counts for passage in passages]
         return cls(
             indptr=indptr,
-            words=_joined([passage.words for passage in passages]),
-            counts=_joined([passage.counts for passage in passages]),
+            words=_joined(words),
+            counts=_joined(counts),
             lengths=np.array(lengths, np.int64),
             owners=owners,
             documents=len(documents),
@@ -87,15 +91,19 @@ class DocumentBatch:
         """Return the documents of several batches, in the order of the batches."""
         documents = [batch.documents for batch in batches]
         before = np.cumsum([0, *documents], dtype=np.int32)
-        owners = [batch.owners + start for batch, start in zip(batches, before[:-1], strict=True)]
+        spans = zip(batches, before[:-1], strict=True)
+        owners = [batch.owners + start for batch, start in spans]
         lengths = [batch.lengths for batch in batches]
         sizes = [np.diff(batch.indptr) for batch in batches]
         # An integer array in front: concatenate refuses an empty list, and its sum would have no type.
         nothing = np.zeros(1, np.int64)
+        all_sizes = np.concatenate([nothing, *sizes])
+        words = [batch.words for batch in batches]
+        counts = [batch.counts for batch in batches]
         return cls(
-            indptr=np.cumsum(np.concatenate([nothing, *sizes])),
-            words=_joined([batch.words for batch in batches]),
-            counts=_joined([batch.counts for batch in batches]),
+            indptr=np.cumsum(all_sizes),
+            words=_joined(words),
+            counts=_joined(counts),
             lengths=np.concatenate([nothing[:0], *lengths]),
             owners=_joined(owners),
             documents=int(before[-1]),
@@ -110,8 +118,9 @@ class DocumentBatch:
         rows = np.flatnonzero(wanted)
         sizes = np.diff(self.indptr)
         words = np.repeat(wanted, sizes)
+        ends = np.cumsum(sizes[rows])
         return DocumentBatch(
-            indptr=np.concatenate([[0], np.cumsum(sizes[rows])]),
+            indptr=np.concatenate([[0], ends]),
             words=self.words[words],
             counts=self.counts[words],
             lengths=self.lengths[rows],
@@ -124,12 +133,14 @@ class DocumentBatch:
         first, last = np.searchsorted(self.owners, [start, stop])
         low = self.indptr[first]
         high = self.indptr[last]
+        indptr = self.indptr[first : last + 1]
+        owners = self.owners[first:last]
         return DocumentBatch(
-            indptr=self.indptr[first : last + 1] - low,
+            indptr=indptr - low,
             words=self.words[low:high],
             counts=self.counts[low:high],
             lengths=self.lengths[first:last],
-            owners=self.owners[first:last] - np.int32(start),
+            owners=owners - np.int32(start),
             documents=stop - start,
         )
 
@@ -181,7 +192,7 @@ def narrowed(batch: DocumentBatch, ids: Int32) -> DocumentBatch:
     return replace(batch, indptr=indptr, words=words, counts=counts)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _kept_sizes(indptr: Int64, words: Int32, ids: Int32, sizes: Int64) -> None:
     """Write how many words each row keeps, one place further on: `sizes` becomes row pointers by a cumulative sum."""
     for row in range(len(indptr) - 1):
@@ -191,12 +202,13 @@ def _kept_sizes(indptr: Int64, words: Int32, ids: Int32, sizes: Int64) -> None:
         sizes[row + 1] = kept
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _keep(words: Int32, counts: Int32, ids: Int32, out_words: Int32, out_counts: Int32) -> None:
     """Write the entries of the words that stay, under their new positions."""
     slot = 0
     for k in range(len(words)):
         word = ids[words[k]]
         if word >= 0:
-            out_words[slot], out_counts[slot] = word, counts[k]
+            out_words[slot] = word
+            out_counts[slot] = counts[k]
             slot += 1

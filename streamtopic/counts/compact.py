@@ -13,10 +13,10 @@ ten more. Nothing is rounded (docs/decisions/0022).
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from streamtopic.compiled import kernel
 from streamtopic.counts.arrays import Int32, Int64, UInt16
 from streamtopic.errors import CountsOverflow
 
@@ -74,17 +74,13 @@ def allocate(n_columns: int, indptr: Int64, wide_indptr: Int64) -> Compact:
     n_columns: words, which decide on the type of columns.
     indptr, wide_indptr: (rows + 1,) where rows and their wide values begin.
     """
-    kind = np.uint16 if n_columns <= SHORT else np.int32
+    kind: Any = np.uint16 if n_columns <= SHORT else np.int32
     entries = int(indptr[-1])
     wide = int(wide_indptr[-1])
-    return Compact(
-        indptr,
-        np.empty(entries, kind),
-        np.empty(entries, np.uint32),
-        wide_indptr,
-        np.empty(wide, kind),
-        np.empty(wide, np.int64),
-    )
+    columns = np.empty(entries, kind)
+    low = np.empty(entries, np.uint32)
+    wide_columns = np.empty(wide, kind)
+    return Compact(indptr, columns, low, wide_indptr, wide_columns, np.empty(wide, np.int64))
 
 
 def pack(n_columns: int, indptr: Int64, columns: Int32, values: Int64) -> Compact:
@@ -103,7 +99,8 @@ def merged(n_columns: int, a: Compact, b: Compact) -> Compact:
     wide_indptr = np.zeros(rows, np.int64)
     indptr[-1] = entries
     # A sum is wide where a part of it is, or where an entry of b meets one of a.
-    wide_indptr[-1] = min(entries, len(a.wide) + len(b.wide) + len(b.low))
+    most = len(a.wide) + len(b.wide) + len(b.low)
+    wide_indptr[-1] = min(entries, most)
     out = allocate(n_columns, indptr, wide_indptr)
     if not _merge(a, b, n_columns, out):
         raise CountsOverflow("a pair count exceeds 64 bits: too many documents for one model, split the corpus")
@@ -121,14 +118,14 @@ def shrink(m: Compact) -> None:
     m.wide.resize(wide, refcheck=False)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def fits(value: Integer) -> bool:
     """Return whether four bytes hold a value."""
     return bool(0 <= value < MARK)
 
 
-@numba.njit(cache=True, nogil=True)
-def read(m: Compact, k: int, w: int) -> tuple[Integer, int]:
+@kernel
+def read(m: Compact, k: Integer, w: Integer) -> tuple[Integer, Integer]:
     """Return entry k, and the place of the next wide value behind it.
 
     w: the place of the first wide value that belongs to entry k or to one behind it.
@@ -140,26 +137,38 @@ def read(m: Compact, k: int, w: int) -> tuple[Integer, int]:
     return value, w
 
 
-@numba.njit(cache=True, nogil=True)
-def seek(m: Compact, row: int, column: int) -> tuple[int, int]:
+@kernel
+def search(columns: UInt16, first: Integer, last: Integer, column: Integer) -> Integer:
+    """Return the place of the first of columns[first:last], which ascend, at or behind a column; `last` without one."""
+    while first < last:
+        middle = (first + last) >> 1
+        if columns[middle] < column:
+            first = middle + 1
+        else:
+            last = middle
+    return first
+
+
+@kernel
+def seek(m: Compact, row: Integer, column: Integer) -> tuple[Integer, Integer]:
     """Return the place of a row's first entry at or behind a column, and that of the first wide value from there on."""
     first = m.indptr[row]
     last = m.indptr[row + 1]
-    k = first + np.searchsorted(m.columns[first:last], column)
     first_wide = m.wide_indptr[row]
     last_wide = m.wide_indptr[row + 1]
-    return k, first_wide + np.searchsorted(m.wide_columns[first_wide:last_wide], column)
+    place = search(m.columns, first, last, column)
+    return place, search(m.wide_columns, first_wide, last_wide, column)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def unpack(m: Compact, values: Int64) -> None:
     """Write all values, in order."""
-    w = 0
+    w: Integer = np.int64(0)
     for k in range(len(m.low)):
         values[k], w = read(m, k, w)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _wide_indptr(indptr: Int64, values: Int64) -> Int64:
     """Return where the wide values of each row begin, (rows + 1,)."""
     wide = np.zeros(len(indptr), np.int64)
@@ -171,24 +180,25 @@ def _wide_indptr(indptr: Int64, values: Int64) -> Int64:
     return wide
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _pack(columns: Int32, values: Int64, out: Compact) -> None:
     """Write all entries, in order."""
-    w = 0
+    w: Integer = np.int64(0)
     for k in range(len(values)):
-        w = put(out, k, w, columns[k], values[k])
+        column = np.int64(columns[k])
+        w = put(out, k, w, column, values[k])
 
 
-@numba.njit(cache=True, nogil=True)
-def put_wide(out: Compact, w: int, column: int, value: Integer) -> int:
+@kernel
+def put_wide(out: Compact, w: Integer, column: Integer, value: Integer) -> Integer:
     """Write a wide value to place w. Return the place of the next."""
     out.wide_columns[w] = column
     out.wide[w] = value
     return w + 1
 
 
-@numba.njit(cache=True, nogil=True)
-def put(out: Compact, k: int, w: int, column: int, value: Integer) -> int:
+@kernel
+def put(out: Compact, k: Integer, w: Integer, column: Integer, value: Integer) -> Integer:
     """Write entry k, and its value to place w where it is wide. Return the place of the next wide value."""
     out.columns[k] = column
     if fits(value):
@@ -198,7 +208,7 @@ def put(out: Compact, k: int, w: int, column: int, value: Integer) -> int:
     return put_wide(out, w, column, value)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def add_entries(m: Compact, other: Compact, sign: int, most: int) -> int:
     """Add entries of another matrix in place. Stop at the first that has no place, and return how many were added.
 
@@ -210,18 +220,20 @@ def add_entries(m: Compact, other: Compact, sign: int, most: int) -> int:
     """
     done = 0
     for row in range(len(other.indptr) - 1):
-        at, last, u = m.indptr[row], m.indptr[row + 1], other.wide_indptr[row]
+        at = m.indptr[row]
+        last = m.indptr[row + 1]
+        u = other.wide_indptr[row]
         for k in range(other.indptr[row], other.indptr[row + 1]):
             if done == most:
                 return done
             column = other.columns[k]
             change, u = read(other, k, u)
             # Columns ascend in both, so the search begins where the last one ended.
-            at += np.searchsorted(m.columns[at:last], column)
+            at = search(m.columns, at, last, np.int64(column))
             if at == last or m.columns[at] != column:
                 return done
             if m.low[at] == MARK:
-                _, w = seek(m, row, column)
+                _, w = seek(m, row, np.int64(column))
                 after = m.wide[w] + sign * change
                 # Undoing gives back a number that was there before, so only additions can leave the range.
                 if sign > 0 and not 0 <= after < _ROOM:
@@ -237,8 +249,8 @@ def add_entries(m: Compact, other: Compact, sign: int, most: int) -> int:
     return done
 
 
-@numba.njit(cache=True, nogil=True)
-def _next(m: Compact, k: int, w: int, stop: int, end: int) -> tuple[Integer, Integer, int]:
+@kernel
+def _next(m: Compact, k: Integer, w: Integer, stop: Integer, end: Integer) -> tuple[Integer, Integer, Integer]:
     """Return column and value of entry k, and the next wide place. Behind the row's last entry the column is `end`."""
     # A column behind all others ends a row, so that merging needs no case for it.
     if k == stop:
@@ -247,31 +259,38 @@ def _next(m: Compact, k: int, w: int, stop: int, end: int) -> tuple[Integer, Int
     return np.int64(m.columns[k]), value, w
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _merge(a: Compact, b: Compact, end: int, out: Compact) -> bool:
     """Write a + b without zeros. Return whether every sum is within 62 bits."""
-    k, w = 0, 0
+    k = np.int64(0)
+    w: Integer = np.int64(0)
     sound = True
     for row in range(len(a.indptr) - 1):
-        i, j, u, v = a.indptr[row], b.indptr[row], a.wide_indptr[row], b.wide_indptr[row]
-        left, x, u = _next(a, i, u, a.indptr[row + 1], end)
-        right, y, v = _next(b, j, v, b.indptr[row + 1], end)
+        i = a.indptr[row]
+        j = b.indptr[row]
+        last_i = a.indptr[row + 1]
+        last_j = b.indptr[row + 1]
+        u = a.wide_indptr[row]
+        v = b.wide_indptr[row]
+        left, x, u = _next(a, i, u, last_i, end)
+        right, y, v = _next(b, j, v, last_j, end)
         while left < end or right < end:
             column = min(left, right)
             value = np.int64(0)
             if left == column:
                 value += x
                 i += 1
-                left, x, u = _next(a, i, u, a.indptr[row + 1], end)
+                left, x, u = _next(a, i, u, last_i, end)
             if right == column:
                 value += y
                 j += 1
-                right, y, v = _next(b, j, v, b.indptr[row + 1], end)
+                right, y, v = _next(b, j, v, last_j, end)
             if value != 0:
                 sound &= bool(-_ROOM < value < _ROOM)
                 w = put(out, k, w, int(column), value)
                 k += 1
-        out.indptr[row + 1], out.wide_indptr[row + 1] = k, w
+        out.indptr[row + 1] = k
+        out.wide_indptr[row + 1] = w
     return sound
 
 
@@ -352,11 +371,12 @@ def mirrored(n: int, parts: list[UpperRows]) -> Compact:
     return out
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _mirrored_sizes(m: Compact, first: int, sizes: Int64, wide: Int64) -> None:
     """Add the entries, and the wide ones, that rows first ... of the upper triangle give each row of both, (n + 1,)."""
     for i in range(len(m.indptr) - 1):
-        row, w = first + i, m.wide_indptr[i]
+        row = first + i
+        w = m.wide_indptr[i]
         for k in range(m.indptr[i], m.indptr[i + 1]):
             value, w = read(m, k, w)
             if value != 0:
@@ -369,7 +389,7 @@ def _mirrored_sizes(m: Compact, first: int, sizes: Int64, wide: Int64) -> None:
                     wide[column + 1] += other
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _mirror(m: Compact, first: int, start: int, stop: int, fill: Int64, wide: Int64, out: Compact) -> None:
     """Write the entries that rows first ... of the upper triangle give rows start ... stop - 1 of both triangles.
 
@@ -379,7 +399,8 @@ def _mirror(m: Compact, first: int, start: int, stop: int, fill: Int64, wide: In
     for i in range(len(m.indptr) - 1):
         row = first + i
         k, w = seek(m, i, start)
-        while k < m.indptr[i + 1] and m.columns[k] < stop:
+        last = m.indptr[i + 1]
+        while k < last and m.columns[k] < stop:
             value, w = read(m, k, w)
             column = np.int64(m.columns[k])
             if value != 0 and column != row:
@@ -388,9 +409,11 @@ def _mirror(m: Compact, first: int, start: int, stop: int, fill: Int64, wide: In
                 fill[at] += 1
             k += 1
         if row >= start:
-            own, w = row - start, m.wide_indptr[i]
+            own = row - start
+            w = m.wide_indptr[i]
             for k in range(m.indptr[i], m.indptr[i + 1]):
                 value, w = read(m, k, w)
                 if value != 0:
-                    wide[own] = put(out, fill[own], wide[own], int(m.columns[k]), value)
+                    column = np.int64(m.columns[k])
+                    wide[own] = put(out, fill[own], wide[own], column, value)
                     fill[own] += 1

@@ -1,16 +1,16 @@
 """Exact pair counts of a set of documents, or the signed difference of two sets: one triangle, int64."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_array, csr_array
 
-from streamtopic.counts.arrays import Int32, Int64, Mask, Positions
-from streamtopic.errors import CountsOverflow, NegativeCounts
+from streamtopic.compiled import kernel
+from streamtopic.counts.arrays import Int32, Int64, Mask, Positions, entry_rows, places, row_ends
+from streamtopic.errors import CountsOverflow
 
 __all__ = ["Cooccurrence"]
 
@@ -23,7 +23,7 @@ class Cooccurrence:
     """Pair counts over words 0 ... n_words - 1, as the upper triangle with its diagonal in CSR form.
 
     Counts of documents form a group under + and -: every document that was added can be taken away again, bit for bit,
-    in any order. A difference may hold negative entries; `check_nonnegative` is the test for a set of documents.
+    in any order. A difference may hold negative entries.
 
     indptr: (n_words + 1,) int64, where rows begin.
     columns: (pairs,) int32, ascending in each row.
@@ -46,8 +46,9 @@ class Cooccurrence:
     @classmethod
     def zero(cls, n_words: int) -> "Cooccurrence":
         """Return the counts of zero documents."""
-        frequency, tokens, heavy = np.zeros((3, n_words), np.int64)
-        return cls._of(csr_array((n_words, n_words), dtype=np.int64), frequency, tokens, heavy, 0)
+        statistics = np.zeros((3, n_words), np.int64)
+        empty = csr_array((n_words, n_words), dtype=np.int64)
+        return cls._of(empty, statistics, 0)
 
     @classmethod
     def sum(cls, parts: Sequence["Cooccurrence"], n_words: int) -> "Cooccurrence":
@@ -55,25 +56,35 @@ class Cooccurrence:
         level = list(parts) or [cls.zero(n_words)]
         # In pairs, as in a tournament: added one by one, the first parts would be copied once for each of the others.
         while len(level) > 1:
-            sums = [a + b for a, b in zip(level[::2], level[1::2], strict=False)]
+            pairs = zip(level[::2], level[1::2], strict=False)
+            sums = [a + b for a, b in pairs]
             if len(level) % 2:
                 sums.append(level[-1])
             level = sums
         return level[0]
 
     @classmethod
-    def _of(cls, upper: csr_array, frequency: Int64, tokens: Int64, heavy: Int64, documents: int) -> "Cooccurrence":
+    def _of(cls, upper: csr_array, statistics: Iterable[Int64], documents: int) -> "Cooccurrence":
         """Take an upper triangle of scipy's. scipy chooses the types of indices by their size."""
+        frequency, tokens, heavy = statistics
+        indptr = upper.indptr.astype(np.int64, copy=False)
+        columns = upper.indices.astype(np.int32, copy=False)
+        values = upper.data.astype(np.int64, copy=False)
         return cls(
             n_words=upper.shape[0],
-            indptr=upper.indptr.astype(np.int64, copy=False),
-            columns=upper.indices.astype(np.int32, copy=False),
-            values=upper.data.astype(np.int64, copy=False),
+            indptr=indptr,
+            columns=columns,
+            values=values,
             frequency=frequency,
             tokens=tokens,
             heavy=heavy,
             documents=documents,
         )
+
+    @property
+    def statistics(self) -> tuple[Int64, Int64, Int64]:
+        """The statistics of words, (n_words,) each."""
+        return self.frequency, self.tokens, self.heavy
 
     @property
     def pairs(self) -> int:
@@ -101,11 +112,10 @@ class Cooccurrence:
             upper = upper + other.upper
         elif other.pairs:
             upper = upper - other.upper
-        frequency = self.frequency + sign * other.frequency
-        tokens = self.tokens + sign * other.tokens
-        heavy = self.heavy + sign * other.heavy
+        pairs = zip(self.statistics, other.statistics, strict=True)
+        statistics = [mine + sign * theirs for mine, theirs in pairs]
         documents = self.documents + sign * other.documents
-        return self._of(upper, frequency, tokens, heavy, documents)
+        return self._of(upper, statistics, documents)
 
     def relabel(self, ids: npt.ArrayLike, n_words: int) -> "Cooccurrence":
         """Give the words other ids, and drop some words with their pairs.
@@ -119,8 +129,7 @@ class Cooccurrence:
         if np.all(np.diff(new[named]) > 0):
             some = self if named.all() else self.restrict(np.flatnonzero(named))
             return some.spread(new[named], n_words)
-        old_row = np.repeat(np.arange(self.n_words), np.diff(self.indptr))
-        row = new[old_row]
+        row = new[entry_rows(self.indptr)]
         column = new[self.columns]
         kept = (row >= 0) & (column >= 0)
         row = row[kept]
@@ -131,8 +140,9 @@ class Cooccurrence:
         entries = (self.values[kept], (first, second))
         upper = coo_array(entries, shape=(n_words, n_words)).tocsr()
         upper.sort_indices()
-        statistics = _moved(self.frequency[named], self.tokens[named], self.heavy[named], new[named], n_words)
-        return self._of(upper, *statistics, self.documents)
+        statistics = [array[named] for array in self.statistics]
+        moved = _moved(statistics, new[named], n_words)
+        return self._of(upper, moved, self.documents)
 
     def restrict(self, keep: npt.ArrayLike) -> "Cooccurrence":
         """Return the counts of the words at these ascending positions, in their order. All documents stay counted."""
@@ -148,32 +158,22 @@ class Cooccurrence:
         each chosen word.
         """
         kept = np.asarray(keep, np.intp)
-        ids = np.full(self.n_words, -1, np.int32)
-        ids[kept] = np.arange(len(kept))
+        ids = places(self.n_words, kept, np.int32)
         indptr = _touching_indptr(self.indptr, self.columns, kept, ids, chosen)
         columns = np.empty(indptr[-1], np.int32)
         values = np.empty(indptr[-1], np.int64)
         _touching_rows(self.indptr, self.columns, self.values, kept, ids, chosen, indptr, columns, values)
-        frequency = self.frequency[kept]
-        tokens = self.tokens[kept]
-        heavy = self.heavy[kept]
+        frequency, tokens, heavy = (array[kept] for array in self.statistics)
         return Cooccurrence(len(kept), indptr, columns, values, frequency, tokens, heavy, self.documents)
 
     def spread(self, ids: Int64, n_words: int) -> "Cooccurrence":
         """Give word k the id `ids[k]` among n_words. Ids ascend, so rows and columns keep their order."""
         lengths = np.zeros(n_words, np.int64)
         lengths[ids] = np.diff(self.indptr)
-        moved = _moved(self.frequency, self.tokens, self.heavy, ids, n_words)
-        indptr = np.concatenate([[0], np.cumsum(lengths)])
+        frequency, tokens, heavy = _moved(self.statistics, ids, n_words)
         columns = ids.astype(np.int32)[self.columns]
-        return Cooccurrence(n_words, indptr, columns, self.values, *moved, self.documents)
-
-    def check_nonnegative(self) -> None:
-        """Raise NegativeCounts unless these can be the counts of a set of documents."""
-        arrays = (self.values, self.frequency, self.tokens, self.heavy)
-        least = min(int(array.min(initial=0)) for array in arrays)
-        if self.documents < 0 or least < 0:
-            raise NegativeCounts("a count fell below zero: a document was deleted that was not counted, or twice")
+        indptr = row_ends(lengths)
+        return Cooccurrence(n_words, indptr, columns, self.values, frequency, tokens, heavy, self.documents)
 
     def digest(self, words: Sequence[str]) -> str:
         """Return a hex digest of counts and words that depends neither on word ids nor on the order of events.
@@ -196,12 +196,12 @@ class Cooccurrence:
         return state.hexdigest()
 
 
-def _moved(frequency: Int64, tokens: Int64, heavy: Int64, ids: Int64, n_words: int) -> tuple[Int64, Int64, Int64]:
-    """Return word statistics at their new ids, 0 where an id has no word."""
-    moved = np.zeros((3, n_words), np.int64)
-    for new, old in zip(moved, (frequency, tokens, heavy), strict=True):
+def _moved(statistics: Sequence[Int64], ids: Int64, n_words: int) -> Int64:
+    """Return word statistics at their new ids, 0 where an id has no word, (len(statistics), n_words)."""
+    moved = np.zeros((len(statistics), n_words), np.int64)
+    for new, old in zip(moved, statistics, strict=True):
         new[ids] = old
-    return moved[0], moved[1], moved[2]
+    return moved
 
 
 def _check_range(a: Cooccurrence, b: Cooccurrence) -> None:
@@ -214,13 +214,14 @@ def _check_range(a: Cooccurrence, b: Cooccurrence) -> None:
         raise CountsOverflow("a pair count would exceed 64 bits: too many documents for one model, split the corpus")
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _touching_indptr(indptr: Int64, columns: Int32, kept: Positions, ids: Int32, chosen: Mask) -> Int64:
     """Return row pointers of the rows `kept`: a chosen row is whole, another one has chosen columns only."""
     out = np.zeros(len(kept) + 1, np.int64)
     wanted = kept[chosen]
-    for i in range(len(kept)):
-        row = columns[indptr[kept[i]] : indptr[kept[i] + 1]]
+    for i, kept_row in enumerate(kept):
+        first = indptr[kept_row]
+        row = columns[first : indptr[kept_row + 1]]
         found = 0
         if chosen[i]:
             for column in row:
@@ -234,24 +235,29 @@ def _touching_indptr(indptr: Int64, columns: Int32, kept: Positions, ids: Int32,
     return out
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _touching_rows(
     indptr: Int64, columns: Int32, values: Int64, kept: Positions, ids: Int32, chosen: Mask,
     out: Int64, out_columns: Int32, out_values: Int64,
 ) -> None:  # fmt: skip
     """Write the entries that `_touching_indptr` counted, with their columns renamed by `ids`."""
     wanted = kept[chosen]
-    for i in range(len(kept)):
-        first, last = indptr[kept[i]], indptr[kept[i] + 1]
-        row, slot = columns[first:last], out[i]
+    for i, kept_row in enumerate(kept):
+        first = indptr[kept_row]
+        last = indptr[kept_row + 1]
+        row = columns[first:last]
+        slot = out[i]
         if chosen[i]:
             for k in range(len(row)):
-                if ids[row[k]] >= 0:
-                    out_columns[slot], out_values[slot] = ids[row[k]], values[first + k]
+                new = ids[row[k]]
+                if new >= 0:
+                    out_columns[slot] = new
+                    out_values[slot] = values[first + k]
                     slot += 1
         else:
             for column in wanted:
                 k = np.searchsorted(row, column)
                 if k < len(row) and row[k] == column:
-                    out_columns[slot], out_values[slot] = ids[column], values[first + k]
+                    out_columns[slot] = ids[column]
+                    out_values[slot] = values[first + k]
                     slot += 1

@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-import numba
 import numpy as np
 
+from streamtopic.compiled import kernel
 from streamtopic.counts.arrays import Int32, Int64, UInt64
 from streamtopic.counts.batch import DocumentBatch
 from streamtopic.counts.cooccurrence import Cooccurrence
 from streamtopic.counts.weights import Weighting
 
-__all__ = ["HEAVY", "PairBlock", "count", "count_rows", "pieces", "statistics"]
+__all__ = ["HEAVY", "PairBlock", "count", "count_rows", "count_weighted", "pieces", "statistics"]
 
 
 HEAVY = 10
@@ -72,8 +72,9 @@ def count(batch: DocumentBatch, n_words: int, weighting: Weighting, signs: Int64
     wanted = pieces(batch, n_words)
     if wanted == 1:
         return _count(batch, n_words, weighting, signs)
-    edges = np.linspace(0, batch.documents, wanted + 1).astype(np.int64).tolist()
-    parts = [_count(batch.span(a, b), n_words, weighting, signs[a:b]) for a, b in pairwise(edges)]
+    edges = np.linspace(0, batch.documents, wanted + 1)
+    spans = pairwise(edges.astype(np.int64).tolist())
+    parts = [_count(batch.span(a, b), n_words, weighting, signs[a:b]) for a, b in spans]
     return Cooccurrence.sum(parts, n_words)
 
 
@@ -97,7 +98,8 @@ def pieces(batch: DocumentBatch, n_words: int) -> int:
 
 def _count(batch: DocumentBatch, n_words: int, weighting: Weighting, signs: Int64) -> Cooccurrence:
     """Count a batch in one piece."""
-    weights = weighting.weights(batch.lengths, batch.totals) * signs[batch.owners]
+    unsigned = weighting.weights(batch.lengths, batch.totals)
+    weights = unsigned * signs[batch.owners]
     indptr, columns, values = _upper_product(batch.indptr, batch.words, batch.counts, weights, n_words)
     frequency, tokens, heavy = statistics(batch, n_words, signs)
     return Cooccurrence(
@@ -120,8 +122,20 @@ def count_rows(
     signs: (documents,) as in `count`.
     pairs: the most pairs of a block; a single row may have more.
     """
-    weights = weighting.weights(batch.lengths, batch.totals) * signs[batch.owners]
-    starts, positions, rows = _occurrences(batch.indptr, batch.words, n_words)
+    unsigned = weighting.weights(batch.lengths, batch.totals)
+    weights = unsigned * signs[batch.owners]
+    return count_weighted(batch.indptr, batch.words, batch.counts, weights, n_words, pairs)
+
+
+def count_weighted(
+    indptr: Int64, words: Int32, counts: Int32, weights: Int64, n_words: int, pairs: int
+) -> Iterator[PairBlock]:
+    """Yield the counts of passages whose weights are known, in blocks of rows as `count_rows` does.
+
+    indptr, words, counts: as in `DocumentBatch`.
+    weights: (rows,) signed weight of the pairs of each passage.
+    """
+    starts, positions, rows = _occurrences(indptr, words, n_words)
     accumulator = np.zeros(n_words, np.int64)
     touched = np.zeros(n_words // 64 + 1, np.uint64)
     lengths = np.zeros(n_words + 1, np.int64)
@@ -135,10 +149,11 @@ def count_rows(
         buffers.reverse()
         columns, values = buffers[0]
         word, used = _fill_rows(
-            batch.indptr, batch.words, batch.counts, weights, starts, positions, rows,
+            indptr, words, counts, weights, starts, positions, rows,
             accumulator, touched, word, lengths, columns, values,
         )  # fmt: skip
-        yield PairBlock(first, lengths[first + 1 : word + 1], columns[:used], values[:used])
+        ends = lengths[first + 1 : word + 1]
+        yield PairBlock(first, ends, columns[:used], values[:used])
 
 
 def statistics(batch: DocumentBatch, n_words: int, signs: Int64) -> tuple[Int64, Int64, Int64]:
@@ -153,7 +168,7 @@ def statistics(batch: DocumentBatch, n_words: int, signs: Int64) -> tuple[Int64,
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _statistics(
     indptr: Int64, words: Int32, counts: Int32, lengths: Int64, owners: Int32, signs: Int64, n_words: int
 ) -> tuple[Int64, Int64, Int64]:
@@ -165,14 +180,16 @@ def _statistics(
     row = 0
     while row < len(owners):
         sign = signs[owners[row]]
-        stop, length = row, np.int64(0)
+        stop = row
+        length = np.int64(0)
         while stop < len(owners) and owners[stop] == owners[row]:
             length += lengths[stop]
             stop += 1
         if stop == row + 1:
             # The words of one passage are distinct: nothing has to be added up first.
             for position in range(indptr[row], indptr[stop]):
-                word, times = words[position], np.int64(counts[position])
+                word = words[position]
+                times = np.int64(counts[position])
                 frequency[word] += sign
                 tokens[word] += sign * times
                 if HEAVY * times >= length:
@@ -194,7 +211,7 @@ def _statistics(
     return frequency, tokens, heavy
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _occurrences(indptr: Int64, words: Int32, n_words: int) -> tuple[Int64, Int64, Int64]:
     """Return where each word stands: starts (n_words + 1,), and for each occurrence its position and its row."""
     starts = np.zeros(n_words + 1, np.int64)
@@ -252,7 +269,7 @@ def _upper_product(
     return np.cumsum(out_indptr), buffer_columns, buffer_values
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def drain(sums: Int64, touched: UInt64, first: int, last: int, columns: Int32, values: Int64, used: int) -> int:
     """Move the sums of columns first ... last behind the entries of a row. Return where the entries end then.
 
@@ -277,7 +294,7 @@ def drain(sums: Int64, touched: UInt64, first: int, last: int, columns: Int32, v
     return used
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _fill_rows(
     indptr: Int64, words: Int32, counts: Int32, weights: Int64, starts: Int64, positions: Int64, rows: Int64,
     accumulator: Int64, touched: UInt64, word: int, lengths: Int64, columns: Int32, values: Int64,

@@ -17,12 +17,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
-import numba
 import numpy as np
 
-from streamtopic.counts.arrays import Int32, Int64, Mask, Positions, UInt64
+from streamtopic.compiled import kernel
+from streamtopic.counts.arrays import Int32, Int64, Mask, Positions, UInt64, entry_rows, places
 from streamtopic.counts.batch import DocumentBatch, narrowed
 from streamtopic.counts.compact import Compact, RowWriter, UpperRows, merged, mirrored
 from streamtopic.counts.cooccurrence import Cooccurrence
@@ -100,7 +100,8 @@ class Counts:
         order = sorted(range(len(words)), key=words.__getitem__)
         ids = np.empty(len(words), np.int64)
         ids[order] = np.arange(len(words))
-        return cls([words[k] for k in order], cooccurrence.relabel(ids, len(words)))
+        ordered = [words[k] for k in order]
+        return cls(ordered, cooccurrence.relabel(ids, len(words)))
 
     @property
     def frequency(self) -> Int64:
@@ -214,7 +215,8 @@ class KeptCounts:
 
         Raises CountsOverflow where there are so many passages that a sum of their pairs might leave 64 bits.
         """
-        held = sum(len(block.lengths) for block in (*self.blocks, batch))
+        passages = [len(block.lengths) for block in self.blocks]
+        held = sum(passages) + len(batch.lengths)
         largest_weight = self.weighting.cap << self.weighting.shift
         if held * largest_weight > _ROOM:
             raise CountsOverflow(
@@ -262,20 +264,21 @@ class KeptCounts:
             )
         return self._changed(batch, -1, blocks, marks)
 
-    def over(self, words: Sequence[str], places: Int64) -> "KeptCounts":
+    def over(self, words: Sequence[str], ids: Int64) -> "KeptCounts":
         """Return the same documents over more words.
 
         words: ascending by code point, the present words among them.
-        places: (n,) where the present words stand among them.
+        ids: (n,) where the present words stand among them.
         """
-        blocks = tuple(_renamed(block, places) for block in self.blocks)
-        frequency, tokens, heavy = np.zeros((3, len(words)), np.int64)
-        frequency[places] = self.frequency
-        tokens[places] = self.tokens
-        heavy[places] = self.heavy
+        blocks = tuple(_renamed(block, ids) for block in self.blocks)
+        statistics: dict[str, Any] = {"frequency": self.frequency, "tokens": self.tokens, "heavy": self.heavy}
+        for name, array in statistics.items():
+            wide = np.zeros(len(words), np.int64)
+            wide[ids] = array
+            statistics[name] = wide
         # A mark is a function of the positions of words, so it changes with them.
         marks = tuple(_marks(block) for block in blocks)
-        return replace(self, words=words, frequency=frequency, tokens=tokens, heavy=heavy, blocks=blocks, marks=marks)
+        return replace(self, words=words, blocks=blocks, marks=marks, **statistics)
 
     def positions(self, words: Sequence[str]) -> Positions:
         """Return where some of the words stand. The words are given ascending."""
@@ -298,8 +301,9 @@ class KeptCounts:
         Word statistics are those of `restrict`. Cost: the pairs of documents that hold a chosen word.
         """
         batch = self._passages(keep)
-        owners = np.repeat(batch.owners, np.diff(batch.indptr))
-        holders = np.unique(owners[chosen[batch.words]]).astype(np.intp)
+        owners = batch.owners[entry_rows(batch.indptr)]
+        wanted = chosen[batch.words]
+        holders = np.unique(owners[wanted]).astype(np.intp)
         some = count(batch.take(holders), len(keep), self.weighting)
         found = some.touching(np.arange(len(keep)), chosen)
         # Only the documents with a chosen word were counted, so the statistics of all come from here.
@@ -320,9 +324,11 @@ class KeptCounts:
             # Rows are complete as they are counted, so each part can be packed and given back early.
             panels = list(_panels(batch, n, self.weighting))
             return SymmetricCounts(n, mirrored(n, panels))
-        edges = np.linspace(0, batch.documents, wanted + 1).astype(np.int64).tolist()
+        edges = np.linspace(0, batch.documents, wanted + 1)
+        spans = pairwise(edges.astype(np.int64).tolist())
         # Each piece is packed as it is found: unpacked pieces made the peak of a fit nearly three times as high.
-        counted = (_counted(batch.span(first, stop), n, self.weighting) for first, stop in pairwise(edges))
+        parts = (batch.span(first, stop) for first, stop in spans)
+        counted = (_counted(part, n, self.weighting) for part in parts)
         upper = reduce(partial(merged, n), counted)
         return SymmetricCounts(n, mirrored(n, [UpperRows(0, upper)]))
 
@@ -344,8 +350,7 @@ class KeptCounts:
 
     def _passages(self, keep: Positions) -> DocumentBatch:
         """Return all passages over the words at these ascending positions."""
-        ids = np.full(len(self.words), -1, np.int32)
-        ids[keep] = np.arange(len(keep), dtype=np.int32)
+        ids = places(len(self.words), keep, np.int32)
         return DocumentBatch.stacked([narrowed(block, ids) for block in self.blocks])
 
 
@@ -382,12 +387,14 @@ def _cut(batch: DocumentBatch) -> Iterator[DocumentBatch]:
     starts = batch.indptr[first_rows]
     first = 0
     while first < batch.documents:
-        stop = int(np.searchsorted(starts, starts[first] + _BLOCK, side="right")) - 1
+        enough = starts[first] + _BLOCK
+        stop = int(np.searchsorted(starts, enough, side="right")) - 1
         # A document that is longer than a block is a block of its own.
         stop = min(max(stop, first + 1), batch.documents)
         part = batch.span(first, stop)
         # Views would keep the whole batch alive for as long as one block of it.
-        yield replace(part, words=part.words.copy(), counts=part.counts.copy(), lengths=part.lengths.copy())
+        own: dict[str, Any] = {name: getattr(part, name).copy() for name in ("words", "counts", "lengths")}
+        yield replace(part, **own)
         first = stop
 
 
@@ -403,13 +410,10 @@ def _contents(batch: DocumentBatch, documents: Positions) -> Iterator[tuple[byte
     lasts = np.searchsorted(batch.owners, documents + 1)
     for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
         held = slice(batch.indptr[first], batch.indptr[last])
-        yield (
-            batch.lengths[first:last].tobytes(),
-            # Words and counts alone do not say where a passage ends.
-            sizes[first:last].tobytes(),
-            batch.words[held].tobytes(),
-            batch.counts[held].tobytes(),
-        )
+        # Words and counts alone do not say where a passage ends.
+        passages = (batch.lengths[first:last], sizes[first:last])
+        entries = (batch.words[held], batch.counts[held])
+        yield tuple(array.tobytes() for array in (*passages, *entries))
 
 
 def _found(block: DocumentBatch, candidates: Positions, wanted: Counter[tuple[bytes, ...]]) -> Positions:
@@ -429,11 +433,13 @@ def _marks(batch: DocumentBatch) -> UInt64:
     return marks
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _mark(indptr: Int64, words: Int32, counts: Int32, lengths: Int64, owners: Int32, marks: UInt64) -> None:
     """Go on with the mark of a document for each of its passages, in order."""
     for row in range(len(owners)):
-        mark = (marks[owners[row]] + np.uint64(lengths[row] + 1)) * _FACTOR
+        length = np.uint64(lengths[row] + 1)
+        mark = (marks[owners[row]] + length) * _FACTOR
         for k in range(indptr[row], indptr[row + 1]):
-            mark = (mark ^ (mark >> _SHIFT) ^ np.uint64((np.int64(words[k]) << 16) + counts[k])) * _FACTOR
+            pair = (np.int64(words[k]) << 16) + counts[k]
+            mark = (mark ^ (mark >> _SHIFT) ^ np.uint64(pair)) * _FACTOR
         marks[owners[row]] = mark ^ (mark >> _SHIFT)

@@ -1,7 +1,10 @@
-"""A server as a child of this program. It ends with the program, also after kill -9."""
+"""What servers for one machine share: a folder that only its owner may read, and a process that ends with this one."""
 
+import contextlib
 import fcntl
+import os
 import signal
+import stat
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -10,7 +13,43 @@ from typing import IO
 
 from streamtopic.errors import ComponentUnreachable
 
-__all__ = ["Child", "owns_folder"]
+__all__ = ["Child", "owns_folder", "private_folder", "tighten"]
+
+
+_OTHERS = 0o077
+
+
+def private_folder(folder: Path) -> int:
+    """Make a folder that only its owner can open. In one that exists, take the rights of others away.
+
+    Returns the number of files and folders in it that were open to others.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return tighten(folder)
+
+
+def tighten(folder: Path) -> int:
+    """Take all rights of others to a folder and its content away; return how many files and folders were open.
+
+    Links stay as they are, and so do files that belong to somebody else or vanish meanwhile.
+    """
+    found = int(_close(folder))
+    for parent, folders, files in os.walk(folder):
+        # A secret key stays as it is: an open one is refused where it is used, since somebody may have read it.
+        closed = [name for name in files if not name.endswith((".pem", ".key"))]
+        found += sum(_close(Path(parent) / name) for name in (*folders, *closed))
+    return found
+
+
+def _close(path: Path) -> bool:
+    with contextlib.suppress(OSError):
+        about = path.lstat()
+        mode = stat.S_IMODE(about.st_mode)
+        if mode & _OTHERS and (stat.S_ISDIR(about.st_mode) or stat.S_ISREG(about.st_mode)):
+            path.chmod(mode & ~_OTHERS)
+            return True
+    return False
+
 
 # The watchdog waits for the end of its standard input, which the kernel closes even when this process is killed. Then
 # it ends the server. A server that does not end within ten seconds (it may be stopped) is killed.

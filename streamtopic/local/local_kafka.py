@@ -1,14 +1,9 @@
 """A real Kafka broker on this machine, started and stopped by the program."""
 
 import atexit
-import contextlib
 import os
-import secrets
 import shutil
 import signal
-import socket
-import struct
-import subprocess
 import tempfile
 import time
 from collections.abc import Mapping
@@ -17,25 +12,24 @@ from types import TracebackType
 from typing import IO, Self
 
 from streamtopic.errors import ComponentUnreachable
-from streamtopic.local.broker_files import broker_jars, cache_folder, find_java
-from streamtopic.local.child import Child, owns_folder
-from streamtopic.local.private import private_folder
+from streamtopic.local.broker_files import broker_jars, cache_folder
+from streamtopic.local.broker_process import (
+    COMMON_PROPERTIES,
+    brokers_seen,
+    failure_reason,
+    free_broker_port,
+    java_command,
+    new_cluster_id,
+    prepare_storage,
+    write_properties,
+)
+from streamtopic.local.child import Child, owns_folder, private_folder
 
 __all__ = ["LocalKafka"]
 
 _START_SECONDS = 120
 _PORT_ATTEMPTS = 5
-# Below the ports of outgoing connections: one of those could take the port of a stopped broker.
-_PORTS = range(20_000, 32_000)
-# A metadata request, version 0, for all topics. Only a broker that has joined its cluster answers it.
-_METADATA = struct.pack(">ihhihi", 14, 3, 0, 1, -1, 0)
-_JAVA_OPTIONS = (
-    "-Xmx512m",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-    "-Dorg.slf4j.simpleLogger.showDateTime=true",
-)
+_HEAP_MB = 512
 
 
 class LocalKafka:
@@ -132,20 +126,19 @@ class LocalKafka:
     def _attached(self) -> bool:
         """Return whether another program's broker in this folder answers, and note its port."""
         port = self._last_port()
-        if port is None or not _answers(port):
+        if port is None or not brokers_seen(port):
             return False
         self._port = port
         return True
 
     def _start(self, folder: Path, lock: IO[bytes]) -> None:
         """Start the broker at the wanted port or, where nobody depends on one, at a free port."""
-        java = str(find_java(self._environ))
-        command = [java, *_JAVA_OPTIONS, "-cp", f"{self.jars}/*"]
+        command = java_command(self._environ, _HEAP_MB)
         wanted = self._fixed_port or self._port or self._last_port()
         for attempt in range(_PORT_ATTEMPTS):
-            port = wanted if wanted is not None and attempt == 0 else _free_port()
-            _write_properties(folder, port, self._properties)
-            _format(folder, command)
+            port = wanted if wanted is not None and attempt == 0 else free_broker_port()
+            write_properties(folder, _properties(folder, port) | self._properties)
+            prepare_storage(folder, command, new_cluster_id())
             try:
                 self._launch(folder, [*command, "kafka.Kafka", str(folder / "server.properties")], port, lock)
             except ComponentUnreachable as error:
@@ -173,9 +166,9 @@ class LocalKafka:
 
     def _await_ready(self, port: int, log: Path, begin: int) -> None:
         deadline = time.monotonic() + _START_SECONDS
-        while not _answers(port):
+        while not brokers_seen(port):
             if self._broker is None or not self._broker.running:
-                raise ComponentUnreachable(f"Kafka did not start: {_reason(log, begin)} (see {log})")
+                raise ComponentUnreachable(f"Kafka did not start: {failure_reason(log, begin)} (see {log})")
             if time.monotonic() > deadline:
                 raise ComponentUnreachable(f"Kafka does not answer after {_START_SECONDS} s (see {log})")
             time.sleep(0.05)
@@ -187,9 +180,11 @@ class LocalKafka:
             return None
 
 
-def _write_properties(folder: Path, port: int, others: Mapping[str, str]) -> None:
-    controller = _free_port()
-    properties: dict[str, object] = {
+def _properties(folder: Path, port: int) -> dict[str, object]:
+    """Return the properties of a broker that is its own controller."""
+    controller = free_broker_port()
+    return {
+        **COMMON_PROPERTIES,
         "process.roles": "broker,controller",
         "node.id": 1,
         "controller.quorum.voters": f"1@127.0.0.1:{controller}",
@@ -197,78 +192,7 @@ def _write_properties(folder: Path, port: int, others: Mapping[str, str]) -> Non
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "controller.listener.names": "CONTROLLER",
         "log.dirs": folder / "data",
-        "auto.create.topics.enable": "false",
         "offsets.topic.replication.factor": 1,
-        "offsets.topic.num.partitions": 1,
         "transaction.state.log.replication.factor": 1,
         "transaction.state.log.min.isr": 1,
-        "transaction.state.log.num.partitions": 1,
-        "group.initial.rebalance.delay.ms": 50,
-        "group.min.session.timeout.ms": 1000,
-        # A few threads suffice for one client. The buffer is taken from the heap at the start, by default 128 MB.
-        "num.network.threads": 2,
-        "num.io.threads": 4,
-        "log.cleaner.dedupe.buffer.size": 16 << 20,
-        # Compaction and retention act within seconds where a topic's settings allow it.
-        "log.cleaner.backoff.ms": 1000,
-        "log.retention.check.interval.ms": 1000,
-        "log.initial.task.delay.ms": 1000,
-        # A broker that was killed can join again only after its session has ended, by default after 9 s.
-        "broker.session.timeout.ms": 2000,
-        "broker.heartbeat.interval.ms": 500,
     }
-    text = "".join(f"{name}={value}\n" for name, value in {**properties, **others}.items())
-    (folder / "server.properties").write_text(text, "utf-8")
-
-
-def _format(folder: Path, command: list[str]) -> None:
-    """Prepare the data folder once. Kafka does not start in one that was not prepared."""
-    if (folder / "data" / "bootstrap.checkpoint").exists():
-        return
-    # Kafka does not repair half a preparation, which a process that was killed may have left.
-    shutil.rmtree(folder / "data", ignore_errors=True)
-    # Not the random text alone: a name that begins with a dash would be taken for an option.
-    cluster = "st" + secrets.token_urlsafe(16)[:20]
-    arguments = ["format", "-t", cluster, "-c", str(folder / "server.properties")]
-    done = subprocess.run(  # noqa: S603 - as the broker itself
-        [*command, "kafka.tools.StorageTool", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        umask=0o077,
-    )
-    if done.returncode:
-        lines = (done.stdout + done.stderr).strip().splitlines() or ["it printed nothing"]
-        raise ComponentUnreachable(f"Kafka could not prepare {folder / 'data'}: {lines[-1]}")
-
-
-def _answers(port: int) -> bool:
-    """Return whether the broker at a port has joined its cluster, so that topics can be made."""
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
-        connection.sendall(_METADATA)
-        answer = b""
-        while len(answer) < 12 and (piece := connection.recv(12 - len(answer))):
-            answer += piece
-        if len(answer) == 12:
-            _size, _correlation_id, brokers = struct.unpack(">iii", answer)
-            return bool(brokers > 0)
-    return False
-
-
-def _free_port() -> int:
-    while True:
-        port = secrets.choice(_PORTS)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-
-
-def _reason(log: Path, begin: int) -> str:
-    """Return the last exception that the broker wrote to its log since the byte `begin`, else its last line."""
-    # The last one is the innermost cause.
-    with log.open("rb") as output:
-        output.seek(begin)
-        lines = output.read().decode("utf-8", "replace").strip().splitlines()
-    named = [line.strip() for line in lines if "Exception" in line and not line.lstrip().startswith("at ")]
-    return (named or lines or ["it wrote no log"])[-1]

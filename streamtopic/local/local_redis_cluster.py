@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import random
 import shutil
 import socket
 import tempfile
@@ -16,8 +17,9 @@ from typing import Any, Self
 import redis
 
 from streamtopic.errors import ComponentUnreachable
+from streamtopic.local.certificates import Authority
 from streamtopic.local.child import Child
-from streamtopic.local.local_redis import find_server
+from streamtopic.local.local_redis import find_server, find_tls_server
 
 __all__ = ["LocalRedisCluster", "LocalSentinel", "RedisNode"]
 
@@ -25,7 +27,8 @@ _SLOTS = 16384
 _READY_SECONDS = 60.0
 # Nodes of a cluster speak to each other on the port that lies this far above their own.
 _BUS = 10_000
-_HIGHEST = 65_535
+# Below the ports of outgoing connections: one of those could take the port of a node that is away for a moment.
+_PORTS = range(10_000, 20_000)
 _DEFAULTS = {
     "bind": "127.0.0.1",
     "protected-mode": "yes",
@@ -41,7 +44,15 @@ _DEFAULTS = {
 
 
 class RedisNode:
-    """One server on a port of the loopback, with a folder of its own. It can be killed and started again."""
+    """One server on a port of the loopback, with a folder of its own. It can be killed and started again.
+
+    options: of the server.
+    sentinel: whether it is a sentinel.
+    bus: whether it is a node of a cluster.
+    server: the program, in place of the one that is found.
+    door: is given the port of the server, and returns the one that the cluster names to clients and replicas.
+    authority: signs its certificate; then it speaks TLS and nothing else.
+    """
 
     def __init__(
         self,
@@ -51,19 +62,27 @@ class RedisNode:
         sentinel: bool = False,
         bus: bool = False,
         server: Path | None = None,
+        door: Callable[[int], int] | None = None,
+        authority: Authority | None = None,
     ) -> None:
         self.port = _free_port(bus=bus)
+        self.named_port = self.port if door is None else door(self.port)
         self.folder = folder
-        self._executable = server
-        self._options = {**options, "port": str(self.port), "dir": str(folder)}
+        self._executable = server or (None if authority is None else find_tls_server())
+        named = {} if door is None else {"cluster-announce-port": str(self.named_port)}
+        self._options = {**options, **named, "port": str(self.port), "dir": str(folder)}
         self._sentinel = sentinel
         self._server: Child | None = None
-        self.client = redis.Redis(host="127.0.0.1", port=self.port, socket_timeout=10, protocol=2)
+        trusted: dict[str, Any] = {}
+        if authority is not None:
+            self._options |= _tls_options(self.port, authority, bus=bus)
+            trusted = {"ssl": True, "ssl_ca_certs": str(authority.file)}
+        self.client = redis.Redis(host="127.0.0.1", port=self.port, socket_timeout=10, protocol=2, **trusted)
 
     @property
     def place(self) -> str:
-        """Host and port."""
-        return f"127.0.0.1:{self.port}"
+        """Host and port that clients are given."""
+        return f"127.0.0.1:{self.named_port}"
 
     @property
     def pid(self) -> int | None:
@@ -85,7 +104,10 @@ class RedisNode:
         def answers() -> bool:
             if self._server is None or not self._server.running:
                 raise ComponentUnreachable(f"redis-server did not start: see {log}")
-            return bool(self.client.ping())
+            # A server that asks for a password answers.
+            with contextlib.suppress(redis.exceptions.AuthenticationError):
+                self.client.ping()
+            return True
 
         try:
             _wait(answers, f"redis-server at {self.place}")
@@ -118,10 +140,11 @@ class RedisNode:
 
 
 class _Group:
-    """Servers that start and stop together, in one private folder."""
+    """Servers that start and stop together, in one private folder. kept: a folder that stays; else a temporary one."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: Path | None = None) -> None:
         self.nodes: list[RedisNode] = []
+        self._kept = kept
         self._folder: Path | None = None
 
     def __enter__(self) -> Self:
@@ -134,7 +157,9 @@ class _Group:
         """Start the servers and wait until they serve. Starting twice is harmless."""
         if self._folder is not None:
             return self
-        self._folder = Path(tempfile.mkdtemp(prefix="streamtopic-"))
+        if self._kept is not None:
+            self._kept.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder = self._kept or Path(tempfile.mkdtemp(prefix="streamtopic-"))
         atexit.register(self.stop)
         try:
             self._launch(self._folder)
@@ -144,16 +169,16 @@ class _Group:
         return self
 
     def stop(self) -> None:
-        """Stop the servers and remove what they held. Stopping twice is harmless."""
+        """Stop the servers and remove what they held, unless their folder is kept. Stopping twice is harmless."""
         atexit.unregister(self.stop)
         for node in self.nodes:
             # It is all going to be removed, so nobody need wait until a server has saved anything.
             node.kill()
             node.client.close()
         self.nodes = []
-        if self._folder is not None:
+        if self._folder is not None and self._kept is None:
             shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
+        self._folder = None
 
     def _launch(self, folder: Path) -> None:
         raise NotImplementedError
@@ -167,6 +192,9 @@ class LocalRedisCluster(_Group):
     node_timeout: seconds until a silent node is taken for lost and a replica takes its place.
     options: more options of each server.
     server: the program, in place of the one that `find_server` finds.
+    folder: for the data, which then stays; None for a temporary one.
+    door: is given the port of a node, and returns the one that the cluster names in its place, as behind a proxy.
+    secured: clients and nodes speak TLS, with certificates of `authority`.
 
     Raises ComponentUnreachable where no server can be found or started.
     """
@@ -179,9 +207,15 @@ class LocalRedisCluster(_Group):
         node_timeout: float = 5.0,
         options: Mapping[str, str] | None = None,
         server: Path | None = None,
+        folder: Path | None = None,
+        door: Callable[[int], int] | None = None,
+        secured: bool = False,
     ) -> None:
-        super().__init__()
+        super().__init__(folder)
         self._server = server
+        self._door = door
+        self._secured = secured
+        self.authority: Authority | None = None
         self._masters = masters
         self._replicas = replicas
         self._options = {
@@ -197,7 +231,10 @@ class LocalRedisCluster(_Group):
         """Address for `Connection`: redis+cluster://host:port,... of every node."""
         if not self.nodes:
             raise ComponentUnreachable("the local Redis Cluster is not running: start it first")
-        return "redis+cluster://" + ",".join(node.place for node in self.nodes)
+        places = ",".join(node.place for node in self.nodes)
+        if self.authority is None:
+            return f"redis+cluster://{places}"
+        return f"rediss+cluster://{places}?ssl_ca_certs={self.authority.file}"
 
     @property
     def plain_url(self) -> str:
@@ -217,13 +254,14 @@ class LocalRedisCluster(_Group):
                 continue
             for first, last, (_, port, *_), *_ in _command(node, "CLUSTER SLOTS"):
                 if first <= slot <= last and _running(self.nodes, port):
-                    return next(other for other in self.nodes if other.port == port)
+                    return next(other for other in self.nodes if other.named_port == port)
         raise ComponentUnreachable(f"no running node has the slot of {key}")
 
     def replicas_of(self, master: RedisNode) -> list[RedisNode]:
         """Return the running replicas of a master."""
         running = [node for node in self.nodes if node.pid is not None]
-        return [node for node in running if int(node.client.info("replication").get("master_port", 0)) == master.port]
+        of = [int(node.client.info("replication").get("master_port", 0)) for node in running]
+        return [node for node, port in zip(running, of, strict=True) if port == master.named_port]
 
     def name_of(self, node: RedisNode) -> str:
         """Return the id that the cluster knows a node by."""
@@ -245,11 +283,16 @@ class LocalRedisCluster(_Group):
 
     def _launch(self, folder: Path) -> None:
         total = self._masters * (1 + self._replicas)
+        self.authority = Authority.opened(folder / "tls") if self._secured else None
         for number in range(total):
-            node = RedisNode(folder / str(number), self._options, bus=True, server=self._server)
+            place = folder / str(number)
+            node = RedisNode(
+                place, self._options, bus=True, server=self._server, door=self._door, authority=self.authority
+            )
             self.nodes.append(node)
             node.start()
-        masters, rest = self.nodes[: self._masters], self.nodes[self._masters :]
+        masters = self.nodes[: self._masters]
+        rest = self.nodes[self._masters :]
         bounds = [_SLOTS * number // self._masters for number in range(self._masters + 1)]
         for number, master in enumerate(masters):
             # ADDSLOTSRANGE is newer than 6.2.
@@ -344,6 +387,21 @@ class LocalSentinel(_Group):
         self.await_serving()
 
 
+def _tls_options(port: int, authority: Authority, *, bus: bool) -> dict[str, str]:
+    """Return the options of a server that speaks TLS alone. Clients show a password, not a certificate."""
+    own = str(authority.issue("redis", ["127.0.0.1", "localhost"]))
+    return {
+        "port": "0",
+        "tls-port": str(port),
+        "tls-cert-file": own,
+        "tls-key-file": own,
+        "tls-ca-cert-file": str(authority.file),
+        "tls-auth-clients": "no",
+        "tls-replication": "yes",
+        "tls-cluster": "yes" if bus else "no",
+    }
+
+
 def _option(name: str, value: str) -> list[str]:
     return [f"--{name}", *value.split(" ")] if value else [f"--{name}", ""]
 
@@ -375,7 +433,7 @@ def _knows(node: RedisNode, name: str) -> bool:
 
 
 def _running(nodes: list[RedisNode], port: int) -> bool:
-    return any(node.port == port and node.pid is not None for node in nodes)
+    return any(node.named_port == port and node.pid is not None for node in nodes)
 
 
 def _wait(ready: Callable[[], bool], what: str) -> None:
@@ -392,13 +450,9 @@ def _wait(ready: Callable[[], bool], what: str) -> None:
 def _free_port(*, bus: bool) -> int:
     """Return a port that nobody uses; with `bus` one whose port for other nodes is free too."""
     while True:
-        with socket.socket() as one, socket.socket() as other:
-            one.bind(("127.0.0.1", 0))
-            port = int(one.getsockname()[1])
-            if not bus:
-                return port
-            if port + _BUS > _HIGHEST:
-                continue
-            with contextlib.suppress(OSError):
+        port = random.choice(_PORTS)
+        with socket.socket() as one, socket.socket() as other, contextlib.suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            if bus:
                 other.bind(("127.0.0.1", port + _BUS))
-                return port
+            return port

@@ -34,7 +34,7 @@ from streamtopic.topics.paper_anchors import farthest_rows, row_norms
 from streamtopic.topics.products import dense_rows, product_roundings, shift_roundings, times
 from streamtopic.topics.simplex import project_rows, solve_rows
 from streamtopic.topics.update_anchors import replay_rows
-from streamtopic.topics.update_products import ThinShift, product_shift
+from streamtopic.topics.update_rows import ThinShift, product_shift
 
 __all__ = [
     "BaseModel",
@@ -174,6 +174,7 @@ def remaining_counts(base: Statistics, source: CountSource, options: LearnerOpti
     product = times(q, np.ascontiguousarray(thin))
     relative = gamma(product_roundings(np.diff(q.indptr), q.n))
     error = largest_errors(relative, np.zeros(q.n), product)
+    changed = len(set(words) ^ set(base.words))
     return _known(
         words,
         q,
@@ -183,7 +184,7 @@ def remaining_counts(base: Statistics, source: CountSource, options: LearnerOpti
         start=start,
         candidates=prepared.candidates,
         documents=source.documents,
-        changed=len(set(words) ^ set(base.words)),
+        changed=changed,
     )
 
 
@@ -202,12 +203,14 @@ def chosen_again(left: Remaining) -> AnchorChoice:
         norms = row_norms(left.q, candidates, scales)
         rows = np.searchsorted(left.live, candidates)
         sizes = np.diff(left.q.indptr)
+        anchors = np.searchsorted(candidates, known)
+        terms = int(sizes[candidates].max())
         choice = replay_rows(
             norms,
             left.B[rows],
             left.G,
-            np.searchsorted(candidates, known),
-            terms=int(sizes[candidates].max()),
+            anchors,
+            terms=terms,
             error=left.B_error[rows],
             live=len(left.live),
         )
@@ -246,17 +249,21 @@ def _known(
     # Summed as Python integers: a total of int64 could overflow in a large corpus.
     total = float(sum(mass.tolist()))
     anchor_mass = anchor_counts.sum(axis=1)
+    rows = product[live] / own[:, None]
+    row_errors = error[live] / own
+    words = tuple(names[k] for k in live)
+    anchors = np.searchsorted(live, positions)
     return Remaining(
         names=names,
-        words=tuple(names[k] for k in live),
+        words=words,
         live=live,
         q=q,
         p=own / total,
         start=start[live],
-        anchors=np.searchsorted(live, positions),
+        anchors=anchors,
         candidates=candidates,
-        B=product[live] / own[:, None] / anchor_mass,
-        B_error=error[live] / own / float(anchor_mass.min()),
+        B=rows / anchor_mass,
+        B_error=row_errors / float(anchor_mass.min()),
         G=G,
         sigma_min=sigma_min,
         documents=documents,

@@ -179,7 +179,8 @@ def sample_size(n: int, r: int, length: float, constants: ModelConstants) -> flo
     length: L, tokens of a document.
     constants: of the model.
     """
-    a, eps0 = constants.a, constants.eps0
+    a = constants.a
+    eps0 = constants.eps0
     gp = constants.gamma * constants.p_sep
     for_anchors = a * r**3 * math.log(n) / (length * gp**6 * eps0)
     for_topics = a**3 * r**3 * math.log(n) / (length * eps0**3 * gp**4)
@@ -249,7 +250,8 @@ def _deletions(s: ProofSetting) -> tuple[Condition, ...]:
     m_U = s.deletions
     most = precondition(s.m, s.r, s.constants)
     # The proof drops delta_2 beside the other part of delta_2', which only many deletions allow.
-    enough = math.sqrt(s.m * s.constants.eps0 / (4 * s.constants.a * s.r))
+    scale = 4 * s.constants.a * s.r
+    enough = math.sqrt(s.m * s.constants.eps0 / scale)
     capacity = base_capacity(1.0, s.m, s.n, s.r, s.epsilon, s.delta)
     numbers = s.n * s.r
     noise = math.sqrt(numbers * math.log(numbers) * math.log(1 / s.delta)) / s.epsilon
@@ -430,7 +432,8 @@ def _rounded_up(value: float) -> float:
 
 def _classic_noise(sensitivity: float, options: TheoremOptions) -> NoisePlan:
     """Plan as `plan_noise` does, grid included, with the proof's sigma in place of the analytic one."""
-    epsilon, delta = options.epsilon, options.delta
+    epsilon = options.epsilon
+    delta = options.delta
     # The analytic mechanism needs less noise, so a larger sensitivity makes it draw the proof's sigma.
     wider = theorem_sigma(sensitivity, epsilon, delta) / gaussian_scale(epsilon, delta)
     plan = plan_noise(wider, epsilon, delta)
@@ -609,7 +612,8 @@ def examine(left: Remaining, base: BaseFacts, options: TheoremOptions, *, compar
 
 def draw(examined: Examined, seed_for: Callable[[str], NoiseSeed]) -> TheoremRelease:
     """Add nu_A and nu_R, and project; seed_for: as in `theorem_release`."""
-    found, plan = examined.found, examined.plan
+    found = examined.found
+    plan = examined.plan
     noised = add_noise(found.A, plan.topics, seed_for("A"))
     # A shift of a column does not change its projection on the simplex. With its greatest number at 0, rounding cannot
     # lose the 1 of the simplex beside a large sigma.

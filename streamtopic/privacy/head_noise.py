@@ -21,8 +21,7 @@ import numpy.typing as npt
 from streamtopic.errors import CannotLearn, UsageError
 from streamtopic.privacy.keystream import NoiseSeed
 from streamtopic.privacy.noise import NoisedMatrix, add_noise, plan_noise
-from streamtopic.topics.heads import rounding_bound
-from streamtopic.topics.tasks import HeadTask, LabelledDocuments, TopicMatrix
+from streamtopic.topics.heads import HeadTask, LabelledDocuments, TopicMatrix, rounding_bound
 
 __all__ = ["HeadConstants", "head_constants", "head_sensitivity", "release_task_weights"]
 

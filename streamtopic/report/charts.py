@@ -384,13 +384,15 @@ def _curve(curve: Curve, drawn: Sequence[tuple[tuple[float, float], tuple[float,
             continue
         # Shapes differ as well as colours, for readers who cannot tell the colours apart.
         corners = _SQUARE if look == "warm" else _TRIANGLE
-        outline = _path([(x + right, y + down) for right, down in corners])
+        moved = [(x + right, y + down) for right, down in corners]
+        outline = _path(moved)
         yield Stroke(f"{outline}Z", look, said)
 
 
 def _path(places: Sequence[tuple[float, float]]) -> str:
     """Return the moves of a pen from place to place."""
-    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
+    points = (f"{x:.1f} {y:.1f}" for x, y in places)
+    return "M" + "L".join(points)
 
 
 def _names(wanted: Sequence[tuple[float, float, str]], right: float) -> Iterator[Mark]:
@@ -407,7 +409,8 @@ def _names(wanted: Sequence[tuple[float, float, str]], right: float) -> Iterator
         if start + wide > right:
             start = x - 9 - wide
         stop = start + wide
-        level = next(y + shift for shift in _SHIFTS if not _meets(taken, start, stop, y + shift))
+        levels = (y + shift for shift in _SHIFTS)
+        level = next(one for one in levels if not _meets(taken, start, stop, one))
         taken.append((start, stop, level))
         yield Label(start, level + 4, name, "small clear")
 

@@ -8,14 +8,24 @@ import numpy as np
 
 from streamtopic.errors import InvalidRelease
 from streamtopic.report.charts import Box, Circle, Label, LinkedMarks, Mark, Picture, Stroke, sparkline
-from streamtopic.report.model_view import Float, ModelView, correlations, similar_order, strongest, view_of
+from streamtopic.report.model_view import (
+    Float,
+    ModelView,
+    TopicHistory,
+    TopicMap,
+    correlations,
+    place_topics,
+    similar_order,
+    spread,
+    strongest,
+    topic_history,
+    view_of,
+)
 from streamtopic.report.rendering import render
-from streamtopic.report.topic_history import TopicHistory, topic_history
-from streamtopic.report.topic_layout import TopicMap, place_topics, spread
 from streamtopic.signed import Release
 from streamtopic.signed.release import GIVEN_AWAY, HELPS
 
-__all__ = ["model_page"]
+__all__ = ["map_figure", "model_page"]
 
 _SPEAKING = 10
 # More topics than these would be a cloud on the map, and squares too small to read among the correlations.
@@ -38,11 +48,13 @@ def model_page(release: Release, earlier: Sequence[Release] = (), withdrawn: Seq
     if release.payload.A is not None:
         history = topic_history([*earlier, release])
         topics = _topics(view_of(release), history)
-    quality = {name: f"{value:.2f}" for name, value in sorted(release.quality.items())}
+    figures = sorted(release.quality.items())
+    quality = {name: f"{value:.2f}" for name, value in figures}
     tasks = [_task(release, name) for name in release.heads]
+    title = f"{release.envelope.model}, version {release.version}"
     return render(
         "model.html",
-        title=f"{release.envelope.model}, version {release.version}",
+        title=title,
         envelope=release.envelope,
         guarantee=release.guarantee,
         quality=quality,
@@ -68,7 +80,7 @@ def _topics(view: ModelView, found: TopicHistory) -> dict[str, object]:
     cards = [_card(view, topic) for topic in view.order]
     return {
         "cards": cards,
-        "map": _map(view),
+        "map": map_figure(view),
         "correlations": _correlations(view),
         "steps": found.steps,
         "paths": paths,
@@ -81,10 +93,12 @@ def _card(view: ModelView, topic: int) -> dict[str, object]:
     probabilities = view.A[at, topic].tolist()
     longest = max(probabilities, default=0.0) or 1.0
     words = []
-    for word, probability, here in zip(at, probabilities, view.here(topic).tolist(), strict=True):
+    chances = view.here(topic).tolist()
+    for word, probability, here in zip(at, probabilities, chances, strict=True):
         # Half a percent at least, so that every word has a bar.
         length = max(100 * probability / longest, 0.5)
-        words.append({"word": view.words[word], "bar": f"{length:.1f}", "in_topic": probability, "here": here})
+        bar = f"{length:.1f}"
+        words.append({"word": view.words[word], "bar": bar, "in_topic": probability, "here": here})
     return {"topic": topic, "share": view.shares[topic], "words": words}
 
 
@@ -133,12 +147,13 @@ class _Node:
         marks: list[Mark] = [Circle(x, y, self.radius, "ring")]
         marks.append(Label(x, y + 4.5, self.topic, "strong", "middle"))
         if self.name:
-            marks.append(Label(x, y + self.radius + 13, self.name, "small", "middle"))
+            below = y + self.radius + 13
+            marks.append(Label(x, below, self.name, "small", "middle"))
         said = f"Topic {self.topic}, {self.share:.1%}: {self.name}"
         return LinkedMarks(f"topic-{self.topic}", said, marks)
 
 
-def _map(view: ModelView) -> dict[str, object]:
+def map_figure(view: ModelView) -> dict[str, object]:
     """Return the map of the largest topics and the table of their distances."""
     topics = sorted(view.order[:_MAPPED])
     plan = place_topics(view.A[:, topics])
@@ -167,12 +182,13 @@ def _map(view: ModelView) -> dict[str, object]:
         marks.append(node.drawn(x, y))
     said = f"{len(topics)} topics by their words; the table below has the distances"
     picture = Picture("map", "Map of topics", said, _WIDTH, height, marks)
+    rows = _nearest(view, plan, topics)
     return {
         "picture": picture,
         "shown": plan.shown,
         "drawn": len(topics),
         "all": len(view.shares),
-        "rows": _nearest(view, plan, topics),
+        "rows": rows,
     }
 
 
@@ -216,7 +232,8 @@ def _nearest(view: ModelView, plan: TopicMap, topics: list[int]) -> list[dict[st
         others[place] = np.inf
         ranked = np.argsort(others, kind="stable")[:3]
         # With three topics or fewer the topic itself is among them.
-        nearest = [f"{topics[k]} ({others[k]:.2f})" for k in ranked if k != place]
+        near = [k for k in ranked if k != place]
+        nearest = [f"{topics[k]} ({others[k]:.2f})" for k in near]
         said = ", ".join(nearest)
         words = view.name(topic, 5)
         rows.append({"topic": topic, "share": view.shares[topic], "words": words, "nearest": said})
@@ -260,10 +277,15 @@ def _grid(topics: list[int], labels: list[str], order: list[int]) -> list[Mark]:
         x = _LEFT + _CELL * row
         y = _TOP + _CELL * row
         middle = _CELL / 2
-        marks.append(Label(_LEFT - 8, y + middle + 4, labels[k], "small", "end"))
+        beside = y + middle + 4
+        marks.append(Label(_LEFT - 8, beside, labels[k], "small", "end"))
         marks.append(Label(x + middle, _TOP - 8, topics[k], "small", "middle"))
-        marks.append(Stroke(f"M{_LEFT:g} {y:g}H{right:g}"))
-        marks.append(Stroke(f"M{x:g} {_TOP:g}V{bottom:g}"))
+        above_row = f"M{_LEFT:g} {y:g}H{right:g}"
+        left_of_column = f"M{x:g} {_TOP:g}V{bottom:g}"
+        marks += [Stroke(above_row), Stroke(left_of_column)]
+    # Each square has its line above and to the left; the last ones need theirs below and to the right too.
+    corner = f"M{_LEFT:g} {bottom:g}H{right:g}V{_TOP:g}"
+    marks.append(Stroke(corner))
     return marks
 
 
@@ -294,7 +316,9 @@ def _cells(topics: list[int], part: Float, order: list[int]) -> list[Mark]:
             marks.append(Circle(x, y, half, "warm", said))
         else:
             side = 2 * half
-            marks.append(Box(x - half, y - half, side, side, "mark", said))
+            left = x - half
+            upper = y - half
+            marks.append(Box(left, upper, side, side, "mark", said))
     return marks
 
 
@@ -304,5 +328,6 @@ def _pairs(view: ModelView, pairs: list[tuple[int, int, float]]) -> str:
     for a, b, value in pairs[:2]:
         first = view.name(a)
         second = view.name(b)
-        said.append(f"{a} and {b} ({first}; {second}: {value:+.2f})")
+        names = f"{first}; {second}"
+        said.append(f"{a} and {b} ({names}: {value:+.2f})")
     return ", ".join(said)

@@ -20,9 +20,7 @@ import numpy as np
 
 from streamtopic.errors import UsageError
 from streamtopic.report.model_view import correlations as _correlations
-from streamtopic.report.model_view import similar_order, view_of
-from streamtopic.report.topic_history import topic_history
-from streamtopic.report.topic_layout import place_topics, spread
+from streamtopic.report.model_view import place_topics, similar_order, spread, topic_history, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,9 +63,11 @@ def topics(
         places = np.arange(len(at))
         axes.barh(places, view.A[at, topic], color=_MARK, height=0.7)
         axes.set_yticks(places)
-        _names(axes.set_yticklabels([view.words[k] for k in at], fontsize=8))
+        words = [view.words[k] for k in at]
+        _names(axes.set_yticklabels(words, fontsize=8))
         axes.invert_yaxis()
-        axes.set_title(f"Topic {topic} ({view.shares[topic]:.1%})", fontsize=9, loc="left")
+        title = f"Topic {topic} ({view.shares[topic]:.1%})"
+        axes.set_title(title, fontsize=9, loc="left")
         axes.tick_params(axis="x", labelsize=7)
         axes.locator_params(axis="x", nbins=4)
         _open(axes)
@@ -88,10 +88,12 @@ def topic_map(model: Release | AnchorTopics, *, feature_names: Sequence[str] | N
 
     axes = figure.add_subplot()
     # Topics of the same words lie in one place: an extent of 0 would make circles of radius 0.
-    extent = max(float(np.ptp(plan.positions, axis=0).max(initial=0.0)), 1e-9)
+    widest = np.ptp(plan.positions, axis=0).max(initial=0.0)
+    extent = max(float(widest), 1e-9)
     # In units of the map's width, circles together take about a tenth of it.
     shares = view.shares[chosen]
-    radii = extent * np.maximum(np.sqrt(0.06 * shares / np.pi), 0.012)
+    by_share = np.sqrt(0.06 * shares / np.pi)
+    radii = extent * np.maximum(by_share, 0.012)
     named = set(view.order[:_LARGEST])
     has_name = [topic in named for topic in chosen]
     widths = np.where(has_name, 0.17 * extent, 2 * radii)
@@ -99,9 +101,11 @@ def topic_map(model: Release | AnchorTopics, *, feature_names: Sequence[str] | N
     sizes = np.stack([widths, heights], axis=1)
     # The canvas of `spread` begins at 0; a margin of one extent on each side is room to move boxes into.
     shift = plan.positions.min(axis=0) - extent
-    places = spread(plan.positions - shift, sizes, 3 * extent, 3 * extent) + shift
+    room = 3 * extent
+    places = spread(plan.positions - shift, sizes, room, room) + shift
     for topic, radius, (x, y) in zip(chosen, radii, places, strict=True):
-        axes.add_patch(Circle((x, y), radius, facecolor=_MARK + "38", edgecolor=_MARK))
+        circle = Circle((x, y), radius, facecolor=_MARK + "38", edgecolor=_MARK)
+        axes.add_patch(circle)
         axes.text(x, y, str(topic), ha="center", va="center", fontsize=8, weight="bold")
         if topic in named:
             below = y - radius - 0.004 * extent
@@ -110,7 +114,8 @@ def topic_map(model: Release | AnchorTopics, *, feature_names: Sequence[str] | N
     axes.autoscale_view()
     axes.margins(0.08)
     axes.set_axis_off()
-    axes.set_title(f"Distances between topics; two axes can show {plan.shown:.0%} of them", fontsize=9, loc="left")
+    title = f"Distances between topics; two axes can show {plan.shown:.0%} of them"
+    axes.set_title(title, fontsize=9, loc="left")
     return figure
 
 
@@ -135,7 +140,8 @@ def correlations(model: Release | AnchorTopics, *, feature_names: Sequence[str] 
     axes.set_yticks(range(len(chosen)))
     _names(axes.set_yticklabels(labels, fontsize=7))
     axes.set_xticks(range(len(chosen)))
-    axes.set_xticklabels([str(chosen[k]) for k in order], fontsize=7)
+    numbers = [str(chosen[k]) for k in order]
+    axes.set_xticklabels(numbers, fontsize=7)
     axes.set_title("Correlations between topics", fontsize=9, loc="left")
     figure.colorbar(image, ax=axes, shrink=0.8)
     return figure

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-__all__ = ["moment", "prose", "render", "shown"]
+__all__ = ["moment", "prose", "render", "render_of", "shown"]
 
 # Controls, format characters (which turn a line around), surrogates, separators of lines and paragraphs.
 _HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
@@ -24,7 +24,12 @@ def render(template: str, /, **values: object) -> str:
     template: name of a file of `templates/`.
     values: by their names in the template.
     """
-    written = _environment().get_template(template).render(values)
+    return render_of("streamtopic.report", template, **values)
+
+
+def render_of(package: str, template: str, /, **values: object) -> str:
+    """Return a template of a package filled in, as `render` does; it may use the templates of reports too."""
+    written = _environment(package).get_template(template).render(values)
     # The whole text is filtered, not each value: a value that a filter has joined to markup would escape the filter.
     return written.translate(_VISIBLE)
 
@@ -50,7 +55,8 @@ def prose(words: object) -> Markup:
     if len(pieces) % 2 == 0:
         return escape(words)
     code = Markup("<code>{}</code>")
-    return Markup("").join(code.format(piece) if k % 2 else piece for k, piece in enumerate(pieces))
+    parts = (code.format(piece) if k % 2 else piece for k, piece in enumerate(pieces))
+    return Markup("").join(parts)
 
 
 def moment(milliseconds: int | None) -> str:
@@ -69,7 +75,8 @@ def _named(values: object) -> str:
     """Return the entries of a mapping in one line, a dash for another value."""
     if not isinstance(values, Mapping):
         return "-"
-    return ", ".join(f"{name} {shown(value)}" for name, value in values.items())
+    entries = (f"{name} {shown(value)}" for name, value in values.items())
+    return ", ".join(entries)
 
 
 def _is_records(value: object) -> bool:
@@ -78,9 +85,9 @@ def _is_records(value: object) -> bool:
 
 
 @cache
-def _environment() -> Environment:
+def _environment(package: str = "streamtopic.report") -> Environment:
     environment = Environment(
-        loader=PackageLoader("streamtopic.report"),
+        loader=ChoiceLoader([PackageLoader(package), PackageLoader("streamtopic.report")]),
         autoescape=True,
         # A misspelt name must fail in a test instead of leaving a gap on a page.
         undefined=StrictUndefined,

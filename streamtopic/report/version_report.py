@@ -1,19 +1,35 @@
-"""The report on one version for its auditor: one page of HTML that needs no network, no program, no second file."""
+"""The report on one version for its auditor: one page of HTML that needs no network, no program, no second file.
+
+report_page  writes it
+read_report  reads one from its file; it is checked with a public key alone
+"""
 
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from streamtopic.errors import InvalidRelease, UsageError
 from streamtopic.report.charts import Picture, Series, line_chart
-from streamtopic.report.rendering import render
+from streamtopic.report.rendering import render, shown
+from streamtopic.service.verify.claims import LIMITS, UNPROVEN, assumptions_of, statement_of
+from streamtopic.service.verify.evidence import FORMAT, PROGRAM, signed_facts
+from streamtopic.service.verify.finding import Finding
+from streamtopic.service.verify.proof import Proof
+from streamtopic.service.verify.release_checks import certificate_findings, reopened_finding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
-__all__ = ["DATA", "report_page", "spending_picture"]
+    from streamtopic.signed import Envelope, Verifier
+
+__all__ = ["DATA", "ReportFile", "read_report", "report_page", "spending_picture"]
+
 
 DATA = "evidence"
 """Id of the element that holds the evidence as JSON."""
@@ -53,15 +69,17 @@ def report_page(evidence: Mapping[str, Any]) -> str:
         del sections["audit"]
     outcomes = [finding["passed"] for finding in evidence["findings"]]
     spending = evidence["spending"]
+    title = f"Evidence: version {evidence['version']} of {evidence['model']}"
+    picture = spending_picture(spending["versions"], spending["budget"])
     return render(
         "report.html",
-        title=f"Evidence: version {evidence['version']} of {evidence['model']}",
+        title=title,
         sections=sections,
         evidence=evidence,
         passed=outcomes.count(True),
         failed=outcomes.count(False),
         opened=outcomes.count(None),
-        spending=spending_picture(spending["versions"], spending["budget"]),
+        spending=picture,
         data=_embedded(evidence),
         data_id=DATA,
     )
@@ -91,7 +109,9 @@ def spending_picture(versions: Sequence[Mapping[str, Any]], budget: float) -> Pi
     # Five percent more than the budget, so that its line does not lie on the upper edge.
     at_most = 1.05 * budget
     series = Series("", values, "across: version", at_least=0.0, at_most=at_most, limit=(budget, "budget"))
-    marks = line_chart(series, names, points, left=0, top=0, width=_WIDTH - 8, height=_HEIGHT - 24)
+    width = _WIDTH - 8
+    height = _HEIGHT - 24
+    marks = line_chart(series, names, points, left=0, top=0, width=width, height=height)
     return Picture("spending", "Cumulative unlearning epsilon by version", said, _WIDTH, _HEIGHT, list(marks))
 
 
@@ -103,3 +123,131 @@ def _embedded(evidence: Mapping[str, Any]) -> Markup:
     for character in "<>&":
         written = written.replace(character, f"\\u{ord(character):04x}")
     return Markup(written)  # noqa: S704  see above
+
+
+# The file comes from a stranger, so the cost of reading it is bounded.
+_MOST_BYTES = 64 << 20
+_EMBEDDED = re.compile(rf'<script type="application/json" id="{DATA}">([^<]*)</script>')
+_FORGED = "do not rely on this file: ask the operator for the version itself"
+_OTHER = "check it with the program that made it; only the signed bytes count"
+_NEEDED = ("envelope", "proof", "claim")
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFile:
+    """A report read from its file.
+
+    evidence: the values that `gather` returned to the report's maker.
+    written: the page; None for a plain JSON file.
+    """
+
+    evidence: dict[str, Any]
+    written: str | None
+
+    def check(self, key: Verifier) -> tuple[Finding, ...]:
+        """Compare the file with the bytes that `key` signed.
+
+        Findings inside the file are claims of its maker; the file tells how to repeat them.
+        """
+        try:
+            proof = Proof.parse(self.evidence["proof"])
+            envelope, signer = proof.opened(key)
+        except InvalidRelease as error:
+            return (Finding("signature", passed=False, detail=str(error), source="signed", remedy=_FORGED),)
+        told = f"key {signer} signed version {envelope.version} of {envelope.model}"
+        findings = [Finding("signature", passed=True, detail=told, source="signed")]
+        findings.append(self._facts(envelope))
+        findings.append(self._words(envelope))
+        findings.append(reopened_finding(self.evidence, proof, envelope, key))
+        # The maker's program could not know that its certificates would turn out to prove too little.
+        if envelope.unproven:
+            findings += certificate_findings(envelope)
+        if self.written is not None:
+            findings.append(self._page())
+        return tuple(findings)
+
+    def _facts(self, envelope: Envelope) -> Finding:
+        """Compare the facts of the file with the signed envelope."""
+        said = self.evidence["envelope"]
+        signed = signed_facts(envelope)
+        if envelope.revision == 0 and "revision" not in said:
+            # Neither the signed bytes nor reports of an older program have this field.
+            del signed["revision"]
+        # Early versions do not name the version before them, so they and their reports lack these fields.
+        for name in ("previous", "commitment"):
+            if not envelope.bound and name not in said:
+                del signed[name]
+        both = {*said, *signed}
+        names = sorted(name for name in both if said.get(name) != signed.get(name))
+        # The report has these two a second time outside the envelope, and its title shows those.
+        evidence = self.evidence
+        names += [name for name in ("model", "version") if evidence.get(name) != signed[name]]
+        if names:
+            changed = ", ".join(dict.fromkeys(names))
+            detail = f"facts differ from the signed ones: {changed}"
+            return Finding("facts", passed=False, detail=detail, source="signed", remedy=_FORGED)
+        detail = f"all {len(signed)} facts of the envelope are the signed ones"
+        return Finding("facts", passed=True, detail=detail, source="signed")
+
+    def _words(self, envelope: Envelope) -> Finding:
+        """Compare the claim and its limits with the words of this program."""
+        claim = self.evidence["claim"]
+        published = claim.get("published")
+        assumed = claim.get("assumptions")
+        ours = list(assumptions_of(published, envelope))
+        if envelope.unproven and isinstance(assumed, list) and UNPROVEN not in assumed:
+            # The program that made the version could not know; `certificate_findings` says it instead.
+            ours.remove(UNPROVEN)
+        wording = [statement_of(published, envelope), ours, list(LIMITS)]
+        in_file = [claim.get("statement"), assumed, self.evidence.get("limits")]
+        what = "promise, assumptions and limits are"
+        return self._compared("wording", what, "in this program's own words", same=wording == in_file)
+
+    def _page(self) -> Finding:
+        """Compare the page that a person reads with the page that its data gives."""
+        try:
+            same = report_page(self.evidence) == self.written
+        except Exception:  # noqa: BLE001 - this program cannot have written a page that it fails to write
+            same = False
+        return self._compared("page", "the page that a person reads is", "as its own data gives it", same=same)
+
+    def _compared(self, name: str, what: str, as_expected: str, *, same: bool) -> Finding:
+        """Return a finding on a part that this program writes itself.
+
+        what, as_expected: beginning and end of the finding's sentence.
+        same: whether the part is as this program writes it.
+        """
+        if same:
+            return Finding(name, passed=True, detail=f"{what} {as_expected}", source="signed")
+        detail = f"{what} not {as_expected}"
+        program = self.evidence.get("program")
+        # Another version of the program may write the part differently, so the finding stays open.
+        if program != PROGRAM:
+            detail += f"; {shown(program)} wrote it, this is {PROGRAM}"
+            return Finding(name, None, detail, "signed", _OTHER)
+        return Finding(name, passed=False, detail=detail, source="signed", remedy=_FORGED)
+
+
+def read_report(path: Path) -> ReportFile:
+    """Read a report's file, .json or .html. Raises UsageError for a file that is not a report."""
+    try:
+        written = path.read_text(encoding="utf-8") if path.stat().st_size <= _MOST_BYTES else ""
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        # Not text, so not a report either: the refusal below says so.
+        written = ""
+    embedded = _EMBEDDED.search(written)
+    try:
+        evidence = json.loads(embedded[1] if embedded else written)
+    except (ValueError, RecursionError):
+        # Brackets nested thousands deep end in RecursionError.
+        evidence = None
+    complete = isinstance(evidence, dict) and all(isinstance(evidence.get(part), dict) for part in _NEEDED)
+    if not complete:
+        raise UsageError(f"{path} is not a report: give a file that `streamtopic report VERSION --to FILE` wrote")
+    if evidence.get("format") != FORMAT:
+        raise UsageError(
+            f"{path} is a report of format {evidence.get('format')}: this program reads {FORMAT}, update it"
+        )
+    return ReportFile(evidence, written if embedded else None)

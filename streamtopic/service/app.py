@@ -17,13 +17,12 @@ from streamtopic.service import assembly
 from streamtopic.service.assembly import Parts
 from streamtopic.service.ingest.missed_deletes import remove_missed_if_due
 from streamtopic.service.ingest.partition_ingest import Ingest
-from streamtopic.service.paper_mode.verify_theorem import TheoremCheck
+from streamtopic.service.paper_mode.theorem_modeller import TheoremCheck
 from streamtopic.service.publish.erasure import ResidueKeeper, ResidueOptions
 from streamtopic.service.publish.publisher import Publisher, Statements
 from streamtopic.service.published import Published, read_all_releases, read_release, versions_of
 from streamtopic.service.schedule.decide import decision_text
-from streamtopic.service.schedule.lease import LeaseKeeper
-from streamtopic.service.schedule.scheduler import Scheduler
+from streamtopic.service.schedule.scheduler import LeaseKeeper, Scheduler
 from streamtopic.service.schedule.situation import SituationReader
 from streamtopic.service.status_facts import status_of
 from streamtopic.service.verify.relearn import verify_instance
@@ -144,6 +143,9 @@ class Service(Parts):
     @cached_property
     def scheduler(self) -> Scheduler:
         """Decides, and stages versions."""
+        published = Published(self.log, self.settings.model, self.keys)
+        life_ms = int(self.settings.lease * 1000)
+        lease = LeaseKeeper(self.keeper_state, self.holder, life_ms)
         scheduler = Scheduler(
             self.connection,
             self.state,
@@ -152,8 +154,8 @@ class Service(Parts):
             assembly.capacity_measure(self.settings, self.connection),
             self.noise_key,
             self.signing_key,
-            published=Published(self.log, self.settings.model, self.keys),
-            lease=LeaseKeeper(self.keeper_state, self.holder, int(self.settings.lease * 1000)),
+            published=published,
+            lease=lease,
             clock=self.clock,
             watch=self.watch,
         )
@@ -201,10 +203,11 @@ class Service(Parts):
         """States which version is the newest."""
         # A process that ends must not promise a next statement: readers would wait for it and raise an alarm.
         interval = self.settings.statement_every if self._resident else 0.0
+        published = Published(self.log, self.settings.model, self.keys)
         return Statements(
             self.state,
             self.log,
-            Published(self.log, self.settings.model, self.keys),
+            published,
             self.signing_key,
             interval_ms=int(interval * 1000),
             clock=self.clock,

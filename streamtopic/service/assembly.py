@@ -16,17 +16,16 @@ from streamtopic.service import instance
 from streamtopic.service.paper_mode.deletion_capacity import CapacityRule, measure_capacity
 from streamtopic.service.paper_mode.theorem_modeller import TheoremModeller, TheoremRule
 from streamtopic.service.schedule.decide import Policy
-from streamtopic.service.schedule.modeller import CertifiedModeller
+from streamtopic.service.schedule.modeller import CertifiedModeller, SelfCheckRule
 from streamtopic.service.schedule.payload import Guarded, TaskOptions
 from streamtopic.service.schedule.scheduler import SchedulerOptions
-from streamtopic.service.schedule.self_check import SelfCheckRule
 from streamtopic.service.watching import Watch
 from streamtopic.settings import refuse_conflicts
 from streamtopic.signed import KeyRing, follow_keys
 from streamtopic.state import Connection, ModelSettings, ModelState, Reader
 from streamtopic.streams import FileLog, TopicNames, addressed, open_log
+from streamtopic.topics.heads import HeadTask
 from streamtopic.topics.learner_options import LearnerOptions
-from streamtopic.topics.tasks import HeadTask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -118,7 +117,8 @@ def capacity_rule(settings: Settings) -> CapacityRule:
 
 def capacity_measure(settings: Settings, connection: Connection) -> MeasureCapacity:
     """Return the function that measures the capacity of a new base model."""
-    rule, tasks = capacity_rule(settings), task_options(settings)
+    rule = capacity_rule(settings)
+    tasks = task_options(settings)
     # Heads have a formula of their own where they are published in place of topics; beside topics they cost nothing.
     alone = tuple(tasks.tasks.values()) if tasks.withheld else ()
 

@@ -17,9 +17,9 @@ from streamtopic.paper.capacity_formulas import (
     precondition,
 )
 from streamtopic.service import assembly
-from streamtopic.service.kept import kept_fields
 from streamtopic.service.paper_mode.deletion_capacity import model_facts, try_deletions
 from streamtopic.service.published import finite
+from streamtopic.service.schedule.version import kept_fields
 from streamtopic.topics.learner import learn
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from streamtopic.service.app import Service
     from streamtopic.service.schedule.situation import Base
     from streamtopic.state import Snapshot
-    from streamtopic.topics.tasks import HeadTask
+    from streamtopic.topics.heads import HeadTask
 
 __all__ = ["CalibrationRequest", "capacity_of"]
 
@@ -78,6 +78,7 @@ def capacity_of(
     if tried is not None:
         tried["implied_constant"] = _implied(tried["limit"], formulas)
     used = service.situation.read().forget_set
+    left = max(base.capacity - used, 0)
     facts = {
         "version": base.version,
         "base_documents": base.documents,
@@ -85,7 +86,7 @@ def capacity_of(
         "rule_set": service.settings.capacity,
         "capacity": base.capacity,
         "used": used,
-        "left": max(base.capacity - used, 0),
+        "left": left,
         **formulas,
         "tried": tried,
     }
@@ -129,9 +130,11 @@ def _formulas(known: Mapping[str, Any], service: Service) -> dict[str, Any]:
     m = known["documents"]
     n = known["words"]
     r = known["topics"]
-    epsilon, delta = settings.epsilon, settings.delta
+    epsilon = settings.epsilon
+    delta = settings.delta
     # JSON has no infinity, so None stands for it.
-    figures = {name: math.inf if value is None else value for name, value in known["constants"].items()}
+    given = known["constants"].items()
+    figures = {name: math.inf if value is None else value for name, value in given}
     constants = ModelConstants(**figures)
     base = base_capacity(c, m, n, r, epsilon, delta)
     utility = c * UTILITY * m / r**2
@@ -182,6 +185,7 @@ def _head(
     general = general_head_terms(c, m, n, r, constants, head.q)
     # The term that binds: a capacity is the smallest of them.
     least = min(general, key=lambda name: general[name])
+    by_term = {"terms": general, "limit": general[least], "binds": least}
     return {
         "topics": list(task.topics) or anchors,
         "q": head.q,
@@ -193,7 +197,7 @@ def _head(
         "binds": head.binds,
         "gain": head.gain,
         "every_topic": head.every_topic,
-        "general": {"terms": general, "limit": general[least], "binds": least},
+        "general": by_term,
     }
 
 

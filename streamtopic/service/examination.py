@@ -8,11 +8,13 @@ from __future__ import annotations
 import importlib.util
 import math
 import platform
+import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from streamtopic import __version__
+from streamtopic.concealing import clear_address
 from streamtopic.errors import ComponentUnreachable, SettingsError, StateMissing, StreamtopicError
 from streamtopic.events import LIMITS
 from streamtopic.service.ingest.transactions import REMEDY, hidden
@@ -23,12 +25,14 @@ from streamtopic.state.measure import growth, measure
 from streamtopic.state.meta import changed_limits
 from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.state.word_ids import MANY_WORDS, NEARLY
+from streamtopic.streams import KafkaLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
     from pathlib import Path
 
     from streamtopic.service.assembly import Parts
+    from streamtopic.settings import Settings
     from streamtopic.signed import KeyList
     from streamtopic.state import Meta, ModelSettings
     from streamtopic.state.measure import Growth
@@ -42,6 +46,7 @@ _OLDEST_REDIS = (6, 2)
 # Above this share of maxmemory a merge, which writes before it frees, may find no memory.
 _FULL = 0.8
 _SKEW_SECONDS = 5.0
+_LOOPBACK = re.compile(r"localhost|127\.[0-9.]+|::1")
 
 _INIT = "run `streamtopic init`"
 _RETENTION = {"retention.ms", "retention.bytes"}
@@ -213,12 +218,33 @@ def examine_redis(parts: Parts) -> Iterator[Diagnosis]:
         for diagnosis in _server(place, info):
             # What is wrong with one node of a cluster says which.
             yield diagnosis if len(servers) == 1 else replace(diagnosis, name=f"{diagnosis.name} {place}")
-    skews = [parts.clock() - (int(s) + int(micros) / 1e6) for s, micros in connection.everywhere("TIME")]
+    told = (int(s) + int(micros) / 1e6 for s, micros in connection.everywhere("TIME"))
+    skews = [parts.clock() - seconds for seconds in told]
     skew = max(skews, key=abs)
     if abs(skew) > _SKEW_SECONDS:
         yield warn("clock", f"this machine is {skew:+.0f} s from Redis", "run NTP on both: receipts carry these times")
     else:
         yield ok("clock", f"this machine is {skew:+.1f} s from Redis")
+    yield from _redis_network(connection.address)
+
+
+def _redis_network(address: str) -> Iterator[Diagnosis]:
+    """Examine whether what Redis is told can be read on the way to another machine."""
+    found = clear_address(address)
+    if found is None or found["scheme"] == "unix":
+        return
+    if found["scheme"].startswith("rediss"):
+        yield ok("redis tls", "the connection is encrypted, and the server's certificate is checked")
+    elif _elsewhere(found["server"]):
+        remedy = "use rediss:// (docs/deploy.md): the network can read counts, ids and the password"
+        yield warn("redis tls", f"{found['server']} is reached without TLS", remedy)
+
+
+def _elsewhere(servers: str) -> bool:
+    """Return whether one of `host:port,host:port` is another machine."""
+    places = servers.split(",")
+    hosts = [place.rpartition(":")[0].strip("[]") or place for place in places]
+    return any(not _LOOPBACK.fullmatch(host) for host in hosts)
 
 
 def _server(place: str, info: dict[str, Any]) -> Iterator[Diagnosis]:
@@ -296,6 +322,7 @@ def _replicas(place: str, info: dict[str, Any]) -> Iterator[Diagnosis]:
 
 def examine_log(parts: Parts) -> Iterator[Diagnosis]:
     """Examine each topic: partitions, settings, and whether deletes stay long enough to be read."""
+    yield from _kafka_network(parts.settings)
     for topic, wanted in parts.topic_settings.items():
         count = parts.log.partitions(topic)
         right = wanted_partitions(parts.names, topic, parts.settings.partitions)
@@ -306,6 +333,46 @@ def examine_log(parts: Parts) -> Iterator[Diagnosis]:
             yield fail(topic, f"{count} partitions, not {right}", remedy)
         else:
             yield _topic_settings(parts, topic, count, wanted)
+            yield from _topic_copies(parts, topic)
+
+
+def _kafka_network(settings: Settings) -> Iterator[Diagnosis]:
+    """Examine whether what Kafka is told can be read on the way to another machine."""
+    protocol = settings.kafka_security_protocol
+    if settings.kafka is None:
+        return
+    if protocol.endswith("SSL"):
+        yield ok("kafka tls", f"{protocol}: the connection is encrypted, and each broker's certificate is checked")
+    elif _elsewhere(settings.kafka):
+        remedy = "set kafka_security_protocol to SASL_SSL (docs/deploy.md): the network can read every document"
+        yield warn("kafka tls", f"{settings.kafka} is reached by {protocol}, without TLS", remedy)
+
+
+def _topic_copies(parts: Parts, topic: str) -> Iterator[Diagnosis]:
+    """Examine how many brokers may be lost before records of a topic are lost, or cannot be written."""
+    log = parts.log
+    servers = parts.settings.kafka
+    if servers is None or not isinstance(log, KafkaLog):
+        return
+    name = f"copies of {topic}"
+    replicas, in_sync = log.copies(topic)
+    least = int(log.settings(topic).get("min.insync.replicas", 1))
+    detail = f"{replicas} replica(s), {in_sync} in sync, min.insync.replicas {least}"
+    if in_sync < least:
+        remedy = "bring brokers back, or lower min.insync.replicas: until then nothing can be written"
+        yield fail(name, detail, remedy)
+    elif replicas == 1 and _elsewhere(servers):
+        remedy = "use three replicas and min.insync.replicas 2 (docs/deploy.md): a lost disk loses these records"
+        yield warn(name, detail, remedy)
+    elif in_sync < replicas:
+        yield warn(name, detail, "see the logs of the brokers: a replica does not follow")
+    elif replicas > 1 and least == 1:
+        remedy = "set min.insync.replicas to 2: a record that one broker confirmed alone is lost with it"
+        yield warn(name, detail, remedy)
+    elif replicas > 1 and least == replicas:
+        yield warn(name, detail, "set min.insync.replicas one lower: without one broker nothing can be written")
+    else:
+        yield ok(name, detail)
 
 
 def _topic_settings(parts: Parts, topic: str, count: int, wanted: Mapping[str, str]) -> Diagnosis:
@@ -331,7 +398,8 @@ def examine_state(parts: Parts) -> Iterator[Diagnosis]:
         remedy = "run `streamtopic init`, then `run`, or `ingest`, `schedule` and `publish`"
         yield warn("state", "there is none yet", remedy)
         return
-    fixed, wanted = found.settings, parts.fixed
+    fixed = found.settings
+    wanted = parts.fixed
     if _named(fixed) != _named(wanted):
         detail = f"made for {_named(fixed)}, not for {_named(wanted)}"
         yield fail("state", detail, "go back to these settings, or `streamtopic rebuild` under the new ones")
@@ -458,7 +526,8 @@ def _documents_that_fit(parts: Parts, documents: int, partitions: int) -> Diagno
     pairs = sum(size.pairs for size in sizes)
     held = sum(size.held for size in sizes)
     records = sum(size.documents for size in sizes)
-    segments = sum(size.segments for size in sizes)
+    # As if all were merged: rows take a tenth of the pairs that they become.
+    segments = sum(size.merged for size in sizes)
     words = sum(size.words for size in sizes)
     detail = (
         f"{(records + segments + words) / documents:,.0f} bytes a document so far: "

@@ -266,7 +266,8 @@ def wanted_partitions(names: TopicNames, topic: str, partitions: int) -> int:
 def differing(log: EventLog, topic: str, wanted: Mapping[str, str]) -> dict[str, tuple[str | None, str]]:
     """Return the settings of a topic that differ: name to (present value, wanted value)."""
     have = log.settings(topic)
-    return {name: (have.get(name), value) for name, value in wanted.items() if have.get(name) != value}
+    other = {name: value for name, value in wanted.items() if have.get(name) != value}
+    return {name: (have.get(name), value) for name, value in other.items()}
 
 
 def _provision_one(log: EventLog, topic: str, partitions: int, have: int, wanted: Mapping[str, str]) -> Provisioned:
@@ -277,7 +278,8 @@ def _provision_one(log: EventLog, topic: str, partitions: int, have: int, wanted
     changed = differing(log, topic, wanted)
     if not changed:
         return Provisioned(topic, partitions, "found")
-    log.configure(topic, {name: value for name, (_, value) in changed.items()})
+    values = {name: value for name, (_, value) in changed.items()}
+    log.configure(topic, values)
     return Provisioned(topic, partitions, "changed", changed)
 
 

@@ -2,6 +2,7 @@
 
 import logging
 import math
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -19,6 +20,7 @@ __all__ = [
     "heads_of",
     "quality_of",
     "read_all_releases",
+    "read_earlier",
     "read_release",
     "receipt_fields",
     "topics_of",
@@ -26,6 +28,9 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
+
+# A page follows topics over so many versions: more lines than these are not read, and each version is held in memory.
+_MOST_EARLIER = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +144,29 @@ def read_release(log: EventLog, state: ModelState, keys: KeyRing, version: int |
     return found
 
 
+def read_earlier(
+    log: EventLog, state: ModelState, keys: KeyRing, version: int
+) -> tuple[tuple[Release, ...], tuple[int, ...]]:
+    """Return the newest releases before a version that still stand, oldest first, and the numbers of withdrawn ones."""
+    # A withdrawn version stays readable until the log is compacted. But words that it has and a later version has not
+    # are those of forgotten documents, so a page has its number alone.
+    withdrawn = {number for number in state.withdrawn() if number < version}
+    standing: deque[Release] = deque(maxlen=_MOST_EARLIER)
+    for earlier in read_all_releases(log, state.model, keys):
+        if earlier.version < version and earlier.version not in withdrawn:
+            standing.append(earlier)
+    return tuple(standing), tuple(sorted(withdrawn))
+
+
 def _version_fields(version: int, record: Mapping[str, Any], *, withdrawn: bool) -> dict[str, Any]:
     """Return a version as `versions --json` shows it.
 
     anchors_verified: whether an update has the anchors that the remaining documents decide. It is False for a retrain,
         which chooses its own anchors.
     """
+    # Only a service with tasks records heads.
+    heads = dict(record.get("heads", {}))
+    unfitted = dict(record.get("unfitted", {}))
     fields = {
         "version": version,
         "kind": record["kind"],
@@ -161,9 +183,8 @@ def _version_fields(version: int, record: Mapping[str, Any], *, withdrawn: bool)
         "base": record["base"],
         "capacity": record["capacity"],
         "cumulative_epsilon": record["cumulative_epsilon"],
-        # Only a service with tasks records heads.
-        "heads": dict(record.get("heads", {})),
-        "unfitted": dict(record.get("unfitted", {})),
+        "heads": heads,
+        "unfitted": unfitted,
         "withdrawn": withdrawn,
         "created": record["created"],
     }
@@ -173,7 +194,8 @@ def _version_fields(version: int, record: Mapping[str, Any], *, withdrawn: bool)
 def versions_of(state: ModelState) -> list[dict[str, Any]]:
     """Return every version in Redis as `versions --json` shows it, oldest first."""
     withdrawn = state.withdrawn()
-    return [_version_fields(version, record, withdrawn=version in withdrawn) for version, record in state.releases()]
+    releases = state.releases()
+    return [_version_fields(version, record, withdrawn=version in withdrawn) for version, record in releases]
 
 
 def _guarantee(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -200,7 +222,8 @@ def heads_of(release: Release, top: int) -> dict[str, Any]:
     for task in release.heads:
         head = release.head(task)
         topics = list(head.topics)
-        words = {name: list(some) for name, some in release.class_words(task, top).items()}
+        classes = release.class_words(task, top)
+        words = {name: list(some) for name, some in classes.items()}
         found[task] = {"topics": topics, "documents": head.documents, "classes": words}
     return found
 
@@ -217,4 +240,5 @@ def receipt_fields(receipt: Receipt) -> dict[str, Any]:
 
 def finite(fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields with None for infinities, which JSON does not have."""
-    return {name: None if value in (math.inf, -math.inf) else value for name, value in fields.items()}
+    infinite = math.inf, -math.inf
+    return {name: None if value in infinite else value for name, value in fields.items()}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from streamtopic.errors import StateError, TakenOver, UsageError
 from streamtopic.service.published import Published
-from streamtopic.service.schedule.lease import LeaseKeeper
+from streamtopic.service.schedule.scheduler import LeaseKeeper
 from streamtopic.signed import ReceiptReader
 from streamtopic.state import ModelState
 from streamtopic.state.removal import (
@@ -77,7 +77,8 @@ def present(service: Service) -> Present | None:
     found = recorded(service.connection, model)
     if found is None:
         return None
-    counted = sum(counted_documents(service.connection, model, partition) for partition in range(found.partitions))
+    partitions = range(found.partitions)
+    counted = sum(counted_documents(service.connection, model, partition) for partition in partitions)
     return Present(found.partitions, counted, leader(service.connection, model))
 
 
@@ -93,7 +94,8 @@ def rebuild(service: Service, update: Callable[[int, int | None], None]) -> Rebu
     Raises UsageError where topic, settings and state name different numbers of partitions, StateError where an ingest
     process runs, ComponentUnreachable.
     """
-    settings, connection = service.settings, service.connection
+    settings = service.settings
+    connection = service.connection
     before = recorded(connection, settings.model)
     partitions = _agreed(service, before)
     fixed = service.fixed
@@ -169,7 +171,8 @@ def _count(ingests: list[Ingest], update: Callable[[int, int | None], None]) -> 
     records = 0
     # Several rounds: one partition may send deletions to another.
     while lag := sum(ingest.lag for ingest in ingests):
-        total, before = records + lag, records
+        total = records + lag
+        before = records
         for ingest in ingests:
             for progress in ingest.drain():
                 records += progress.records
@@ -184,13 +187,16 @@ def _mend(service: Service, ingests: list[Ingest]) -> int:
     """Restore the facts about deletions that wait for their receipt; return how many wait."""
     # A compacted log still has the delete, but it no longer tells whether there was such a document.
     model, waiting = service.settings.model, 0
-    kept = {ingest.partition: kept_forgets(service.connection, model, ingest.partition) for ingest in ingests}
+    connection = service.connection
+    kept = {ingest.partition: kept_forgets(connection, model, ingest.partition) for ingest in ingests}
     places = {(partition, forget.offset) for partition, forgets in kept.items() for forget in forgets}
     chain = _chain(service)
     for ingest in ingests:
-        again = [forget for forget in _all(ingest) if not _known((ingest.partition, forget.offset), places, chain)]
-        merged = sorted([*kept[ingest.partition], *again], key=lambda forget: (forget.offset, forget.part))
-        put_forgets(service.connection, model, ingest.partition, merged)
+        partition = ingest.partition
+        again = [forget for forget in _all(ingest) if not _known((partition, forget.offset), places, chain)]
+        both = [*kept[partition], *again]
+        merged = sorted(both, key=lambda forget: (forget.offset, forget.part))
+        put_forgets(connection, model, partition, merged)
         waiting += sum(forget.wants_receipt for forget in merged)
     return waiting
 

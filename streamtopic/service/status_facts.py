@@ -158,7 +158,8 @@ def status_of(service: Parts, situation: SituationReader) -> dict[str, Any]:
 
 def _model(service: Parts, situation: SituationReader, overdue: Sequence[Hidden]) -> dict[str, Any]:
     """Return the facts about the model and its last version. overdue: transactions that hide records for too long."""
-    present, base = situation.read(), situation.base()
+    present = situation.read()
+    base = situation.base()
     rule = left = None
     if base is not None:
         rule = base.calibration.get("rule")

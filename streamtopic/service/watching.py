@@ -1,7 +1,7 @@
 """What the parts of the service tell about their work as they do it, and where that goes.
 
 Watch     nobody listens: the parts of a command, a test or a service that is not watched
-Watching  metrics and health of a process; its gauges are set by looks.py
+Watching  metrics and health of a process; its gauges are set by the looks in processes.py
 
 The parts give numbers, and names that the catalogue of metrics lists: never a document's id and never a word.
 """

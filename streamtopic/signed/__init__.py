@@ -73,18 +73,8 @@ from streamtopic.signed.deletion_receipt import (
     to_message,
 )
 from streamtopic.signed.key_ring import KeyList, KeyRing, Revoked, open_keys, seal_keys
-from streamtopic.signed.matching import match_topics
 from streamtopic.signed.receipt_chain import Audit, Chain, ChainHead, ReceiptReader, audit, digest_of, export_line
-from streamtopic.signed.release import Guarantee, Release, Topic, open_release
-from streamtopic.signed.release_chunks import (
-    RELEASE_BYTES,
-    Assembled,
-    Assembler,
-    Removed,
-    to_messages,
-    tombstones,
-    version_of,
-)
+from streamtopic.signed.release import Guarantee, Release, Topic, match_topics, open_release
 from streamtopic.signed.release_codec import (
     REVISION,
     Envelope,
@@ -96,7 +86,27 @@ from streamtopic.signed.release_codec import (
     seal_release,
     unpack_envelope,
 )
-from streamtopic.signed.releases_topic import Opened, Refused, ReleaseReader, follow_keys, newest_statement
+from streamtopic.signed.releases_topic import (
+    KEYS_KEY,
+    RELEASE_BYTES,
+    STATEMENT_KEY,
+    Assembled,
+    Assembler,
+    Opened,
+    Refused,
+    ReleaseReader,
+    Removed,
+    Statement,
+    follow_keys,
+    keys_message,
+    newest_statement,
+    open_statement,
+    seal_statement,
+    statement_message,
+    to_messages,
+    tombstones,
+    version_of,
+)
 from streamtopic.signed.sealed import (
     Sealed,
     fitting,
@@ -117,15 +127,6 @@ from streamtopic.signed.signing_keys import (
     load_secret,
     new_secret,
     new_signing_key,
-)
-from streamtopic.signed.statement import (
-    KEYS_KEY,
-    STATEMENT_KEY,
-    Statement,
-    keys_message,
-    open_statement,
-    seal_statement,
-    statement_message,
 )
 
 __all__ = [

@@ -245,8 +245,10 @@ def seal_completion(completion: Completion, key: SigningKey) -> bytes:
     """Return the signed bytes of a completion: equal completions have equal bytes."""
     fields: dict[str, Any] = dataclasses.asdict(completion)
     # Keys of canonical maps are text.
-    fields["ends"] = {str(partition): end for partition, end in completion.ends.items()}
-    fields["reached"] = {str(partition): dict(stages) for partition, stages in completion.reached.items()}
+    ends = completion.ends.items()
+    fields["ends"] = {str(partition): end for partition, end in ends}
+    reached = completion.reached.items()
+    fields["reached"] = {str(partition): dict(stages) for partition, stages in reached}
     fields["attested"] = list(completion.attested)
     return seal(COMPLETION, {COMPLETION: pack(fields)}, key)
 
@@ -299,7 +301,8 @@ def _receipt(fields: object) -> Receipt:
         raise InvalidRelease(f"a receipt of format {str(version)[:20]}: this program reads {read}, update it")
     dropped = _DROPPED[version]
     kept = {name: value for name, value in fields.items() if name not in dropped}
-    kept |= {name: math.inf for name in _UNBOUNDED if name in kept and kept[name] is None}
+    unbounded = [name for name in _UNBOUNDED if name in kept and kept[name] is None]
+    kept |= dict.fromkeys(unbounded, math.inf)
     missing = _RECEIPT_REQUIRED - kept.keys()
     unknown = kept.keys() - _RECEIPT_TYPES.keys()
     if missing or unknown:
@@ -325,7 +328,8 @@ def _completion(fields: object) -> Completion:
         raise InvalidRelease(f"a signed completion has another format than {COMPLETION_FORMAT}: update this program")
     numbers = [fields.get(name) for name in ("sequence", "number", "created")]
     texts = [fields.get("previous"), fields.get("model")]
-    sound = all(map(_is_number, numbers)) and all(isinstance(text, str) for text in texts)
+    texts_sound = all(isinstance(text, str) for text in texts)
+    sound = texts_sound and all(map(_is_number, numbers))
     if set(fields) != _COMPLETION_FIELDS or not sound:
         raise InvalidRelease("a signed completion has missing, unknown or malformed fields: update this program")
     attested = fields["attested"]
@@ -333,7 +337,8 @@ def _completion(fields: object) -> Completion:
         raise InvalidRelease("a signed completion has a malformed field (attested): update this program")
     ends = _by_partition(fields["ends"])
     reached = _by_partition(fields["reached"])
-    if not all(map(_is_number, ends.values())) or not all(map(_is_dated, reached.values())):
+    ends_sound = all(map(_is_number, ends.values()))
+    if not ends_sound or not all(map(_is_dated, reached.values())):
         raise InvalidRelease("a signed completion has a malformed field (ends or reached): update this program")
     return Completion(**fields | {"ends": ends, "reached": reached, "attested": tuple(attested)})
 

@@ -68,12 +68,13 @@ class KeyList:
         # No reader would accept what a revoked key signs from now on.
         if new in self.all_keys:
             raise UsageError(f"key {new.key_id} is in the key list already: make a new one")
+        previous = (*self.previous, self.current)
         return replace(
             self,
             sequence=self.sequence + 1,
             created=created,
             current=new,
-            previous=(*self.previous, self.current),
+            previous=previous,
         )
 
     def without(self, revoked: Revoked) -> "KeyList":
@@ -118,11 +119,12 @@ def open_keys(data: bytes, root: PublicKey) -> KeyList:
             raise InvalidRelease(f"a key list of format {fields['format']}: this program reads {FORMAT}, update it")
         previous = [_public_key(raw) for raw in fields["previous"]]
         revoked = [_unpack_revoked(entry) for entry in fields["revoked"]]
+        current = _public_key(fields["current"])
         return KeyList(
             model=str(fields["model"]),
             sequence=int(fields["sequence"]),
             created=int(fields["created"]),
-            current=_public_key(fields["current"]),
+            current=current,
             previous=tuple(previous),
             revoked=tuple(revoked),
         )
@@ -149,7 +151,9 @@ class KeyRing:
         cls, source: "KeyRing | PublicKey | str | bytes | Path", model: str, also: Iterable[PublicKey] = ()
     ) -> "KeyRing":
         """Return a ring of a public key, in any form that `PublicKey.load` takes; a ring is returned as it is."""
-        return source if isinstance(source, KeyRing) else cls(PublicKey.load(source), model, tuple(also))
+        if isinstance(source, KeyRing):
+            return source
+        return cls(PublicKey.load(source), model, tuple(also))
 
     @property
     def sequence(self) -> int:

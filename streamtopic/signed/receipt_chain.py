@@ -169,7 +169,8 @@ class _Places:
         return self._digests[place]
 
     def between(self, begin: int, end: int) -> int:
-        first, last = bisect_left(self._offsets, begin), bisect_left(self._offsets, end)
+        first = bisect_left(self._offsets, begin)
+        last = bisect_left(self._offsets, end)
         return max(last - first, 0)
 
     def add(self, offset: int, digest: int) -> None:

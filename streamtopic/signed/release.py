@@ -1,6 +1,7 @@
 """A release as its readers use it: opened from signed bytes, with its guarantee, topics, scores and classes.
 
-The words about privacy say what unlearning does not give; every reader of a version meets them.
+The words about privacy say what unlearning does not give; every reader of a version meets them. Topics of two
+versions are paired, so that a topic keeps its number from version to version.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,13 +13,23 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.errors import InvalidRelease, StaleRelease, UsageError
-from streamtopic.signed.matching import match_topics
 from streamtopic.signed.release_codec import Envelope, Head, Payload, open_parts
 from streamtopic.signed.signing_keys import Verifier
 from streamtopic.text import tokenize
 from streamtopic.topics.inference import fold_in
 
-__all__ = ["GIVEN_AWAY", "HELPS", "Guarantee", "Release", "Topic", "open_release", "open_sealed_release"]
+__all__ = [
+    "GIVEN_AWAY",
+    "HELPS",
+    "Guarantee",
+    "Release",
+    "Topic",
+    "assign",
+    "match_topics",
+    "open_release",
+    "open_sealed_release",
+]
+
 
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
@@ -98,7 +109,8 @@ class Guarantee:
         # Under the theorem nothing is certified, and the certificate is infinite.
         if self.kind != "theorem":
             noise += f", certificate at most {self.certificate:.2g}"
-        alone = f"unlearning epsilon {self.epsilon:g}, delta {self.delta:g} ({noise}){_ASSUMED[self.covered]}"
+        spent = f"unlearning epsilon {self.epsilon:g}, delta {self.delta:g}"
+        alone = f"{spent} ({noise}){_ASSUMED[self.covered]}"
         retraining = f"a retraining without the {self.forgotten} forgotten documents"
         said = [
             f"{self.kind}: indistinguishable from {retraining} at {alone}",
@@ -309,7 +321,8 @@ class Release:
         """Return the vocabulary's words in texts as CSR rows: indptr (texts + 1,), words (nnz,), counts (nnz,)."""
         position = {word: place for place, word in enumerate(self.words)}
         # Empty arrays first, since concatenate refuses an empty list of texts.
-        words, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        words = [np.zeros(0, np.int64)]
+        counts = [np.zeros(0, np.int64)]
         indptr = [0]
         for text in texts:
             places = [position[word] for word in tokenize(text) if word in position]
@@ -338,3 +351,63 @@ def open_sealed_release(data: bytes, key: Verifier) -> tuple[Release, str]:
     """Return the release in signed bytes, and the id of the key that signed it. Raises as `open_release`."""
     opened = open_parts(data, key)
     return Release(opened.payload, opened.envelope, digest=opened.digest), opened.key
+
+
+def match_topics(words: Sequence[str], A: Float64, other_words: Sequence[str], other: Float64) -> tuple[int, ...]:
+    """Return for each column of A its column of `other`, one to one, such that the total L1 distance is least.
+
+    words: (n,), sorted.
+    A: (n, r), words given topics.
+    other_words: (k,), sorted.
+    other: (k, r), words given topics.
+    """
+    union = np.array(sorted({*words, *other_words}))
+    # A word that one version lacks has mass 0 there.
+    left = np.zeros((len(union), A.shape[1]))
+    right = np.zeros((len(union), other.shape[1]))
+    left[np.searchsorted(union, list(words))] = A
+    right[np.searchsorted(union, list(other_words))] = other
+    # One topic at a time: all at once would take r times the memory of a version.
+    cost = [np.abs(right - column[:, None]).sum(axis=0) for column in left.T]
+    return assign(np.stack(cost))
+
+
+def assign(cost: Float64) -> tuple[int, ...]:
+    """Return the column of each row in the assignment of least total cost: Kuhn and Munkres' method, O(r^3).
+
+    cost: (r, r). Potentials u, v and shortest augmenting paths, one row after another (Jonker and Volgenant 1987).
+    """
+    # Here, and not from scipy, so that a subscriber does not need scipy.
+    r = len(cost)
+    # Column r does not exist in `cost`: each path starts there.
+    u = np.zeros(r + 1)
+    v = np.zeros(r + 1)
+    owner = np.full(r + 1, -1)
+    for row in range(r):
+        owner[r] = row
+        column = r
+        slack = np.full(r, np.inf)
+        came_from = np.full(r, r)
+        used = np.zeros(r + 1, bool)
+        while owner[column] >= 0:
+            used[column] = True
+            last = owner[column]
+            reduced = cost[last] - u[last] - v[:r]
+            taken = used[:r]
+            better = ~taken & (reduced < slack)
+            slack[better] = reduced[better]
+            came_from[better] = column
+            free = np.where(taken, np.inf, slack)
+            nearest = int(free.argmin())
+            step = free[nearest]
+            u[owner[used]] += step
+            v[used] -= step
+            slack[~taken] -= step
+            column = nearest
+        while column != r:
+            before = int(came_from[column])
+            owner[column] = owner[before]
+            column = before
+    columns = np.empty(r, np.intp)
+    columns[owner[:r]] = np.arange(r)
+    return tuple(int(column) for column in columns)

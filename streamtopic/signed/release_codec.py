@@ -229,7 +229,8 @@ def release_digest(data: bytes) -> str:
 def _digest(parts: Mapping[str, bytes]) -> str:
     # Of the signed bytes, and not of the whole container: envelope and digest of the payload are enough to compute it,
     # so a report proves it without the model.
-    return statement_digest(KIND, {name: hashlib.sha256(part).digest() for name, part in parts.items()})
+    digests = {name: hashlib.sha256(part).digest() for name, part in parts.items()}
+    return statement_digest(KIND, digests)
 
 
 def pack_envelope(envelope: Envelope) -> bytes:
@@ -247,7 +248,8 @@ def unpack_envelope(data: bytes) -> Envelope:
         fields = unpack_fields(data)
         if fields["format"] != FORMAT:
             raise InvalidRelease(f"a release of format {fields['format']}: this program reads {FORMAT}, update it")
-        fields["cut"] = {int(partition): offset for partition, offset in fields["cut"].items()}
+        cut = fields["cut"].items()
+        fields["cut"] = {int(partition): offset for partition, offset in cut}
         fields |= {name: math.inf for name in UNBOUNDED if fields[name] is None}
         fields["anchors"] = tuple(fields["anchors"])
         fields["withdrawn"] = tuple(fields["withdrawn"])
@@ -320,7 +322,8 @@ def _words_problem(payload: Payload, envelope: Envelope) -> str | None:
 def _model_problem(payload: Payload, envelope: Envelope) -> str | None:
     if payload.A is None:
         return _withheld_problem(payload)
-    n, r = envelope.n, envelope.r
+    n = envelope.n
+    r = envelope.r
     if len(envelope.anchors) != r:
         return f"it names {len(envelope.anchors)} anchors of {r} topics"
     shapes = {"A": (n, r), "R": (r, r), "shares": (r,)}

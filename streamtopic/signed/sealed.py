@@ -152,7 +152,9 @@ def _rich(value: object) -> object:
         return value
     if set(value) != ARRAY_FIELDS:
         return {key: _rich(item) for key, item in value.items()}
-    data, dtype, shape = value["data"], value["dtype"], value["shape"]
+    data = value["data"]
+    dtype = value["dtype"]
+    shape = value["shape"]
     if dtype not in DTYPES or not isinstance(data, bytes):
         raise TypeError("unknown array")
     return np.frombuffer(data, dtype).reshape(shape)
@@ -188,7 +190,8 @@ def _hints(kind: Any) -> Mapping[str, Any]:  # noqa: ANN401 -- mypy takes a clas
 
 
 def _fits(value: object, hint: Any) -> bool:  # noqa: ANN401 -- an annotation
-    origin, arguments = get_origin(hint), get_args(hint)
+    origin = get_origin(hint)
+    arguments = get_args(hint)
     if origin in {Union, types.UnionType}:
         return any(_fits(value, argument) for argument in arguments)
     if origin is Literal:
@@ -238,7 +241,8 @@ def seal(kind: str, parts: Mapping[str, bytes], key: SigningKey) -> bytes:
     kind: release, receipt, completion, statement or keys; a signature of one kind does not verify as another.
     """
     message = _signed_bytes(kind, _digests(parts))
-    container = {"key": key.public.key_id, "kind": kind, "parts": dict(parts), "signature": key.sign(message)}
+    signature = key.sign(message)
+    container = {"key": key.public.key_id, "kind": kind, "parts": dict(parts), "signature": signature}
     return pack(container)
 
 
@@ -254,7 +258,8 @@ def open_sealed(kind: str, data: bytes, key: Verifier) -> Sealed:
     parts: dict[str, bytes] = found["parts"]
     message = _signed_bytes(kind, _digests(parts))
     signer = key.verify(found["signature"], message, found["key"])
-    return Sealed(parts, signer, hashlib.sha256(data).hexdigest())
+    digest = hashlib.sha256(data).hexdigest()
+    return Sealed(parts, signer, digest)
 
 
 def unseal(kind: str, data: bytes, key: Verifier) -> dict[str, bytes]:

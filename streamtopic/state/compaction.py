@@ -19,7 +19,7 @@ import msgpack
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.counts import PairBlock
+from streamtopic.counts import PairBlock, SignedPassages
 from streamtopic.errors import StateCorrupt
 from streamtopic.state import scripts
 from streamtopic.state.flush import upload
@@ -29,12 +29,15 @@ from streamtopic.state.partition_writer import PartitionWriter
 from streamtopic.state.scripts import AlreadyApplied, Applied, Outcome, Stale, outcome
 from streamtopic.state.segments import (
     CHUNK_PAIRS,
+    MOST_PASSAGES,
     PairChunk,
     SegmentHead,
-    decode_chunk,
+    counted_blocks,
     decode_head,
+    decode_rows,
     encode_chunk,
     encode_head,
+    pair_chunks,
 )
 
 __all__ = ["GRACE_SECONDS", "Compactor", "Group", "Merged", "compact", "due", "fold", "merge", "overdue", "swap"]
@@ -47,8 +50,15 @@ SHORT_GRACE_SECONDS = 10.0
 """Life of replaced segments where they take more memory than the segments that count."""
 
 Group = Sequence[ManifestEntry]
+Int64 = npt.NDArray[np.int64]
 
 _TIER = MOST
+# All segments with rows are of one tier: each is counted once, however large it is.
+_ROWS_TIER = -1
+# Bytes of rows that are counted at once: they are held as arrays of five times as many bytes.
+_MOST_ROW_BYTES = 8 << 20
+# Rows of a bulk load wait so long at most once a document was deleted.
+_ROWS_SECONDS = 60.0
 # Below this many pairs segments are of one tier: they are so small that their sizes do not matter.
 _SMALLEST_TIER = 1 << 16
 # Packing takes longer than all else in a merge, so only a segment that will not soon be merged again is packed.
@@ -84,7 +94,8 @@ def compact(
 ) -> Outcome:
     """Merge segments of a partition; counts stay the same, bit for bit.
 
-    Size-tiered: eight segments of an epoch whose numbers of pairs are within a factor of four become one.
+    Size-tiered: eight segments of an epoch whose numbers of pairs are within a factor of four become one, and so do
+    eight that hold rows.
 
     base_epoch: as in `fold`.
     everything: all segments of an epoch become one.
@@ -134,8 +145,8 @@ def overdue(state: PartitionWriter, order: int) -> Group | None:
     if waiting is None:
         return None
     # The smallest go first, so that the largest is written once.
-    smallest = sorted(waiting, key=lambda entry: entry.pairs)[:_TIER]
-    return sorted(smallest, key=lambda entry: entry.order)
+    smallest = sorted(waiting, key=lambda entry: entry.pairs)
+    return sorted(_affordable(smallest, 2), key=lambda entry: entry.order)
 
 
 def merge(state: PartitionWriter, group: Group, stopped: Callable[[], bool] = lambda: False) -> Merged | Stale:
@@ -184,15 +195,47 @@ def _pairs(group: Group) -> int:
     return sum(entry.pairs for entry in group)
 
 
+def bulk_rows(state: PartitionWriter, order: int) -> Group | None:
+    """Return segments of one epoch up to `order` with the rows of a bulk load; None where there are none.
+
+    order: as in the manifest.
+    """
+    epochs: dict[int, list[ManifestEntry]] = {}
+    for entry in state.manifest:
+        if entry.order <= order and entry.rows > MOST_PASSAGES:
+            epochs.setdefault(entry.epoch, []).append(entry)
+    oldest = next(iter(epochs.values()), None)
+    return None if oldest is None else _affordable(oldest, 1)
+
+
 def _groups(manifest: Sequence[ManifestEntry], *, everything: bool) -> list[list[ManifestEntry]]:
     """Return the groups of segments that ought to become one: of each tier the oldest, at most eight."""
     tiers: dict[tuple[int, int], list[ManifestEntry]] = {}
     for entry in manifest:
-        # Two bits of the number of pairs: sizes within a factor of four.
-        tier = 0 if everything else max(entry.pairs, _SMALLEST_TIER).bit_length() // 2
+        tier = 0 if everything else _tier(entry)
         tiers.setdefault((entry.epoch, tier), []).append(entry)
-    least = 2 if everything else _TIER
-    return [group[:_TIER] for group in tiers.values() if len(group) >= least]
+    groups = []
+    for (_, tier), entries in tiers.items():
+        group = _affordable(entries, 2 if everything else 1)
+        more_wait = tier == _ROWS_TIER and len(group) < len(entries)
+        if more_wait or len(group) == _TIER or (everything and len(group) > 1):
+            groups.append(group)
+    return groups
+
+
+def _tier(entry: ManifestEntry) -> int:
+    # Two bits of the number of pairs: sizes within a factor of four.
+    return _ROWS_TIER if entry.rows else max(entry.pairs, _SMALLEST_TIER).bit_length() // 2
+
+
+def _affordable(entries: Group, least: int) -> list[ManifestEntry]:
+    """Return the first segments, at most eight, whose rows can be held at once; but no fewer than `least`."""
+    held = 0
+    for number, entry in enumerate(entries[:_TIER]):
+        held += entry.size if entry.rows else 0
+        if number >= least and held > _MOST_ROW_BYTES:
+            return [*entries[:number]]
+    return [*entries[:_TIER]]
 
 
 def _merge(state: PartitionWriter, group: Group, stopped: Callable[[], bool]) -> Merged | Stale:
@@ -202,8 +245,7 @@ def _merge(state: PartitionWriter, group: Group, stopped: Callable[[], bool]) ->
     name = state.new_id()
     packed = _pairs(group) >= _PACKED_FROM
     chunks, pairs, size = 1, 0, 0
-    rows = fused_rows(_sources(state, group, heads, places), len(head.ids))
-    for block in _final(rows, kept):
+    for block in _final(_blocks(state, group, heads, places, len(head.ids)), kept):
         for string, number in _strings(block, packed=packed):
             if stopped():
                 return Stale("stopped")
@@ -220,22 +262,35 @@ def _merge(state: PartitionWriter, group: Group, stopped: Callable[[], bool]) ->
     upload(state.connection, state.keys, name, [string])
     # The order of the oldest: `overdue` asks for all segments up to an order, and this one must be among them.
     oldest = group[0]
-    return Merged(group, ManifestEntry(name, oldest.order, oldest.epoch, chunks, pairs, size + len(string)))
+    total = size + len(string)
+    entry = ManifestEntry(name, oldest.order, oldest.epoch, chunks, pairs, total)
+    return Merged(group, entry)
 
 
-def _sources(
-    state: PartitionWriter,
-    group: Group,
-    heads: Sequence[SegmentHead],
-    places: Sequence[npt.NDArray[np.int64]],
-) -> list[Source]:
-    def read(entry: ManifestEntry, n_words: int, chunk: int) -> PairChunk:
-        return decode_chunk(_string(state, entry, chunk + 1), n_words)
+def _blocks(
+    state: PartitionWriter, group: Group, heads: Sequence[SegmentHead], places: Sequence[Int64], n_words: int
+) -> Iterator[PairBlock]:
+    """Yield the sums of all pairs of the group. Rows are counted here, those of all its segments in one pass.
 
-    sources = []
+    places: for each segment, the positions of its ids among the n_words ids of the result.
+    """
+    rows = list[SignedPassages]()
+    sources = list[Source]()
     for entry, head, place in zip(group, heads, places, strict=True):
-        sources.append(Source(place, entry.keys - 1, partial(read, entry, len(head.ids))))
-    return sources
+        string = partial(_string, state, entry)
+        size = len(head.ids)
+        if entry.rows:
+            found = decode_rows(string(1), size)
+            rows.append(found.relabel(place))
+        else:
+            sources.append(Source(place, pair_chunks(entry, size, string)))
+    if not rows:
+        return fused_rows(sources, n_words)
+    counted = counted_blocks(SignedPassages.joined(rows), n_words)
+    if not sources:
+        return counted
+    sources.append(Source(np.arange(n_words), map(PairChunk.of, counted)))
+    return fused_rows(sources, n_words)
 
 
 def _kept(
@@ -243,13 +298,14 @@ def _kept(
     group: Group,
     head: SegmentHead,
     heads: Sequence[SegmentHead],
-    places: Sequence[npt.NDArray[np.int64]],
+    places: Sequence[Int64],
 ) -> npt.NDArray[np.intp]:
     """Return the positions of words that keep a count or a pair; words of documents that came and went do not."""
-    used = (head.frequency != 0) | (head.tokens != 0) | (head.heavy != 0)
+    counted = (head.frequency != 0) | (head.tokens != 0)
+    used = counted | (head.heavy != 0)
     if not used.all():
         # Pairs are read a second time for this. Without deletions every word has a count, and it is not needed.
-        for block in fused_rows(_sources(state, group, heads, places), len(head.ids)):
+        for block in _blocks(state, group, heads, places, len(head.ids)):
             stop = block.first + len(block.sizes)
             used[block.columns] = True
             used[block.first : stop] |= block.sizes > 0
@@ -280,7 +336,8 @@ def _strings(block: PairBlock, *, packed: bool) -> Iterator[tuple[bytes, int]]:
 
 
 def _string(state: PartitionWriter, entry: ManifestEntry, chunk: int) -> bytes:
-    data: bytes | None = state.connection.call("GET", state.keys.segment(entry.name, chunk))
+    key = state.keys.segment(entry.name, chunk)
+    data: bytes | None = state.connection.call("GET", key)
     if data is None:
         raise StateCorrupt(f"segment {entry.name} is missing: rebuild the state (`streamtopic rebuild`)")
     return data
@@ -303,7 +360,10 @@ def _swap(
     older = len(keys) + 1
     keys += _string_keys(state, early)
     names = [e.name for e in gone]
-    fields = list(chain.from_iterable((e.name, e.pack()) for e in put))
+    pairs = ((e.name, e.pack()) for e in put)
+    fields = list(chain.from_iterable(pairs))
+    first = 2 + len(names)
+    last = 1 + len(names) + len(fields)
     commit_id = state.new_id()
     plan = {
         "commit": commit_id,
@@ -314,7 +374,7 @@ def _swap(
         "old": old,
         "early": older,
         "gone": [2, 1 + len(names)],
-        "put": [2 + len(names), 1 + len(names) + len(fields)],
+        "put": [first, last],
         "grace": int(grace * 1000),
         "short": int(SHORT_GRACE_SECONDS * 1000),
     }
@@ -333,8 +393,9 @@ def _swap(
 
 def _string_keys(state: PartitionWriter, group: Group) -> list[str]:
     keys: list[str] = []
+    segment = state.keys.segment
     for entry in group:
-        keys += [state.keys.segment(entry.name, k) for k in range(entry.keys)]
+        keys += [segment(entry.name, k) for k in range(entry.keys)]
     return keys
 
 
@@ -354,17 +415,35 @@ class _Clearing:
     loads: int
 
 
+@dataclass(frozen=True, slots=True)
+class _RowsWait:
+    """Rows of a bulk load in segments up to `order`, which wait until a time of the monotonic clock."""
+
+    until: float
+    order: int
+
+
 class Compactor:
     """Merges the segments of a partition a little at a time, for its one writer.
 
     max_age: seconds that segments may hold traces of a deleted document; then they become one, whatever their sizes.
+    rows_age: seconds that rows of a bulk load wait to be merged beside a deletion.
     grace: life of replaced segments, seconds.
     """
 
-    def __init__(self, state: PartitionWriter, *, max_age: float = _DAY, grace: float = GRACE_SECONDS) -> None:
+    def __init__(
+        self,
+        state: PartitionWriter,
+        *,
+        max_age: float = _DAY,
+        rows_age: float = _ROWS_SECONDS,
+        grace: float = GRACE_SECONDS,
+    ) -> None:
         self._state = state
         self.max_age = max_age
         self._grace = grace
+        self._rows_age = rows_age
+        self._rows_wait: _RowsWait | None = None
         self._clearing: _Clearing | None = None
         self._look_at = 0.0
         # In a list: a thread that adds to it must not keep this object alive.
@@ -397,6 +476,7 @@ class Compactor:
         folded = fold(self._state, base_epoch)
         if not isinstance(folded, AlreadyApplied):
             return folded
+        self._look_for_rows()
         self._begin_clearing()
         merged = self._next()
         if merged is None:
@@ -412,6 +492,8 @@ class Compactor:
         """Return a finished merge; None where nothing is due or the merge still runs."""
         if self._running is None:
             group = due(self._state)
+            if group is None:
+                group = self._waiting_rows()
             if group is None and self._clearing is not None:
                 group = overdue(self._state, self._clearing.order)
             if group is None:
@@ -423,6 +505,26 @@ class Compactor:
             return None
         running, self._running = self._running, None
         return running.result()
+
+    def _look_for_rows(self) -> None:
+        """Note from when on rows of a bulk load wait beside a deletion: they spell out each document by itself."""
+        state = self._state
+        rows = [entry for entry in state.manifest if entry.rows > MOST_PASSAGES]
+        if not rows or not state.meta.holds_removed:
+            self._rows_wait = None
+        elif self._rows_wait is None:
+            self._rows_wait = _RowsWait(time.monotonic() + self._rows_age, rows[-1].order)
+
+    def _waiting_rows(self) -> Group | None:
+        """Return rows of a bulk load that have waited for too long beside a deletion."""
+        wait = self._rows_wait
+        if wait is None or time.monotonic() < wait.until:
+            return None
+        group = bulk_rows(self._state, wait.order)
+        if group is None:
+            # Later rows wait as long.
+            self._rows_wait = None
+        return group
 
     def _begin_clearing(self) -> None:
         """Plan to merge everything once traces of deleted documents have been in segments for too long."""
@@ -477,7 +579,8 @@ class Compactor:
         here = {entry.name for entry in self._state.manifest}
         counting = sum(entry.size for entry in self._state.manifest)
         room = max(_LEAST_ROOM, counting)
-        size = sum(entry.size for entry in (*self._replaced, *merged.group))
+        replaced = (*self._replaced, *merged.group)
+        size = sum(entry.size for entry in replaced)
         early = []
         while self._replaced and (size > room or len(self._replaced) > 16 * _MOST_SEGMENTS):
             entry = self._replaced.popleft()

@@ -15,6 +15,7 @@ from streamtopic.concealing import clear_address, conceal, shown_address
 from streamtopic.errors import ComponentUnreachable, SettingsError, StateError, StreamtopicError
 from streamtopic.state.redis_servers import OneServer, Servers, combined, key_of, servers_at
 from streamtopic.state.scripts import SCAN_HASH
+from streamtopic.tls_faults import tls_fault
 
 __all__ = ["Connection", "mapped"]
 
@@ -72,12 +73,17 @@ _UNREACHABLE: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
 )
 
 
-def mapped(error: Exception, address: str) -> StreamtopicError:
-    """Return this package's error for one of redis-py's, with the remedy."""
+def mapped(error: Exception, address: str, act: str = "") -> StreamtopicError:
+    """Return this package's error for one of redis-py's, with the remedy.
+
+    act: the command and key that were sent.
+    """
     text = conceal(str(error)) or type(error).__name__
-    if isinstance(error, _errors.AuthenticationError | _errors.AuthorizationError | _errors.NoPermissionError):
-        return SettingsError(f"Redis at {address} refuses this user ({text}): check the user, password and ACL")
-    if isinstance(error, _errors.OutOfMemoryError) or text.startswith("OOM"):
+    refusal = _refusal(error, address, text, act)
+    if refusal is not None:
+        return refusal
+    # Within a script Redis 6.2 packs this into an error of the script, as it does with READONLY.
+    if isinstance(error, _errors.OutOfMemoryError) or text.startswith("OOM") or " -OOM " in text:
         return StateError(f"Redis at {address} is out of memory: raise maxmemory, or compact; nothing was written")
     for kinds, told in _UNREACHABLE:
         if isinstance(error, kinds):
@@ -89,6 +95,25 @@ def mapped(error: Exception, address: str) -> StreamtopicError:
     if _is_replica(error):
         return ComponentUnreachable(f"Redis at {address} is a read-only replica: use the address of the primary")
     return StateError(f"Redis at {address} refused a command: {text}")
+
+
+def _refusal(error: Exception, address: str, text: str, act: str) -> StreamtopicError | None:
+    """Return the error of a user or a client that is refused; None where it is not."""
+    fault = tls_fault(error)
+    if fault is not None:
+        return SettingsError(f"Redis at {address} cannot be reached safely; {fault}")
+    if isinstance(error, _errors.AuthenticationError | _errors.AuthorizationError | _errors.NoPermissionError):
+        lacking = f"; it lacks the right {act}" if act and isinstance(error, _errors.NoPermissionError) else ""
+        return SettingsError(
+            f"Redis at {address} refuses this user ({text}){lacking}: check the user, password and ACL"
+        )
+    told = f"Redis at {address} does not answer ({text})"
+    if isinstance(error, _errors.TimeoutError) and "connecting" in text and address.startswith("rediss"):
+        # A server without TLS waits for the rest of the greeting, which it takes for a command.
+        return ComponentUnreachable(f"{told}: use redis:// if it has no TLS, or start it")
+    if isinstance(error, _errors.ConnectionError) and "reset by peer" in text and address.startswith("redis"):
+        return ComponentUnreachable(f"{told}: use rediss:// if it speaks TLS, or see its log")
+    return None
 
 
 def _is_replica(error: BaseException) -> bool:
@@ -104,7 +129,8 @@ class _Packer:
     def pack(self, *arguments: str | bytes | float | memoryview) -> list[bytes | memoryview]:
         """Return what to send, long arguments by themselves so that they are not copied."""
         # redis-py names some commands by two words.
-        first = arguments[0].split() if isinstance(arguments[0], str | bytes) else [arguments[0]]
+        command = arguments[0]
+        first = command.split() if isinstance(command, str | bytes) else [command]
         whole = (*first, *arguments[1:])
         found: list[bytes | memoryview] = []
         parts: list[bytes | memoryview] = [b"*%d\r\n" % len(whole)]
@@ -253,7 +279,7 @@ class Connection:
                 if isinstance(answer, Exception) and self._may_go_on(answer):
                     answers[place] = self.call(*todo[place])
                 elif isinstance(answer, Exception):
-                    raise mapped(answer, self.address) from answer
+                    raise mapped(answer, self.address, _act(todo[place])) from answer
                 else:
                     answers[place] = answer
         return answers
@@ -263,14 +289,16 @@ class Connection:
         digest = self._digests.get(text)
         if digest is None:
             digest = self._digests[text] = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
-        return self._serve(_Request((("EVALSHA", digest, len(keys), *keys, *arguments),), script=text))[0]
+        command = ("EVALSHA", digest, len(keys), *keys, *arguments)
+        return self._serve(_Request((command,), script=text))[0]
 
     def scan(self, key: str, count: int = 2000) -> Iterator[tuple[bytes, bytes]]:
         """Yield the fields of a hash in slices, so that Redis is never busy for long.
 
         A field that is there all the time comes exactly once; one that comes or goes meanwhile may be missing.
         """
-        cursor, seen = 0, set[bytes]()
+        cursor = 0
+        seen = set[bytes]()
         changes = self._servers.changes
         while True:
             answer = self.script(SCAN_HASH, [key], [cursor, count])
@@ -280,7 +308,8 @@ class Connection:
                 cursor, changes = 0, self._servers.changes
                 continue
             changes = self._servers.changes
-            cursor, flat = int(answer[0]), msgpack.unpackb(answer[1], raw=True)
+            cursor = int(answer[0])
+            flat = msgpack.unpackb(answer[1], raw=True)
             for field, value in zip(flat[::2], flat[1::2], strict=True):
                 if field not in seen:
                     seen.add(field)
@@ -291,7 +320,7 @@ class Connection:
     def _serve(self, request: _Request) -> list[Any]:
         """Return the answers to a request, from whichever server has its first key by then."""
         key = key_of(request.commands[0])
-        attempt = _Attempt()
+        attempt = _Attempt(_act(request.commands[0]))
         named: redis.Redis | None = None
         redirections = 0
 
@@ -339,7 +368,8 @@ class Connection:
         """Return the places of commands that go to the same server."""
         found: dict[int, list[int]] = {}
         for place, command in enumerate(commands):
-            found.setdefault(id(self._servers.of(key_of(command))), []).append(place)
+            server = self._servers.of(key_of(command))
+            found.setdefault(id(server), []).append(place)
         return list(found.values())
 
     def _run(self, send: Callable[[], T], attempt: "_Attempt | None" = None) -> T:
@@ -351,13 +381,14 @@ class Connection:
                 return send()
             except (_errors.RedisError, _errors.RedisClusterException) as error:
                 fault = _cause(error)
+            act = attempt.act if attempt else ""
             if self._may_go_on(fault):
                 until = until or time.monotonic() + _PATIENCE
                 if time.monotonic() >= until:
-                    raise mapped(fault, self.address) from fault
+                    raise mapped(fault, self.address, act) from fault
                 time.sleep(_PAUSE)
             elif repeated or not _outcome_unknown(fault):
-                raise mapped(fault, self.address) from fault
+                raise mapped(fault, self.address, act) from fault
             else:
                 repeated = True
             try:
@@ -391,7 +422,8 @@ class Connection:
         """Take the servers for the cluster that they are."""
         if isinstance(self._servers, OneServer) and self._url.startswith(("redis://", "rediss://")):
             scheme, _, rest = self._url.partition("://")
-            alone, self._servers = self._servers, self._at(f"{scheme}+cluster://{rest}")
+            alone = self._servers
+            self._servers = self._at(f"{scheme}+cluster://{rest}")
             alone.lost(None)
 
     def _at(self, url: str) -> Servers:
@@ -404,10 +436,18 @@ class Connection:
 
 @dataclass(slots=True)
 class _Attempt:
-    """The server that a request went to last. loaded: whether it was given the script."""
+    """The server that a request went to last. act: its command and key. loaded: whether it was given the script."""
 
+    act: str
     client: redis.Redis | None = None
     loaded: bool = False
+
+
+def _act(command: Command) -> str:
+    """Return a command and its key, for errors; arguments may say what documents say."""
+    key = key_of(command)
+    parts = [command[0], *(() if key is None else (key,))]
+    return " ".join(part.decode("utf-8", "replace") if isinstance(part, bytes) else str(part) for part in parts)
 
 
 def _outcome_unknown(error: BaseException) -> bool:

@@ -41,6 +41,7 @@ class Forget:
     received_ms: time of the delete's record.
     applied_ms: time at which the document was counted out.
     part: from 1, tells missed deletions of one offset apart; 0 for all others.
+    trace: W3C `traceparent` of the request; b"" without one.
 
     Entries without a receipt: a replacement, which is kept so that its age is seen; a document that a refused change
     removed, unless its record names a request; a missed deletion.
@@ -56,6 +57,7 @@ class Forget:
     received_ms: int
     applied_ms: int
     part: int = 0
+    trace: bytes = b""
 
     @property
     def found(self) -> bool:
@@ -78,13 +80,17 @@ class Forget:
     def pack(self) -> bytes:
         """Return the value of its stream entry."""
         fields = [self.document, self.kind.value, self.request, self.salt, self.document_offset, self.epoch]
-        return bytes(msgpack.packb([*fields, self.received_ms, self.applied_ms]))
+        # Only where there is one: an entry without it has the bytes that it always had.
+        traced = [self.trace] if self.trace else []
+        return bytes(msgpack.packb([*fields, self.received_ms, self.applied_ms, *traced]))
 
     @classmethod
     def unpack(cls, entry: bytes, value: bytes) -> "Forget":
         """Undo `pack`. Raises StateCorrupt."""
         try:
-            document, kind, request, salt, document_offset, epoch, received_ms, applied_ms = msgpack.unpackb(value)
+            document, kind, request, salt, document_offset, epoch, received_ms, applied_ms, *traced = msgpack.unpackb(
+                value
+            )
             first, part = (int(number) for number in entry.split(b"-"))
             if not isinstance(salt, bytes):
                 salt = b""  # an entry of before 0.2 has the length of the document here
@@ -99,6 +105,7 @@ class Forget:
                 received_ms,
                 applied_ms,
                 part,
+                *traced,
             )
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise StateCorrupt(
@@ -131,7 +138,8 @@ class Forgets:
         if len(rows) == count:
             # The caller goes on at the next offset, so the parts of one offset must not be cut in two.
             first, part = rows[-1][0].decode().split("-")
-            rows += self._connection.call("XRANGE", self._key, f"{first}-{int(part) + 1}", first)
+            last = int(part) + 1
+            rows += self._connection.call("XRANGE", self._key, f"{first}-{last}", first)
         return [Forget.unpack(entry, fields[b"forget"]) for entry, fields in rows]
 
     def mark(self) -> tuple[int, str]:
@@ -147,7 +155,8 @@ class Forgets:
     def next_part(self, offset: int) -> int:
         """Return the `part` with which an entry of `offset` comes after all entries there ever were."""
         # Of entries that were dropped as well: a stream refuses an id that is not above the newest it ever had.
-        first, part = (int(number) for number in self.mark()[1].split("-"))
+        mark = self.mark()[1]
+        first, part = (int(number) for number in mark.split("-"))
         return part + 1 if first == offset + 1 else 1
 
     def drop(self, forgets: Iterable[Forget]) -> None:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import msgpack
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from streamtopic.compiled import kernel
 from streamtopic.counts import DocumentBatch, Passage
 from streamtopic.errors import StateCorrupt
 from streamtopic.state.segments import get_varint, put_varint
@@ -46,7 +46,12 @@ class StoredDocument:
 
     def values(self) -> list[tuple[int, bytes, bytes]]:
         """Return each passage as (L, words, counts), with bytes for the arrays: equal for equal passages."""
-        return [(passage.length, passage.words.tobytes(), passage.counts.tobytes()) for passage in self.passages]
+        found = []
+        for passage in self.passages:
+            words = passage.words.tobytes()
+            counts = passage.counts.tobytes()
+            found.append((passage.length, words, counts))
+        return found
 
 
 def encode_records(batch: DocumentBatch, offsets: Sequence[int], labels: Sequence[Mapping[str, str]]) -> list[bytes]:
@@ -56,12 +61,16 @@ def encode_records(batch: DocumentBatch, offsets: Sequence[int], labels: Sequenc
     offsets: of the record that added each document.
     labels: of each document, task to class.
     """
-    firsts = np.searchsorted(batch.owners, np.arange(batch.documents + 1))
+    numbers = np.arange(batch.documents + 1)
+    firsts = np.searchsorted(batch.owners, numbers)
     packed = [_packed(of_one) for of_one in labels]
-    label_ends = np.cumsum([len(label) for label in packed], dtype=np.int64)
-    names = np.frombuffer(bytearray().join(packed), np.uint8)
+    sizes = [len(label) for label in packed]
+    label_ends = np.cumsum(sizes, dtype=np.int64)
+    joined = bytearray().join(packed)
+    names = np.frombuffer(joined, np.uint8)
     places = np.array(offsets, np.int64)
-    buffer, ends = _encode(firsts, batch.indptr, batch.words, batch.counts, batch.lengths, places, names, label_ends)
+    arrays = batch.indptr, batch.words, batch.counts, batch.lengths
+    buffer, ends = _encode(firsts, *arrays, places, names, label_ends)
     whole = buffer.tobytes()
     edges = [0, *ends.tolist()]
     return [whole[start:end] for start, end in pairwise(edges)]
@@ -69,7 +78,8 @@ def encode_records(batch: DocumentBatch, offsets: Sequence[int], labels: Sequenc
 
 def _packed(labels: Mapping[str, str]) -> bytes:
     # Sorted, so that equal labels have equal bytes: the state must not depend on a producer's order.
-    return bytes(msgpack.packb(dict(sorted(labels.items())))) if labels else b""
+    ordered = dict(sorted(labels.items()))
+    return bytes(msgpack.packb(ordered)) if labels else b""
 
 
 def decode_records(records: Sequence[bytes]) -> list[StoredDocument]:
@@ -94,7 +104,8 @@ def _decode_record(record: bytes) -> StoredDocument:
     start = 0
     for length, distinct in pieces.tolist():
         stop = start + distinct
-        found.append(Passage(length, words[start:stop], counts[start:stop]))
+        here = slice(start, stop)
+        found.append(Passage(length, words[here], counts[here]))
         start = stop
     return StoredDocument(offset, tuple(found), labels)
 
@@ -114,22 +125,24 @@ def unreadable() -> StateCorrupt:
     return StateCorrupt("a stored document cannot be read: rebuild the state from the log (`streamtopic rebuild`)")
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _get_two(data: Bytes) -> tuple[np.uint64, np.uint64, int]:
     first, at = get_varint(data, 1)
     second, at = get_varint(data, at)
     return first, second, at
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _encode(
     firsts: Int64, indptr: Int64, words: Int32, counts: Int32, lengths: Int64, offsets: Int64, names: Bytes,
     label_ends: Int64,
 ) -> tuple[Bytes, Int64]:  # fmt: skip
     documents = len(firsts) - 1
     # The most that varints of these numbers can take: growing the array inside the loop would cost more.
-    size = 10 * len(words) + 16 * len(lengths) + 32 * documents + len(names) + 16
-    out = np.empty(size, np.uint8)
+    for_words = 10 * len(words)
+    for_heads = 16 * len(lengths) + 32 * documents
+    most = for_words + for_heads + len(names) + 16
+    out = np.empty(most, np.uint8)
     ends = np.empty(documents, np.int64)
     at = 0
     label = np.int64(0)
@@ -151,18 +164,20 @@ def _encode(
             at = put_varint(out, at, np.uint64(end - begin))
             previous = -1
             for k in range(begin, end):
+                word = words[k]
+                count = counts[k]
                 # Most words of a document occur once: these take no byte for their count.
-                repeated = counts[k] > 1
-                gap = words[k] - previous - 1
+                repeated = count > 1
+                gap = word - previous - 1
                 at = put_varint(out, at, np.uint64(2 * gap + repeated))
                 if repeated:
-                    at = put_varint(out, at, np.uint64(counts[k] - 2))
-                previous = words[k]
+                    at = put_varint(out, at, np.uint64(count - 2))
+                previous = word
         ends[document] = at
     return out[:at], ends
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _decode(data: Bytes, at: int) -> tuple[int, Int32, Int64, Int32]:
     """Return the number of passages, words, (L, distinct words) of each passage, and counts; -1 first if malformed."""
     passages, at = get_varint(data, at)
@@ -190,10 +205,14 @@ def _decode(data: Bytes, at: int) -> tuple[int, Int32, Int64, Int32]:
                 count = extra + np.uint64(1)
             if at < 0 or used == len(words):
                 return -1, words, pieces, counts
-            previous = np.int64(previous + 1 + np.int64(gap >> np.uint64(1)))
+            step = np.int64(gap >> np.uint64(1))
+            previous = np.int64(previous + 1 + step)
             words[used] = previous
             counts[used] = np.int64(count) + 1
             used += 1
     if at != len(data):
         return -1, words, pieces, counts
-    return len(pieces), words[:used].copy(), pieces, counts[:used].copy()
+    # Copies: a slice would keep the whole of both arrays in memory.
+    words = words[:used].copy()
+    counts = counts[:used].copy()
+    return len(pieces), words, pieces, counts

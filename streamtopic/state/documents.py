@@ -6,10 +6,10 @@ from itertools import chain
 from types import MappingProxyType
 
 import msgpack
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from streamtopic.compiled import kernel
 from streamtopic.counts import MAX_LENGTH, DocumentBatch, WordSets
 from streamtopic.state.connection import Connection
 from streamtopic.state.document_records import RECORD_VERSION, unreadable
@@ -93,11 +93,11 @@ def read_documents(
     # By id: the order of the fields of a Redis hash depends on its history.
     chosen.sort(key=lambda record: record.id)
     batch = _batch(chosen, snapshot.views, words)
-    ids = tuple(record.id for record in chosen)
-    of_each = tuple(record.labels for record in chosen)
+    ids = [record.id for record in chosen]
+    of_each = [record.labels for record in chosen]
     # The snapshot does not tell how many documents a part of the hashes holds.
     whole = found == snapshot.documents if buckets == BUCKETS else _unchanged(connection, snapshot)
-    return StoredDocuments(batch, ids, of_each, whole)
+    return StoredDocuments(batch, tuple(ids), tuple(of_each), whole)
 
 
 def _buckets(snapshot: Snapshot, limit: int) -> int:
@@ -123,15 +123,20 @@ def _unchanged(connection: Connection, snapshot: Snapshot) -> bool:
 
 def _removed(meta: Meta, through: int) -> int:
     """Return how many documents of epochs up to `through` were added and have left again."""
-    added = sum(number for epoch, number in meta.counted.items() if epoch <= through)
+    added = 0
+    for epoch, number in meta.counted.items():
+        if epoch <= through:
+            added += number
     return added - meta.live_through(through)
 
 
 def _counted(connection: Connection, view: PartitionView, bucket: int, until: int) -> Iterator[_Counted]:
     """Yield (id, record, start and end of its labels) of the documents in a hash with offsets below `until`."""
     found = list(connection.scan(view.keys.documents(bucket)))
+    records = [record for _, record in found]
     # Together, since one call of compiled code for each record would cost more than the reading.
-    heads = _heads(*_together([record for _, record in found]))
+    data, ends = _together(records)
+    heads = _heads(data, ends)
     if len(heads) != len(found):
         raise unreadable()
     for (document, record), (offset, start, end) in zip(found, heads.tolist(), strict=True):
@@ -141,8 +146,9 @@ def _counted(connection: Connection, view: PartitionView, bucket: int, until: in
 
 def _together(strings: Sequence[bytes]) -> tuple[Bytes, Int64]:
     """Return strings one after the other, and the end of each."""
-    data = np.frombuffer(bytearray().join(strings), np.uint8)
-    return data, np.cumsum([len(string) for string in strings], dtype=np.int64)
+    whole = bytearray().join(strings)
+    sizes = [len(string) for string in strings]
+    return np.frombuffer(whole, np.uint8), np.cumsum(sizes, dtype=np.int64)
 
 
 class _Labels:
@@ -170,7 +176,8 @@ def _unpacked(packed: bytes) -> Mapping[str, str]:
         raise unreadable() from error
     if not isinstance(labels, dict):
         raise unreadable()
-    if not all(isinstance(text, str) for text in chain.from_iterable(labels.items())):
+    texts = chain.from_iterable(labels.items())
+    if not all(isinstance(text, str) for text in texts):
         raise unreadable()
     return MappingProxyType(labels)
 
@@ -191,8 +198,10 @@ def _batch(records: Sequence[_Record], views: Sequence[PartitionView], words: Se
     for view in views:
         tables.append(_positions(view, place, view.meta.next_word))
         starts.append(starts[-1] + view.meta.next_word)
-    data, ends = _together([record.body for record in records])
-    of = np.array([record.view for record in records], np.int64)
+    bodies = [record.body for record in records]
+    views_of = [record.view for record in records]
+    data, ends = _together(bodies)
+    of = np.array(views_of, np.int64)
     positions = np.concatenate(tables)
     found = _passages(data, ends, of, positions, np.array(starts, np.int64))
     if len(found[0]) == 0:
@@ -200,7 +209,7 @@ def _batch(records: Sequence[_Record], views: Sequence[PartitionView], words: Se
     return DocumentBatch(*found, len(records))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _heads(data: Bytes, ends: Int64) -> Int64:
     """Return (offset, start and end of the labels in the record) of each record, (k, 3); fewer if one is malformed."""
     heads = np.empty((len(ends), 3), np.int64)
@@ -212,15 +221,17 @@ def _heads(data: Bytes, ends: Int64) -> Int64:
             return heads[:k]
         offset, at = get_varint(record, 1)
         size, at = get_varint(record, at)
-        if at < 0 or size > np.uint64(len(record) - at) or offset >> np.uint64(63):
+        rest = np.uint64(len(record) - at)
+        if at < 0 or size > rest or offset >> np.uint64(63):
             return heads[:k]
-        heads[k, 0] = np.int64(offset)
-        heads[k, 1] = at
-        heads[k, 2] = at + np.int64(size)
+        head = heads[k]
+        head[0] = np.int64(offset)
+        head[1] = at
+        head[2] = at + np.int64(size)
     return heads
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _passages(
     data: Bytes, ends: Int64, of: Int64, positions: Int64, starts: Int64
 ) -> tuple[Int64, Int32, Int32, Int64, Int32]:
@@ -231,13 +242,17 @@ def _passages(
     positions, starts: word w of partition p is at positions[starts[p] + w], -1 to leave it out.
     """
     # A passage takes two bytes at least and a word one, so no array is too short; untouched pages take no memory.
-    indptr = np.zeros(len(data) // 2 + 1, np.int64)
-    lengths = np.empty(len(data) // 2 + 1, np.int64)
-    owners = np.empty(len(data) // 2 + 1, np.int32)
+    most = len(data) // 2 + 1
+    indptr = np.zeros(most, np.int64)
+    lengths = np.empty(most, np.int64)
+    owners = np.empty(most, np.int32)
     words = np.empty(len(data), np.int32)
     counts = np.empty(len(data), np.int32)
-    bad = np.zeros(0, np.int64), words[:0], counts[:0], lengths[:0], owners[:0]
-    rows, used, start = 0, 0, 0
+    nothing = words[:0]
+    bad = indptr[:0], nothing, nothing, lengths[:0], nothing
+    rows = 0
+    used = 0
+    start = 0
     for k in range(len(ends)):
         body = data[start : ends[k]]
         start = ends[k]
@@ -251,7 +266,9 @@ def _passages(
             size, at = get_varint(body, at)
             if at < 0 or size > np.uint64(len(body)) or length > np.uint64(MAX_LENGTH):
                 return bad
-            at, held = _words(body, at, int(size), int(length), position, words[used:], counts[used:])
+            free_words = words[used:]
+            free_counts = counts[used:]
+            at, held = _words(body, at, int(size), int(length), position, free_words, free_counts)
             if at < 0:
                 return bad
             used += held
@@ -261,10 +278,12 @@ def _passages(
             indptr[rows] = used
         if at != len(body):
             return bad
-    return indptr[: rows + 1], words[:used], counts[:used], lengths[:rows], owners[:rows]
+    words = words[:used]
+    counts = counts[:used]
+    return indptr[: rows + 1], words, counts, lengths[:rows], owners[:rows]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _words(
     body: Bytes, at: int, size: int, length: int, position: Int64, words: Int32, counts: Int32
 ) -> tuple[int, int]:
@@ -288,12 +307,14 @@ def _words(
         # Before any cast: a damaged number may be too large for a signed one.
         if at < 0 or step >= np.uint64(len(position)) or extra >= np.uint64(length):
             return -1, 0
+        count = 1 + np.int64(extra)
         word += 1 + np.int64(step)
-        rest -= 1 + np.int64(extra)
+        rest -= count
         if word >= len(position) or rest < 0:
             return -1, 0
-        if position[word] >= 0:
-            found[held] = (position[word] << 32) | (1 + np.int64(extra))
+        place = position[word]
+        if place >= 0:
+            found[held] = (place << 32) | count
             held += 1
     # Word and count in one number, so that one plain sort moves both.
     found = np.sort(found[:held])
@@ -324,7 +345,9 @@ def sample_words(
         # One more, for the words that came after the snapshot: they have no place.
         position = _positions(view, place, view.meta.next_word + 1)
         until = view.meta.end_of(snapshot.through)
-        parts += [_bucket(connection, view, bucket, position, until) for bucket in range(buckets)]
+        for bucket in range(buckets):
+            part = _bucket(connection, view, bucket, position, until)
+            parts.append(part)
     sample = WordSets.joined(parts)
     if buckets == BUCKETS and len(sample) != snapshot.documents:
         return None
@@ -333,7 +356,8 @@ def sample_words(
 
 def _bucket(connection: Connection, view: PartitionView, bucket: int, position: Int64, until: int) -> WordSets:
     """Return the words of the documents in a hash with offsets below `until`."""
-    records = [record for _, record in connection.scan(view.keys.documents(bucket))]
+    scanned = connection.scan(view.keys.documents(bucket))
+    records = [record for _, record in scanned]
     data, ends = _together(records)
     indptr, held = _held(data, ends, position, until)
     if len(indptr) == 0:
@@ -341,7 +365,7 @@ def _bucket(connection: Connection, view: PartitionView, bucket: int, position: 
     return WordSets(indptr, held)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _held(data: npt.NDArray[np.uint8], ends: Int64, position: Int64, until: int) -> tuple[Int64, Int64]:
     """Return the words of records with offsets below `until`, as (indptr, words); empty arrays if one is malformed.
 
@@ -352,7 +376,9 @@ def _held(data: npt.NDArray[np.uint8], ends: Int64, position: Int64, until: int)
     indptr = np.zeros(len(ends) + 1, np.int64)
     held = np.empty(len(data), np.int64)
     last = len(position) - 1
-    used, documents, start = 0, 0, 0
+    used = 0
+    documents = 0
+    start = 0
     for end in ends:
         record = data[start:end]
         start = end

@@ -1,29 +1,27 @@
-"""A flush: the records that it may hold, the counts of its documents, the upload of its segments, and its commit.
+"""A flush: the records that it may hold, the rows of its documents, the upload of its segments, and its commit.
 
 batch -> Batch.within, Batch.affordable   how many of its records one flush may hold
-changes -> plan -> Flush                  words numbered, pairs counted, while Uploads sends the segments
+changes -> plan -> Flush                  words numbered and counted, rows laid out; a merge counts their pairs
 Flush -> commit_arguments                 keys and arguments of `commit_flush.lua`
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain
 
 import msgpack
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.counts import DocumentBatch, PairBlock, SignedPassages, Weighting, count_rows, statistics
+from streamtopic.counts import DocumentBatch, SignedPassages, Weighting, statistics
 from streamtopic.state.connection import Connection
 from streamtopic.state.deletions import Forget, Forward
 from streamtopic.state.document_records import StoredDocument, encode_records
 from streamtopic.state.meta import ManifestEntry, Meta
 from streamtopic.state.redis_keys import PartitionKeys
 from streamtopic.state.scripts import UPLOAD_SECONDS
-from streamtopic.state.segments import MOST_PASSAGES, SegmentHead, encode_chunk, encode_head, encode_passages
+from streamtopic.state.segments import SegmentHead, encode_head, encode_passages
 from streamtopic.state.word_ids import Rows, RowSpan, Vocabulary, number_rows, word_bytes, word_text
 
 __all__ = [
@@ -37,7 +35,6 @@ __all__ = [
     "Changes",
     "Flush",
     "RemovedDocument",
-    "Uploads",
     "by_bucket",
     "commit_arguments",
     "plan",
@@ -46,10 +43,6 @@ __all__ = [
 
 
 Int64 = npt.NDArray[np.int64]
-Send = Callable[[str, int, int, Callable[[], bytes]], Future[bytes]]
-_BLOCK_PAIRS = 1 << 19
-# A thread costs more than it saves for a block of fewer pairs.
-_WORTH_A_THREAD = 1 << 16
 
 MAX_FLUSH_DOCUMENTS = 3_000
 """Documents of one flush: its commit keeps Redis busy for about 10 ms (docs/decisions/0013)."""
@@ -61,8 +54,7 @@ MAX_FLUSH_RECORD_BYTES = 1_500_000
 """Bytes of document records of one flush, for the same reason."""
 
 MAX_FLUSH_PAIRS = 1 << 27
-"""Pairs of the documents that one flush adds or removes: counting them takes a few seconds, and their segment at most
-400 MB, which the writer holds until the commit."""
+"""Pairs of the documents that one flush adds or removes: whoever counts their rows is busy for a second."""
 
 MAX_STORED_BYTES = 5_000_000
 """Bytes of the records of live documents that one flush replaces or removes; the last one may go over. A delete is
@@ -236,15 +228,12 @@ def plan(
     vocabulary: Vocabulary,
     weighting: Weighting,
     new_id: Callable[[], str],
-    send: Send,
 ) -> Flush:
-    """Count the changes and lay out the commit. Nothing is committed, and `vocabulary` stays as it is.
+    """Lay out the commit of the changes. Nothing is written, and `vocabulary` stays as it is.
 
     changes: the net effect of the records.
     base: the state that the commit is made for.
     new_id: makes ids of segments and commits that no other process makes.
-    send: takes the name of a segment, the number of a chunk, its number of pairs and a function that makes its bytes;
-        it calls the function, perhaps in another thread while the next chunk is counted.
     """
     added, born = _number(changes.added, vocabulary)
     offsets = [document.offset for document in changes.added]
@@ -258,32 +247,38 @@ def plan(
     for epoch, batch, signs in _by_epoch(changes, added, base):
         head, local = _headed(batch, signs)
         heads.append(head)
-        name = new_id()
-        blocks = count_rows(local, len(head.ids), weighting, signs, _BLOCK_PAIRS)
-        chunks, pairs = _chunks(name, blocks, send)
-        passages = _passages(local, weighting, signs)
-        strings = [encode_head(head, packed=False), *chunks, *passages]
+        strings = [encode_head(head, packed=False)]
+        rows, pairs = _rows(local, weighting, signs)
+        # Rows that make no pair add nothing to the counts of words, which are in the head.
+        if pairs:
+            strings.append(encode_passages(rows))
         size = sum(map(len, strings))
-        entry = ManifestEntry(name, base.version, epoch, len(strings), pairs, size)
+        passages = rows.passages if pairs else 0
+        entry = ManifestEntry(new_id(), base.version, epoch, len(strings), pairs, size, passages)
         segments.append((entry, strings))
     ids, frequency = _frequency_change(heads)
     unused = vocabulary.frequency(ids) + frequency == 0
     gone = ids[unused & (frequency < 0)].tolist()
+    words = vocabulary.word
+    dead = {words(number): number for number in gone}
+    held = len(vocabulary) + len(born) - len(gone)
+    increments = _increments(changes, base)
+    time_ms = max(base.time_ms, changes.time_ms)
     return Flush(
         commit_id=new_id(),
         base=base,
         next_offset=changes.next_offset,
-        time_ms=max(base.time_ms, changes.time_ms),
+        time_ms=time_ms,
         records=arrived,
         removed=sorted(left),
         segments=segments,
         born=born,
-        dead={vocabulary.word(number): number for number in gone},
-        held=len(vocabulary) + len(born) - len(gone),
+        dead=dead,
+        held=held,
         ids=ids,
         frequency=frequency,
         forgets=changes.forgets,
-        increments=_increments(changes, base),
+        increments=increments,
         forwards=changes.forwards,
     )
 
@@ -292,7 +287,8 @@ def _number(added: Sequence[AddedDocument], vocabulary: Vocabulary) -> tuple[Doc
     """Return the added documents with word ids, and the words that are new with the ids that they get."""
     tables, spans = _spans(added)
     rows = Rows.joined(tables)
-    sizes = np.array([stop - first for first, stop in spans], np.int64)
+    amounts = [stop - first for first, stop in spans]
+    sizes = np.array(amounts, np.int64)
     places = chain.from_iterable(range(*span) for span in spans)
     chosen = np.fromiter(places, np.int64, int(sizes.sum()))
     first = vocabulary.next_id
@@ -333,7 +329,8 @@ def _by_epoch(changes: Changes, added: DocumentBatch, base: Meta) -> Iterator[tu
     offsets = [document.offset for document in changes.added]
     offsets += [gone.stored.offset for gone in changes.removed]
     cuts = np.array(base.cuts, np.int64)
-    epochs = base.folded + np.searchsorted(cuts, np.array(offsets, np.int64), side="right")
+    later = np.searchsorted(cuts, np.array(offsets, np.int64), side="right")
+    epochs = base.folded + later
     both_signs = np.array([1, -1], np.int64)
     signs = np.repeat(both_signs, [added.documents, removed.documents])
     both = DocumentBatch.joined(added, removed) if removed.documents else added
@@ -351,43 +348,27 @@ def _headed(batch: DocumentBatch, signs: Int64) -> tuple[SegmentHead, DocumentBa
     used[batch.words] = True
     ids = np.flatnonzero(used)
     place = np.cumsum(used, dtype=np.int32) - np.int32(1)
-    local = DocumentBatch(batch.indptr, place[batch.words], batch.counts, batch.lengths, batch.owners, batch.documents)
+    words = place[batch.words]
+    local = DocumentBatch(batch.indptr, words, batch.counts, batch.lengths, batch.owners, batch.documents)
     added = int((signs > 0).sum())
     frequency, tokens, heavy = statistics(local, len(ids), signs)
     return SegmentHead(ids, frequency, tokens, heavy, added, batch.documents - added), local
 
 
-def _chunks(name: str, blocks: Iterator[PairBlock], send: Send) -> tuple[list[bytes], int]:
-    """Return the row chunks of a segment, and the number of their pairs."""
-    pairs = 0
-    chunks = list[Future[bytes]]()
-    for block in blocks:
-        if len(block.values):
-            pairs += len(block.values)
-            made = send(name, len(chunks) + 1, len(block.values), partial(_chunk, block))
-            chunks.append(made)
-        if len(chunks) > 1:
-            # The next block takes the buffer of the one before this.
-            chunks[-2].result()
-    return [chunk.result() for chunk in chunks], pairs
-
-
-def _chunk(block: PairBlock) -> bytes:
-    return encode_chunk(block.first, block.sizes, block.columns, block.values, packed=False)
-
-
-def _passages(local: DocumentBatch, weighting: Weighting, signs: Int64) -> Iterator[bytes]:
-    """Yield the passages as one string, for a segment of few documents and passages; else nothing."""
-    # A larger flush is a bulk load, which no update follows (docs/decisions/0013).
-    if max(local.documents, len(local.lengths)) <= MOST_PASSAGES:
-        passages = SignedPassages.of(local, weighting, signs)
-        positions = np.arange(int(local.words.max(initial=-1)) + 1)
-        yield encode_passages(passages.relabel(positions))
+def _rows(local: DocumentBatch, weighting: Weighting, signs: Int64) -> tuple[SignedPassages, int]:
+    """Return the passages that make pairs, and the most pairs that they can make."""
+    positions = np.arange(int(local.words.max(initial=-1)) + 1)
+    rows = SignedPassages.of(local, weighting, signs).relabel(positions)
+    between_words = _pairs(np.diff(rows.indptr)).sum()
+    # A word that stands in a passage more than once has pairs with itself.
+    repeated = np.count_nonzero(rows.counts > 1)
+    return rows, int(between_words + repeated)
 
 
 def _frequency_change(heads: Sequence[SegmentHead]) -> tuple[Int64, Int64]:
     # The empty array is for a flush without documents: `concatenate` refuses an empty list.
-    all_ids = np.concatenate([np.empty(0, np.int64), *(head.ids for head in heads)])
+    nothing = np.empty(0, np.int64)
+    all_ids = np.concatenate([nothing, *(head.ids for head in heads)])
     ids = np.unique(all_ids)
     frequency = np.zeros(len(ids), np.int64)
     for head in heads:
@@ -428,25 +409,31 @@ def commit_arguments(flush: Flush, of: PartitionKeys, fence: int) -> tuple[list[
     for bucket, documents in by_bucket(flush.removed, of).items():
         step("HDEL", of.documents(bucket), documents)
     for bucket, documents in by_bucket(flush.records, of).items():
-        put(of.documents(bucket), ((document, flush.records[document]) for document in documents))
+        records = ((document, flush.records[document]) for document in documents)
+        put(of.documents(bucket), records)
     step("HDEL", of.words, map(word_bytes, flush.dead))
-    put(of.words, ((word_bytes(word), number) for word, number in flush.born.items()))
-    put(of.manifest, ((entry.name, entry.pack()) for entry, _ in flush.segments))
-    put(of.forwards, ((forward.offset, forward.pack()) for forward in flush.forwards))
+    born = ((word_bytes(word), number) for word, number in flush.born.items())
+    put(of.words, born)
+    segments = ((entry.name, entry.pack()) for entry, _ in flush.segments)
+    put(of.manifest, segments)
+    forwards = ((forward.offset, forward.pack()) for forward in flush.forwards)
+    put(of.forwards, forwards)
     entries = []
     for forget in flush.forgets:
         entries.append(len(arguments) + 2)
         arguments.extend((forget.entry, forget.pack()))
     # Offsets and versions as text: that is how Redis holds them, and Lua compares numbers as floats.
+    base = flush.base
+    next_word = base.next_word + len(flush.born)
     head = {
         "commit": flush.commit_id,
-        "base": flush.base.commit,
-        "next": str(flush.base.next_offset),
-        "version": str(flush.base.version),
+        "base": base.commit,
+        "next": str(base.next_offset),
+        "version": str(base.version),
         "fence": str(fence),
         "to": str(flush.next_offset),
         "time": str(flush.time_ms),
-        "next_word": str(flush.base.next_word + len(flush.born)),
+        "next_word": str(next_word),
         "words": str(flush.held),
         "chunks": len(keys) + 1,
         "steps": steps,
@@ -454,7 +441,8 @@ def commit_arguments(flush: Flush, of: PartitionKeys, fence: int) -> tuple[list[
         "increments": dict(flush.increments),
     }
     for entry, strings in flush.segments:
-        keys.extend(of.segment(entry.name, k) for k in range(len(strings)))
+        numbers = range(len(strings))
+        keys.extend(of.segment(entry.name, k) for k in numbers)
     return keys, [msgpack.packb(head), *arguments]
 
 
@@ -468,52 +456,7 @@ def by_bucket(documents: Iterable[bytes], of: PartitionKeys) -> dict[int, list[b
 
 def upload(connection: Connection, keys: PartitionKeys, name: str, strings: Sequence[bytes], *, first: int = 0) -> None:
     """Write strings of a segment, the first of them as number `first`. They expire unless a commit keeps them."""
-    for k, string in enumerate(strings, first):
-        _put(connection, keys, name, k, string)
-
-
-def _put(connection: Connection, keys: PartitionKeys, name: str, k: int, string: bytes) -> None:
     # `NX`: a repetition must not touch strings that a commit has kept meanwhile, nor a zombie overwrite any.
-    connection.call("SET", keys.segment(name, k), string, "NX", "EX", UPLOAD_SECONDS)
-
-
-class Uploads:
-    """Encodes and sends the chunks of a large flush in a thread of its own, while the rest is counted."""
-
-    def __init__(self, connection: Connection, keys: PartitionKeys) -> None:
-        self._connection = connection
-        self._keys = keys
-        self._thread: ThreadPoolExecutor | None = None
-        self._sent: dict[tuple[str, int], Future[None]] = {}
-
-    def begin(self) -> None:
-        """Begin a flush: forget the uploads of those before."""
-        self._sent.clear()
-
-    def send(self, name: str, k: int, pairs: int, make: Callable[[], bytes]) -> Future[bytes]:
-        """Begin to make and send a chunk of a segment, and return its bytes to come.
-
-        A chunk of few pairs is made at once, and sent by `finish`.
-        """
-        if self._thread is None:
-            if pairs < _WORTH_A_THREAD:
-                made = Future[bytes]()
-                made.set_result(make())
-                return made
-            self._thread = ThreadPoolExecutor(1, "upload")
-        string = self._thread.submit(make)
-
-        def put() -> None:
-            _put(self._connection, self._keys, name, k, string.result())
-
-        # Two tasks of one thread: the caller needs the bytes as soon as they are made, before they are sent.
-        self._sent[name, k] = self._thread.submit(put)
-        return string
-
-    def finish(self, name: str, strings: Sequence[bytes]) -> None:
-        """Return once all strings of a segment are in Redis. A second call sends all again."""
-        for k, string in enumerate(strings):
-            # An upload that failed is sent again here, where its error reaches the caller.
-            sent = self._sent.pop((name, k), None)
-            if sent is None or sent.exception() is not None:
-                _put(self._connection, self._keys, name, k, string)
+    rule = ("NX", "EX", UPLOAD_SECONDS)
+    commands = (("SET", keys.segment(name, k), string, *rule) for k, string in enumerate(strings, first))
+    connection.batch(commands)

@@ -6,7 +6,7 @@ import numpy as np
 
 from streamtopic.errors import StateError
 from streamtopic.state.connection import Connection
-from streamtopic.state.meta import head_strings, read_position
+from streamtopic.state.meta import ManifestEntry, head_strings, read_position
 from streamtopic.state.redis_keys import BUCKETS, PartitionKeys
 from streamtopic.state.segments import decode_head
 
@@ -14,6 +14,8 @@ __all__ = ["Growth", "Sizes", "growth", "measure"]
 
 # Fields of a hash that Redis measures, to take their mean for all: more would keep it busy for longer.
 _SAMPLES = 200
+# Of segments that were merged (docs/capacity-planning.md).
+_BYTES_A_PAIR = 2
 _ATTEMPTS = 5
 
 
@@ -23,13 +25,15 @@ class Sizes:
 
     documents: bytes of document records, from samples.
     segments: bytes of count segments, exact.
+    merged: the same once segments that hold rows are pairs, about.
     words: bytes of the words and their ids, from samples.
-    pairs: stored pairs; one that stands in two segments counts twice.
+    pairs: stored pairs; one that stands in two segments counts twice, and rows count as the most that they can make.
     held: number of words of live documents.
     """
 
     documents: int
     segments: int
+    merged: int
     words: int
     pairs: int
     held: int
@@ -76,13 +80,21 @@ def measure(connection: Connection, keys: PartitionKeys) -> Sizes:
     usage = [("MEMORY", "USAGE", key, "SAMPLES", _SAMPLES) for key in hashes]
     *sizes, held = connection.batch([*usage, ("HLEN", keys.words)])
     words, *documents = (int(size or 0) for size in sizes)
+    pairs = sum(entry.pairs for entry in manifest)
+    segments = sum(entry.size for entry in manifest)
+    merged = sum(_merged(entry) for entry in manifest)
     return Sizes(
         documents=sum(documents),
-        segments=sum(entry.size for entry in manifest),
+        segments=segments,
+        merged=merged,
         words=words,
-        pairs=sum(entry.pairs for entry in manifest),
+        pairs=pairs,
         held=int(held),
     )
+
+
+def _merged(entry: ManifestEntry) -> int:
+    return max(entry.size, _BYTES_A_PAIR * entry.pairs) if entry.rows else entry.size
 
 
 def growth(connection: Connection, keys: PartitionKeys) -> Growth:

@@ -1,12 +1,12 @@
 """The sum of several segments of one partition, row by row, with a few chunks of each in memory."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from streamtopic.compiled import kernel
 from streamtopic.counts import PairBlock
 from streamtopic.counts.count_pairs import ONE, drain
 from streamtopic.errors import CountsOverflow
@@ -28,11 +28,10 @@ _ROOM = 2.0**62
 
 
 class Source:
-    """A segment that is read chunk by chunk.
+    """Pairs that are read chunk by chunk, of one segment or of the rows of several.
 
     place: (ids,) position of each of its ids among the ids of the result.
-    chunks: number of its row chunks.
-    read: returns the k-th of them.
+    chunks: its row chunks in order, each valid until the next one but one.
 
     The pairs that were read and not used yet:
     rows, sizes: (k,) rows as positions of the result, and the number of pairs of each.
@@ -41,20 +40,14 @@ class Source:
 
     # Columns are translated in the kernel, pair by pair: here it would take another array of all pairs.
 
-    def __init__(self, place: Int64, chunks: int, read: Callable[[int], PairChunk]) -> None:
+    def __init__(self, place: Int64, chunks: Iterator[PairChunk]) -> None:
         self.place = place.astype(np.int32)
         self._chunks = chunks
-        self._read = read
-        self._used = 0
+        self.exhausted = False
         self.rows = np.empty(0, np.int32)
         self.sizes = np.empty(0, np.int64)
         self.columns = np.empty(0, np.int32)
         self.values = np.empty(0, np.int64)
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether every chunk was read."""
-        return self._used == self._chunks
 
     @property
     def complete(self) -> int:
@@ -62,9 +55,11 @@ class Source:
         return int(self.rows[-1]) if len(self.rows) else -1
 
     def advance(self) -> None:
-        """Read one more chunk."""
-        chunk = self._read(self._used)
-        self._used += 1
+        """Read one more chunk, or learn that there is none."""
+        chunk = next(self._chunks, None)
+        if chunk is None:
+            self.exhausted = True
+            return
         self.rows = _joined(self.rows, self.place[chunk.rows])
         self.sizes = _joined(self.sizes, chunk.sizes)
         self.columns = _joined(self.columns, chunk.columns)
@@ -109,7 +104,7 @@ def fused_rows(sources: Sequence[Source], n_words: int) -> Iterator[PairBlock]:
     nothing = np.empty(0, np.int64)
     padded = [*sources]
     while len(padded) < MOST:
-        padded.append(Source(nothing, 0, _nothing))
+        padded.append(Source(nothing, iter(())))
     sums = np.zeros(n_words, np.int64)
     touched = np.zeros(n_words // 64 + 1, np.uint64)
     first = 0
@@ -125,10 +120,6 @@ def fused_rows(sources: Sequence[Source], n_words: int) -> Iterator[PairBlock]:
         _check_room(padded)
         yield _add(padded, first, before, sums, touched)
         first = before
-
-
-def _nothing(chunk: int) -> PairChunk:
-    raise IndexError(chunk)
 
 
 def _check_room(sources: Sequence[Source]) -> None:
@@ -157,7 +148,7 @@ def _add(sources: Sequence[Source], first: int, before: int, sums: Int64, touche
     return PairBlock(first, *block)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _add_rows(
     first: int, before: int, places: Parts, rows: Parts, sizes: Parts, columns: Parts, values: Parts, stops: Int64,
     pairs: int, sums: Int64, touched: UInt64,
@@ -193,7 +184,7 @@ def _add_rows(
     return out_sizes, out_columns[:used], out_values[:used]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _add_row(place: Int32, columns: Int32, values: Int64, start: int, stop: int, sums: Int64, touched: UInt64) -> int:
     """Add a piece of a row; return its last column."""
     column = np.int32(-1)

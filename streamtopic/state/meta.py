@@ -93,7 +93,9 @@ class Meta:
             return int(text[name] if otherwise is None else text.get(name, otherwise))
 
         try:
-            live, counted = _counters(text, "live:"), _counters(text, "counted:")
+            live = _counters(text, "live:")
+            counted = _counters(text, "counted:")
+            cuts = tuple(int(cut) for cut in text["cuts"].split(",") if cut)
             return cls(
                 partitions=number("partitions"),
                 cap=number("cap"),
@@ -104,7 +106,7 @@ class Meta:
                 time_ms=number("time"),
                 moved_ms=number("moved"),
                 folded=number("folded"),
-                cuts=tuple(int(cut) for cut in text["cuts"].split(",") if cut),
+                cuts=cuts,
                 next_word=number("next_word"),
                 live={int(epoch): documents for epoch, documents in live.items()},
                 counted={int(epoch): documents for epoch, documents in counted.items()},
@@ -159,8 +161,9 @@ class ManifestEntry:
     order: manifest version of the commit that wrote it; a merged segment has that of the oldest it was made of.
     epoch: epoch of its documents.
     keys: number of its Redis strings, the head included.
-    pairs: number of stored pairs.
+    pairs: number of stored pairs; of a segment that holds rows, the most that they can make.
     size: bytes of its strings.
+    rows: number of passages that it holds in the place of their pairs, 0 for a segment of pairs.
     """
 
     name: str
@@ -169,6 +172,7 @@ class ManifestEntry:
     keys: int
     pairs: int
     size: int
+    rows: int = 0
 
     @classmethod
     def parse(cls, name: bytes, value: bytes) -> "ManifestEntry":
@@ -180,7 +184,9 @@ class ManifestEntry:
 
     def pack(self) -> str:
         """Return the value of its field."""
-        return f"{self.order}:{self.epoch}:{self.keys}:{self.pairs}:{self.size}"
+        value = f"{self.order}:{self.epoch}:{self.keys}:{self.pairs}:{self.size}"
+        # Only where there are rows: an older program refuses such an entry, and must read all others.
+        return f"{value}:{self.rows}" if self.rows else value
 
 
 def read_position(connection: Connection, keys: PartitionKeys) -> tuple[Meta, tuple[ManifestEntry, ...]]:
@@ -189,7 +195,8 @@ def read_position(connection: Connection, keys: PartitionKeys) -> tuple[Meta, tu
     Raises StateMissing where there is no state, StateMismatch for one of another layout, StateCorrupt.
     """
     # Atomic: between two reads a merge could take segments out of the manifest that the old version of meta counts.
-    fields, entries = connection.batch([("HGETALL", keys.meta), ("HGETALL", keys.manifest)], atomic=True)
+    reads = [("HGETALL", keys.meta), ("HGETALL", keys.manifest)]
+    fields, entries = connection.batch(reads, atomic=True)
     if not fields:
         raise StateMissing(
             f"there is no state under {keys.tag}: start `streamtopic ingest`, or check model and address"
@@ -270,7 +277,8 @@ def changed_limits(found: str, wanted: str) -> str:
     now = dict(limit.partition("=")[::2] for limit in wanted.split(","))
     changed = []
     for name in now | before:
-        old, new = before.get(name, "none"), now.get(name, "none")
+        old = before.get(name, "none")
+        new = now.get(name, "none")
         if old != new:
             changed.append(f"{name} {old} and not {new}")
     return ", ".join(changed)

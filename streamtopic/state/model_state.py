@@ -159,7 +159,8 @@ class ModelState:
         holder: name of this scheduler.
         ttl_ms: life of the lease by Redis's clock, milliseconds.
         """
-        token = int(self.connection.script(scripts.ACQUIRE_LEASE, self._named("lease", "fence"), [holder, ttl_ms]))
+        keys = self._named("lease", "fence")
+        token = int(self.connection.script(scripts.ACQUIRE_LEASE, keys, [holder, ttl_ms]))
         return Lease(holder, token) if token else None
 
     def release(self, lease: Lease) -> None:
@@ -208,7 +209,8 @@ class ModelState:
         }
         facts = [msgpack.packb(dict(release)), msgpack.packb(dict(ledger))]
         arguments = [msgpack.packb(plan), *facts, _base_head(base, new)]
-        return outcome(self.connection.script(scripts.STAGE_VERSION, [*keys, *uploads, *new, *old], arguments))
+        keys += [*uploads, *new, *old]
+        return outcome(self.connection.script(scripts.STAGE_VERSION, keys, arguments))
 
     def adopt(self, lease: Lease, version: int, *, release: Mapping[str, Any], ledger: Mapping[str, Any]) -> Outcome:
         """Record a version that was published before Redis was set back. AlreadyApplied for it and all before it."""
@@ -283,7 +285,8 @@ class ModelState:
         """Return the oldest records that wait to be published, at most `count`. Raises StateCorrupt."""
         outbox = self._keys.named("outbox")
         rows = self.connection.call("XRANGE", outbox, "-", "+", "COUNT", count)
-        found = self.connection.batch([("GET", fields[b"key"]) for _, fields in rows])
+        reads = [("GET", fields[b"key"]) for _, fields in rows]
+        found = self.connection.batch(reads)
         entries = []
         for (entry, fields), data in zip(rows, found, strict=True):
             if data is None:
@@ -372,7 +375,8 @@ class ModelState:
         """Return the privacy ledger: version to its entry."""
         rows = self._call("HGETALL", "ledger")
         # Other names are those of `account`.
-        versions = sorted((int(name), entry) for name, entry in rows.items() if name.isdigit())
+        numbered = [(int(name), entry) for name, entry in rows.items() if name.isdigit()]
+        versions = sorted(numbered)
         return {version: msgpack.unpackb(entry) for version, entry in versions}
 
     def spent(self) -> list[dict[str, Any]]:
@@ -405,18 +409,20 @@ class ModelState:
 
 
 def _cut(blob: bytes) -> list[bytes]:
-    return [blob[start : start + _CHUNK] for start in range(0, len(blob), _CHUNK)]
+    starts = range(0, len(blob), _CHUNK)
+    return [blob[start : start + _CHUNK] for start in starts]
 
 
 def _base_head(base: StoredBase | None, parts: Sequence[str]) -> bytes:
     if base is None:
         return b""
+    digest = hashlib.sha256(base.blob).digest()
     fields = {
         "epoch": base.epoch,
         "version": base.version,
         "fields": dict(base.fields),
         "parts": list(parts),
-        "sha256": hashlib.sha256(base.blob).digest(),
+        "sha256": digest,
     }
     return bytes(msgpack.packb(fields))
 
@@ -430,7 +436,8 @@ def _digest(*parts: object) -> str:
 def _plain(part: object) -> object:
     """Return a part as values that msgpack can write, with digests in the place of long bytes."""
     if isinstance(part, StoredBase):
-        return [part.epoch, part.version, dict(part.fields), hashlib.sha256(part.blob).digest()]
+        digest = hashlib.sha256(part.blob).digest()
+        return [part.epoch, part.version, dict(part.fields), digest]
     if isinstance(part, OutboxRecord):
         return hashlib.sha256(pack_record(part)).digest()
     if isinstance(part, Mapping):

@@ -31,10 +31,10 @@ from streamtopic.state.flush import (
     Batch,
     Changes,
     Flush,
-    Uploads,
     by_bucket,
     commit_arguments,
     plan,
+    upload,
 )
 from streamtopic.state.meta import MURMUR2, SCHEMA, ManifestEntry, Meta, fixed, head_strings, mismatch, read_position
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys, PartitionKeys
@@ -76,7 +76,8 @@ class LiveDocuments:
 
     def same(self, have: StoredDocument | AddedDocument, new: AddedDocument) -> bool:
         """Return whether two versions of a document have the same passages, word by word, and the same labels."""
-        if have.length != new.length or dict(have.labels) != dict(new.labels):
+        same_labels = dict(have.labels) == dict(new.labels)
+        if have.length != new.length or not same_labels:
             return False
         if isinstance(have, StoredDocument):
             return have.values() == new.passages.values(self.numbers)
@@ -130,7 +131,6 @@ class PartitionWriter:
         self.partitioner = partitioner
         self.new_id = new_id
         self.forgets = Forgets(connection, keys)
-        self._uploads = Uploads(connection, keys)
         self._limits = WordLimits(partition, word_ids)
         self.lexicon = Lexicon(new_id())
         self.loads = 0
@@ -275,7 +275,8 @@ class PartitionWriter:
         An id that comes or goes meanwhile may be missing.
         """
         for bucket in range(BUCKETS):
-            yield [document for document, _ in self.connection.scan(self.keys.documents(bucket))]
+            records = self.connection.scan(self.keys.documents(bucket))
+            yield [document for document, _ in records]
 
     def forwards(self) -> list[Forward]:
         """Return the deletions that are still to be sent to other partitions, in the order of the log."""
@@ -288,7 +289,8 @@ class PartitionWriter:
         """Remove deletions that were sent to another partition, or need not be."""
         offsets = [forward.offset for forward in forwards]
         for start in range(0, len(offsets), _AT_ONCE):
-            self.connection.call("HDEL", self.keys.forwards, *offsets[start : start + _AT_ONCE])
+            some = offsets[start : start + _AT_ONCE]
+            self.connection.call("HDEL", self.keys.forwards, *some)
 
     def live_elsewhere(self, partition: int, ids: Sequence[bytes]) -> tuple[int, frozenset[bytes]] | None:
         """Return the next offset of another partition, and the documents of these that are live there.
@@ -329,9 +331,8 @@ class PartitionWriter:
             self.vocabulary.use(self.lexicon)
 
     def plan(self, changes: Changes) -> Flush:
-        """Count the changes into a flush. Only strings that expire by themselves are written so far."""
-        self._uploads.begin()
-        return plan(changes, self.meta, self.vocabulary, self.weighting, self.new_id, self._uploads.send)
+        """Lay the changes out as a flush. Nothing is written so far."""
+        return plan(changes, self.meta, self.vocabulary, self.weighting, self.new_id)
 
     def commit(self, flush: Flush) -> Outcome:
         """Write a flush, all or nothing. May be repeated after any error: at most one repetition is Applied.
@@ -340,7 +341,7 @@ class PartitionWriter:
         """
         # Uploads come first, outside of the script: it would block Redis for as long as the segments take to arrive.
         for entry, strings in flush.segments:
-            self._uploads.finish(entry.name, strings)
+            upload(self.connection, self.keys, entry.name, strings)
         keys, arguments = commit_arguments(flush, self.keys, self.fence)
         result = outcome(self.connection.script(scripts.COMMIT_FLUSH, keys, arguments))
         if not isinstance(result, Stale) and self.meta.commit == flush.base.commit:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -14,7 +15,7 @@ from streamtopic.state.connection import Connection
 from streamtopic.state.deletions import Forgets
 from streamtopic.state.meta import ManifestEntry, Meta, head_strings, read_position
 from streamtopic.state.redis_keys import ModelKeys, PartitionKeys
-from streamtopic.state.segments import MOST_PASSAGES, PairChunk, SegmentHead, decode_chunk, decode_head, decode_passages
+from streamtopic.state.segments import MOST_PASSAGES, PairChunk, SegmentHead, decode_head, decode_passages, pair_chunks
 from streamtopic.state.sum_pairs import SignedSegment, joined, merged_pairs
 from streamtopic.state.word_ids import word_text
 
@@ -195,7 +196,8 @@ class Reader:
 
         Raises SnapshotExpired where later epochs were folded into these, StateCorrupt, StateMismatch, NegativeCounts.
         """
-        views = tuple(self._view(p, keys, through) for p, keys in enumerate(self._keys))
+        partitions = enumerate(self._keys)
+        views = tuple(self._view(p, keys, through) for p, keys in partitions)
         # Only these: heads of segments that were merged meanwhile are not needed again.
         self._heads = {}
         met = set[str]()
@@ -210,7 +212,8 @@ class Reader:
         frequency, tokens, heavy = _statistics(segments, len(words))
         documents = _documents(segments)
         # Words without a document were left out by `_view`, so 0 is as wrong as a number below it.
-        positive = (frequency > 0).all() and (tokens > 0).all() and (heavy >= 0).all()
+        counted = (frequency > 0).all() and (tokens > 0).all()
+        positive = counted and (heavy >= 0).all()
         if not positive or documents < 0:
             raise NegativeCounts("a word count in Redis is not positive: run `streamtopic verify`, then `rebuild`")
         return Snapshot(self, words, frequency, tokens, heavy, documents, segments, views, through)
@@ -229,7 +232,8 @@ class Reader:
         changes: list[_Change] = []
         for after, before in zip(new.views, old.views, strict=True):
             changes += [_Change(after, before, 1), _Change(before, after, -1)]
-        words = sorted(set[str]().union(*(change.words() for change in changes)))
+        named = (change.words() for change in changes)
+        words = sorted(set[str]().union(*named))
         segments = []
         for change in changes:
             view = change.view
@@ -240,16 +244,13 @@ class Reader:
         return Delta(self, words, frequency, tokens, heavy, _documents(segments), segments)
 
     def chunks(self, segment: SignedSegment) -> Iterable[PairChunk]:
-        """Yield the row chunks of a segment. Raises SnapshotExpired, StateCorrupt."""
-        for k in range(1, segment.entry.keys):
-            chunk = decode_chunk(self.string(segment, k), len(segment.head.ids))
-            # The last string may hold passages instead of pairs.
-            if len(chunk.rows):
-                yield chunk
+        """Yield the pairs of a segment, each chunk valid until the next one. Raises SnapshotExpired, StateCorrupt."""
+        return pair_chunks(segment.entry, len(segment.head.ids), partial(self.string, segment))
 
     def string(self, segment: SignedSegment, k: int) -> bytes:
         """Return the k-th string of a segment. Raises SnapshotExpired."""
-        data: bytes | None = self.connection.call("GET", segment.keys.segment(segment.entry.name, k))
+        key = segment.keys.segment(segment.entry.name, k)
+        data: bytes | None = self.connection.call("GET", key)
         if data is None:
             raise SnapshotExpired(f"segment {segment.entry.name} was merged into another: take a new snapshot")
         return data
@@ -338,13 +339,15 @@ def _joined_passages(
 
     last: reads the last string of a segment.
 
-    None where a segment has no passages, where there are more than MOST_JOINED, or where one has a word without a
-    position. Raises as `last` does, and StateCorrupt.
+    None where a segment has only pairs, where there are more than MOST_JOINED passages, or where one has a word without
+    a position. Raises as `last` does, and StateCorrupt.
     """
     # Passages of a segment without pairs are too short for a pair, or cancel out.
     counted = [segment for segment in segments if segment.entry.pairs]
-    documents = [segment.head.added + segment.head.removed for segment in counted]
-    if max(documents, default=0) > MOST_PASSAGES or sum(documents) > MOST_JOINED:
+    # Told by manifest and heads: a string may have 16 MiB.
+    if sum(segment.entry.rows for segment in counted) > MOST_JOINED:
+        return None
+    if any(_is_bulk_of_pairs(segment) for segment in counted):
         return None
     parts = list[SignedPassages]()
     number = 0
@@ -360,10 +363,18 @@ def _joined_passages(
     return SignedPassages.joined(parts)
 
 
+def _is_bulk_of_pairs(segment: SignedSegment) -> bool:
+    """Return whether a segment of pairs is too large for an older program to have kept its passages."""
+    documents = segment.head.added + segment.head.removed
+    return not segment.entry.rows and documents > MOST_PASSAGES
+
+
 def _renamed(passages: SignedPassages, words: Int64, sign: int) -> SignedPassages:
     """Return passages with other words, which ascend anew: ids are in the order of arrival, positions are not."""
     order = np.lexsort((words, passages.owners))
-    return SignedPassages(passages.indptr, words[order], passages.counts[order], sign * passages.weights)
+    words = words[order]
+    weights = sign * passages.weights
+    return SignedPassages(passages.indptr, words, passages.counts[order], weights)
 
 
 def _place(names: Mapping[int, str], words: Sequence[str], size: int) -> Int64:

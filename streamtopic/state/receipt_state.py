@@ -86,7 +86,8 @@ class LinkKeys:
 
     def destroy(self, before: str) -> int:
         """Destroy the keys of the months before this one; return their number."""
-        months = [name for name in self._connection.call("HKEYS", self._key) if name.decode() < before]
+        names = self._connection.call("HKEYS", self._key)
+        months = [name for name in names if name.decode() < before]
         if months:
             self._connection.call("HDEL", self._key, *months)
         return len(months)

@@ -201,7 +201,8 @@ class Clustered:
         self.changes += 1
         if client is not None:
             _drop_idle(client)
-        failed = next((node.name for node in self._map.nodes_cache.values() if node.redis_connection is client), None)
+        nodes = self._map.nodes_cache.values()
+        failed = next((node.name for node in nodes if node.redis_connection is client), None)
         # IndexError: redis-py takes for granted that some master has a slot.
         with contextlib.suppress(IndexError):
             self._map.initialize(last_failed_node_name=failed)
@@ -256,11 +257,13 @@ def servers_at(url: str, timeout: float, packer: object) -> Servers:
     _, service, *number = (found["path"] or "/").split("/")
     if not service or len(number) > 1:
         raise ValueError("name the service")
-    asked = {name.removeprefix("sentinel_"): named.pop(name) for name in list(named) if name.startswith("sentinel_")}
+    of_sentinels = [name for name in named if name.startswith("sentinel_")]
+    asked = {name.removeprefix("sentinel_"): named.pop(name) for name in of_sentinels}
     if named.pop("connection_class", None) is not None:
         named["ssl"] = True
     nodes = _places(found["server"], _SENTINEL_PORT)
-    return Sentinels(nodes, service, asked, alone | named | {"db": int(*number or (0,))})
+    database = int(*number or (0,))
+    return Sentinels(nodes, service, asked, alone | named | {"db": database})
 
 
 def combined(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -280,13 +283,16 @@ def combined(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     busy: dict[str, Any] = {}
     for name in ("loading", "aof_rewrite_in_progress", "aof_rewrite_scheduled"):
         busy[name] = max(int(info.get(name, 0)) for info in found)
+    names = sorted(str(info["run_id"]) for info in found)
+    persistent = (int(info.get("aof_enabled", 0)) for info in found)
+    used = (int(info["used_memory"]) for info in found)
     return {
         **first,
         **statuses,
         **busy,
-        "run_id": " ".join(sorted(str(info["run_id"]) for info in found)),
-        "aof_enabled": min(int(info.get("aof_enabled", 0)) for info in found),
-        "used_memory": sum(int(info["used_memory"]) for info in found),
+        "run_id": " ".join(names),
+        "aof_enabled": min(persistent),
+        "used_memory": sum(used),
         "maxmemory": sum(limits) if all(limits) else 0,
     }
 

@@ -72,7 +72,8 @@ def record(connection: Connection, model: str, settings: ModelSettings, moved: i
 def counted_documents(connection: Connection, model: str, partition: int) -> int:
     """Return the number of documents that a partition's state counts, whatever its layout; 0 without a state."""
     fields = connection.call("HGETALL", ModelKeys(model).partition(partition).meta)
-    return sum(int(value) for name, value in fields.items() if name.startswith(b"live:"))
+    live = (value for name, value in fields.items() if name.startswith(b"live:"))
+    return sum(int(value) for value in live)
 
 
 def lead(connection: Connection, model: str, holder: str, ttl_ms: int) -> Lease:
@@ -82,7 +83,8 @@ def lead(connection: Connection, model: str, holder: str, ttl_ms: int) -> Lease:
     ttl_ms: life of the lease, milliseconds.
     """
     keys = ModelKeys(model)
-    token = connection.script(SEIZE_LEASE, [keys.named("lease"), keys.named("fence")], [holder, ttl_ms])
+    lease_keys = [keys.named("lease"), keys.named("fence")]
+    token = connection.script(SEIZE_LEASE, lease_keys, [holder, ttl_ms])
     return Lease(holder, int(token))
 
 

@@ -141,7 +141,8 @@ class Residue:
 
     def before(self, partition: int, stage: Stage) -> int:
         """Return the offset before which every deletion has reached all stages before this one."""
-        earlier = list(Stage)[: list(Stage).index(stage)]
+        stages = list(Stage)
+        earlier = stages[: stages.index(stage)]
         return min(self.of(partition, one).offset for one in earlier)
 
     def waiting(self, partition: int, stage: Stage) -> Outstanding:
@@ -182,16 +183,21 @@ class ResidueState:
             cleared = _group(fields, "cleared")
             attested = _group(fields, "attested")
             completed = _group(fields, "completed")
+            placed = {_place(name): _marks(value) for name, value in marks.items()}
+            times = {Stage(stage): int(value) for stage, value in attested.items()}
+            rewrite = _rewrite(fields.get("rewrite", b""))
+            forbidden = fields.get("forbidden", b"")
+            done = _by_partition(completed, int)
             return Residue(
-                marks={_place(name): _marks(value) for name, value in marks.items()},
+                marks=placed,
                 totals=_by_partition(totals, _marks),
                 cleared=_by_partition(cleared, _marks),
                 asked=int(fields.get("asked", 0)),
                 looked=int(fields.get("looked", 0)),
-                rewrite=_rewrite(fields.get("rewrite", b"")),
-                forbidden=fields.get("forbidden", b"").decode(),
-                attested={Stage(stage): int(value) for stage, value in attested.items()},
-                completed=_by_partition(completed, int),
+                rewrite=rewrite,
+                forbidden=forbidden.decode(),
+                attested=times,
+                completed=done,
             )
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise StateCorrupt(
@@ -203,16 +209,16 @@ class ResidueState:
         # Field by field, not the whole hash: the operator may attest, and a publisher complete, at the same time.
         fields: list[str | bytes | int] = ["looked", residue.looked, "asked", residue.asked]
         fields += ["forbidden", residue.forbidden]
-        rewrite, packed = residue.rewrite, b""
-        if rewrite is not None:
-            packed = msgpack.packb([rewrite.issued, rewrite.server, dict(rewrite.covers)])
-        fields += ["rewrite", packed]
+        fields += ["rewrite", _packed(residue.rewrite)]
         for (partition, stage), marks in residue.marks.items():
-            fields += [f"mark:{partition}:{stage}", msgpack.packb(marks.steps)]
+            name = f"mark:{partition}:{stage}"
+            fields += [name, msgpack.packb(marks.steps)]
         for partition, totals in residue.totals.items():
-            fields += [f"total:{partition}", msgpack.packb(totals.steps)]
+            name = f"total:{partition}"
+            fields += [name, msgpack.packb(totals.steps)]
         for partition, cleared in residue.cleared.items():
-            fields += [f"cleared:{partition}", msgpack.packb(cleared.steps)]
+            name = f"cleared:{partition}"
+            fields += [name, msgpack.packb(cleared.steps)]
         self._connection.call("HSET", self._key, *fields)
 
     def attest(self, stage: Stage, time_ms: int) -> None:
@@ -249,8 +255,17 @@ def _place(name: str) -> tuple[int, Stage]:
 
 
 def _marks(value: bytes) -> Marks:
-    steps = msgpack.unpackb(value)
-    return Marks(tuple((int(offset), int(time_ms)) for offset, time_ms in steps))
+    steps = []
+    for offset, time_ms in msgpack.unpackb(value):
+        steps.append((int(offset), int(time_ms)))
+    return Marks(tuple(steps))
+
+
+def _packed(rewrite: Rewrite | None) -> bytes:
+    if rewrite is None:
+        return b""
+    covers = dict(rewrite.covers)
+    return bytes(msgpack.packb([rewrite.issued, rewrite.server, covers]))
 
 
 def _rewrite(value: bytes) -> Rewrite | None:

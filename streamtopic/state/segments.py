@@ -1,10 +1,9 @@
 """Segments: the immutable, signed counts of one flush, as bytes for Redis.
 
-A segment is a head and any number of row chunks. Each is a Redis string: a name of its kind, a checksum, and streams of
-bytes. Streams of a flush are stored as they are, since packing would take longer than counting. A large merge packs its
-streams with zlib, since they stay for long (docs/decisions/0013). The head has the counts of words, so a reader who
-needs no pairs reads only heads. The last string of a small flush holds its passages, which give the same counts as the
-pairs in fewer numbers; a reader of pairs takes it for a chunk without pairs.
+A segment is a head, and the rows of its documents or any number of row chunks with their pairs. Each is a Redis string:
+a name of its kind, a checksum, and streams of bytes. The segment of a flush holds rows, which take a tenth of the bytes
+and are counted once, by the first merge (docs/decisions/0044). A merge writes pairs. A large one packs its streams with
+zlib, since they stay for long. The head has the counts of words, so a reader who needs no pairs reads only heads.
 
 Integers are varints of seven bits a byte, the lowest first (LEB128). Columns become gaps of half a byte, with 15 as the
 escape. Values become ranks in a table of the frequent ones: one byte for the first 192, two bytes for the next 16,128,
@@ -13,28 +12,33 @@ and the value itself for the rest. Most pairs of a flush lie in one document and
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numba
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.counts import SignedPassages
+from streamtopic.compiled import kernel
+from streamtopic.counts import PairBlock, SignedPassages, count_weighted
 from streamtopic.errors import StateCorrupt
+from streamtopic.state.meta import ManifestEntry
 
 __all__ = [
     "CHUNK_PAIRS",
     "MOST_PASSAGES",
     "PairChunk",
     "SegmentHead",
+    "counted_blocks",
     "decode_chunk",
     "decode_head",
     "decode_passages",
+    "decode_rows",
     "encode_chunk",
     "encode_head",
     "encode_passages",
     "get_varint",
+    "pair_chunks",
     "put_varint",
 ]
 
@@ -46,11 +50,13 @@ CHUNK_PAIRS = 1 << 19
 """Pairs of a row chunk. Its string is far below 16 MiB even if every gap and value needs its longest form."""
 
 MOST_PASSAGES = 256
-"""Documents, and passages, of a segment that keeps its passages. A larger flush is a bulk load: an update takes its
-pairs, or the model is learned again."""
+"""Documents of a small flush. A larger one is a bulk load, which no update follows. Segments of older programs hold
+pairs, and the passages beside them where there were no more than so many documents and passages."""
 
 _HEAD = b"STH3"
 _CHUNK = b"STC2"
+_ROWS = b"STR1"
+# The passages that older programs stored beside the pairs of a small flush: a reader of pairs passes over them.
 _PASSAGES = b"STP1"
 _LEVEL = 1
 # One bit for each stream, the first one lowest: ranks and literals of a chunk, its last three, stay as they are.
@@ -107,13 +113,49 @@ class PairChunk:
     columns: Int32
     values: Int64
 
+    @classmethod
+    def of(cls, block: PairBlock) -> "PairChunk":
+        """Take the pairs of a block, which shares its arrays."""
+        rows = np.flatnonzero(block.sizes)
+        sizes = block.sizes[rows]
+        rows = rows + block.first
+        return cls(rows.astype(np.int32), sizes, block.columns, block.values)
+
+
+def pair_chunks(entry: ManifestEntry, n_words: int, string: Callable[[int], bytes]) -> Iterator[PairChunk]:
+    """Yield the pairs of a segment, which are counted here where it holds rows.
+
+    n_words: number of ids of its head.
+    string: reads the k-th string of the segment.
+
+    A chunk is valid until the next one but one. Raises StateCorrupt, and as `string` does.
+    """
+    if entry.rows:
+        blocks = counted_blocks(decode_rows(string(1), n_words), n_words)
+        yield from map(PairChunk.of, blocks)
+        return
+    for k in range(1, entry.keys):
+        chunk = decode_chunk(string(k), n_words)
+        # The last string of an older program may hold passages beside the pairs.
+        if len(chunk.rows):
+            yield chunk
+
+
+def counted_blocks(rows: SignedPassages, n_words: int) -> Iterator[PairBlock]:
+    """Yield the pairs that rows over n_words words make, in blocks of rows."""
+    words = rows.words.astype(np.int32)
+    counts = rows.counts.astype(np.int32)
+    return count_weighted(rows.indptr, words, counts, rows.weights, n_words, CHUNK_PAIRS)
+
 
 def encode_head(head: SegmentHead, *, packed: bool) -> bytes:
     """Return the bytes of a head. packed: whether its streams are compressed."""
     # Few words are heavy in any document, so zeros are left out.
     some = np.flatnonzero(head.heavy)
-    numbers = np.array([head.added, head.removed, len(head.ids), len(some)], np.int64)
-    columns = [numbers, _gaps(head.ids), head.frequency, head.tokens, _gaps(some), head.heavy[some]]
+    sizes = [head.added, head.removed, len(head.ids), len(some)]
+    numbers = np.array(sizes, np.int64)
+    heavy = head.heavy[some]
+    columns = [numbers, _gaps(head.ids), head.frequency, head.tokens, _gaps(some), heavy]
     streams = [pack_integers(column) for column in columns]
     return _seal(_HEAD, streams, _HEAD_PACKED if packed else 0)
 
@@ -146,27 +188,33 @@ def encode_chunk(first: int, sizes: Int64, columns: Int32, values: Int64, *, pac
 
 
 def encode_passages(passages: SignedPassages) -> bytes:
-    """Return the bytes of passages whose words are positions among the ids of the segment's head."""
+    """Return the bytes of the rows of a segment: passages whose words are positions among the ids of its head."""
     sizes = np.diff(passages.indptr)
     gaps = passages.words.copy()
     gaps[1:] -= passages.words[:-1]
     # The gaps of each passage begin anew at its first word.
     first = passages.indptr[:-1][sizes > 0]
     gaps[first] = passages.words[first] + 1
+    # Most words of a document occur once: the sign tells them apart, and only the others take a byte for their count.
+    repeated = passages.counts > 1
+    signed = np.where(repeated, -gaps, gaps)
     number = np.array([passages.passages], np.int64)
-    columns = [number, sizes, gaps, passages.counts, passages.weights]
-    return _seal(_PASSAGES, [pack_integers(column) for column in columns], 0)
+    columns = [number, sizes, signed, passages.counts[repeated], passages.weights]
+    return _seal(_ROWS, [pack_integers(column) for column in columns], 0)
 
 
 def decode_head(data: bytes) -> SegmentHead:
     """Read a head. Raises StateCorrupt where its checksum or form is wrong."""
     numbers, ids, frequency, tokens, gaps, amounts = _open(_HEAD, data, 6)
     added, removed, size, some = _integers(numbers, 4).tolist()
+    gaps_of_ids = _integers(ids, size)
+    heavy_places = _integers(gaps, some)
+    heavy = _scattered(heavy_places, _integers(amounts, some), size)
     return SegmentHead(
-        ids=np.cumsum(_integers(ids, size)) - 1,
+        ids=np.cumsum(gaps_of_ids) - 1,
         frequency=_integers(frequency, size),
         tokens=_integers(tokens, size),
-        heavy=_scattered(_integers(gaps, some), _integers(amounts, some), size),
+        heavy=heavy,
         added=added,
         removed=removed,
     )
@@ -198,27 +246,37 @@ def decode_chunk(data: bytes, n_words: int) -> PairChunk:
 
 
 def decode_passages(data: bytes, n_words: int) -> SignedPassages | None:
-    """Read the passages of a segment from its last string; None where that is a row chunk.
+    """Read the passages in the last string of a segment, as `decode_rows`; None where that is a row chunk."""
+    return None if data[:4] == _CHUNK else decode_rows(data, n_words)
+
+
+def decode_rows(data: bytes, n_words: int) -> SignedPassages:
+    """Read the rows of a segment, or the passages that an older program stored beside its pairs.
 
     n_words: number of ids of the segment.
 
     Raises StateCorrupt where its checksum or form is wrong.
     """
-    if data[:4] == _CHUNK:
-        return None
-    number, *streams = _open(_PASSAGES, data, 5)
+    kind = data[:4]
+    number, *streams = _open(_PASSAGES if kind == _PASSAGES else _ROWS, data, 5)
     rows = int(_integers(number, 1)[0])
     sizes = _integers(streams[0], rows)
     if sizes.min(initial=0) < 0:
         raise _corrupt()
     start = np.zeros(1, np.int64)
     indptr = np.concatenate([start, np.cumsum(sizes)])
-    number_of_words = int(indptr[-1])
-    gaps = _integers(streams[1], number_of_words)
-    counts = _integers(streams[2], number_of_words)
+    gaps = _integers(streams[1], int(indptr[-1]))
+    if kind == _PASSAGES:
+        counts = _integers(streams[2], len(gaps))
+    else:
+        counts = np.ones(len(gaps), np.int64)
+        repeated = gaps < 0
+        counts[repeated] = _integers(streams[2], int(repeated.sum()))
+        gaps = np.abs(gaps)
     # The gaps of each passage begin anew at its first word.
     ends = np.concatenate([start, np.cumsum(gaps)])
-    words = ends[1:] - np.repeat(ends[indptr[:-1]], sizes) - 1
+    before = np.repeat(ends[indptr[:-1]], sizes)
+    words = ends[1:] - before - 1
     if gaps.min(initial=1) < 1 or words.max(initial=-1) >= n_words:
         raise _corrupt()
     return SignedPassages(indptr, words, counts, _integers(streams[3], rows))
@@ -341,7 +399,7 @@ def unzigzag(value: np.uint64) -> np.int64:
     return np.int64(value >> np.uint64(1)) ^ -np.int64(value & np.uint64(1))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def pack_integers(values: Int64) -> Bytes:
     """Write signed integers one after the other."""
     out = np.empty(LONGEST_VARINT * len(values) + 1, np.uint8)
@@ -351,7 +409,7 @@ def pack_integers(values: Int64) -> Bytes:
     return out[:at].copy()
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def unpack_integers(data: Bytes, count: int) -> tuple[Int64, bool]:
     """Undo `pack_integers`; the flag says whether the bytes were exactly `count` integers."""
     # Each takes a byte at least: a larger number is damage, and must not size an array.
@@ -367,7 +425,7 @@ def unpack_integers(data: Bytes, count: int) -> tuple[Int64, bool]:
     return out, at == len(data)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def pack_columns(rows: Int32, sizes: Int64, columns: Int32) -> tuple[Bytes, Bytes]:
     """Return gaps, two in a byte, and the rest of the gaps that are too large for half a byte.
 
@@ -398,7 +456,7 @@ def pack_columns(rows: Int32, sizes: Int64, columns: Int32) -> tuple[Bytes, Byte
     return small, large[:at].copy()
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def unpack_columns(rows: Int32, sizes: Int64, small: Bytes, large: Bytes, n_words: int) -> tuple[Int32, bool]:
     """Undo `pack_columns`; the flag says whether all columns are below n_words and no byte was left over."""
     pairs = np.int64(0)
@@ -446,7 +504,7 @@ def _slot(keys: Int64, value: np.int64) -> np.int64:
     return np.int64(slot)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def frequent_values(values: Int64, step: int = 1) -> tuple[Int64, Int64]:
     """Return distinct values and how often each occurs among every step-th value.
 
@@ -468,7 +526,7 @@ def frequent_values(values: Int64, step: int = 1) -> tuple[Int64, Int64]:
     return keys[used], times[used]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def pack_values(values: Int64, table: Int64) -> tuple[Bytes, Bytes, Bytes]:
     """Return values as ranks in `table`: one first byte for each, second bytes, and literals."""
     slots = 64
@@ -501,7 +559,7 @@ def pack_values(values: Int64, table: Int64) -> tuple[Bytes, Bytes, Bytes]:
     return first, second[:seconds].copy(), literal[:at].copy()
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def unpack_values(first: Bytes, second: Bytes, literal: Bytes, table: Int64) -> tuple[Int64, bool]:
     """Undo `pack_values`; the flag says whether the bytes were sound."""
     values = np.empty(len(first), np.int64)

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from streamtopic.compiled import kernel
 from streamtopic.counts.compact import UpperRows, pack, unpack
 from streamtopic.errors import CountsOverflow
 from streamtopic.state.meta import ManifestEntry
@@ -68,7 +68,8 @@ def merged_pairs(
         new[known] = where[segment.positions[known]]
         if (new >= 0).any():
             for chunk in chunks(segment):
-                part = relabel(chunk.rows, chunk.sizes, chunk.columns, chunk.values, new, chosen, segment.sign)
+                sign = segment.sign
+                part = relabel(chunk.rows, chunk.sizes, chunk.columns, chunk.values, new, chosen, sign)
                 total.add(*part)
     return total.result()
 
@@ -76,7 +77,8 @@ def merged_pairs(
 def joined(panels: list[UpperRows]) -> tuple[Int64, Int32, Int64]:
     """Return panels as one upper triangle, (indptr, columns, values) with eight bytes a value. Empties the list."""
     sizes = [np.diff(panel.rows.indptr) for panel in panels]
-    indptr = np.cumsum(np.concatenate([np.zeros(1, np.int64), *sizes]))
+    start = np.zeros(1, np.int64)
+    indptr = np.cumsum(np.concatenate([start, *sizes]))
     columns = np.empty(indptr[-1], np.int32)
     values = np.empty(indptr[-1], np.int64)
     # Each panel is freed as soon as it is copied: all of them beside the result would double the peak.
@@ -121,27 +123,32 @@ class _Sum:
         self._panels = []
         while before:
             self._panels += self._folded(before.pop())
-        self._parts, self._waiting = [], 0
+        self._parts = []
+        self._waiting = 0
 
     def _folded(self, panel: UpperRows) -> list[UpperRows]:
         """Return a panel with the waiting parts of its rows added; several panels where it has become large."""
         held = np.empty(len(panel.rows.low), np.int64)
         unpack(panel.rows, held)
         rows = slice(panel.first, panel.stop + 1)
-        parts = [(panel.rows.indptr, panel.rows.columns.astype(np.int32), held)]
+        wide = panel.rows.columns.astype(np.int32)
+        parts = [(panel.rows.indptr, wide, held)]
         for indptr, columns, values in self._parts:
             first = indptr[panel.first]
             some = slice(first, indptr[panel.stop])
-            parts.append((indptr[rows] - first, columns[some], values[some]))
-        indptrs, start = [], 0
+            starts = indptr[rows] - first
+            parts.append((starts, columns[some], values[some]))
+        indptrs = []
+        start = 0
         for indptr, _, values in parts:
             indptrs.append(indptr + start)
             start += len(values)
         columns = np.concatenate([part[1] for part in parts])
         values = np.concatenate([part[2] for part in parts])
         # `accumulate` makes arrays of the same size again, so the parts must be freed first.
-        del parts, held
-        indptr, columns, values, fits = accumulate(np.stack(indptrs), columns, values, panel.first, self._n)
+        del parts, held, wide
+        places = np.stack(indptrs)
+        indptr, columns, values, fits = accumulate(places, columns, values, panel.first, self._n)
         if not fits:
             raise CountsOverflow("a pair count exceeds 64 bits: too many documents for one model, split the corpus")
         return list(self._cut(panel.first, indptr, columns, values))
@@ -150,16 +157,18 @@ class _Sum:
         start = 0
         rows = len(indptr) - 1
         while start < rows:
-            stop = int(np.searchsorted(indptr, indptr[start] + PANEL_PAIRS, side="right")) - 1
+            end = indptr[start] + PANEL_PAIRS
+            stop = int(np.searchsorted(indptr, end, side="right")) - 1
             # One row at least: a row may have more pairs than a panel.
             stop = min(max(stop, start + 1), rows)
             held = slice(indptr[start], indptr[stop])
             sizes = indptr[start : stop + 1] - indptr[start]
-            yield UpperRows(first + start, pack(self._n, sizes, columns[held], values[held]))
+            packed = pack(self._n, sizes, columns[held], values[held])
+            yield UpperRows(first + start, packed)
             start = stop
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def relabel(
     rows: Int32, sizes: Int64, columns: Int32, values: Int64, new: Int64, chosen: npt.NDArray[np.bool_], sign: int
 ) -> tuple[Int64, Int32, Int64]:
@@ -202,7 +211,7 @@ def relabel(
     return indptr, out_columns, out_values
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def accumulate(
     indptrs: Int64, columns: Int32, values: Int64, first: int, n_words: int
 ) -> tuple[Int64, Int32, Int64, bool]:

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from streamtopic.compiled import kernel
 from streamtopic.errors import StateCorrupt, StateError
 from streamtopic.lexicon import Lexicon
 from streamtopic.state.segments import SegmentHead
@@ -95,7 +95,8 @@ class Vocabulary:
     def use(self, lexicon: Lexicon) -> None:
         """Change to another lexicon, which takes up the words of live documents."""
         numbers = np.flatnonzero(self._entries >= 0)
-        words = [self.lexicon.word(entry) for entry in self._entries[numbers].tolist()]
+        entries = self._entries[numbers].tolist()
+        words = [self.lexicon.word(entry) for entry in entries]
         self.lexicon = lexicon
         self._numbers = np.full(1, -1, np.int32)
         self._set(numbers, words)
@@ -135,7 +136,8 @@ class Vocabulary:
         if self.next_id > len(self._frequency):
             self._frequency = _longer(self._frequency, 2 * self.next_id, 0)
             self._entries = _longer(self._entries, 2 * self.next_id, -1)
-        self._set(np.fromiter(born.values(), np.int64, len(born)), _encoded(born))
+        given = np.fromiter(born.values(), np.int64, len(born))
+        self._set(given, _encoded(born))
         self._held += len(born) - len(dead)
         self._frequency[ids] += frequency.astype(np.int32)
 
@@ -226,11 +228,12 @@ class Rows:
     @classmethod
     def of(cls, passages: Sequence[WordPassage], lexicon: Lexicon) -> "Rows":
         """Lay out passages whose words are text. Words that are new to the lexicon come into it."""
-        sizes = np.fromiter((len(words) for _, words in passages), np.int64, len(passages))
+        texts = [words for _, words in passages]
+        lengths = np.array([length for length, _ in passages], np.int64)
+        sizes = np.array([len(words) for words in texts], np.int64)
         stops = np.cumsum(sizes)
-        words = chain.from_iterable(words for _, words in passages)
-        counts = chain.from_iterable(words.values() for _, words in passages)
-        lengths = np.fromiter((length for length, _ in passages), np.int64, len(passages))
+        words = chain.from_iterable(texts)
+        counts = chain.from_iterable(words.values() for words in texts)
         entries = lexicon.number(_encoded(words))
         amounts = np.fromiter(counts, np.int32, int(sizes.sum()))
         return cls(lengths, stops - sizes, stops, entries, amounts)
@@ -243,19 +246,25 @@ class Rows:
         # `concatenate` refuses an empty list: a flush may add no document.
         none = np.empty(0, np.int64)
         few = np.empty(0, np.int32)
+        lengths = [none]
         starts = [none]
         stops = [none]
+        entries = [few]
+        counts = [few]
         before = 0
         for part in parts:
+            lengths.append(part.lengths)
+            entries.append(part.entries)
+            counts.append(part.counts)
             starts.append(part.starts + before)
             stops.append(part.stops + before)
             before += len(part.entries)
         return cls(
-            lengths=np.concatenate([none, *(part.lengths for part in parts)]),
+            lengths=np.concatenate(lengths),
             starts=np.concatenate(starts),
             stops=np.concatenate(stops),
-            entries=np.concatenate([few, *(part.entries for part in parts)]),
-            counts=np.concatenate([few, *(part.counts for part in parts)]),
+            entries=np.concatenate(entries),
+            counts=np.concatenate(counts),
         )
 
 
@@ -270,7 +279,8 @@ class RowSpan:
     @property
     def lengths(self) -> list[int]:
         """Tokens L of each passage."""
-        found: list[int] = self.rows.lengths[self.first : self.stop].tolist()
+        here = slice(self.first, self.stop)
+        found: list[int] = self.rows.lengths[here].tolist()
         return found
 
     def values(self, numbers: Int32 | None = None) -> list[tuple[int, bytes, bytes]]:
@@ -286,12 +296,14 @@ class RowSpan:
             if numbers is not None:
                 words = numbers[words]
             order = np.argsort(words)
+            ascending = words[order]
             counts = rows.counts[place][order]
-            found.append((int(rows.lengths[row]), words[order].tobytes(), counts.tobytes()))
+            length = int(rows.lengths[row])
+            found.append((length, ascending.tobytes(), counts.tobytes()))
         return found
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def number_rows(
     chosen: Int64, starts: Int64, stops: Int64, entries: Int32, counts: Int32, numbers: Int32, next_number: int
 ) -> tuple[Int64, Int32, Int32, Int32]:

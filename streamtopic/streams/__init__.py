@@ -13,12 +13,11 @@ pages          the records of a partition, one list for each read
 partition_of   the partition of a key
 """
 
-from streamtopic.streams.event_log import EventLog, Headers, Message, Record, pages
+from streamtopic.streams.event_log import EventLog, Headers, Message, Record, TopicNames, pages
 from streamtopic.streams.file_log import FileLog
 from streamtopic.streams.kafka_log import KafkaLog, KafkaOptions
 from streamtopic.streams.opening import open_log
 from streamtopic.streams.partitioner import MURMUR2, PARTITIONERS, addressed, partition_of
-from streamtopic.streams.topic_names import TopicNames
 
 __all__ = [
     "MURMUR2",

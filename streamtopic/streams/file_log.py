@@ -41,9 +41,10 @@ LOOK_SECONDS = 0.05
 class FileLog(Closing):
     """An EventLog in a folder. Safe with several processes and threads.
 
+    A confirmed record survives kill -9. A power cut may take the newest ones.
+
     directory: the folder, which is made if missing.
     clock: seconds since 1970, for the times of records.
-    fsync: whether a confirmed record also survives a power cut, which is slower; it always survives kill -9.
     segment_bytes: size of a file after which the next one is begun.
     monotonic, sleep: clock of `wait`, seconds.
     """
@@ -53,14 +54,12 @@ class FileLog(Closing):
         directory: str | Path,
         *,
         clock: Callable[[], float] = time.time,
-        fsync: bool = False,
         segment_bytes: int = 64 << 20,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._directory = Path(directory)
         self._clock = clock
-        self._fsync = fsync
         self._segment_bytes = segment_bytes
         self._monotonic = monotonic
         self._sleep = sleep
@@ -232,7 +231,7 @@ class FileLog(Closing):
         key = (topic, partition)
         if key not in self._open:
             folder = self._directory / topic / str(partition)
-            self._open[key] = PartitionFiles(folder, segment_bytes=self._segment_bytes, fsync=self._fsync)
+            self._open[key] = PartitionFiles(folder, segment_bytes=self._segment_bytes)
         return self._open[key]
 
     def _partitions(self, topic: str) -> int:

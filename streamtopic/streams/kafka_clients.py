@@ -25,8 +25,9 @@ from streamtopic.errors import (
     UsageError,
 )
 from streamtopic.streams.event_log import Message
-from streamtopic.streams.kafka_compat import REFUSED, NetClient
+from streamtopic.streams.kafka_compat import REFUSED, NetClient, TlsRefused, give_up
 from streamtopic.streams.kafka_options import KafkaOptions
+from streamtopic.tls_faults import tls_fault
 
 __all__ = ["TRANSIENT", "Admin", "Writer", "connect", "mapped", "retried"]
 
@@ -46,12 +47,20 @@ TRANSIENT = (
 logger = logging.getLogger("streamtopic.streams")
 
 
-def mapped(error: Exception, servers: str) -> StreamtopicError:
-    """Return this package's error for one of kafka-python's, with the remedy. servers: as the user gave them."""
+_TOO_FEW = (errors.NotEnoughReplicasError, errors.NotEnoughReplicasAfterAppendError)
+
+
+def mapped(error: Exception, options: KafkaOptions, right: str = "") -> StreamtopicError:
+    """Return this package's error for one of kafka-python's, with the remedy.
+
+    right: the right that the call needs, such as "Read of topic t".
+    """
+    servers = options.servers
     text = f"{type(error).__name__}: {error}".rstrip(": ")
+    refusal = error if isinstance(error, StreamtopicError) else _refusal(error, options, text, right)
+    if refusal is not None:
+        return refusal
     match error:
-        case StreamtopicError():
-            return error
         case errors.UnsupportedCodecError():
             return StateMismatch(
                 f"Kafka at {servers} holds records in a compression that this machine cannot read ({text}): set the "
@@ -65,13 +74,31 @@ def mapped(error: Exception, servers: str) -> StreamtopicError:
                 f"Kafka at {servers} no longer holds the next record ({text}): its log was shortened; run `streamtopic "
                 "rebuild`"
             )
-        # A producer without any right to write gets an error of another class, whose text names the reason.
-        case _ if isinstance(error, REFUSED) or "AuthorizationFailed" in text:
-            return SettingsError(f"Kafka at {servers} refuses this user ({text}): check user, password and ACLs")
+        case _ if isinstance(error, _TOO_FEW):
+            return ComponentUnreachable(
+                f"Kafka at {servers} has too few replicas in sync to confirm records ({text}): bring its brokers back"
+            )
         case _:
             return ComponentUnreachable(
                 f"Kafka at {servers} does not answer ({text}): start it, or correct its address or protocol"
             )
+
+
+def _refusal(error: Exception, options: KafkaOptions, text: str, right: str) -> SettingsError | None:
+    """Return the error of a user or a client that is refused; None where it is not."""
+    servers = options.servers
+    fault = error.args[0] if isinstance(error, TlsRefused) else tls_fault(error)
+    if fault is not None:
+        return SettingsError(f"Kafka at {servers} cannot be reached safely; {fault}")
+    told = f"Kafka at {servers} refuses this user ({text})"
+    # A producer without any right to write gets an error of another class, whose text names the reason.
+    if isinstance(error, errors.AuthorizationError) or "AuthorizationFailed" in text:
+        user = options.sasl_username or "it"
+        return SettingsError(f"{told}; {user} lacks the right {right}: give it by a rule (deploy/kafka-acls.sh)")
+    if isinstance(error, REFUSED):
+        settings = "kafka_sasl_username, kafka_sasl_password and kafka_sasl_mechanism"
+        return SettingsError(f"{told}: check {settings}")
+    return None
 
 
 def connect(kind: Callable[..., T], options: KafkaOptions, **arguments: Any) -> T:  # noqa: ANN401 - kafka-python's arguments
@@ -110,6 +137,7 @@ def connect(kind: Callable[..., T], options: KafkaOptions, **arguments: Any) -> 
 def retried(
     call: Callable[[], T],
     options: KafkaOptions,
+    right: str = "",
     *,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
@@ -117,18 +145,21 @@ def retried(
     """Return the result of a function, which is called again while its errors may pass by themselves.
 
     call: may safely be called twice.
+    right: that the call needs, for the error of a user who lacks it.
     clock, sleep: seconds.
 
     Raises StreamtopicError, after `options.patience` at the latest.
     """
-    deadline, pause = clock() + options.patience, 0.05
+    deadline = clock() + options.patience
+    pause = 0.05
     while True:
         try:
             return call()
         except (*TRANSIENT, errors.KafkaError, RuntimeError, ValueError) as error:
-            passing = isinstance(error, TRANSIENT) and not isinstance(error, REFUSED)
+            lasting = isinstance(error, (*REFUSED, TlsRefused)) or tls_fault(error)
+            passing = isinstance(error, TRANSIENT) and not lasting
             if not passing or clock() + pause > deadline:
-                raise mapped(error, options.servers) from error
+                raise mapped(error, options, right) from error
             extra = {"event": "kafka_retried"}
             logger.debug("Kafka at %s: %s; trying again", options.servers, error, extra=extra)
         sleep(pause)
@@ -161,23 +192,26 @@ class Admin:
             client.wait_for_topics([topic], timeout_ms=5_000)
 
         try:
-            self._ask(make)
+            self._ask(make, f"Create of topic {topic}")
         except UsageError as error:
             raise UsageError(f"topic {topic} cannot be made: {error}") from error
 
-    def partitions(self, topic: str) -> int:
-        """Return the number of partitions, 0 without such a topic."""
+    def partitions(self, topic: str, *, made: bool = False) -> int:
+        """Return the number of partitions, 0 without such a topic.
+
+        made: whether the topic was made just now; then a broker that has not heard of it yet is asked again.
+        """
 
         def count(client: Any) -> int:  # noqa: ANN401 - as above
             (found,) = client.describe_topics([topic])
-            if found["error_code"] == _NO_TOPIC:
+            if found["error_code"] == _NO_TOPIC and not made:
                 return 0
             failure = errors.for_code(found["error_code"])
             if failure is not errors.NoError:
                 raise failure(topic)
             return len(found["partitions"])
 
-        return self._ask(count)
+        return self._ask(count, f"Describe of topic {topic}")
 
     def settings(self, topic: str) -> dict[str, str]:
         """Return the settings in effect: the topic's own, else the cluster's."""
@@ -191,7 +225,18 @@ class Admin:
             # A sensitive setting has no value here.
             return {name: entry["value"] for name, entry in found.items() if entry["value"] is not None}
 
-        return self._ask(describe)
+        return self._ask(describe, f"DescribeConfigs of topic {topic}")
+
+    def copies(self, topic: str) -> tuple[int, int]:
+        """Return the least number of replicas of any partition, and of replicas in sync."""
+
+        def describe(client: Any) -> tuple[int, int]:  # noqa: ANN401 - as above
+            (found,) = client.describe_topics([topic])
+            partitions = found["partitions"]
+            replicas = min(len(one["replica_nodes"]) for one in partitions)
+            return replicas, min(len(one["isr_nodes"]) for one in partitions)
+
+        return self._ask(describe, f"Describe of topic {topic}")
 
     def configure(self, topic: str, settings: Mapping[str, str]) -> None:
         """Change these settings of a topic; its other settings stay."""
@@ -200,14 +245,14 @@ class Admin:
             resource = ConfigResource(ConfigResourceType.TOPIC, topic, configs=dict(settings))
             client.alter_configs([resource], incremental=True)
 
-        self._ask(alter)
+        self._ask(alter, f"AlterConfigs of topic {topic}")
 
     def close(self) -> None:
         """Give the connection back."""
         with self._mutex:
             self._discard()
 
-    def _ask(self, question: Callable[[Any], T]) -> T:
+    def _ask(self, question: Callable[[Any], T], right: str) -> T:
         def ask() -> T:
             with self._mutex:
                 if self._client is None:
@@ -221,14 +266,12 @@ class Admin:
                     self._discard()
                     raise
 
-        return retried(ask, self._options)
+        return retried(ask, self._options, right)
 
     def _discard(self) -> None:
         if self._client is not None:
             client, self._client = self._client, None
-            # It is given up in any case, so an error of its end does not matter.
-            with suppress(Exception):
-                client.close()
+            give_up(client)
 
 
 _REFUSALS = (
@@ -335,7 +378,7 @@ class Writer:
                     "partitions that exist"
                 )
             case _:
-                return mapped(error, self._options.servers)
+                return mapped(error, self._options, f"Write of topic {topic}")
 
     def _discard(self) -> None:
         if self._producer is not None:

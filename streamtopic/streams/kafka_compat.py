@@ -4,13 +4,24 @@ tests/streams/test_kafka_compat.py shows each fault in the installed version, an
 more.
 """
 
+import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from kafka import errors
 from kafka.net.compat import KafkaNetClient
+from kafka.net.inet import create_connection
+from kafka.net.transport import KafkaSSLTransport
 
-__all__ = ["REFUSED", "NetClient", "data_before_end"]
+from streamtopic.tls_faults import tls_fault
+
+__all__ = ["REFUSED", "NetClient", "TlsRefused", "data_before_end", "give_up"]
+
+
+class TlsRefused(errors.KafkaConnectionError):  # type: ignore[misc]  # kafka-python is untyped
+    """No connection is possible with these settings of TLS. Its argument is the fault and the remedy."""
+
 
 REFUSED = (
     errors.AuthorizationError,
@@ -24,7 +35,7 @@ REFUSED = (
 class NetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python is untyped
     """The network of one client.
 
-    refused: the error with which a broker refused the user, None if none did.
+    refused: the error with which a broker refused the user, or with which TLS failed for good; None if none did.
     """
 
     def __init__(self, **configuration: Any) -> None:  # noqa: ANN401 - kafka-python's arguments
@@ -46,16 +57,65 @@ class NetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python is untype
 
     def _note(self, error: Exception) -> None:
         """Keep a refusal and stop. 3.0.12 only logs it while it looks for a first broker, and goes on trying."""
-        if isinstance(error, REFUSED):
+        fault = tls_fault(error)
+        if fault is not None:
+            # The error itself loses its cause where it is raised again.
+            error = TlsRefused(fault)
+        if isinstance(error, (*REFUSED, TlsRefused)):
             self.refused = error
             if not self._manager.bootstrapped:
                 self._net.call_soon(self._manager.close)
 
     async def _built(self, *place: Any, **options: Any) -> Any:  # noqa: ANN401 - as above
         """Return a transport that keeps the last answer of a broker: 3.0.12 drops it if the end follows at once."""
-        transport = await self._build(*place, **options)
+        secured = self._manager.ssl_enabled
+        transport = await (self._secured(*place, **options) if secured else self._build(*place, **options))
         transport._sock_recv = data_before_end(transport._sock_recv)
+        if not secured:
+            transport._sock_recv = _without_tls(transport._sock_recv)
         return transport
+
+    async def _secured(self, node: Any, timeout_at: float | None = None) -> KafkaSSLTransport:  # noqa: ANN401 - as above
+        """Return a transport over TLS. 3.0.12 leaves the socket open where a handshake fails, and waits for ever."""
+        given = self._manager.config
+        proxy = given["proxy_url"]
+        plain = await create_connection(
+            self._net, node.host, node.port, given["socket_options"], proxy_url=proxy, timeout_at=timeout_at
+        )
+        options = {name: value for name, value in given.items() if name.startswith("ssl_")}
+        try:
+            # A connection that was reset by now would make Python's own wrapper fail, and leave its socket open.
+            plain.getpeername()
+            transport = KafkaSSLTransport(self._net, plain, host=node.host, **options)
+        except Exception:
+            plain.close()
+            raise
+        try:
+            await self._shake_hands(transport._sock, timeout_at)
+        except Exception as error:
+            transport.close()
+            raise errors.KafkaConnectionError(f"TLS handshake failed: {error}") from error
+        return transport
+
+    async def _shake_hands(self, connection: ssl.SSLSocket, timeout_at: float | None) -> None:
+        while True:
+            try:
+                connection.do_handshake()
+            except ssl.SSLWantReadError:
+                await self._net.wait_read(connection, timeout_at)
+            except ssl.SSLWantWriteError:
+                await self._net.wait_write(connection, timeout_at)
+            else:
+                return
+
+
+def give_up(client: Any, **limits: Any) -> None:  # noqa: ANN401 - a client of kafka-python, and arguments of its `close`
+    """Close a client, whatever happens. 3.0.12 leaves its network open where a step before that fails."""
+    # It is given up in any case, so an error of its end does not matter.
+    with suppress(Exception):
+        client.close(**limits)
+    with suppress(Exception):
+        client._client.close()
 
 
 Receive = Callable[[], tuple[bytes, Exception | None]]
@@ -72,6 +132,26 @@ def data_before_end(receive: Receive) -> Receive:
         if data and error is not None:
             held.append(error)
             error = None
+        return data, error
+
+    return received
+
+
+# A record of TLS that holds an alert. Read as the size of an answer of Kafka, it would be 353 MB.
+_TLS_ALERT = b"\x15\x03"
+_WITH_TLS = "it speaks TLS and this client does not: set kafka_security_protocol to SASL_SSL or SSL"
+
+
+def _without_tls(receive: Receive) -> Receive:
+    """Return a function like `receive` that ends with TlsRefused where the other side begins with an alert of TLS."""
+    begun = False
+
+    def received() -> tuple[bytes, Exception | None]:
+        nonlocal begun
+        data, error = receive()
+        if data and not begun and data.startswith(_TLS_ALERT):
+            return b"", TlsRefused(_WITH_TLS)
+        begun = begun or bool(data)
         return data, error
 
     return received

@@ -3,9 +3,10 @@
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from streamtopic.errors import UsageError
+from streamtopic.errors import ComponentUnreachable, StreamtopicError, UsageError
 from streamtopic.streams.event_log import (
     MAX_READ_BYTES,
     MAX_READ_RECORDS,
@@ -30,6 +31,7 @@ __all__ = ["KafkaLog", "KafkaOptions"]
 
 # Only an administrator changes the number of partitions of a topic.
 _REMEMBER_SECONDS = 60.0
+_LOOK_SECONDS = 3.0
 
 
 class KafkaLog(Closing):
@@ -58,7 +60,8 @@ class KafkaLog(Closing):
         existing = self._admin.partitions(topic)
         if not existing:
             self._admin.create(topic, partitions, settings or {})
-            existing = self._admin.partitions(topic)
+            existing = self._admin.partitions(topic, made=True)
+            self._counts[topic] = (existing, self._clock() + _REMEMBER_SECONDS)
         check_count(topic, existing, partitions)
 
     def partitions(self, topic: str) -> int:
@@ -73,6 +76,11 @@ class KafkaLog(Closing):
         """See EventLog.settings."""
         self._count(topic)
         return self._admin.settings(topic)
+
+    def copies(self, topic: str) -> tuple[int, int]:
+        """Return the least number of replicas of any partition of a topic, and of replicas in sync."""
+        self._count(topic)
+        return self._admin.copies(topic)
 
     def configure(self, topic: str, settings: Mapping[str, str]) -> None:
         """See EventLog.configure."""
@@ -91,7 +99,13 @@ class KafkaLog(Closing):
         partitions = placed(topic, messages, count)
         if any(message.key is None and message.value is None for message in messages):
             raise UsageError(f"a record for {topic} has neither a key nor a value: give it one")
-        offsets = self._writer.append(topic, messages, partitions) if messages else []
+        if not messages:
+            return []
+        try:
+            offsets = self._writer.append(topic, messages, partitions)
+        except ComponentUnreachable as error:
+            self._explain(topic, error)
+            raise
         return list(zip(partitions, offsets, strict=True))
 
     def read(
@@ -107,7 +121,8 @@ class KafkaLog(Closing):
 
         check_partition(topic, partition, self._count(topic))
         reader = self._reader
-        return retried(lambda: reader.read(topic, partition, offset, max_records, max_bytes), self.options)
+        right = f"Read of topic {topic}"
+        return retried(lambda: reader.read(topic, partition, offset, max_records, max_bytes), self.options, right)
 
     def wait(self, topic: str, positions: Mapping[int, int], seconds: float) -> None:
         """See EventLog.wait."""
@@ -148,6 +163,24 @@ class KafkaLog(Closing):
                 part.close()
             self._readers.clear()
             self._parts = None
+
+    def _explain(self, topic: str, fault: ComponentUnreachable) -> None:
+        """Raise the error of an append that was not confirmed, where replicas that are not in sync explain it."""
+        from streamtopic.streams.kafka_clients import Admin
+
+        # kafka-python only says that the time was up. Brokers that answer at all answer this soon.
+        looking = Admin(replace(self.options, patience=min(_LOOK_SECONDS, self.options.patience)))
+        try:
+            replicas, in_sync = looking.copies(topic)
+        except StreamtopicError:
+            return
+        finally:
+            looking.close()
+        if in_sync < replicas:
+            raise ComponentUnreachable(
+                f"Kafka at {self.options.servers} did not confirm records for {topic}, with too few replicas in sync "
+                f"({in_sync} of {replicas}): bring its brokers back, or compare min.insync.replicas"
+            ) from fault
 
     def _count(self, topic: str) -> int:
         return check_topic(topic, self.partitions(topic), f"on {self.options.servers}")

@@ -12,6 +12,7 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 
 from streamtopic.errors import SettingsError, StreamtopicError
 from streamtopic.streams.kafka_clients import TRANSIENT, connect, mapped
+from streamtopic.streams.kafka_compat import give_up
 from streamtopic.streams.kafka_options import KafkaOptions
 
 __all__ = ["KafkaMembership"]
@@ -106,7 +107,7 @@ class KafkaMembership:
                     failing_since = None
                     self._take_part(consumer)
             except (errors.KafkaError, OSError, RuntimeError, ValueError) as error:
-                fault = mapped(error, self._options.servers)
+                fault = mapped(error, self._options, f"Read of group {self._group}")
                 if failing_since is None:
                     extra = {"event": "group_left"}
                     logger.warning("left the consumer group %s: %s", self._group, fault, extra=extra)
@@ -218,6 +219,4 @@ def _closing(consumer: Any) -> Iterator[Any]:  # noqa: ANN401 - as above
     try:
         yield consumer
     finally:
-        # The consumer is given up in any case, so an error of its end does not matter.
-        with suppress(Exception):
-            consumer.close(autocommit=False, timeout_ms=int(_LEAVE_SECONDS * 500))
+        give_up(consumer, autocommit=False, timeout_ms=int(_LEAVE_SECONDS * 500))

@@ -16,6 +16,15 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
+class _Concealed(str):
+    """A password that is shown as three stars: kafka-python logs all of its configuration at level DEBUG."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'***'"
+
+
 @dataclass(frozen=True, slots=True)
 class KafkaOptions:
     """Servers and credentials of a cluster. The password is never printed.
@@ -72,7 +81,7 @@ class KafkaOptions:
             "security_protocol": self.security_protocol,
             "sasl_mechanism": self.sasl_mechanism,
             "sasl_plain_username": self.sasl_username,
-            "sasl_plain_password": self.sasl_password,
+            "sasl_plain_password": None if self.sasl_password is None else _Concealed(self.sasl_password),
             "ssl_cafile": self.ssl_cafile,
             "ssl_certfile": self.ssl_certfile,
             "ssl_keyfile": self.ssl_keyfile,

@@ -10,6 +10,7 @@ from kafka import KafkaConsumer, TopicPartition, errors
 
 from streamtopic.streams.event_log import Headers, Record, check_offset
 from streamtopic.streams.kafka_clients import connect, retried
+from streamtopic.streams.kafka_compat import give_up
 from streamtopic.streams.kafka_options import KafkaOptions
 from streamtopic.streams.kafka_records import RECORD_BYTES, cut_record, read_all_records
 
@@ -54,17 +55,19 @@ class Offsets:
     def begin(self, topic: str, partition: int) -> int:
         """Return the least offset that is still held."""
         place = TopicPartition(topic, partition)
-        return self._ask(lambda consumer: int(consumer.beginning_offsets([place], timeout_ms=_ASK_MS)[place]))
+        return self._ask(topic, lambda consumer: int(consumer.beginning_offsets([place], timeout_ms=_ASK_MS)[place]))
 
     def end(self, topic: str, partition: int) -> int:
         """Return the offset behind the last record whose transaction, if any, has ended."""
         place = TopicPartition(topic, partition)
-        return self._ask(lambda consumer: int(consumer.end_offsets([place], timeout_ms=_ASK_MS)[place]))
+        return self._ask(topic, lambda consumer: int(consumer.end_offsets([place], timeout_ms=_ASK_MS)[place]))
 
     def written_end(self, topic: str, partition: int) -> int:
         """Return the offset behind the last record, also of an open transaction."""
         place = TopicPartition(topic, partition)
-        return self._ask(lambda consumer: int(consumer.end_offsets([place], timeout_ms=_ASK_MS)[place]), all_of_it=True)
+        return self._ask(
+            topic, lambda consumer: int(consumer.end_offsets([place], timeout_ms=_ASK_MS)[place]), all_of_it=True
+        )
 
     def at(self, topic: str, partition: int, time_ms: int) -> int:
         """Return the offset of the first record appended at this time or later; the end where there is none."""
@@ -76,7 +79,7 @@ class Offsets:
             found = consumer.offsets_for_times({place: max(time_ms, 0)}, timeout_ms=_ASK_MS)[place]
             return end if found is None else int(found.offset)
 
-        return self._ask(ask)
+        return self._ask(topic, ask)
 
     def appended_ms(self, topic: str, partition: int, offset: int) -> int | None:
         """Return the time of the first record from `offset` on, also of an open transaction; None without one."""
@@ -88,17 +91,15 @@ class Offsets:
             found = consumer.poll(timeout_ms=_LOOK_MS, max_records=1).get(place)
             return int(found[0].timestamp) if found else None
 
-        return self._ask(ask, all_of_it=True)
+        return self._ask(topic, ask, all_of_it=True)
 
     def close(self) -> None:
         """Give the connection back."""
         while self._consumers:
             _, consumer = self._consumers.popitem()
-            # It is given up in any case, so an error of its end does not matter.
-            with suppress(Exception):
-                consumer.close(autocommit=False, timeout_ms=0)
+            give_up(consumer, autocommit=False, timeout_ms=0)
 
-    def _ask(self, question: Callable[[Any], T], *, all_of_it: bool = False) -> T:
+    def _ask(self, topic: str, question: Callable[[Any], T], *, all_of_it: bool = False) -> T:
         """Ask a consumer. all_of_it: a consumer that sees records of open transactions, too."""
 
         def ask() -> T:
@@ -116,7 +117,7 @@ class Offsets:
                     self.close()
                     raise
 
-        return retried(ask, self._options)
+        return retried(ask, self._options, f"Read of topic {topic}")
 
 
 class _Buffer:
@@ -151,7 +152,8 @@ class _Buffer:
             size = (len(key) if key else 0) + (len(value) if value else 0)
             headers: Headers = ()
             if named:
-                headers, size = tuple((name, content or b"") for name, content in named), size + named_size
+                headers = tuple((name, content or b"") for name, content in named)
+                size = size + named_size
             record = Record(topic, partition, offset, key, value, headers, timestamp)
             if size > RECORD_BYTES:
                 # As a compressed one is cut: the meaning of a record must not depend on how the broker stores it.
@@ -232,23 +234,24 @@ class PartitionReader:
         self._buffers.clear()
         if self._consumer is not None:
             consumer, self._consumer = self._consumer, None
-            # It is given up in any case, so an error of its end does not matter.
-            with suppress(Exception):
-                consumer.close(autocommit=False, timeout_ms=0)
+            give_up(consumer, autocommit=False, timeout_ms=0)
 
     def _check(self, topic: str, partition: int, offset: int) -> None:
-        begin, end = self._offsets.begin(topic, partition), self._offsets.end(topic, partition)
+        begin = self._offsets.begin(topic, partition)
+        end = self._offsets.end(topic, partition)
         check_offset(topic, partition, offset, begin, end)
 
     def _fill(self, place: TopicPartition, buffer: _Buffer, end: int) -> None:
         """Wait for records before `end`, or until it is certain that compaction has left none there."""
-        start, doubted = self._clock(), False
+        start = self._clock()
+        doubted = False
         while not buffer.records and buffer.position < end:
             before = buffer.position
             self._poll(_HOLD_MS / 1000)
             if before < buffer.position:
                 # A batch from which compaction took all records says nothing about the records behind it.
-                start, doubted = self._clock(), False
+                start = self._clock()
+                doubted = False
                 continue
             waited = self._clock() - start
             if waited > self._options.patience:

@@ -53,7 +53,8 @@ def read_all_records(consumer: Any) -> None:  # noqa: ANN401 - kafka-python is u
 
 def cut_record(key: bytes | None, value: bytes | None, headers: Headers) -> tuple[bytes | None, bytes | None, Headers]:
     """Return a record that is too long, cut. A tombstone stays a tombstone, and a value stays a value."""
-    kept, size = list[tuple[str, bytes]](), 0
+    kept = list[tuple[str, bytes]]()
+    size = 0
     for name, content in headers:
         size += len(name) + len(content)
         if size > _HEADER_BYTES:
@@ -172,12 +173,14 @@ class _Batch(DefaultRecordBatch):  # type: ignore[misc]  # kafka-python is untyp
         """Return the headers, at most MAX_HEADERS + 1 of `number`, and the place behind them."""
         if number < 0:
             raise errors.CorruptRecordError(f"a record with {number} headers")
-        buffer, found = self._buffer, list[tuple[str, bytes | None]]()
+        buffer = self._buffer
+        found = list[tuple[str, bytes | None]]()
         for _ in range(min(number, MAX_HEADERS + 1)):
             size, at = decode_varint(buffer, at)
             if size < 0:
                 raise errors.CorruptRecordError("a header without a name")
-            name, at = bytes(buffer[at : at + size]).decode(errors="replace"), at + size
+            name = bytes(buffer[at : at + size]).decode(errors="replace")
+            at = at + size
             size, at = decode_varint(buffer, at)
             content, at = (bytes(buffer[at : at + size]), at + size) if size >= 0 else (None, at)
             found.append((name, content))
@@ -227,15 +230,18 @@ class _FoldedBatch(_Batch):
         """
         end = stream.position + length
         stream.read(1)
-        moment, place = stream.varint()[1], stream.varint()[1]
+        moment = stream.varint()[1]
+        place = stream.varint()[1]
         stamped = self.timestamp_type == self.LOG_APPEND_TIME
         timestamp = self.max_timestamp if stamped else self.first_timestamp + moment
         key = stream.field(_KEY_BYTES)
         value = stream.field(_VALUE_BYTES)
-        headers, left = list[tuple[str, bytes]](), _HEADER_BYTES
+        headers = list[tuple[str, bytes]]()
+        left = _HEADER_BYTES
         number = stream.varint()[1]
         for _ in range(min(number, MAX_HEADERS + 1)):
-            name, content = stream.field(left) or b"", stream.field(left) or b""
+            name = stream.field(left) or b""
+            content = stream.field(left) or b""
             left -= len(name) + len(content)
             if left <= 0:
                 break
@@ -271,7 +277,8 @@ class _Unfolded:
 
     def read(self, size: int) -> bytes:
         """Return exactly `size` bytes. Raises EOFError where there are fewer."""
-        at, stop = self._at, self._at + size
+        at = self._at
+        stop = self._at + size
         if size >= 0 and stop <= len(self._piece):
             self._at, self.position = stop, self.position + size
             return self._piece[at:stop]
@@ -307,7 +314,8 @@ class _Unfolded:
             raise ValueError(f"a length of {size} bytes")
         while size:
             if self._at == len(self._piece):
-                self._piece, self._at = self._source.read(_PIECE), 0
+                self._piece = self._source.read(_PIECE)
+                self._at = 0
                 if not self._piece:
                     raise EOFError(f"it ends {size} bytes too early")
             part = self._piece[self._at : self._at + size]
@@ -348,7 +356,8 @@ class _Snappy:
     def read(self, _size: int) -> bytes:
         """Return the next block, however long."""
         while self._at < len(self._folded):
-            start, stop = self._at, len(self._folded)
+            start = self._at
+            stop = len(self._folded)
             if self._framed:
                 (length,) = struct.unpack_from(">I", self._folded, start)
                 start, stop = start + 4, start + 4 + length

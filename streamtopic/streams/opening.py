@@ -1,13 +1,75 @@
-"""Opening an event log at the place that a user names."""
+"""The log at the place that a user names, and the share of a process in the partitions of a topic."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
 from streamtopic.streams.event_log import EventLog
 from streamtopic.streams.file_log import FileLog
 from streamtopic.streams.kafka_log import KafkaLog
 from streamtopic.streams.kafka_options import SERVERS, KafkaOptions
 
-__all__ = ["open_log"]
+__all__ = ["AllPartitions", "Membership", "open_log", "open_membership"]
+
+
+class Membership(Protocol):
+    """The place of a process in its group.
+
+    Ownership is a matter of efficiency, not of safety: a member that was stopped may believe for a while that it owns a
+    partition which another has taken over. The fencing token in Redis decides who may write.
+    """
+
+    def poll(self, seconds: float) -> frozenset[int]:
+        """Take part in the group; return the partitions that this process owns now.
+
+        seconds: how long to wait for a change.
+
+        Call it every few seconds. Raises SettingsError where the cluster refuses the group to this user, and
+        ComponentUnreachable after many minutes without an answer.
+        """
+        ...
+
+    def commit(self, offsets: Mapping[int, int]) -> None:
+        """Tell the offset of each partition to tools that measure lag. Errors are not reported."""
+        # The offset that decides is in Redis, with the counts.
+        ...
+
+    def leave(self) -> None:
+        """Give the partitions up, so that others take ownership at once."""
+        ...
+
+
+class AllPartitions:
+    """A group of one process, which owns all `count` partitions: for a log in files."""
+
+    def __init__(self, count: int) -> None:
+        self._owned = frozenset(range(count))
+
+    def poll(self, seconds: float) -> frozenset[int]:  # noqa: ARG002 - there is nothing to wait for
+        """See Membership.poll."""
+        return self._owned
+
+    def commit(self, offsets: Mapping[int, int]) -> None:
+        """See Membership.commit; there is no such tool for files."""
+
+    def leave(self) -> None:
+        """See Membership.leave."""
+        self._owned = frozenset()
+
+
+def open_membership(log: EventLog, topic: str, group: str, session_timeout_ms: int) -> Membership:
+    """Return a place in a group: of a consumer group in Kafka, of a group of one for a log in files.
+
+    topic: whose partitions the members share.
+    group: name of the group.
+    session_timeout_ms: a member that is silent for so long loses its partitions; brokers allow 6 s to 30 minutes by
+        default.
+    """
+    if isinstance(log, KafkaLog):
+        from streamtopic.streams.kafka_membership import KafkaMembership
+
+        return KafkaMembership(log.options, topic, group, session_timeout_ms)
+    return AllPartitions(log.partitions(topic))
 
 
 def open_log(where: str | Path | KafkaOptions | EventLog) -> tuple[EventLog, bool]:

@@ -174,15 +174,13 @@ class PartitionFiles:
     """The files of one partition, which other processes may read and append to as well.
 
     segment_bytes: size of a file after which a new one is begun.
-    fsync: whether an append waits for the disk.
     """
 
     # A writer locks the file `lock`. Readers need no lock: a frame whose checksums are right is whole.
 
-    def __init__(self, folder: Path, *, segment_bytes: int, fsync: bool) -> None:
+    def __init__(self, folder: Path, *, segment_bytes: int) -> None:
         self._folder = folder
         self._segment_bytes = segment_bytes
-        self._fsync = fsync
         self._segments: list[_Segment] = []
 
     def create(self) -> None:
@@ -319,8 +317,6 @@ class PartitionFiles:
                 written = 0
                 while written < len(data):
                     written += os.pwrite(descriptor, data[written:], segment.scanned + written)
-                if self._fsync:
-                    os.fsync(descriptor)
             except OSError:
                 # The caller reports that nothing was written, so nothing may stay.
                 os.ftruncate(descriptor, segment.scanned)

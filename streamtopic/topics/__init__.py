@@ -1,13 +1,15 @@
 """Counts to a topic model; unlearning; downstream tasks; inference. Names load what they need on first use.
 
 AnchorTopics     a topic model as a scikit-learn estimator
-LearnerOptions   the choices of a learner
+LearnerOptions   the choices of a learner; GuidedTopic: a topic of seed words among them
 learn            counts to a TopicFit, from a cold start
 TopicFit         a model before noise; Certificate: how far from exact it can be
 suggest_topics   how many topics: a Suggestion, a Candidate for each number, by a TrialPlan; suggest_for: of a matrix
 fold_in          topics of new documents (numpy alone)
 top_words        topics in display order; diversity and npmi: how good they are
 topic_correlations  R of a model
+TopicTree        topics that are alike, in a tree; merge_topics: an arrangement of it
+search_topics    the topics of a word, as TopicHit; pyldavis_data: what pyLDAvis draws of a model
 HeadTask         a downstream task, on LabelledDocuments and a TopicMatrix
 fit_head         a TopicHead from zero; unlearn_head: carried over; newton_step: the paper's single step
 
@@ -22,29 +24,37 @@ from typing import TYPE_CHECKING
 from streamtopic.lazily import lazily
 
 if TYPE_CHECKING:
+    from streamtopic.topics.arrange import TopicHit, TopicTree, merge_topics, pyldavis_data, search_topics
     from streamtopic.topics.certificate import Certificate
     from streamtopic.topics.display import diversity, npmi, top_words, topic_correlations
     from streamtopic.topics.estimator import AnchorTopics
     from streamtopic.topics.fit import TopicFit
-    from streamtopic.topics.heads import TopicHead, fit_head, newton_step, unlearn_head
+    from streamtopic.topics.heads import (
+        HeadTask,
+        LabelledDocuments,
+        TopicHead,
+        TopicMatrix,
+        fit_head,
+        newton_step,
+        unlearn_head,
+    )
     from streamtopic.topics.how_many_topics import Candidate, Suggestion, TrialPlan, suggest_for, suggest_topics
     from streamtopic.topics.inference import fold_in
     from streamtopic.topics.learner import learn
-    from streamtopic.topics.learner_options import LearnerOptions
-    from streamtopic.topics.tasks import HeadTask, LabelledDocuments, TopicMatrix
+    from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions
     from streamtopic.topics.update import NeedsRetrain, Updated
 
 _HOMES = {
+    "arrange": ("TopicHit", "TopicTree", "merge_topics", "pyldavis_data", "search_topics"),
     "certificate": ("Certificate",),
     "display": ("diversity", "npmi", "top_words", "topic_correlations"),
     "estimator": ("AnchorTopics",),
     "fit": ("TopicFit",),
-    "heads": ("TopicHead", "fit_head", "newton_step", "unlearn_head"),
+    "heads": ("HeadTask", "LabelledDocuments", "TopicHead", "TopicMatrix", "fit_head", "newton_step", "unlearn_head"),
     "how_many_topics": ("Candidate", "Suggestion", "TrialPlan", "suggest_for", "suggest_topics"),
     "inference": ("fold_in",),
     "learner": ("learn",),
-    "learner_options": ("LearnerOptions",),
-    "tasks": ("HeadTask", "LabelledDocuments", "TopicMatrix"),
+    "learner_options": ("GuidedTopic", "LearnerOptions"),
     "update": ("NeedsRetrain", "Updated"),
 }
 
@@ -52,6 +62,7 @@ __all__ = [
     "AnchorTopics",
     "Candidate",
     "Certificate",
+    "GuidedTopic",
     "HeadTask",
     "LabelledDocuments",
     "LearnerOptions",
@@ -59,15 +70,20 @@ __all__ = [
     "Suggestion",
     "TopicFit",
     "TopicHead",
+    "TopicHit",
     "TopicMatrix",
+    "TopicTree",
     "TrialPlan",
     "Updated",
     "diversity",
     "fit_head",
     "fold_in",
     "learn",
+    "merge_topics",
     "newton_step",
     "npmi",
+    "pyldavis_data",
+    "search_topics",
     "suggest_for",
     "suggest_topics",
     "top_words",

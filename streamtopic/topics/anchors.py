@@ -8,6 +8,9 @@ The search is greedy, as that of the published learner (`paper_anchors`). Both r
     anchors      the row farthest from the origin, then r - 1 times the row farthest from the span of those chosen
     sets         every candidate as a mixture of the anchors; it joins the topic that has .6 or more of it
 
+Rows of guided topics stand beside the anchors that are found. Their directions are taken out of E first, so no anchor
+is spent on what they explain already. For sets they are rows like those of anchors, but no word joins them.
+
 All of it is a function of the retained counts. It has the same bits from a cold start or after any number of updates,
 on any machine, by any number of threads. So a near tie cannot fall two ways, and needs no rule.
 Large products are exact. Both factors are integers of 26 bits with rows and columns no longer than 1. So by Cauchy and
@@ -18,20 +21,28 @@ through `reproducible`. docs/proof.md, "Decisions", has the consequences; docs/d
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
-import numba
 import numpy as np
 
+from streamtopic.compiled import kernel
 from streamtopic.counts import SymmetricCounts
-from streamtopic.counts.arrays import Float, Int32, Int64, Mask, Positions
+from streamtopic.counts.arrays import Float, Int32, Int64, Mask, Positions, places
 from streamtopic.counts.compact import Compact, read
 from streamtopic.errors import CannotLearn
-from streamtopic.topics.reproducible import check_arithmetic, cholesky, leading_pairs, product
+from streamtopic.topics.reproducible import check_arithmetic, cholesky, leading_pairs, product, solve_lower
 from streamtopic.topics.simplex import holders
-from streamtopic.topics.threads import each, workers
+from streamtopic.topics.threads import each_span, even_spans, workers
 
-__all__ = ["MEMBER", "AnchorChoice", "changed_anchors", "choose_anchors", "coordinates", "super_anchors"]
+__all__ = [
+    "MEMBER",
+    "AnchorChoice",
+    "beside",
+    "changed_anchors",
+    "choose_anchors",
+    "coordinates",
+    "guided_coordinates",
+    "super_anchors",
+]
 
 
 MEMBER = 0.6
@@ -84,13 +95,25 @@ def coordinates(q: SymmetricCounts, mass: Int64, candidates: Positions, words: S
     Raises CannotLearn where the counts span too few directions, UnreliableArithmetic where this machine does not
     compute as others do.
     """
+    none = np.zeros((0, len(candidates)))
+    return guided_coordinates(q, mass, candidates, words, topics, none)[0]
+
+
+def guided_coordinates(
+    q: SymmetricCounts, mass: Int64, candidates: Positions, words: Sequence[str], topics: int, rows: Float
+) -> tuple[Float, Float]:
+    """Return E (c, topics) as `coordinates` does, and the coordinates of other rows, (g, topics).
+
+    rows: (g, c) shares of the candidates in each of the other rows, not all 0.
+    """
     check_arithmetic()
     # A word that meets itself tells nothing about topics, so the diagonal counts only where the rest spans too little.
     for diagonal in (False, True):
         S = _scaled(q, mass, candidates, diagonal=diagonal)
-        values, moved, rotation = _directions(S, words, topics)
+        values, Y, moved, rotation = _directions(S, words, topics)
         if len(values) == topics and values[-1] > _LEAST_VALUE * values[0]:
-            return _rows(moved, rotation, mass, candidates)
+            p = _shares(mass, candidates)
+            return _rows(moved, rotation, p), _placed(rows, Y, rotation, p)
     raise CannotLearn(
         "rank",
         f"the counts of {len(candidates)} candidate words span fewer than {topics} directions: "
@@ -109,18 +132,46 @@ def choose_anchors(E: Float) -> AnchorChoice:
     return AnchorChoice(np.sort(rows), float(margin))
 
 
-def super_anchors(E: Float, anchors: Positions) -> Int64:
+def beside(E: Float, guided: Float) -> Float:
+    """Return E without the directions of guided rows, (c, r - g). Inner products are those of the rest of each row.
+
+    E: (c, r) rows of the candidates.
+    guided: (g, r) other rows in the same directions.
+    Raises CannotLearn where the guided rows depend on each other.
+    """
+    g, r = guided.shape
+    if not g:
+        return E
+    unit = np.ascontiguousarray(_normalised(np.ascontiguousarray(guided.T)).T)
+    gram = product(unit, np.ascontiguousarray(unit.T))
+    if not _pivots(gram, _LEAST_PIVOT).all():
+        raise CannotLearn("rank", "the guided topics depend on each other: give them seeds that differ more")
+    L, _ = cholesky(gram)
+    basis = solve_lower(L, unit)
+    rest = np.eye(r) - product(np.ascontiguousarray(basis.T), basis)
+    _, directions = leading_pairs(rest, r - g)
+    return product(np.ascontiguousarray(E), directions)
+
+
+def super_anchors(E: Float, anchors: Positions, guided: Float | None = None) -> Int64:
     """Return the topic that each candidate stands for, (c,), or -1 for none.
 
     An anchor stands for its topic, and so does a row with a share of `MEMBER` or more in it. Shares are those of the
     row as a mixture of the anchors' rows, by least squares over the simplex.
 
     E: (c, r) rows of the candidates.
-    anchors: (r,) ascending positions in E.
+    anchors: (r - g,) ascending positions in E.
+    guided: (g, r) rows of guided topics, which hold parts of words as well; None for no such rows.
     """
-    chosen = np.ascontiguousarray(E[anchors].T)
+    rows = E[anchors]
+    if guided is not None:
+        rows = np.concatenate([rows, guided])
+    chosen = np.ascontiguousarray(rows.T)
     B = product(np.ascontiguousarray(E), chosen)
-    group = holders(B[anchors], B, MEMBER)
+    G = product(np.ascontiguousarray(rows), chosen)
+    group = holders(G, B, MEMBER)
+    # The seeds of a guided topic stand for it, and no other word.
+    group[group >= len(anchors)] = -1
     # An anchor is its own topic by definition, also where rounding or another anchor would say otherwise.
     group[anchors] = np.arange(len(anchors))
     return group
@@ -131,22 +182,22 @@ def _scaled(q: SymmetricCounts, mass: Int64, candidates: Positions, *, diagonal:
 
     No row is longer than 1: the matrix is similar to a part of Qbar, whose rows sum to 1, and has no negative entry.
     """
-    place = np.full(q.n, -1, np.int32)
-    place[candidates] = np.arange(len(candidates))
+    c = len(candidates)
+    place = places(q.n, candidates, np.int32)
+    own = mass[candidates].astype(float)
     scale = np.zeros(q.n)
-    scale[candidates] = 1.0 / np.sqrt(mass[candidates].astype(float))
-    out = np.zeros((len(candidates), len(candidates)))
-    # Four spans a thread: rows differ in length, and so do the spans' times.
-    edges = np.linspace(0, len(candidates), 4 * workers() + 1).astype(int).tolist()
+    scale[candidates] = 1.0 / np.sqrt(own)
+    out = np.zeros((c, c))
     same = (q.rows, candidates, place, scale, diagonal, out)
-    each(_fill_scaled, [(*same, *span) for span in pairwise(edges)])
+    # Four spans a thread: rows differ in length, and so do the spans' times.
+    each_span(_fill_scaled, same, even_spans(c, 4 * workers()))
     return out
 
 
-def _directions(S: Float, words: Sequence[str], topics: int) -> tuple[Float, Float, Float]:
-    """Return the largest Ritz values, descending, S Y of a basis Y (c, k), and the basis of their directions, (k, r).
+def _directions(S: Float, words: Sequence[str], topics: int) -> tuple[Float, Float, Float, Float]:
+    """Return the largest Ritz values, descending, a basis Y (c, k), S Y, and the basis of their directions, (k, r).
 
-    There are fewer values than topics where fewer directions were found.
+    Y is in integers of 26 bits. There are fewer values than topics where fewer directions were found.
     """
     c = len(S)
     # Half as many columns again and 16 as guards: directions behind them are weakened smoothly, and none is cut off.
@@ -161,18 +212,23 @@ def _directions(S: Float, words: Sequence[str], topics: int) -> tuple[Float, Flo
     # In place: Z is as large as the candidates times the directions. A factor that is a power of 2 does not round.
     Z *= 1.0 / _GRID**2
     H = Y.T @ _quantised(Z)
-    symmetric = np.ascontiguousarray((H + H.T) * (0.5 / _GRID**2))
+    both = H + H.T
+    symmetric = np.ascontiguousarray(both * (0.5 / _GRID**2))
     values, rotation = leading_pairs(symmetric, min(topics, width))
     positive = int(np.count_nonzero(values > 0))
-    return values[:positive], Z, rotation
+    return values[:positive], Y, Z, rotation
 
 
 def _start(words: Sequence[str], width: int) -> Float:
     """Return a matrix of 1 and -1, (c, width), row i a function of word i alone: other words may come and go."""
     size = -(-width // 8)
-    digests = [hashlib.shake_128(word.encode("utf-8", "surrogatepass")).digest(size) for word in words]
-    raw = np.frombuffer(b"".join(digests), np.uint8).reshape(len(words), -1)
-    signs = np.unpackbits(raw, axis=1)[:, :width]
+    digests = bytearray()
+    for word in words:
+        data = word.encode("utf-8", "surrogatepass")
+        digests += hashlib.shake_128(data).digest(size)
+    raw = np.frombuffer(digests, np.uint8)
+    bits = np.unpackbits(raw.reshape(len(words), -1), axis=1)
+    signs = bits[:, :width]
     return np.asarray(1.0 - 2.0 * signs, np.float64)
 
 
@@ -188,7 +244,8 @@ def _orthonormal(Z: Float) -> Float:
     gram = columns.T @ columns / _GRID**2
     kept = np.flatnonzero(_pivots(np.ascontiguousarray(gram), _LEAST_PIVOT))
     basis = np.zeros_like(columns)
-    L, _ = cholesky(np.ascontiguousarray(gram[np.ix_(kept, kept)]))
+    among = gram[np.ix_(kept, kept)]
+    L, _ = cholesky(np.ascontiguousarray(among))
     independent = np.ascontiguousarray(columns[:, kept] / _GRID)
     basis[:, kept] = _by_inverse(independent, L)
     return _quantised(basis)
@@ -199,16 +256,39 @@ def _quantised(Y: Float) -> Float:
     return np.rint(Y * _GRID)
 
 
-def _rows(moved: Float, rotation: Float, mass: Int64, candidates: Positions) -> Float:
+def _rows(moved: Float, rotation: Float, p: Float) -> Float:
     """Return E = diag(p)^-1/2 S Y R (c, r), for S Y (c, k) as `moved` and R (k, r) as `rotation`."""
     E = product(np.ascontiguousarray(moved), np.ascontiguousarray(rotation))
-    # Python's integers, since the sum of masses may leave 64 bits.
-    total = float(sum(mass.tolist()))
-    p = mass[candidates].astype(float) / total
     return np.asarray(E / np.sqrt(p)[:, None])
 
 
-@numba.njit(cache=True, nogil=True)
+def _shares(mass: Int64, candidates: Positions) -> Float:
+    """Return the candidates' shares of all mass, p (c,)."""
+    # Python's integers, since the sum of masses may leave 64 bits.
+    total = float(sum(mass.tolist()))
+    return np.asarray(mass[candidates].astype(float) / total)
+
+
+def _placed(rows: Float, Y: Float, rotation: Float, p: Float) -> Float:
+    """Return x diag(p)^-1/2 Y R for each of some rows x of shares, (g, r).
+
+    rows: (g, c).
+    Y: (c, k) in integers of 26 bits.
+    rotation: R (k, r).
+    """
+    if not len(rows):
+        return np.zeros((0, rotation.shape[1]))
+    scaled = np.ascontiguousarray((rows / np.sqrt(p)).T)
+    lengths = _column_lengths(scaled)
+    # Rows of length 1 in integers of 26 bits, so that their product with Y is exact.
+    unit = _quantised(_normalised(scaled))
+    moved = unit.T @ Y
+    moved *= 1.0 / _GRID**2
+    placed = product(np.ascontiguousarray(moved), np.ascontiguousarray(rotation))
+    return np.asarray(placed * lengths[:, None])
+
+
+@kernel
 def _fill_scaled(
     q: Compact,
     rows: Positions,
@@ -221,25 +301,31 @@ def _fill_scaled(
 ) -> None:
     """Fill rows start ... stop - 1 of `out` (c, c). rows: (c,) positions in Q; place, scale: (n,) by position in Q."""
     for i in range(start, stop):
-        row, target, own = rows[i], out[i], scale[rows[i]]
+        row = rows[i]
+        target = out[i]
+        own = scale[row]
         w = q.wide_indptr[row]
         for k in range(q.indptr[row], q.indptr[row + 1]):
             value, w = read(q, k, w)
-            j = place[q.columns[k]]
+            column = q.columns[k]
+            j = place[column]
             if j >= 0 and (diagonal or j != i):
                 # The product of the scales first: it is the same for (i, j) and (j, i).
-                target[j] = np.rint(float(value) * (own * scale[q.columns[k]]) * _GRID)
+                scales = own * scale[column]
+                target[j] = np.rint(float(value) * scales * _GRID)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _column_lengths(Z: Float) -> Float:
     """Return the lengths of columns, (k,)."""
     # Divided by the largest entry first, so that no square leaves the range of doubles.
     k = Z.shape[1]
-    largest, out = np.zeros(k), np.zeros(k)
+    largest = np.zeros(k)
+    out = np.zeros(k)
     for i in range(len(Z)):
+        row = Z[i]
         for j in range(k):
-            largest[j] = max(largest[j], abs(Z[i, j]))
+            largest[j] = max(largest[j], abs(row[j]))
     for j in range(k):
         if largest[j] == 0.0:
             largest[j] = 1.0
@@ -253,11 +339,12 @@ def _column_lengths(Z: Float) -> Float:
     return out
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _pivots(gram: Float, least: float) -> Mask:
     """Return which columns are independent of those before them, (k,): more than `least` of their square is left."""
     k = len(gram)
-    kept, L = np.zeros(k, np.bool_), np.zeros((k, k))
+    kept = np.zeros(k, np.bool_)
+    L = np.zeros((k, k))
     for i in range(k):
         for j in range(i):
             if kept[j]:
@@ -276,7 +363,7 @@ def _pivots(gram: Float, least: float) -> Mask:
     return kept
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _by_inverse(Z: Float, L: Float) -> Float:
     """Return Z L^-T, (c, k): rows x with x L^T = z. Each entry is taken off all entries behind it at once."""
     out = Z.copy()
@@ -290,28 +377,32 @@ def _by_inverse(Z: Float, L: Float) -> Float:
         row = out[i]
         for j in range(k):
             row[j] /= L[j, j]
-            factor, other = row[j], across[j]
+            factor = row[j]
+            other = across[j]
             for t in range(j + 1, k):
                 row[t] -= factor * other[t]
     return out
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _greedy(E: Float) -> tuple[Positions, float]:
     """Return the chosen rows in the order of choice, and the least lead over the largest squared distance.
 
     There are fewer rows than columns where no row is left outside the span.
     """
     c, r = E.shape
-    residual, distances = E.copy(), np.zeros(c)
+    residual = E.copy()
+    distances = np.zeros(c)
     chosen = np.empty(r, np.intp)
-    margin, largest = np.inf, 0.0
+    margin = np.inf
+    largest = 0.0
     for t in range(r):
         best, second = -1, 0.0
         for i in range(c):
+            row = residual[i]
             total = 0.0
             for k in range(r):
-                total += residual[i, k] * residual[i, k]
+                total += row[k] * row[k]
             taken = distances[i] < 0.0
             if not taken:
                 distances[i] = total
@@ -320,19 +411,21 @@ def _greedy(E: Float) -> tuple[Positions, float]:
                     best = i
                 else:
                     second = max(second, total)
+        farthest = distances[best]
         if t == 0:
-            largest = distances[best]
-        if best < 0 or not distances[best] > _LEAST_DISTANCE * largest:
+            largest = farthest
+        if best < 0 or not farthest > _LEAST_DISTANCE * largest:
             return chosen[:t], margin
-        margin = min(margin, (distances[best] - second) / largest)
+        margin = min(margin, (farthest - second) / largest)
         chosen[t] = best
-        direction = residual[best] / np.sqrt(distances[best])
+        direction = residual[best] / np.sqrt(farthest)
         # Below every distance, so that a chosen row never wins again.
         distances[best] = -1.0
         for i in range(c):
+            row = residual[i]
             part = 0.0
             for k in range(r):
-                part += residual[i, k] * direction[k]
+                part += row[k] * direction[k]
             for k in range(r):
-                residual[i, k] -= part * direction[k]
+                row[k] -= part * direction[k]
     return chosen, margin

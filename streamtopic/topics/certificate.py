@@ -17,11 +17,11 @@ k u / (1 - k u), whatever the order of a sum (Higham 2002, lemma 3.1). A fused m
 from dataclasses import dataclass
 from typing import TypeVar
 
-import numba
 import numpy as np
 
+from streamtopic.compiled import kernel
 from streamtopic.counts.arrays import Float
-from streamtopic.topics.threads import each
+from streamtopic.topics.threads import chunks, each_span
 
 __all__ = ["UNIT", "Certificate", "Known", "RowBounds", "certify", "gamma", "outward", "row_bounds", "topic_columns"]
 
@@ -98,7 +98,6 @@ class RowBounds:
     from_products: (n,) the part of them that errors of B alone would make.
     first: (r,) sums of p_i e_i over the words that may have a part in a topic.
     second: (r,) sums of (p_i e_i)^2 over the same words.
-    Both sums are 0 where word masses were not given.
     """
 
     errors: Float
@@ -107,14 +106,14 @@ class RowBounds:
     second: Float
 
 
-def row_bounds(C: Float, B: Float, G: Float, known: Known, p: Float | None = None) -> RowBounds:
+def row_bounds(C: Float, B: Float, G: Float, known: Known, p: Float) -> RowBounds:
     """Bound every row's distance to its exact optimum.
 
     C: (n, r) the rows.
     B: (n, r) the linear part of each row's problem, as computed.
     G: (r, r) the quadratic part of all rows' problems, as computed.
     known: bounds on the errors of B and G.
-    p: (n,) word masses, needed for `certify` only.
+    p: (n,) word masses.
 
     A row that is not a point of the simplex within a factor of two has the bound sqrt 2. A row with an entry that is
     negative or not a number has the bound infinity.
@@ -123,22 +122,18 @@ def row_bounds(C: Float, B: Float, G: Float, known: Known, p: Float | None = Non
     n, r = C.shape
     errors = np.empty(n)
     own = np.empty(n)
-    starts = range(0, n, _CHUNK)
-    first = np.zeros((len(starts), r))
-    second = np.zeros((len(starts), r))
-    masses = np.zeros(n) if p is None else p
-    same = C, B, np.ascontiguousarray(G), known.relative, known.absolute, known.scale, known.gram, known.least
-    rest = _reach(G, known.gram), masses, errors, own
-    parts = []
-    for j, start in enumerate(starts):
-        parts.append((*same, *rest, first[j], second[j], start, min(start + _CHUNK, n)))
-    each(_row_bounds, parts)
-    return RowBounds(
-        errors=errors,
-        from_products=own,
-        first=outward(first.sum(axis=0), n + 8),
-        second=outward(second.sum(axis=0), n + 16),
-    )
+    spans = chunks(n, _CHUNK)
+    firsts = np.zeros((len(spans), r))
+    seconds = np.zeros((len(spans), r))
+    given = known.relative, known.absolute, known.scale, known.gram, known.least
+    reach = _reach(G, known.gram)
+    same = C, B, np.ascontiguousarray(G), *given, reach, p, errors, own
+    # Sums of its own for each chunk, so that they do not depend on the threads.
+    parts = [(firsts[j], seconds[j], *span) for j, span in enumerate(spans)]
+    each_span(_row_bounds, same, parts)
+    first = outward(firsts.sum(axis=0), n + 8)
+    second = outward(seconds.sum(axis=0), n + 16)
+    return RowBounds(errors, own, first, second)
 
 
 def _reach(G: Float, relative: float) -> Float:
@@ -191,13 +186,16 @@ def _columns_apart(rows: RowBounds, lengths: Float, masses: Float) -> Float:
 
 def _all_apart(errors: Float, p: Float, lengths: Float, masses: Float) -> float:
     """Bound ||A - A*||_F from bounds of rows: infinite where a topic may have lost all its mass."""
-    first = outward(float(p @ errors), len(p) + 8)
-    second = outward(float(np.sqrt((p**2) @ (errors**2))), len(p) + 16)
+    n = len(p)
+    first = outward(float(p @ errors), n + 8)
+    squares = (p**2) @ (errors**2)
+    second = outward(float(np.sqrt(squares)), n + 16)
     left = float(masses.min()) - first
     # Also where it is not a number.
     if not left > 0:
         return float("inf")
-    return (second + float(lengths.max()) * first) / left * (1.0 + 16 * UNIT)
+    apart = second + float(lengths.max()) * first
+    return apart / left * (1.0 + 16 * UNIT)
 
 
 def topic_columns(C: Float, p: Float) -> tuple[Float, Float]:
@@ -213,7 +211,7 @@ def topic_columns(C: Float, p: Float) -> tuple[Float, Float]:
     return A, z
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _joint(C: Float, p: Float, out: Float, z: Float) -> None:
     """Write diag(p) C to `out` (n, r), and its column sums to `z` (r,)."""
     lost = np.zeros(len(z))
@@ -230,7 +228,7 @@ def _joint(C: Float, p: Float, out: Float, z: Float) -> None:
         z[k] += lost[k]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _row_bounds(  # noqa: C901, PLR0912, PLR0915  one pass over a row; numba inlines no closures
     C: Float, B: Float, G: Float, relative: Float, absolute: Float, scale: Float, gram: float, least: float,
     reach: Float, p: Float, errors: Float, own: Float, first: Float, second: Float, start: int, stop: int,
@@ -245,20 +243,26 @@ def _row_bounds(  # noqa: C901, PLR0912, PLR0915  one pass over a row; numba inl
     """
     unit = 2.0**-53
     r = len(G)
-    product, gradient, doubt, doubt_B = np.empty(r), np.empty(r), np.empty(r), np.empty(r)
+    product = np.empty(r)
+    gradient = np.empty(r)
+    doubt = np.empty(r)
+    doubt_B = np.empty(r)
     possible = np.empty(r, np.bool_)
     # Above the rounding of these very lines: no term goes through more than r + 40 operations.
     up = 1.0 + 2.0 * (r + 40.0) * unit
     for i in range(start, stop):
-        size, total, worst = 0, 0.0, 1.4142135623730951
+        size = 0
+        total = 0.0
+        worst = 1.4142135623730951
         product[:] = 0.0
         for j in range(r):
-            if C[i, j] > 0.0:
+            share = C[i, j]
+            if share > 0.0:
                 size += 1
-                total += C[i, j]
+                total += share
                 for k in range(r):
-                    product[k] += C[i, j] * G[j, k]
-            elif C[i, j] != 0.0:
+                    product[k] += share * G[j, k]
+            elif share != 0.0:
                 worst = np.inf
         if worst == np.inf or not 0.5 <= total <= 2.0:
             # Only its signs are known: zeros and short rows are within sqrt 2 of every point of the simplex.
@@ -272,12 +276,17 @@ def _row_bounds(  # noqa: C901, PLR0912, PLR0915  one pass over a row; numba inl
         off = (abs(total - 1.0) + size * unit * total) * up
         terms = size + 2.0
         twice = 1.0 + 2.0 * terms * unit + 2.0 * gram
-        share = terms * unit / (1.0 - terms * unit) + (gram + off / total * up) * twice
+        rounded = terms * unit
+        drift = gram + off / total * up
+        of_products = rounded / (1.0 - rounded) + drift * twice
         level = 0.0
         for k in range(r):
-            gradient[k] = product[k] - B[i, k]
-            doubt_B[k] = abs(B[i, k]) * relative[i] + absolute[i] * scale[k]
-            doubt[k] = (product[k] * share + doubt_B[k] + unit * abs(gradient[k])) * up
+            slope = product[k] - B[i, k]
+            gradient[k] = slope
+            of_row = abs(B[i, k]) * relative[i]
+            doubt_B[k] = of_row + absolute[i] * scale[k]
+            of_product = product[k] * of_products
+            doubt[k] = (of_product + doubt_B[k] + unit * abs(slope)) * up
             if C[i, k] > 0.0:
                 level += gradient[k]
         level /= size
@@ -285,23 +294,27 @@ def _row_bounds(  # noqa: C901, PLR0912, PLR0915  one pass over a row; numba inl
         for k in range(r):
             above = gradient[k] - level
             # Off the support a gradient above the level is as it should be: only one below it counts.
-            part = doubt[k] + abs(above) if C[i, k] > 0.0 else max(0.0, doubt[k] - above)
+            around = doubt[k]
+            part = around + abs(above) if C[i, k] > 0.0 else max(0.0, around - above)
             residual += part * part
         error = 1.4142135623730951
         if least > 0.0:
             error = min(error, np.sqrt(residual) / least * up)
         # A topic whose gradient stays above that of another one, wherever the optimum is, has no part in it.
-        low, margin = 0, np.inf
+        low = 0
+        margin = np.inf
         for k in range(r):
             here = (doubt[k] + reach[k] * error) * up
             if gradient[k] + here < margin:
-                low, margin = k, gradient[k] + here
+                low = k
+                margin = gradient[k] + here
         margin = (doubt[low] + reach[low] * error) * up
         count, a, b = 0, -1, -1
         for k in range(r):
             here = (doubt[k] + reach[k] * error) * up
             lead = gradient[k] - gradient[low]
-            possible[k] = C[i, k] > 0.0 or not lead > (here + margin) * up
+            enough = (here + margin) * up
+            possible[k] = C[i, k] > 0.0 or not lead > enough
             if possible[k]:
                 count += 1
                 a, b = b, k
@@ -328,9 +341,11 @@ def _row_bounds(  # noqa: C901, PLR0912, PLR0915  one pass over a row; numba inl
                     slope = abs(slope)
                 elif C[i, b] > 0.0:
                     slope = -slope
-                slope = max(0.0, slope + (doubt[a] + doubt[b]) * up)
+                of_slope = (doubt[a] + doubt[b]) * up
+                slope = max(0.0, slope + of_slope)
                 error = min(error, 1.4142135623730951 * slope / curve * up)
-                mine = min(mine, 1.4142135623730951 * (doubt_B[a] + doubt_B[b]) / curve * up)
+                of_edge = doubt_B[a] + doubt_B[b]
+                mine = min(mine, 1.4142135623730951 * of_edge / curve * up)
         errors[i] = (error + off) * up
         own[i] = mine
         weighted = p[i] * errors[i]

@@ -20,9 +20,8 @@ import numpy as np
 from scipy import sparse
 
 from streamtopic.counts import SymmetricCounts, WordSets
-from streamtopic.counts.arrays import Float, Int64, Positions
-from streamtopic.topics.fingerprint import RetainedCounts
-from streamtopic.topics.fit import TopicFit
+from streamtopic.counts.arrays import Float, Int64, Positions, entry_rows, places
+from streamtopic.topics.fit import RetainedCounts, TopicFit
 
 __all__ = [
     "COHERENT",
@@ -93,7 +92,8 @@ class WordEvidence:
 
         It is 0 for a word that meets no other word.
         """
-        rarity = _logarithm(max(self.documents, 1) / np.maximum(self.frequency, 1))
+        holders = np.maximum(self.frequency, 1)
+        rarity = _logarithm(max(self.documents, 1) / holders)
         # Each word is in all documents, as in a corpus of one: then no word is rarer than another.
         if not rarity.any():
             rarity = np.ones_like(rarity)
@@ -107,7 +107,8 @@ class WordEvidence:
         meets. It is multiplied by d / (d + 20), d being the lesser of both document frequencies.
         words: (k,) positions.
         """
-        together = np.stack([self._row(word, words) for word in words.tolist()]).astype(float)
+        rows = [self._row(word, words) for word in words.tolist()]
+        together = np.stack(rows).astype(float)
         # Python's integers, since the sum of masses may leave 64 bits.
         total = max(float(sum(self.mass.tolist())), 1.0)
         mass = self.mass[words].astype(float)
@@ -118,22 +119,28 @@ class WordEvidence:
         joint = np.where(meets, together / total, 0.5)
         by_chance = np.maximum(mass[:, None] * mass, 1.0)
         lift = np.where(meets, together * total / by_chance, 0.5)
-        found = np.where(meets, -_logarithm(lift) / _logarithm(joint), -1.0)
-        rarer = np.minimum(frequency[:, None], frequency).astype(float)
+        information = -_logarithm(lift) / _logarithm(joint)
+        found = np.where(meets, information, -1.0)
+        rarer_of_two = np.minimum(frequency[:, None], frequency)
+        rarer = rarer_of_two.astype(float)
         shrunk = found * (rarer / (rarer + _SHRINK))
-        fixed: Int64 = np.rint(shrunk * _FIXED).astype(np.int64)
+        scaled = np.rint(shrunk * _FIXED)
+        fixed: Int64 = scaled.astype(np.int64)
         np.fill_diagonal(fixed, 0)
         return fixed
 
     def _row(self, word: int, others: Positions) -> Int64:
         """Return the pair counts of one word with some others, 0 where q holds no such pair, (k,)."""
-        columns, values = self.q.row(int(self.places[word]))
+        position = int(self.places[word])
+        columns, values = self.q.row(position)
         if not len(columns):
             return np.zeros(len(others), np.int64)
         wanted = self.places[others]
         # A word behind the row's last column would be looked up outside the row.
-        at = np.minimum(np.searchsorted(columns, wanted), len(columns) - 1)
-        return np.asarray(np.where(columns[at] == wanted, values[at], 0))
+        at = np.searchsorted(columns, wanted)
+        at = np.minimum(at, len(columns) - 1)
+        found = columns[at] == wanted
+        return np.asarray(np.where(found, values[at], 0))
 
 
 def ordered(A: Float, evidence: WordEvidence) -> Positions:
@@ -212,7 +219,8 @@ def _logarithm(x: Float) -> Float:
     series = np.zeros_like(s)
     for k in range(_SERIES, 0, -1):
         series = (series + 1 / (2 * k + 1)) * square
-    return np.asarray(exponent * _LOG_2 + 2 * (s + s * series))
+    of_fraction = 2 * (s + s * series)
+    return np.asarray(exponent * _LOG_2 + of_fraction)
 
 
 def npmi(top: Positions, documents: WordSets) -> float:
@@ -224,15 +232,15 @@ def npmi(top: Positions, documents: WordSets) -> float:
     documents: the words that each document of a sample holds.
     """
     wanted = np.unique(top)
-    last = max(int(documents.words.max(initial=-1)), int(wanted.max(initial=-1)))
-    place = np.full(last + 1, -1, np.intp)
-    place[wanted] = np.arange(len(wanted))
-    columns = place[documents.words]
+    last = int(documents.words.max(initial=-1))
+    most = max(last, int(wanted.max(initial=-1)))
+    columns = places(most + 1, wanted)[documents.words]
     held = columns >= 0
     total = len(documents)
-    rows = np.repeat(np.arange(total), np.diff(documents.indptr))[held]
-    entries = (np.ones(len(rows), np.int64), (rows, columns[held]))
-    presence = sparse.csr_array(entries, shape=(total, len(wanted)))
+    rows = entry_rows(documents.indptr)[held]
+    coordinates = (rows, columns[held])
+    ones = np.ones(len(rows), np.int64)
+    presence = sparse.csr_array((ones, coordinates), shape=(total, len(wanted)))
     # A word of several passages is one word of its document.
     presence.data[:] = 1
     together = (presence.T @ presence).toarray()
@@ -240,7 +248,8 @@ def npmi(top: Positions, documents: WordSets) -> float:
     scores = []
     for topic in np.searchsorted(wanted, top):
         for a, b in combinations(topic, 2):
-            scores.append(_npmi(together[a, b], single[a], single[b], total))
+            score = _npmi(together[a, b], single[a], single[b], total)
+            scores.append(score)
     return float(np.mean(scores)) if scores else 0.0
 
 
@@ -293,4 +302,6 @@ def topic_shares(R: Float) -> Float:
     """Return the shares z of topics, (r,): row sums of R (r, r), cut at 0 and scaled to sum 1. If all are 0: equal."""
     shares = np.maximum(R.sum(axis=1), 0.0)
     total = float(shares.sum())
-    return np.asarray(shares / total) if total > 0 else np.full(len(shares), 1 / len(shares))
+    if total > 0:
+        return np.asarray(shares / total)
+    return np.full(len(shares), 1 / len(shares))

@@ -1,7 +1,8 @@
 """AnchorTopics: the library alone, by scikit-learn's estimator contract."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -11,13 +12,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamtopic.counts import Counts, DocumentBatch, KeptCounts, SignedPassages, TextMatrix, count, narrowed
 from streamtopic.counts.arrays import Float, Positions
+from streamtopic.counts.matrices import TextColumns, as_documents, canonical
 from streamtopic.errors import CannotLearn, NegativeCounts, UsageError
+from streamtopic.topics.arrange import TopicHit, TopicTree, pyldavis_data, search_topics
 from streamtopic.topics.display import WordEvidence, top_words
-from streamtopic.topics.document_rows import TextColumns, as_documents, canonical
 from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.inference import fold_in
 from streamtopic.topics.learner import learn
-from streamtopic.topics.learner_options import LearnerOptions
+from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions
+from streamtopic.topics.saved import read_model, write_model
 from streamtopic.topics.update import NeedsRetrain, update
 
 __all__ = ["AnchorTopics"]
@@ -47,13 +50,18 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         min_share=0, max_df=1.0 all words stay that a vectoriser has chosen.
     alpha : prior of `transform`.
     tolerance : bound on the relative error of each proportion of `transform`.
+    guided : topics of seed words, by name: {"cars": ["car", "engine"]}. They count among the n_topics, and all others
+        are found beside them. Seeds are names of columns, or numbers of columns without names.
 
     Attributes
     ----------
-    components_ : (n_topics, words) word probabilities of each topic; rows sum to 1, 0 for words left out.
+    components_ : (n_topics, words) word probabilities of each topic; rows sum to 1, 0 for words left out. Guided
+        topics are the last ones. A guided topic that has ended has no row.
     topic_shares_ : (n_topics,) share of each topic in all word occurrences, by co-occurrence mass.
     anchors_ : (n_topics,) column of each topic's anchor word, in the order of words: ascending, but for columns that
-        `TextCounts.partial_fit` has put behind the others.
+        `TextCounts.partial_fit` has put behind the others. It is -1 for a guided topic.
+    topic_names_ : (n_topics,) name of each topic: its anchor word, or the name of a guided topic.
+    guided_notes_ : a sentence for each guided topic that goes on with fewer seeds, or has ended.
     certificate_ : proven bound on the Frobenius distance of `components_` to the exact model of these counts.
     n_documents_ : documents in the model.
     retrain_reason_ : why the last change needed a cold start from counts; None if it did not.
@@ -74,6 +82,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         max_words: int = 20_000,
         alpha: float = 0.1,
         tolerance: float = 1e-3,
+        guided: Mapping[str, Sequence[str | int]] | None = None,
     ) -> None:
         self.n_topics = n_topics
         self.learner = learner
@@ -84,6 +93,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.max_words = max_words
         self.alpha = alpha
         self.tolerance = tolerance
+        self.guided = guided
 
     def fit(self, X: Any, y: object = None) -> Self:
         """Learn from documents X (documents, words) and forget those of an earlier fit.
@@ -92,14 +102,16 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """
         del y
         batch = self._first_documents(X)
+        with _as_value_error():
+            options = self._options()
         # The arrays of an earlier fit go first: there may be memory for one model, but not for two.
         for name in ("counts_", "fit_", "components_", "_looked_up"):
             self.__dict__.pop(name, None)
         with _as_value_error():
-            self.counts_ = KeptCounts.counted(self._columns.words, batch, self._options().weighting)
+            self.counts_ = KeptCounts.counted(self._columns.words, batch, options.weighting)
             del batch
             self.retrain_reason_: str | None = None
-            self._publish(learn(self.counts_, self._options()))
+            self._publish(learn(self.counts_, options))
         return self
 
     def partial_fit(self, X: Any, y: object = None) -> Self:
@@ -117,7 +129,8 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             columns = columns.grown(X.texts)
             batch = columns.placed(X.texts)
             if columns is not self._columns:
-                counts = counts.over(columns.words, columns.moved(self._columns))
+                places = columns.moved(self._columns)
+                counts = counts.over(columns.words, places)
         else:
             batch = self._documents(X)
         with _as_value_error():
@@ -131,7 +144,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         n_topics topics. The model then stays as it was.
         """
         check_is_fitted(self, "counts_")
-        batch = self._columns.placed(X.texts) if isinstance(X, TextMatrix) else self._documents(X)
+        batch = self._documents(X)
         try:
             counts = self.counts_.minus(batch)
         except NegativeCounts as error:
@@ -150,9 +163,10 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             A = A[:shared]
         else:
             rows = self._rows(X, reset=False)
+        indptr = rows.indptr.astype(np.int64)
         return fold_in(
             np.ascontiguousarray(A),
-            rows.indptr.astype(np.int64),
+            indptr,
             rows.indices,
             rows.data,
             alpha=self.alpha,
@@ -185,16 +199,62 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         if fit is None:
             # A change that was refused has used up the fit. The counts say the same of these words.
             q = self.counts_.symmetric(positions)
-            evidence = WordEvidence.over(q, np.arange(len(columns)), frequency, self.counts_.documents)
+            places = np.arange(len(columns))
+            evidence = WordEvidence.over(q, places, frequency, self.counts_.documents)
         else:
             evidence = WordEvidence.of(fit, frequency)
-        labels = np.array([str(names[k]) for k in columns.tolist()], object)
+        own = [str(names[k]) for k in columns.tolist()]
+        labels = np.array(own, object)
         shown = []
         for order, share in zip(top_words(A, evidence, top), A.T, strict=True):
             # A topic may have fewer words than are asked for.
             possible = order[share[order] > 0]
             shown.append(labels[possible].tolist())
         return shown
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to a file, its documents as word counts included. See `load`."""
+        check_is_fitted(self, "counts_")
+        write_model(Path(path), self)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a model that `save` wrote. It goes on with the same bits, and runs no code of the file.
+
+        Raises UsageError where the file does not hold a whole model.
+        """
+        params, attributes = read_model(Path(path))
+        model = cls(**params)
+        for name, value in attributes.items():
+            setattr(model, name, value)
+        return model
+
+    def tree(self) -> TopicTree:
+        """Return the tree of topics, in which those that are alike stand together."""
+        check_is_fitted(self, "components_")
+        return TopicTree.of(self.components_.T, self.topic_shares_)
+
+    def search(self, word: str) -> tuple[TopicHit, ...]:
+        """Return the topics that a word stands in, those first that hold most of it.
+
+        word: the name of a column; "x3" for column 3 without a name.
+        Raises UsageError for a word that the model does not have.
+        """
+        A, words = self._shown()
+        return search_topics(A, self.topic_shares_, words, word)
+
+    def pyldavis_data(self, terms: int = 30) -> Mapping[str, Any]:
+        """Return what pyLDAvis draws, made of the model and of exact counts of words. terms: bars of a topic."""
+        A, words = self._shown()
+        _, positions = self.word_places()
+        tokens = float(self.counts_.tokens[positions].sum())
+        return pyldavis_data(A, self.topic_shares_, words, tokens, terms)
+
+    def _shown(self) -> tuple[Float, list[str]]:
+        """Return A over the words of the model, (n', r), and their names."""
+        columns, _ = self.word_places()
+        words = [self._name(column) for column in columns.tolist()]
+        return self.components_.T[columns], words
 
     @property
     def _n_features_out(self) -> int:
@@ -209,10 +269,29 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             max_df=self.max_df,
             anchor_min_df=self.anchor_min_df,
             max_words=self.max_words,
+            guided=self._guided(),
         )
+
+    def _guided(self) -> tuple[GuidedTopic, ...]:
+        """Return the guided topics by the words of the counts."""
+        if not self.guided:
+            return ()
+        columns = self._columns
+        seen = getattr(self, "feature_names_in_", ())
+        names = {str(name): k for k, name in enumerate(seen)}
+        words = dict(zip(columns.order.tolist(), columns.words, strict=True))
+        topics = []
+        for name, seeds in self.guided.items():
+            if isinstance(seeds, str):
+                raise UsageError(f"the seeds of guided topic {name} are one text: give a list of words")
+            chosen = [_column(name, seed, names, len(words)) for seed in seeds]
+            own = tuple(words[k] for k in chosen)
+            topics.append(GuidedTopic(str(name), own))
+        return tuple(topics)
 
     def _rows(self, X: Any, *, reset: bool) -> csr_array:
         """Check a matrix as scikit-learn does; reset: whether it says from here on how many columns there are."""
+        _refuse_texts(X)
         X = validate_data(
             self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32, np.int64, np.int32],
             ensure_non_negative=True, ensure_min_features=2 if reset else 1, ensure_min_samples=2 if reset else 1,
@@ -234,7 +313,9 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             return as_documents(rows)
 
     def _documents(self, X: Any) -> DocumentBatch:
-        """Return the documents of a matrix that does not know its texts, over the model's columns."""
+        """Return the documents of a matrix, which may know its texts or not, over the model's columns."""
+        if isinstance(X, TextMatrix):
+            return self._columns.placed(X.texts)
         # A text is as long as all its tokens. A row of such a matrix may be shorter: it would be another document.
         if self._columns.named:
             raise ValueError(
@@ -269,11 +350,14 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             self.retrain_reason_ = "no model of these settings to start from"
             return None
         # Pairs of other words change nothing that the model has. Those of words that enter are counted anew.
+        inside = self._inside(counts, fit)
+        n = len(fit.names)
         ids = np.full(len(counts.words), -1, np.int32)
-        ids[self._inside(counts, fit)] = np.arange(len(fit.names))
+        ids[inside] = np.arange(n)
         known = narrowed(batch, ids)
         signs = np.full(batch.documents, sign, np.int64)
-        delta = Counts(fit.names, count(known, len(fit.names), counts.weighting, signs))
+        changed = count(known, n, counts.weighting, signs)
+        delta = Counts(fit.names, changed)
         passages = SignedPassages.of(known, counts.weighting, signs)
         outcome = update(fit, counts, delta, passages)
         if isinstance(outcome, NeedsRetrain):
@@ -286,7 +370,8 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         # Looked up once for the same words.
         found: tuple[Sequence[str], Sequence[str], Positions] | None = self.__dict__.get("_looked_up")
         if found is None or found[0] is not fit.names or found[1] is not counts.words:
-            found = (fit.names, counts.words, counts.positions(fit.names))
+            places = counts.positions(fit.names)
+            found = (fit.names, counts.words, places)
             self._looked_up = found
         return found[2]
 
@@ -296,18 +381,54 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         places = self._columns.order[live]
         self.fit_ = fit
         self.n_documents_ = self.counts_.documents
-        self.components_ = np.zeros((fit.options.n_topics, self.n_features_in_))
+        shape = len(fit.topic_names), self.n_features_in_
+        self.components_ = np.zeros(shape)
         self.components_[:, places] = fit.A.T
         self.topic_shares_ = fit.topic_masses
-        anchors = self.counts_.positions(fit.anchors)
-        self.anchors_ = self._columns.order[anchors]
+        positions = self.counts_.positions(fit.anchors)
+        anchors = self._columns.order[positions]
+        no_anchor = np.full(len(fit.guided), -1)
+        self.anchors_ = np.append(anchors, no_anchor)
+        guided = [topic.name for topic in fit.guided]
+        by_anchor = (self._name(column) for column in anchors.tolist())
+        self.topic_names_ = (*by_anchor, *guided)
+        self.guided_notes_ = fit.notes
         self.certificate_ = fit.certificate.bound
+
+    def _name(self, column: int) -> str:
+        """Return the name of a column."""
+        names = getattr(self, "feature_names_in_", None)
+        return f"x{column}" if names is None else str(names[column])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.positive_only = True
         return tags
+
+
+def _refuse_texts(X: Any) -> None:
+    """Raise ValueError for a list or a column of texts, with the remedy: scikit-learn's words would not name it."""
+    first = None
+    if isinstance(X, Iterable) and getattr(X, "ndim", 1) == 1:
+        first = next(iter(X), None)
+    if isinstance(X, str) or isinstance(first, str):
+        raise ValueError(  # noqa: TRY004  as scikit-learn
+            "these are texts, and AnchorTopics learns from counts of words: "
+            "use make_pipeline(TextCounts(), AnchorTopics()), or give the result of TextCounts"
+        )
+
+
+def _column(topic: str, seed: str | int, names: Mapping[str, int], columns: int) -> int:
+    """Return the column of a seed. names: the column of each name, empty for columns without names."""
+    if isinstance(seed, str):
+        if seed in names:
+            return names[seed]
+        remedy = "give words that the columns have" if names else "name columns by their numbers, or fit on named ones"
+        raise UsageError(f"guided topic {topic}: the seed {seed!r} has no column: {remedy}")
+    if not 0 <= seed < columns:
+        raise UsageError(f"guided topic {topic}: column {seed} is not one of {columns}: count columns from 0")
+    return int(seed)
 
 
 @contextmanager

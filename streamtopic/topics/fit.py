@@ -1,24 +1,40 @@
-"""A learned model before noise, with all numbers that a later update needs."""
+"""A learned model before noise, with all numbers that a later update needs, and the digest of the counts behind it.
 
+TopicFit      the model; Words: its words, which know their places
+fingerprint   a keyed digest of the retained counts of a vocabulary and of settings: a released model is a function
+              of these
+"""
+
+import hashlib
+import hmac
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from streamtopic.compiled import kernel
 from streamtopic.counts import SymmetricCounts
-from streamtopic.counts.arrays import Float, Int64, Positions
+from streamtopic.counts.arrays import Float, Int64, Positions, UInt64
+from streamtopic.counts.compact import Compact, read
 from streamtopic.topics.anchors import AnchorChoice
 from streamtopic.topics.certificate import Certificate, topic_columns
-from streamtopic.topics.learner_options import LearnerOptions
+from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions
 from streamtopic.topics.mixtures import Mixtures
 from streamtopic.topics.products import times
 
-__all__ = ["TopicFit", "Words"]
+__all__ = ["RetainedCounts", "TopicFit", "Words", "fingerprint"]
+
 
 _T = TypeVar("_T", bound=np.generic)
+
+# Arrays of the mixtures with a row for each word.
+_BY_WORD = ("thin", "product", "relative", "error", "C")
+# Sums of 64 bits for each row. Four of them collide by chance as rarely as one of 256 bits.
+_SKETCHES = 4
 
 
 class Words(tuple[str, ...]):  # noqa: SLOT001  it keeps its table of places
@@ -33,7 +49,8 @@ class Words(tuple[str, ...]):  # noqa: SLOT001  it keeps its table of places
     def places(self, words: Sequence[str]) -> Int64:
         """Return the position of each of some words, -1 for a word that is not among these, (len(words),)."""
         place = self.place
-        return np.array([place.get(word, -1) for word in words], np.int64)
+        found = [place.get(word, -1) for word in words]
+        return np.array(found, np.int64)
 
 
 @dataclass(eq=False)
@@ -49,7 +66,9 @@ class TopicFit:
     candidates: positions of words that may be anchors.
     choice: the anchors.
     group: (n,) the topic that each word stands for, -1 for most.
-    mixtures: every word as a mixture of topics.
+    mixtures: every word as a mixture of topics. Those of anchors come first, then the guided ones.
+    guided: topics of seed words that the counts still hold, each with the seeds that are left.
+    notes: a sentence for each guided topic that has ended or lacks a seed.
     """
 
     options: LearnerOptions
@@ -62,6 +81,8 @@ class TopicFit:
     choice: AnchorChoice
     group: Int64
     mixtures: Mixtures
+    guided: tuple[GuidedTopic, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @cached_property
     def live(self) -> Positions:
@@ -77,8 +98,13 @@ class TopicFit:
 
     @property
     def anchors(self) -> tuple[str, ...]:
-        """The anchor word of each topic, ascending."""
+        """The anchor word of each topic that was found, ascending."""
         return tuple(self.names[k] for k in self.choice.rows)
+
+    @property
+    def topic_names(self) -> tuple[str, ...]:
+        """A name for each topic, (r,): its anchor word, or the name that a guided topic was given."""
+        return *self.anchors, *(topic.name for topic in self.guided)
 
     @cached_property
     def p(self) -> Float:
@@ -104,7 +130,8 @@ class TopicFit:
     @cached_property
     def certificate(self) -> Certificate:
         """Bound on the distance of A to the exact optimum for these counts."""
-        return self.mixtures.certificate(self.mass, self.p[self.live], *self._columns)
+        p = self.p[self.live]
+        return self.mixtures.certificate(self.mass, p, *self._columns)
 
     @cached_property
     def _columns(self) -> tuple[Float, Float]:
@@ -132,36 +159,108 @@ class TopicFit:
         q: the counts to hold, over `names`. Arrays that were derived from counts stay those of the old counts.
         """
         ids = names.places(self.names)
-        stays = np.flatnonzero(ids >= 0)
         n = len(names)
-        at = ids[stays]
         part = self.mixtures
-        anchor_counts = _spread(part.anchor_counts.T, at, stays, n, 0).T
-        mixtures = replace(
-            part,
-            # Compiled loops read its rows, so they lie together again.
-            anchor_counts=anchor_counts.copy(),
-            thin=_spread(part.thin, at, stays, n, 0),
-            product=_spread(part.product, at, stays, n, 0),
-            relative=_spread(part.relative, at, stays, n, 0),
-            error=_spread(part.error, at, stays, n, 0),
-            C=_spread(part.C, at, stays, n, 0),
-        )
+        anchor_counts = _spread(part.anchor_counts.T, ids, n).T
+        spread: dict[str, Any] = {name: _spread(getattr(part, name), ids, n) for name in _BY_WORD}
+        # Compiled loops read the rows of N, so they lie together again.
+        mixtures = replace(part, anchor_counts=anchor_counts.copy(), **spread)
+        squares = _spread(self.squares, ids, n, fill=1)
+        choice = replace(self.choice, rows=ids[self.choice.rows])
+        group = _spread(self.group, ids, n, fill=-1)
         return replace(
             self,
             names=names,
             q=q,
-            mass=_spread(self.mass, at, stays, n, 0),
-            squares=_spread(self.squares, at, stays, n, 1),
+            mass=_spread(self.mass, ids, n),
+            squares=squares,
             candidates=ids[self.candidates],
-            choice=replace(self.choice, rows=ids[self.choice.rows]),
-            group=_spread(self.group, at, stays, n, -1),
+            choice=choice,
+            group=group,
             mixtures=mixtures,
         )
 
 
-def _spread(array: npt.NDArray[_T], at: Int64, stays: Positions, n: int, fill: float) -> npt.NDArray[_T]:
-    """Return n rows: those of `array` at `stays` come to stand at `at`, and all others are `fill`."""
+def _spread(array: npt.NDArray[_T], ids: Int64, n: int, fill: float = 0) -> npt.NDArray[_T]:
+    """Return n rows: row k of `array` comes to stand at `ids[k]`, unless that is -1, and all others are `fill`."""
     wide = np.full((n, *array.shape[1:]), fill, array.dtype)
-    wide[at] = array[stays]
+    stays = ids >= 0
+    wide[ids[stays]] = array[stays]
     return wide
+
+
+class RetainedCounts(Protocol):
+    """Counts of the documents that are left, over n internal words. The words at `live` are published."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The internal words, (n,), ascending."""
+
+    @property
+    def q(self) -> SymmetricCounts:
+        """Their pair counts."""
+
+    @property
+    def live(self) -> Positions:
+        """Positions of the published words."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The published words."""
+
+    @property
+    def documents(self) -> int:
+        """How many documents are counted."""
+
+
+def fingerprint(fit: RetainedCounts, frequency: Sequence[int], settings: Sequence[str], key: bytes) -> str:
+    """Return a hex digest of words, their document frequencies, pair counts, m and settings, under a secret key.
+
+    fit: the retained counts.
+    frequency: (n',) documents that hold each published word.
+    settings: any texts.
+    key: at least 32 bytes.
+
+    Equal counts have equal digests on every path to them. Cost: one pass over Q.
+    Without the key nobody can tell which of several candidates the counts belong to. Nor can anybody choose documents
+    so that two counts have one digest, and so one noise.
+    """
+    # Pair counts enter as sums over each row, modulo 2^64, times factors that depend on the key and the column's word
+    # alone: a sum does not depend on order or positions. Known factors would have small integer combinations that
+    # vanish, so they are secret.
+    by_word = [_factors(word, key) for word in fit.names]
+    factors = np.array(by_word, np.uint64)
+    sketch = _sketch(fit.q.rows, factors.reshape(-1, _SKETCHES))
+    state = hmac.new(key, b"streamtopic model 2\0", hashlib.sha256)
+    for text in (*settings, str(fit.documents), *fit.words):
+        data = text.encode("utf-8", "surrogatepass")
+        # With its length, so that no two lists of texts run together to the same bytes.
+        length = len(data).to_bytes(8, "big")
+        state.update(length + data)
+    state.update(np.asarray(frequency, "<i8").tobytes())
+    published = np.ascontiguousarray(sketch[fit.live])
+    state.update(published.astype("<u8").tobytes())
+    return state.hexdigest()
+
+
+def _factors(word: str, key: bytes) -> list[int]:
+    """Return the factors of a word: numbers of 64 bits."""
+    data = word.encode("utf-8", "surrogatepass")
+    digest = hashlib.blake2b(data, digest_size=8 * _SKETCHES, key=key)
+    return list(struct.unpack(f"<{_SKETCHES}Q", digest.digest()))
+
+
+@kernel
+def _sketch(q: Compact, factors: UInt64) -> UInt64:
+    """Return each row's sums of pair counts times the factors of their columns, modulo 2^64, (n, 4)."""
+    rows = len(q.indptr) - 1
+    out = np.zeros((rows, factors.shape[1]), np.uint64)
+    for row in range(len(out)):
+        w = q.wide_indptr[row]
+        for k in range(q.indptr[row], q.indptr[row + 1]):
+            exact, w = read(q, k, w)
+            value = np.uint64(exact)
+            column = q.columns[k]
+            for t in range(factors.shape[1]):
+                out[row, t] += value * factors[column, t]
+    return out

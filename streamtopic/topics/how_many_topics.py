@@ -25,10 +25,10 @@ from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
 
 from streamtopic.counts import Counts, CountSource, CountsWithout, DocumentBatch, WordSets, count
-from streamtopic.counts.arrays import Positions
+from streamtopic.counts.arrays import Positions, row_ends
+from streamtopic.counts.matrices import as_documents
 from streamtopic.errors import CannotLearn, UsageError
 from streamtopic.topics.display import WordEvidence, diversity, named, npmi, top_words
-from streamtopic.topics.document_rows import as_documents
 from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.learner import Prepared, learn_prepared, prepare
 from streamtopic.topics.learner_options import LearnerOptions
@@ -185,7 +185,8 @@ def suggest_topics(
     wanted = sorted(set(topics))
     if not wanted or wanted[0] < 1:
         raise UsageError("numbers of topics to try are whole numbers from 1 on: give one or more, such as 5,10,20")
-    if documents.documents > source.documents or int(documents.words.max(initial=-1)) >= len(source.words):
+    last_word = int(documents.words.max(initial=-1))
+    if documents.documents > source.documents or last_word >= len(source.words):
         raise UsageError(
             "the documents are not those that were counted, since there are more of them or other words in them: "
             "give documents that the counts were made of"
@@ -257,7 +258,8 @@ class _Search:
         self.total = 0
         here = documents.documents
         # At most half of the documents at hand, which may be fewer than were counted.
-        size = min(max(1, round(plan.share * source.documents)), here // 2)
+        wanted = max(1, round(plan.share * source.documents))
+        size = min(wanted, here // 2)
         self.gone = []
         if size:
             for _ in range(plan.trials):
@@ -274,7 +276,8 @@ class _Search:
         whole = self._learned(narrow, wanted)
         trials = []
         for gone in self.gone:
-            part = count(self.documents.take(gone), len(self.source.words), self.options.weighting)
+            lost = self.documents.take(gone)
+            part = count(lost, len(self.source.words), self.options.weighting)
             left = CountsWithout(narrow, part.restrict(narrow_words))
             trials.append(self._learned(left, wanted))
         found = []
@@ -334,18 +337,22 @@ class _Search:
         kept = None
         steady = None
         if trials:
-            kept = float(np.mean([_kept(whole.top, trial.top) for trial in trials]))
-            steady = float(np.mean([trial.anchors == whole.anchors for trial in trials]))
+            shares = [_kept(whole.top, trial.top) for trial in trials]
+            kept = float(np.mean(shares))
+            same = [trial.anchors == whole.anchors for trial in trials]
+            steady = float(np.mean(same))
+        coherence = npmi(top, self.held)
+        least_share = float(fit.topic_masses.min())
         return Candidate(
             options.n_topics,
             options.max_df,
             options.anchor_min_df,
             words=len(fit.words),
-            coherence=npmi(top, self.held),
+            coherence=coherence,
             diversity=diversity(top),
             kept=kept,
             steady=steady,
-            least_share=float(fit.topic_masses.min()),
+            least_share=least_share,
             certificate=fit.certificate.bound,
             top_words=whole.top,
         )
@@ -392,8 +399,9 @@ def _positions(source: CountSource, words: Sequence[str]) -> Positions:
 
 def _held(documents: DocumentBatch) -> WordSets:
     """Return the words that each document holds."""
-    sizes = np.bincount(documents.owners, np.diff(documents.indptr), documents.documents).astype(np.int64)
-    indptr = np.concatenate([[0], np.cumsum(sizes)])
+    each = np.diff(documents.indptr)
+    sizes = np.bincount(documents.owners, each, documents.documents)
+    indptr = row_ends(sizes.astype(np.int64))
     return WordSets(indptr, documents.words.astype(np.int64))
 
 
@@ -405,7 +413,8 @@ def _kept(before: Sequence[Sequence[str]], after: Sequence[Sequence[str]]) -> fl
     for i, one in enumerate(before):
         shared[i] = [len({*one} & {*other}) for other in after]
     rows, columns = linear_sum_assignment(shared, maximize=True)
-    shares = [shared[i, j] / len(before[i]) for i, j in zip(rows, columns, strict=True)]
+    sizes = np.array([len(before[i]) for i in rows])
+    shares = shared[rows, columns] / sizes
     return float(np.mean(shares))
 
 
@@ -427,7 +436,8 @@ def recommend(candidates: Sequence[Candidate]) -> Suggestion:
     chosen = best
     # Nine tenths of a negative score would be a better score than the best.
     if best.score > 0:
-        near = [candidate for candidate in lasting if candidate.score >= (1 - NEAR) * best.score]
+        enough = (1 - NEAR) * best.score
+        near = [candidate for candidate in lasting if candidate.score >= enough]
         chosen = max(near, key=lambda candidate: candidate.topics)
     return Suggestion(everything, chosen, _reason(chosen, best, made))
 
@@ -439,7 +449,8 @@ def _reason(chosen: Candidate, best: Candidate, made: Sequence[Candidate]) -> st
     else:
         near = f"is within a tenth of the best, {best.score:.2f} at {best.topics}"
         said = [f"{_topics(chosen)}: the most whose score, {chosen.score:.2f} (coherence times diversity), {near}"]
-    better = [candidate for candidate in made if not candidate.lasting and candidate.score > best.score]
+    fleeting = [candidate for candidate in made if not candidate.lasting]
+    better = [candidate for candidate in fleeting if candidate.score > best.score]
     if better:
         said.append(f"{_listed(better)} scored higher, but too few of the top words outlast the forget sets")
     if chosen.kept is not None and chosen.steady is not None:

@@ -75,8 +75,8 @@ def fold_in(
     known = in_the_model[words] & (amounts > 0)
     words = words[known]
     amounts = amounts[known]
-    owners = np.repeat(np.arange(documents), np.diff(indptr))[known]
-    starts = np.searchsorted(owners, np.arange(documents + 1))
+    owners = np.repeat(np.arange(documents), np.diff(indptr))
+    starts = np.searchsorted(owners[known], np.arange(documents + 1))
     sizes = np.diff(starts)
     theta = np.full((documents, r), 1.0 / r)
     # By size, so that the documents of a block need little padding.
@@ -91,15 +91,19 @@ def fold_in(
         # Padding repeats a document's first word, with a count of 0.
         place = np.where(held, first + column, first)
         x = np.where(held, amounts[place], 0.0)
-        theta[chosen] = _solved(table[words[place]], x, alpha, tolerance)
+        F = table[words[place]]
+        theta[chosen] = _solved(F, x, alpha, tolerance)
         at = stop
     return theta
 
 
 def _block_end(sizes: Positions, at: int, r: int) -> int:
     """Return where a block ends that starts at `at`. Its documents are of about one size, and fit into the cache."""
-    alike = sizes[at : int(np.searchsorted(sizes, 1.15 * sizes[at] + 2, side="right"))]
-    fitting = np.arange(1, len(alike) + 1) * alike * r <= _ENTRIES
+    most = 1.15 * sizes[at] + 2
+    end = int(np.searchsorted(sizes, most, side="right"))
+    alike = sizes[at:end]
+    documents = np.arange(1, len(alike) + 1)
+    fitting = documents * alike * r <= _ENTRIES
     return at + max(1, int(np.count_nonzero(fitting)))
 
 
@@ -134,8 +138,10 @@ class _Block:
     def started(cls, F: Float, x: Float, alpha: float, tolerance: float) -> Self:
         """Begin with equal proportions and take some steps of EM."""
         b, _, r = F.shape
-        lam = (x.sum(axis=1) + r * alpha)[:, None]
-        least_counts = np.where(x > 0, x, np.inf).min(axis=1)
+        totals = x.sum(axis=1) + r * alpha
+        lam = totals[:, None]
+        held = np.where(x > 0, x, np.inf)
+        least_counts = held.min(axis=1)
         s = np.minimum(min(1.0, alpha), least_counts)
         ratio = tolerance * np.sqrt(alpha / s)
         theta = np.full((b, r), 1.0 / r)
@@ -145,6 +151,7 @@ class _Block:
             theta /= lam
         # The module's bound, solved for the residual at the tolerance.
         goal = np.sqrt(s * alpha) * ratio / (1 + ratio)
+        best = np.full(b, -np.inf)
         return cls(
             ids=np.arange(b),
             F=F,
@@ -154,7 +161,7 @@ class _Block:
             theta=theta,
             q=_ahead(F, theta),
             safe=theta,
-            best=np.full(b, -np.inf),
+            best=best,
             trust=np.ones(b),
         )
 
@@ -167,18 +174,21 @@ class _Block:
         """Replace steps that did not raise f by steps of EM, and trust the next steps of their documents less."""
         value = self._value(slice(None), alpha)
         # Also where the value is not a number.
-        worse = ~(value >= self.best - _ROUNDING * np.abs(self.best))
+        least = self.best - _ROUNDING * np.abs(self.best)
+        worse = ~(value >= least)
         self.trust = np.minimum(1.0, 2 * self.trust)
         if worse.any():
-            self.theta[worse] = self.safe[worse]
-            self.q[worse] = _ahead(self.F[worse], self.theta[worse])
+            safe = self.safe[worse]
+            self.theta[worse] = safe
+            self.q[worse] = _ahead(self.F[worse], safe)
             self.trust[worse] /= 8
             value[worse] = self._value(worse, alpha)
         self.best = value
 
     def _value(self, of: slice | Mask, alpha: float) -> Float:
         """Return f of some of the documents."""
-        likelihood = np.einsum("ij,ij->i", self.x[of], np.log(self.q[of]))
+        logarithms = np.log(self.q[of])
+        likelihood = np.einsum("ij,ij->i", self.x[of], logarithms)
         prior = np.log(self.theta[of]).sum(axis=1)
         return np.asarray(likelihood + alpha * prior)
 
@@ -196,7 +206,8 @@ def _solved(F: Float, x: Float, alpha: float, tolerance: float) -> Float:
         moving = size > block.goal**2
         # Documents that are done leave when they are three in ten: a smaller block costs a copy of all arrays.
         if np.count_nonzero(moving) <= 0.7 * len(moving):
-            out[block.ids[~moving]] = block.theta[~moving]
+            done = ~moving
+            out[block.ids[done]] = block.theta[done]
             if not moving.any():
                 return out
             block = block.only(moving)
@@ -205,7 +216,8 @@ def _solved(F: Float, x: Float, alpha: float, tolerance: float) -> Float:
             residual = residual[moving]
             size = size[moving]
             moving = moving[moving]
-        block.safe = (block.theta * pull + alpha) / block.lam
+        raised = block.theta * pull + alpha
+        block.safe = raised / block.lam
         step = _direction(block, weight / block.q, residual, size, alpha)
         # A document that is done stands still until it leaves the block.
         share = (block.trust * moving)[:, None]
@@ -213,7 +225,9 @@ def _solved(F: Float, x: Float, alpha: float, tolerance: float) -> Float:
         block.q = _ahead(block.F, block.theta)
     block.take_back(alpha)
     for k, document in enumerate(block.ids):
-        out[document] = _damped(block.F[k], block.x[k], block.theta[k], float(block.goal[k]), alpha)
+        goal = float(block.goal[k])
+        theta = block.theta[k]
+        out[document] = _damped(block.F[k], block.x[k], theta, goal, alpha)
     return out
 
 
@@ -230,7 +244,8 @@ def _direction(block: _Block, curvature: Float, residual: Float, size: Float, al
     u = np.zeros_like(theta)
     along = residual.copy()
     residual = residual.copy()
-    enough = np.maximum(_FORCING**2 * size, (0.3 * block.goal) ** 2)
+    within_goal = (0.3 * block.goal) ** 2
+    enough = np.maximum(_FORCING**2 * size, within_goal)
     for _ in range(_INNER):
         # In place: these arrays are small, and new ones would cost as much as the products.
         ahead = _ahead(F, theta * along)
@@ -239,7 +254,8 @@ def _direction(block: _Block, curvature: Float, residual: Float, size: Float, al
         product *= theta
         product += alpha * along
         bend = np.einsum("ij,ij->i", along, product)
-        length = np.where(size > enough, size / np.maximum(bend, 1e-300), 0.0)[:, None]
+        ratio = size / np.maximum(bend, 1e-300)
+        length = np.where(size > enough, ratio, 0.0)[:, None]
         u += length * along
         product *= length
         residual -= product
@@ -268,11 +284,13 @@ def _damped(F: Float, x: Float, theta: Float, goal: float, alpha: float) -> Floa
     s = min(1.0, alpha, float(x[x > 0].min()))
     for _ in range(_DAMPED):
         q = F @ theta
-        residual = theta * (F.T @ (x / q) - lam) + alpha
+        pull = F.T @ (x / q)
+        residual = theta * (pull - lam) + alpha
         # A tenth, so that bringing the sum to 1 does not take it over the goal again.
         if residual @ residual <= (0.1 * goal) ** 2:
             break
-        rows = (np.sqrt(x) / q)[:, None] * F * theta
+        roots = np.sqrt(x) / q
+        rows = roots[:, None] * F * theta
         hessian = rows.T @ rows + alpha * np.eye(len(theta))
         u = np.linalg.solve(hessian, residual)
         decrement = math.sqrt(max(float(u @ residual), 0.0) / s)
@@ -285,9 +303,11 @@ def _damped(F: Float, x: Float, theta: Float, goal: float, alpha: float) -> Floa
 
 def _ahead(F: Float, theta: Float) -> Float:
     """Return F theta, (b, d), for F (b, d, r) and theta (b, r)."""
-    return np.asarray(np.matmul(F, theta[:, :, None])[:, :, 0])
+    products = np.matmul(F, theta[:, :, None])
+    return np.asarray(products[:, :, 0])
 
 
 def _back(F: Float, weight: Float) -> Float:
     """Return F^T weight, (b, r), for F (b, d, r) and weight (b, d)."""
-    return np.asarray(np.matmul(weight[:, None, :], F)[:, 0, :])
+    products = np.matmul(weight[:, None, :], F)
+    return np.asarray(products[:, 0, :])

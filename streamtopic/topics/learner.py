@@ -2,7 +2,8 @@
 
     words      choose_words            which words, from document frequencies
     anchors    choose_sets             r words that stand for one topic each, and the words that stand beside them
-    X          sums of Q's rows        one row a topic, over its anchor (paper) or its super-anchor (default)
+    X          sums of Q's rows        one row a topic, over its anchor (paper) or its super-anchor (default);
+               tandem_rows             for guided topics the harmonic mean of their seeds' rows
     C          least squares           every word as a mixture of those rows
     A          columns p_i C_ik / z_k, with a certificate of ||A - A*||_F
 
@@ -19,8 +20,16 @@ import numpy as np
 from streamtopic.counts import CountSource, SymmetricCounts
 from streamtopic.counts.arrays import Float, Int64, Mask, Positions
 from streamtopic.errors import CannotLearn
-from streamtopic.topics.anchors import AnchorChoice, choose_anchors, coordinates, super_anchors
+from streamtopic.topics.anchors import (
+    AnchorChoice,
+    beside,
+    choose_anchors,
+    coordinates,
+    guided_coordinates,
+    super_anchors,
+)
 from streamtopic.topics.fit import TopicFit, Words
+from streamtopic.topics.guided import GuidedRows, tandem_rows
 from streamtopic.topics.learner_options import LearnerOptions
 from streamtopic.topics.mixtures import Mixtures
 from streamtopic.topics.paper_anchors import farthest_rows
@@ -35,6 +44,7 @@ __all__ = [
     "learn_prepared",
     "only_anchors",
     "prepare",
+    "topic_rows",
     "working_counts",
 ]
 
@@ -90,8 +100,9 @@ def learn_prepared(prepared: Prepared, options: LearnerOptions) -> TopicFit:
     """
     q = prepared.q
     mass = prepared.mass
-    choice, group = choose_sets(q, mass, prepared.candidates, prepared.words, options)
-    anchor_counts = grouped_rows(q, group, options.n_topics)
+    guided = tandem_rows(q, mass, prepared.words, options)
+    choice, group = choose_sets(q, mass, prepared.candidates, prepared.words, options, guided)
+    anchor_counts = topic_rows(q, group, len(choice.rows), guided.rows)
     mixtures = Mixtures.cold(q, mass, prepared.squares, anchor_counts, None)
     return TopicFit(
         options=options,
@@ -104,7 +115,14 @@ def learn_prepared(prepared: Prepared, options: LearnerOptions) -> TopicFit:
         choice=choice,
         group=group,
         mixtures=mixtures,
+        guided=guided.topics,
+        notes=guided.notes,
     )
+
+
+def topic_rows(q: SymmetricCounts, group: Int64, found: int, guided: Int64) -> Int64:
+    """Return the rows that stand for topics, N (found + g, n): sums over the sets of anchors, then guided rows."""
+    return np.concatenate([grouped_rows(q, group, found), guided])
 
 
 def choose_sets(
@@ -113,6 +131,7 @@ def choose_sets(
     candidates: Positions,
     words: Sequence[str],
     options: LearnerOptions,
+    guided: GuidedRows | None = None,
 ) -> tuple[AnchorChoice, Int64]:
     """Choose the anchors, positions in Q, and the topic that each word stands for, (n,), -1 for most.
 
@@ -121,10 +140,11 @@ def choose_sets(
     candidates: (c,) ascending positions of words that may be anchors.
     words: (n,) the words of Q.
     options: the choices of the learner.
+    guided: rows of guided topics; anchors are chosen outside their span.
     The choice is a function of the words that have mass and of their counts alone, to the bit.
     Raises CannotLearn where candidates or directions are too few.
     """
-    r = options.n_topics
+    r = options.n_topics - len(options.guided)
     if len(candidates) < r:
         raise CannotLearn(
             "candidates",
@@ -134,10 +154,20 @@ def choose_sets(
     if options.learner == "paper":
         choice = farthest_rows(q, candidates, mass, r)
         return choice, only_anchors(choice, q.n)
-    E = coordinates(q, mass, candidates, [words[k] for k in candidates], r)
-    found = choose_anchors(E)
     group = np.full(q.n, -1, np.int64)
-    group[candidates] = super_anchors(E, found.rows)
+    if not r:
+        return AnchorChoice(np.zeros(0, np.intp), float("inf")), group
+    candidate_words = [words[k] for k in candidates]
+    if guided is None or not guided.topics:
+        E = coordinates(q, mass, candidates, candidate_words, r)
+        found = choose_anchors(E)
+        group[candidates] = super_anchors(E, found.rows)
+    else:
+        shares = guided.rows / guided.rows.sum(axis=1)[:, None]
+        topics = r + len(guided.topics)
+        E, own = guided_coordinates(q, mass, candidates, candidate_words, topics, shares[:, candidates])
+        found = choose_anchors(beside(E, own))
+        group[candidates] = super_anchors(E, found.rows, own)
     return AnchorChoice(candidates[found.rows], found.margin), group
 
 

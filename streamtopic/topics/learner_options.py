@@ -1,15 +1,33 @@
 """The options of a learner, in one value."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from streamtopic.counts import Weighting
 from streamtopic.errors import UsageError
 
-__all__ = ["LEAST_TOLERANCE", "LearnerOptions"]
+__all__ = ["LEAST_TOLERANCE", "GuidedTopic", "LearnerOptions"]
 
 LEAST_TOLERANCE = 1e-9
 """A lower tolerance would ask the certificate to be sharper than the rounding of its own inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class GuidedTopic:
+    """A topic that people ask for.
+
+    name: the name of the topic.
+    seeds: words that stand for it together, all different.
+    """
+
+    name: str
+    seeds: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.seeds:
+            raise UsageError(f"guided topic {self.name} has no seed: give one or more words that stand for it")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise UsageError(f"guided topic {self.name} names a seed twice: name each seed once")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +44,7 @@ class LearnerOptions:
     max_words: the most words of the working vocabulary.
     max_candidates: the most words that may become anchors (default learner).
     tolerance: bound on ||A - A*||_F that the certificate must reach.
+    guided: topics of seed words, among the n_topics (learner "default"); all others are found.
     Raises UsageError for a value that is not possible.
     """
 
@@ -38,6 +57,8 @@ class LearnerOptions:
     max_words: int = 20_000
     max_candidates: int = 3_000
     tolerance: float = 1e-7
+    # Without a part in the representation, which enters the digests of models that were published before.
+    guided: tuple[GuidedTopic, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         _require(self.n_topics >= 1, "n_topics", self.n_topics, "use at least 1")
@@ -49,6 +70,14 @@ class LearnerOptions:
         _require(self.max_words >= 1, "max_words", self.max_words, "use at least 1 word")
         _require(self.max_candidates >= self.n_topics, "max_candidates", self.max_candidates, "use at least n_topics")
         _require(self.tolerance >= LEAST_TOLERANCE, "tolerance", self.tolerance, f"use at least {LEAST_TOLERANCE}")
+
+        names = {topic.name for topic in self.guided}
+        seeds = {frozenset(topic.seeds) for topic in self.guided}
+        own = len(self.guided)
+        _require(self.learner == "default" or not own, "learner", self.learner, 'guided topics need "default"')
+        _require(own <= self.n_topics, "n_topics", self.n_topics, f"use at least the {own} guided topics")
+        _require(len(names) == own, "guided", sorted(names), "give each guided topic a name of its own")
+        _require(len(seeds) == own, "guided", sorted(names), "give each guided topic other seeds")
 
     @property
     def weighting(self) -> Weighting:

@@ -3,16 +3,16 @@
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-import numba
 import numpy as np
 
+from streamtopic.compiled import kernel
 from streamtopic.counts import SymmetricCounts
 from streamtopic.counts.arrays import Float, Int64, Positions
 from streamtopic.errors import CannotLearn, CountsOverflow
 from streamtopic.topics.certificate import UNIT, Certificate, Known, RowBounds, certify, gamma, outward, row_bounds
 from streamtopic.topics.products import product_roundings, times
 from streamtopic.topics.simplex import solve_rows
-from streamtopic.topics.threads import each, workers
+from streamtopic.topics.threads import each_span, workers
 
 __all__ = ["Mixtures", "carried_errors", "gram", "gram_roundings", "largest_errors", "least_eigenvalue"]
 
@@ -66,7 +66,8 @@ class Mixtures:
         """
         thin = np.ascontiguousarray((anchor_counts * squares).T)
         product = times(q, thin)
-        relative = gamma(product_roundings(np.diff(q.indptr), q.n))
+        terms = product_roundings(np.diff(q.indptr), q.n)
+        relative = gamma(terms)
         G, sigma = gram(anchor_counts, thin)
         made = cls(
             anchor_counts=anchor_counts,
@@ -85,7 +86,8 @@ class Mixtures:
 
     def copied(self) -> "Mixtures":
         """Return the mixtures with copies of the arrays that an update changes in place."""
-        return replace(self, anchor_counts=self.anchor_counts.copy(), thin=self.thin.copy())
+        anchor_counts = self.anchor_counts.copy()
+        return replace(self, anchor_counts=anchor_counts, thin=self.thin.copy())
 
     def solve(self, mass: Int64, start: Float | None) -> None:
         """Set C from the products, trying the supports of `start` first."""
@@ -115,13 +117,6 @@ class Mixtures:
         """Bound the absolute error of every row of W, (n,)."""
         return largest_errors(self.relative, self.error, self.product)
 
-    def errors(self, mass: Int64) -> tuple[Float, Float]:
-        """Bound each row's distance to its optimum, (n,), and the part of it due to the products, (n,)."""
-        bounds = self._bounds(mass, np.arange(len(mass)), None)
-        # A word without mass has no row, so no error either.
-        live = mass > 0
-        return np.where(live, bounds.errors, 0.0), np.where(live, bounds.from_products, 0.0)
-
     def certificate(self, mass: Int64, p: Float, A: Float, z: Float) -> Certificate:
         """Bound the distance of A to the exact one.
 
@@ -130,11 +125,11 @@ class Mixtures:
         A: (n', r) columns, as `topic_columns` makes them of p and C.
         z: (r,) topic masses, from the same call.
         """
-        bounds = self._bounds(mass, np.flatnonzero(mass), p)
+        bounds = self.bounds(mass, np.flatnonzero(mass), p)
         return certify(bounds, p, A, z)
 
-    def _bounds(self, mass: Int64, rows: Positions, p: Float | None) -> RowBounds:
-        """Bound some rows of C, by bounds of the errors of B and G."""
+    def bounds(self, mass: Int64, rows: Positions, p: Float) -> RowBounds:
+        """Bound some rows of C, by bounds of the errors of B and G. p: (len(rows),) masses of their words."""
         n = len(mass)
         C = self.C
         chosen = None
@@ -143,16 +138,23 @@ class Mixtures:
             C = C[rows]
             chosen = rows
         own = np.maximum(mass[rows], 1).astype(float)
+        # The computed |B| is within its roundings of W over the masses, so one stands in for the other.
+        relative = self.relative[rows] + gamma(_B_ROUNDINGS)
+        absolute = self.error[rows] / own
+        scale = 1.0 / self.anchor_mass.astype(float)
+        # Below the square of the bound, whatever its own roundings.
+        least = self.sigma_min**2 * (1.0 - 4 * UNIT)
+        own_relative = outward(relative, 2 * _B_ROUNDINGS + 2)
+        of_gram = gamma(gram_roundings(n))
         known = Known(
-            # The computed |B| is within its roundings of W over the masses, so one stands in for the other.
-            relative=outward(self.relative[rows] + gamma(_B_ROUNDINGS), 2 * _B_ROUNDINGS + 2),
-            absolute=outward(self.error[rows] / own, 4),
-            scale=outward(1.0 / self.anchor_mass.astype(float), 4),
-            gram=gamma(gram_roundings(n)),
-            # Below the square of the bound, whatever its own roundings.
-            least=self.sigma_min**2 * (1.0 - 4 * UNIT),
+            relative=own_relative,
+            absolute=outward(absolute, 4),
+            scale=outward(scale, 4),
+            gram=of_gram,
+            least=least,
         )
-        return row_bounds(C, self.B(mass, chosen), self.G, known, p)
+        B = self.B(mass, chosen)
+        return row_bounds(C, B, self.G, known, p)
 
 
 def largest_errors(relative: Float, error: Float, product: Float) -> Float:
@@ -197,11 +199,13 @@ def gram(anchor_counts: Int64, thin: Float) -> tuple[Float, float]:
     used = np.flatnonzero(anchor_counts.any(axis=0))
     lower = np.zeros((r, r))
     # A row of the triangle costs as much as it is long, so equal areas take equal times.
-    starts = r * np.sqrt(np.arange(workers()) / workers())
+    shares = np.arange(workers()) / workers()
+    starts = r * np.sqrt(shares)
     edges = [*starts.astype(int).tolist(), r]
-    each(_lower_gram, [(anchor_counts, thin, used, lower, *span) for span in pairwise(edges)])
+    each_span(_lower_gram, (anchor_counts, thin, used, lower), pairwise(edges))
     lower = lower / mass[:, None] / mass
-    G = np.tril(lower) + np.tril(lower, -1).T
+    above = np.tril(lower, -1).T
+    G = np.tril(lower) + above
     if not _factors(G, 0.0, 4.0 * r * UNIT):
         raise CannotLearn("rank", "the anchor rows depend on each other: ask fewer topics")
     least = least_eigenvalue(G, gamma(gram_roundings(len(thin))))
@@ -224,7 +228,8 @@ def gram_roundings(n: int) -> float:
     N becomes a double, V was rounded twice, their product once; sums of a block, then of blocks; two masses become
     doubles, two divisions.
     """
-    return float(4 + min(n, _BLOCK) + -(-n // _BLOCK) + 4)
+    blocks = -(-n // _BLOCK)
+    return float(4 + min(n, _BLOCK) + blocks + 4)
 
 
 def least_eigenvalue(G: Float, relative: float) -> float:
@@ -238,9 +243,12 @@ def least_eigenvalue(G: Float, relative: float) -> float:
     r = len(G)
     diagonal = G.diagonal()
     factor = gamma(r + 1.0)
-    lost = factor / (1.0 - factor) * float(diagonal.sum()) + UNIT * float(diagonal.max())
+    share = factor / (1.0 - factor)
+    trace = float(diagonal.sum())
+    lost = share * trace + UNIT * float(diagonal.max())
     # G is not negative, so |G* - G| has at most `relative` times its norm, which its row sums bound.
-    slack = outward(lost + relative * float(G.sum(axis=1).max()), 2 * r + 16)
+    norm = float(G.sum(axis=1).max())
+    slack = outward(lost + relative * norm, 2 * r + 16)
     high = float(diagonal.min())
     low = high / 2
     for _ in range(_HALVINGS):
@@ -261,26 +269,37 @@ def least_eigenvalue(G: Float, relative: float) -> float:
     return max(0.0, (low - slack) * (1.0 - 4 * UNIT))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _lower_gram(N: Int64, V: Float, used: Positions, out: Float, start: int, stop: int) -> None:
     """Add rows start ... stop - 1 of the lower triangle of N V. The terms of 128 words are summed by themselves."""
     # Four terms are added at a time, one after the other: the sum is read and written once for four. Zeros that fill up
     # the last four change nothing.
-    run, values, held = np.zeros(len(N)), np.zeros(_BLOCK + 4), np.zeros(_BLOCK + 4, np.int64)
+    run = np.zeros(len(N))
+    values = np.zeros(_BLOCK + 4)
+    held = np.zeros(_BLOCK + 4, np.int64)
     for first in range(0, len(used), _BLOCK):
         last = min(first + _BLOCK, len(used))
         for k in range(start, stop):
             count = 0
             for j in range(first, last):
-                if N[k, used[j]] != 0:
-                    values[count], held[count] = float(N[k, used[j]]), used[j]
+                word = used[j]
+                if N[k, word] != 0:
+                    values[count] = float(N[k, word])
+                    held[count] = word
                     count += 1
             for j in range(count, count + 3):
-                values[j], held[j] = 0.0, used[0]
+                values[j] = 0.0
+                held[j] = used[0]
             run[: k + 1] = 0.0
             for j in range(0, count, 4):
-                w, x, y, z = values[j], values[j + 1], values[j + 2], values[j + 3]
-                a, b, c, d = V[held[j]], V[held[j + 1]], V[held[j + 2]], V[held[j + 3]]
+                w = values[j]
+                x = values[j + 1]
+                y = values[j + 2]
+                z = values[j + 3]
+                a = V[held[j]]
+                b = V[held[j + 1]]
+                c = V[held[j + 2]]
+                d = V[held[j + 3]]
                 for t in range(k + 1):
                     run[t] = (((run[t] + w * a[t]) + x * b[t]) + y * c[t]) + z * d[t]
             total = out[k]
@@ -288,14 +307,15 @@ def _lower_gram(N: Int64, V: Float, used: Positions, out: Float, start: int, sto
                 total[t] += run[t]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _factors(G: Float, shift: float, least_share: float) -> bool:
     """Return whether a Cholesky factorisation of G - shift I ends with each pivot above a share of G's diagonal."""
     r = len(G)
     L = np.zeros((r, r))
     for i in range(r):
         for j in range(i + 1):
-            total = G[i, j] - (shift if i == j else 0.0)
+            shifted = shift if i == j else 0.0
+            total = G[i, j] - shifted
             for k in range(j):
                 total -= L[i, k] * L[j, k]
             if i > j:

@@ -16,9 +16,9 @@ up to date only while it could still win. The numbers of a row do not depend on 
 are those of a search that computes everything.
 """
 
-import numba
 import numpy as np
 
+from streamtopic.compiled import kernel
 from streamtopic.counts import SymmetricCounts
 from streamtopic.counts.arrays import Float, Int64, Positions
 from streamtopic.counts.compact import Compact, read
@@ -26,7 +26,7 @@ from streamtopic.errors import CannotLearn
 from streamtopic.topics.anchors import AnchorChoice
 from streamtopic.topics.products import times
 from streamtopic.topics.reproducible import check_arithmetic, cholesky, solve_lower
-from streamtopic.topics.threads import each
+from streamtopic.topics.threads import chunks, each_span
 
 __all__ = ["LazyGreedy", "distance_floor", "eliminate", "farthest_rows", "row_dot", "row_norms"]
 
@@ -66,7 +66,8 @@ class LazyGreedy:
         self.scale = 1.0 / np.maximum(mass[candidates], 1).astype(float)
         self.norms = row_norms(q, candidates, self.scale)
         self.largest = float(self.norms.max())
-        self.floor = distance_floor(int(np.count_nonzero(mass)), r) * self.largest
+        live = int(np.count_nonzero(mass))
+        self.floor = distance_floor(live, r) * self.largest
         self.chosen: list[int] = []
         self.margin = float("inf")
         # One column for each chosen row. Fixed strides keep the products of a row in the cache.
@@ -95,8 +96,10 @@ class LazyGreedy:
 
     def set_anchor(self, t: int, row: int) -> None:
         """Make a candidate's scaled row column t of the anchors."""
-        self.anchors[:, t] = 0.0
-        _write_row(self.q.rows, self.candidates[row], self.scale[row], self.anchors[:, t])
+        column = self.anchors[:, t]
+        column[:] = 0.0
+        word = self.candidates[row]
+        _write_row(self.q.rows, word, self.scale[row], column)
 
     def _front(self) -> int:
         """Return the first of the farthest rows, brought up to date."""
@@ -107,13 +110,15 @@ class LazyGreedy:
         return int(found)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _row_norms(q: Compact, rows: Positions, scale: Float) -> Float:
     """Return squared norms of scaled rows, (len(rows),)."""
     norms = np.zeros(len(rows))
-    for i in range(len(rows)):
-        w, total, factor = q.wide_indptr[rows[i]], 0.0, scale[i]
-        for k in range(q.indptr[rows[i]], q.indptr[rows[i] + 1]):
+    for i, row in enumerate(rows):
+        w = q.wide_indptr[row]
+        total = 0.0
+        factor = scale[i]
+        for k in range(q.indptr[row], q.indptr[row + 1]):
             exact, w = read(q, k, w)
             value = float(exact) * factor
             total += value * value
@@ -121,7 +126,7 @@ def _row_norms(q: Compact, rows: Positions, scale: Float) -> Float:
     return norms
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def row_dot(q: Compact, row: int, directions: Float, scale: float) -> Float:
     """Return the inner products of one scaled row with columns of `directions` (n, d), (d,), summed in column order."""
     products = np.zeros(directions.shape[1])
@@ -135,7 +140,7 @@ def row_dot(q: Compact, row: int, directions: Float, scale: float) -> Float:
     return products
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _write_row(q: Compact, row: int, scale: float, out: Float) -> None:
     """Write the entries of a scaled row to `out` (n,)."""
     w = q.wide_indptr[row]
@@ -144,7 +149,7 @@ def _write_row(q: Compact, row: int, scale: float, out: Float) -> None:
         out[q.columns[k]] = float(exact) * scale
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _front(
     q: Compact, candidates: Positions, scale: Float,
     distances: Float, fresh: Int64, parts: Float, upper: Float, anchors: Float, found: int,
@@ -166,16 +171,20 @@ def _front(
         first = fresh[row]
         if distances[row] < 0.0 or first == found:
             return row
-        left = row_dot(q, candidates[row], anchors[:, first:found], scale[row])
-        own, distance = parts[row], distances[row]
+        new = anchors[:, first:found]
+        left = row_dot(q, candidates[row], new, scale[row])
+        own = parts[row]
+        distance = distances[row]
         for v in range(first):
+            factor = own[v]
             for u in range(first, found):
-                left[u - first] -= own[v] * upper[v, u]
+                left[u - first] -= factor * upper[v, u]
         for v in range(first, found):
-            own[v] = left[v - first] / upper[v, v]
-            distance -= own[v] * own[v]
+            factor = left[v - first] / upper[v, v]
+            own[v] = factor
+            distance -= factor * factor
             for u in range(v + 1, found):
-                left[u - first] -= own[v] * upper[v, u]
+                left[u - first] -= factor * upper[v, u]
         distances[row] = max(distance, 0.0)
         fresh[row] = found
 
@@ -258,11 +267,10 @@ class _SwapPass:
             raise CannotLearn("rank", f"the rows span only {pivots} directions: add documents or ask fewer topics")
         self.directions = solve_lower(L, np.eye(r))
         arrays = self.inner, L, first, self.search.norms, self.parts, self.rest
-        spans = [(start, min(start + _CHUNK, c)) for start in range(0, c, _CHUNK)]
-        each(eliminate, [(*arrays, *span) for span in spans])
+        each_span(eliminate, arrays, chunks(c, _CHUNK))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _scale_across(product: Float, scale: Float, out: Float) -> None:
     """Write rows of a product (c, r), each times its scale (c,), to columns of `out` (r, c)."""
     for i in range(len(scale)):
@@ -270,7 +278,7 @@ def _scale_across(product: Float, scale: Float, out: Float) -> None:
             out[u, i] = product[i, u] * scale[i]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def eliminate(
     inner: Float, L: Float, first: int, norms: Float, parts: Float, rest: Float, start: int, stop: int
 ) -> None:
@@ -286,7 +294,8 @@ def eliminate(
         own = parts[u, start:stop]
         own[:] = inner[u, start:stop]
         for v in range(u):
-            factor, other = L[u, v], parts[v, start:stop]
+            factor = L[u, v]
+            other = parts[v, start:stop]
             for i in range(len(own)):
                 own[i] -= factor * other[i]
         for i in range(len(own)):
@@ -296,24 +305,27 @@ def eliminate(
     for u in range(len(L)):
         own = parts[u, start:stop]
         for i in range(len(own)):
-            left[i] -= own[i] * own[i]
+            part = own[i]
+            left[i] -= part * part
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _leave_one_out(parts: Float, rest: Float, directions: Float, k: int, out: Float) -> None:
     """Write the squared distances to the span of all anchors but k to `out` (c,). directions: (r, r) L^-1."""
     out[:] = 0.0
     square = 0.0
     for u in range(k, len(parts)):
-        factor, own = directions[u, k], parts[u]
+        factor = directions[u, k]
+        own = parts[u]
         square += factor * factor
         for i in range(len(out)):
             out[i] += factor * own[i]
     for i in range(len(out)):
-        out[i] = rest[i] + out[i] * out[i] / square
+        along = out[i]
+        out[i] = rest[i] + along * along / square
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _farthest(distances: Float) -> tuple[int, float]:
     """Return the first of the farthest rows and its lead over the next. A single row's lead is its distance."""
     row = 0

@@ -6,13 +6,13 @@ entries that have become zero change nothing.
 
 from itertools import pairwise
 
-import numba
 import numpy as np
 
+from streamtopic.compiled import kernel
 from streamtopic.counts import SymmetricCounts
-from streamtopic.counts.arrays import Float, Int64, Positions
+from streamtopic.counts.arrays import Float, Int64, Positions, row_ends
 from streamtopic.counts.compact import Compact, read
-from streamtopic.topics.threads import each, workers
+from streamtopic.topics.threads import each_span, workers
 
 __all__ = [
     "BLOCK",
@@ -45,12 +45,13 @@ def times(q: SymmetricCounts, thin: Float, rows: Positions | None = None, live: 
     chosen = np.arange(q.n) if rows is None else rows
     out = np.empty((len(chosen), thin.shape[1]))
     lengths = q.indptr[chosen + 1] - q.indptr[chosen]
-    entries = np.concatenate([[0], np.cumsum(lengths)])
+    entries = row_ends(lengths)
     # Four spans a thread with as many entries each: rows differ in length, and so do the times of spans.
     goals = np.linspace(0, entries[-1], 4 * workers() + 1)
-    edges = np.searchsorted(entries, goals[:-1], side="left").tolist()
-    same = q.rows, chosen, thin, ends, out
-    each(_times, [(*same, *span) for span in pairwise([*edges, len(chosen)])])
+    first_rows = np.searchsorted(entries, goals[:-1], side="left")
+    edges = first_rows.tolist()
+    edges.append(len(chosen))
+    each_span(_times, (q.rows, chosen, thin, ends, out), pairwise(edges))
     return out
 
 
@@ -64,7 +65,9 @@ def product_roundings(terms: Int64, n: int) -> Float:
     """
     # Four come before the sum: N and Q become doubles, N times D^2, Q times V.
     blocks = -(-n // BLOCK)
-    return np.asarray(4.0 + np.minimum(terms, BLOCK) + np.minimum(terms, blocks))
+    within = np.minimum(terms, BLOCK)
+    across = np.minimum(terms, blocks)
+    return np.asarray(4.0 + within + across)
 
 
 def shift_roundings(terms: Int64, changed: Int64, passages: int = 0, longest: int = 0) -> Float:
@@ -77,7 +80,8 @@ def shift_roundings(terms: Int64, changed: Int64, passages: int = 0, longest: in
     """
     # A term may go through the sums over a passage, over passages and over a row, one after the other, however much of
     # dQ cancels.
-    return np.asarray(terms + changed + float(2 * passages + longest + 16))
+    others = float(2 * passages + longest + 16)
+    return np.asarray(terms + changed + others)
 
 
 def dense_rows(q: SymmetricCounts, rows: Positions) -> Int64:
@@ -101,7 +105,7 @@ def grouped_rows(q: SymmetricCounts, group: Int64, groups: int) -> Int64:
     return out
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _times(q: Compact, rows: Positions, thin: Float, ends: Int64, out: Float, start: int, stop: int) -> None:
     """Write rows start ... stop - 1 of the product to `out`. ends: where the columns of each block end.
 
@@ -111,15 +115,20 @@ def _times(q: Compact, rows: Positions, thin: Float, ends: Int64, out: Float, st
     # does not depend on the pairs that are stored, so a forgotten pair that is stored as 0 leaves no trace.
     r = thin.shape[1]
     run = np.zeros(r)
-    place, wide = np.empty(_PANEL, np.int64), np.empty(_PANEL, np.int64)
+    place = np.empty(_PANEL, np.int64)
+    wide = np.empty(_PANEL, np.int64)
     for first in range(start, stop, _PANEL):
         last = min(first + _PANEL, stop)
         for i in range(first, last):
-            place[i - first], wide[i - first] = q.indptr[rows[i]], q.wide_indptr[rows[i]]
+            row = rows[i]
+            place[i - first] = q.indptr[row]
+            wide[i - first] = q.wide_indptr[row]
             out[i] = 0.0
         for edge in ends:
             for i in range(first, last):
-                k, w, end = place[i - first], wide[i - first], q.indptr[rows[i] + 1]
+                k = place[i - first]
+                w = wide[i - first]
+                end = q.indptr[rows[i] + 1]
                 if k == end or q.columns[k] >= edge:
                     continue
                 run[:] = 0.0
@@ -133,19 +142,20 @@ def _times(q: Compact, rows: Positions, thin: Float, ends: Int64, out: Float, st
                 total = out[i]
                 for t in range(r):
                     total[t] += run[t]
-                place[i - first], wide[i - first] = k, w
+                place[i - first] = k
+                wide[i - first] = w
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _dense_rows(q: Compact, rows: Positions, out: Int64) -> None:
     """Write rows of Q to `out` (len(rows), n)."""
-    for i in range(len(rows)):
-        w = q.wide_indptr[rows[i]]
-        for k in range(q.indptr[rows[i]], q.indptr[rows[i] + 1]):
+    for i, row in enumerate(rows):
+        w = q.wide_indptr[row]
+        for k in range(q.indptr[row], q.indptr[row + 1]):
             out[i, q.columns[k]], w = read(q, k, w)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _grouped_rows(q: Compact, group: Int64, out: Int64) -> None:
     """Add each row of Q to the row of its group in `out` (groups, n)."""
     for row in range(len(group)):

@@ -15,9 +15,9 @@ over columns that do not depend on each other. A compiler may put several side b
 
 from typing import Any
 
-import numba
 import numpy as np
 
+from streamtopic.compiled import kernel
 from streamtopic.counts.arrays import Float
 from streamtopic.errors import UnreliableArithmetic
 
@@ -50,7 +50,8 @@ def check_arithmetic() -> None:
     # Each time anew: a library that is loaded later may switch the processor to flush small numbers to zero.
     found = tuple(float(value).hex() for value in known_answers(_STEPS))
     if found != _ANSWERS:
-        differ = sum(one != other for one, other in zip(found, _ANSWERS, strict=True))
+        pairs = zip(found, _ANSWERS, strict=True)
+        differ = sum(one != other for one, other in pairs)
         raise UnreliableArithmetic(
             f"floating point on this machine differs from IEEE 754 in {differ} of {len(_ANSWERS)} answers, so anchors "
             "could differ from those of other machines: run without fast-math options, flush-to-zero or an emulator "
@@ -72,7 +73,7 @@ def known_answers(steps: int) -> Float:
     return answers
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _known_answers(
     steps: int, rate: float, start: float, near_one: float, square: float, tiny: float, odd: int
 ) -> Float:
@@ -103,20 +104,21 @@ def _known_answers(
     return answers
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def product(A: Float, B: Float) -> Float:
     """Return A B, (a, b), for A (a, k) and B (k, b) in C order. Each entry is summed in the order of k."""
     out = np.zeros((A.shape[0], B.shape[1]))
     for i in range(A.shape[0]):
         row = out[i]
         for k in range(A.shape[1]):
-            factor, other = A[i, k], B[k]
+            factor = A[i, k]
+            other = B[k]
             for j in range(len(row)):
                 row[j] += factor * other[j]
     return out
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def cholesky(G: Float) -> Any:
     """Return the lower triangle L with L L^T = G (r, r), and how many pivots are positive.
 
@@ -143,14 +145,15 @@ def cholesky(G: Float) -> Any:
     return L, r
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def solve_lower(L: Float, B: Float) -> Float:
     """Return X with L X = B, (r, c), for B (r, c) and a lower triangle L (r, r) whose diagonal holds no zero."""
     X = B.copy()
     for i in range(len(L)):
         row = X[i]
         for k in range(i):
-            factor, other = L[i, k], X[k]
+            factor = L[i, k]
+            other = X[k]
             for j in range(len(row)):
                 row[j] -= factor * other[j]
         for j in range(len(row)):
@@ -173,15 +176,17 @@ def leading_pairs(H: Float, wanted: int) -> tuple[Float, Float]:
     return values[order], np.ascontiguousarray(vectors[order].T)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _tridiagonal(H: Float, vectors: Float) -> tuple[Float, Float]:
     """Reduce H to T = V H V^T in place, V in `vectors`. Return the diagonal of T and its neighbour, (k,) each."""
     k = len(H)
     beside = np.zeros(k)
-    v, moved = np.zeros(k), np.zeros(k)
+    v = np.zeros(k)
+    moved = np.zeros(k)
     for first in range(1, k - 1):
         # A reflection of the words from `first` on takes column first - 1 to a multiple of their first unit vector.
-        column, length = first - 1, 0.0
+        column = first - 1
+        length = 0.0
         for i in range(first, k):
             v[i] = H[i, column]
             length += v[i] * v[i]
@@ -209,13 +214,14 @@ def _tridiagonal(H: Float, vectors: Float) -> tuple[Float, Float]:
     return diagonal, beside
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _reflect_both_sides(H: Float, v: Float, moved: Float, factor: float, first: int) -> None:
     """Apply the reflection to rows and columns from `first` on: H - v w^T - w v^T. `moved` (k,) becomes w."""
     k = len(H)
     moved[first:] = 0.0
     for i in range(first, k):
-        part, row = v[i], H[i]
+        part = v[i]
+        row = H[i]
         for j in range(first, k):
             moved[j] += part * row[j]
     inner = 0.0
@@ -227,26 +233,30 @@ def _reflect_both_sides(H: Float, v: Float, moved: Float, factor: float, first: 
         moved[i] -= inner * v[i]
     for i in range(first, k):
         row = H[i]
+        part = v[i]
+        other = moved[i]
         for j in range(first, k):
-            row[j] -= v[i] * moved[j] + moved[i] * v[j]
+            row[j] -= part * moved[j] + other * v[j]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _reflect(vectors: Float, v: Float, factor: float, first: int) -> None:
     """Apply the reflection I - factor v v^T to the rows from `first` on."""
     k = vectors.shape[1]
     sums = np.zeros(k)
     for i in range(first, len(vectors)):
-        part, row = v[i], vectors[i]
+        part = v[i]
+        row = vectors[i]
         for j in range(k):
             sums[j] += part * row[j]
     for i in range(first, len(vectors)):
-        part, row = factor * v[i], vectors[i]
+        part = factor * v[i]
+        row = vectors[i]
         for j in range(k):
             row[j] -= part * sums[j]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _tridiagonal_values(diagonal: Float, beside: Float, vectors: Float) -> Float:
     """Return the eigenvalues of a tridiagonal matrix, (k,), in the order in which `vectors` then has their rows."""
     k = len(diagonal)
@@ -262,14 +272,17 @@ def _tridiagonal_values(diagonal: Float, beside: Float, vectors: Float) -> Float
             if end == at:
                 break
             # Wilkinson's shift: of the leading two by two block the eigenvalue that is nearer to its first number.
-            half = (diagonal[at + 1] - diagonal[at]) / (2.0 * beside[at])
+            twice_beside = 2.0 * beside[at]
+            half = (diagonal[at + 1] - diagonal[at]) / twice_beside
             root = np.sqrt(half * half + 1.0)
             bottom = half + root if half >= 0.0 else half - root
-            bulge = diagonal[end] - diagonal[at] + beside[at] / bottom
+            apart = diagonal[end] - diagonal[at]
+            bulge = apart + beside[at] / bottom
             sine, cosine, passed = 1.0, 1.0, 0.0
             whole = True
             for i in range(end - 1, at - 1, -1):
-                f, b = sine * beside[i], cosine * beside[i]
+                f = sine * beside[i]
+                b = cosine * beside[i]
                 root = np.sqrt(f * f + bulge * bulge)
                 beside[i + 1] = root
                 # An underflow: the part that was passed on is taken back, and the step begins anew.
@@ -278,13 +291,15 @@ def _tridiagonal_values(diagonal: Float, beside: Float, vectors: Float) -> Float
                     beside[end] = 0.0
                     whole = False
                     break
-                sine, cosine = f / root, bulge / root
+                sine = f / root
+                cosine = bulge / root
                 bulge = diagonal[i + 1] - passed
                 twist = (diagonal[i] - bulge) * sine + 2.0 * cosine * b
                 passed = sine * twist
                 diagonal[i + 1] = bulge + passed
                 bulge = cosine * twist - b
-                upper, lower = vectors[i + 1], vectors[i]
+                upper = vectors[i + 1]
+                lower = vectors[i]
                 for j in range(k):
                     kept = upper[j]
                     upper[j] = sine * lower[j] + cosine * kept

@@ -10,14 +10,17 @@ it is. Rows are solved one by one in a fixed sequence of operations, without a l
 every machine and for any number of threads.
 """
 
-import numba
 import numpy as np
 
+from streamtopic.compiled import kernel
 from streamtopic.counts.arrays import Float, Int64, Mask
 from streamtopic.topics.reproducible import cholesky, solve_lower
-from streamtopic.topics.threads import each
+from streamtopic.topics.threads import chunks, each
 
 __all__ = ["holders", "project_rows", "solve_rows"]
+
+Whole = int | np.int64
+
 
 _CHUNK = 1024
 # A pivot below this share of its diagonal entry is rounding: its anchor depends on those before it.
@@ -65,10 +68,8 @@ def holders(G: Float, B: Float, least: float) -> Int64:
 def _solve_all(G: Float, B: Float, C: Float, least: float, reach: Float) -> None:
     """Solve all rows in place, by all threads."""
     G = np.ascontiguousarray(G)
-    parts = []
-    for start in range(0, len(B), _CHUNK):
-        chunk = slice(start, start + _CHUNK)
-        parts.append((G, B[chunk], C[chunk], least, reach))
+    spans = chunks(len(B), _CHUNK)
+    parts = [(G, B[start:stop], C[start:stop], least, reach) for start, stop in spans]
     each(_solve_rows, parts)
 
 
@@ -77,15 +78,17 @@ def project_rows(V: Float) -> Float:
     n, r = V.shape
     ordered = -np.sort(-V, axis=1)
     # For each number of largest entries: how far they all have to fall, if they alone stay above 0.
-    excess = (np.cumsum(ordered, axis=1) - 1.0) / np.arange(1, r + 1)
+    sums = np.cumsum(ordered, axis=1)
+    excess = (sums - 1.0) / np.arange(1, r + 1)
     above = ordered > excess
-    last = r - 1 - np.argmax(above[:, ::-1], axis=1)
+    backwards = above[:, ::-1]
+    last = r - 1 - np.argmax(backwards, axis=1)
     fall = excess[np.arange(n), last]
     return np.asarray(np.maximum(V - fall[:, None], 0.0))
 
 
-@numba.njit(cache=True, nogil=True)
-def _factor(G: Float, support: Int64, L: Float, done: int, size: int) -> int:
+@kernel
+def _factor(G: Float, support: Int64, L: Float, done: Whole, size: Whole) -> Whole:
     """Extend the Cholesky factor of G on `support` from `done` to `size` rows.
 
     Return the first row whose pivot vanishes, or `size` where none does.
@@ -104,18 +107,20 @@ def _factor(G: Float, support: Int64, L: Float, done: int, size: int) -> int:
     return size
 
 
-@numba.njit(cache=True, nogil=True)
-def _on_support(L: Float, b: Float, support: Int64, size: int, y: Float, v: Float) -> None:
+@kernel
+def _on_support(L: Float, b: Float, support: Int64, size: Whole, y: Float, v: Float) -> None:
     """Write the minimiser over the support with sum 1 to y (size,). Its entries may be negative. v: memory, (size,)."""
     for i in range(size):
-        first, second = b[support[i]], 1.0
+        first = b[support[i]]
+        second = 1.0
         for k in range(i):
             first -= L[i, k] * y[k]
             second -= L[i, k] * v[k]
         y[i] = first / L[i, i]
         v[i] = second / L[i, i]
     for i in range(size - 1, -1, -1):
-        first, second = y[i], v[i]
+        first = y[i]
+        second = v[i]
         for k in range(i + 1, size):
             first -= L[k, i] * y[k]
             second -= L[k, i] * v[k]
@@ -131,8 +136,8 @@ def _on_support(L: Float, b: Float, support: Int64, size: int, y: Float, v: Floa
         y[i] -= v[i] * level
 
 
-@numba.njit(cache=True, nogil=True)
-def _begin(G: Float, b: Float, c: Float, support: Int64) -> int:
+@kernel
+def _begin(G: Float, b: Float, c: Float, support: Int64) -> Whole:
     """Make c a point of the simplex: the best vertex where c has no support. Return the size of its support."""
     size, total = 0, 0.0
     for k in range(len(b)):
@@ -147,17 +152,20 @@ def _begin(G: Float, b: Float, c: Float, support: Int64) -> int:
             c[support[i]] /= total
         return size
     best = 0
+    lowest = 0.5 * G[0, 0] - b[0]
     for k in range(len(b)):
         c[k] = 0.0
-        if 0.5 * G[k, k] - b[k] < 0.5 * G[best, best] - b[best]:
+        loss = 0.5 * G[k, k] - b[k]
+        if loss < lowest:
             best = k
+            lowest = loss
     c[best] = 1.0
     support[0] = best
     return 1
 
 
-@numba.njit(cache=True, nogil=True)
-def _drop(c: Float, support: Int64, size: int, at: int) -> int:
+@kernel
+def _drop(c: Float, support: Int64, size: Whole, at: Whole) -> Whole:
     """Take an index out of the support. Its share goes to the others in proportion. Return how many are left."""
     lost = c[support[at]]
     c[support[at]] = 0.0
@@ -169,8 +177,8 @@ def _drop(c: Float, support: Int64, size: int, at: int) -> int:
     return size
 
 
-@numba.njit(cache=True, nogil=True)
-def _normalise(c: Float, support: Int64, size: int) -> None:
+@kernel
+def _normalise(c: Float, support: Int64, size: Whole) -> None:
     """Scale the shares of the support to sum 1."""
     total = 0.0
     for i in range(size):
@@ -183,7 +191,7 @@ def _normalise(c: Float, support: Int64, size: int) -> None:
     c[support[0]] = 1.0
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _solve_row(  # noqa: C901, PLR0912, PLR0915  one loop of the active-set method; numba inlines no closures
     G: Float, b: Float, c: Float, support: Int64, L: Float, y: Float, v: Float, g: Float,
     barred: Mask, least: float, reach: Float,
@@ -196,7 +204,8 @@ def _solve_row(  # noqa: C901, PLR0912, PLR0915  one loop of the active-set meth
     r = len(b)
     size = _begin(G, b, c, support)
     barred[:] = False
-    done = 0
+    # Of one type from the start: numba would compile `_factor` and `_drop` again for a literal.
+    done: Whole = np.int64(0)
     in_order = True
     # Rounding might make supports repeat. A row that has not settled by then is as good as its certificate says.
     for _ in range(20 * r + 20):
@@ -212,7 +221,8 @@ def _solve_row(  # noqa: C901, PLR0912, PLR0915  one loop of the active-set meth
             continue
         done = size
         _on_support(L, b, support, size, y, v)
-        step, blocking = 1.0, -1
+        step = 1.0
+        blocking: Whole = np.int64(-1)
         for i in range(size):
             if not y[i] > 0.0:
                 value = c[support[i]]
@@ -222,7 +232,8 @@ def _solve_row(  # noqa: C901, PLR0912, PLR0915  one loop of the active-set meth
         if blocking >= 0:
             if step > 0.0:
                 for i in range(size):
-                    c[support[i]] += step * (y[i] - c[support[i]])
+                    share = c[support[i]]
+                    c[support[i]] += step * (y[i] - share)
                 barred[:] = False
             else:
                 # It has just entered and would leave at once: without progress it may not enter again.
@@ -249,7 +260,7 @@ def _solve_row(  # noqa: C901, PLR0912, PLR0915  one loop of the active-set meth
     # A support that was right at once has been solved in index order already.
     if not in_order:
         _settle(G, b, c, support, L, y, v)
-    size = 0
+    size = np.int64(0)
     for k in range(r):
         if c[k] > 0.0:
             support[size] = k
@@ -257,8 +268,8 @@ def _solve_row(  # noqa: C901, PLR0912, PLR0915  one loop of the active-set meth
     _normalise(c, support, size)
 
 
-@numba.njit(cache=True, nogil=True)
-def _entering(G: Float, b: Float, c: Float, support: Int64, size: int, g: Float, barred: Mask) -> tuple[int, float]:
+@kernel
+def _entering(G: Float, b: Float, c: Float, support: Int64, size: Whole, g: Float, barred: Mask) -> tuple[Whole, float]:
     """Return the index whose gradient lies furthest below the support's, or -1 where none does beyond rounding.
 
     Return also how far below: that is the duality gap, since c minimises over the support.
@@ -283,8 +294,9 @@ def _entering(G: Float, b: Float, c: Float, support: Int64, size: int, g: Float,
     for k in range(len(b)):
         if g[k] == np.inf or barred[k]:
             continue
-        lead = level - (g[k] - b[k])
-        noise = _SLACK * (g[k] + abs(b[k]) + magnitude)
+        linear = b[k]
+        lead = level - (g[k] - linear)
+        noise = _SLACK * (g[k] + abs(linear) + magnitude)
         below = lead - noise
         if below > lowest:
             lowest = below
@@ -292,7 +304,7 @@ def _entering(G: Float, b: Float, c: Float, support: Int64, size: int, g: Float,
     return entering, lowest
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _is_clear(c: Float, reach: Float, root: float, least: float) -> bool:
     """Return whether the answer is known: a share stays at `least` or more, or none can reach it.
 
@@ -300,33 +312,35 @@ def _is_clear(c: Float, reach: Float, root: float, least: float) -> bool:
     """
     open_shares = 0
     for k in range(len(c)):
-        if c[k] - reach[k] * root >= least:
+        moved = reach[k] * root
+        if c[k] - moved >= least:
             return True
-        if c[k] + reach[k] * root >= least:
+        if c[k] + moved >= least:
             open_shares += 1
     return open_shares == 0
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _column_squares(X: Float) -> Float:
     """Return the sum of squares of each column, added from the top, (c,)."""
     out = np.zeros(X.shape[1])
     for i in range(len(X)):
         for j in range(X.shape[1]):
-            out[j] += X[i, j] * X[i, j]
+            entry = X[i, j]
+            out[j] += entry * entry
     return out
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _settle(G: Float, b: Float, c: Float, support: Int64, L: Float, y: Float, v: Float) -> None:
     """Solve once more on the support in index order. Shares that rounding has made negative are dropped."""
     while True:
-        size = 0
+        size: Whole = np.int64(0)
         for k in range(len(b)):
             if c[k] > 0.0:
                 support[size] = k
                 size += 1
-        if _factor(G, support, L, 0, size) < size:
+        if _factor(G, support, L, np.int64(0), size) < size:
             return
         _on_support(L, b, support, size, y, v)
         positive, some = True, False
@@ -346,13 +360,15 @@ def _settle(G: Float, b: Float, c: Float, support: Int64, L: Float, y: Float, v:
             return
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _solve_rows(G: Float, B: Float, C: Float, least: float, reach: Float) -> None:
     """Solve rows one by one, in memory that all of them share."""
     r = G.shape[0]
     support = np.empty(r + 1, np.int64)
     L = np.empty((r + 1, r + 1))
-    y, v, g = np.empty(r + 1), np.empty(r + 1), np.empty(r)
+    y = np.empty(r + 1)
+    v = np.empty(r + 1)
+    g = np.empty(r)
     barred = np.empty(r, np.bool_)
     for row in range(len(B)):
         _solve_row(G, B[row], C[row], support, L, y, v, g, barred, least, reach)

@@ -3,8 +3,11 @@
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
-__all__ = ["CORES", "each", "workers"]
+import numpy as np
+
+__all__ = ["CORES", "chunks", "each", "each_span", "even_spans", "workers"]
 
 
 def _usable() -> int:
@@ -40,3 +43,19 @@ def each(work: Callable[..., object], parts: Iterable[Sequence[object]]) -> None
         # Asked for each result, since a pool keeps exceptions to itself.
         for task in running:
             task.result()
+
+
+def each_span(work: Callable[..., object], same: Sequence[object], spans: Iterable[Sequence[object]]) -> None:
+    """Call a function with the same arguments and each of some spans behind them, as `each` does."""
+    each(work, [(*same, *span) for span in spans])
+
+
+def even_spans(n: int, parts: int) -> list[tuple[int, int]]:
+    """Cut 0 ... n - 1 into spans, from start to stop, of about one length."""
+    edges = np.linspace(0, n, parts + 1).astype(np.int64)
+    return list(pairwise(edges.tolist()))
+
+
+def chunks(n: int, size: int) -> list[tuple[int, int]]:
+    """Cut 0 ... n - 1 into spans, from start to stop, of one size; the last one may be shorter."""
+    return [(start, min(start + size, n)) for start in range(0, n, size)]

@@ -2,9 +2,9 @@
 
     counts             Q' = Q + dQ in place; words that leave lose their row and column, words that enter get theirs
     sets               anchors and the words beside them, chosen anew from Q' by the very operations of a cold start;
-                       those of the published learner only where `update_anchors` cannot prove that they stay
+                       those of the published learner only where `update_anchors` cannot prove that they stay;
+                       rows of guided topics are made anew, and those that changed get a new column of W
     update_rows        W' = W + dQ V + Q' (V' - V): touches the entries of changed rows and columns only
-    update_products    the two products of that sum
     topics             every row solved again from its last support; certificate
 
 Every decision is made from counts, to the bit as a cold start makes it. Numbers that are carried over are continuous
@@ -23,12 +23,12 @@ from streamtopic.counts.arrays import Int64, Mask, Positions
 from streamtopic.errors import CannotLearn
 from streamtopic.topics.anchors import AnchorChoice
 from streamtopic.topics.fit import TopicFit, Words
+from streamtopic.topics.guided import GuidedRows, tandem_rows
 from streamtopic.topics.learner import candidate_positions, choose_sets, only_anchors
 from streamtopic.topics.mixtures import Mixtures
 from streamtopic.topics.products import column_sums
 from streamtopic.topics.update_anchors import confirmed_anchors
-from streamtopic.topics.update_products import outer_change
-from streamtopic.topics.update_rows import Change, carried, regrouped
+from streamtopic.topics.update_rows import Change, carried, outer_change, regrouped
 from streamtopic.topics.working_vocabulary import choose_words, column_squares
 
 __all__ = ["NeedsRetrain", "Updated", "update"]
@@ -85,8 +85,9 @@ def update(
         fit, change, frequency, may_anchor = _changed(fit, now, delta, passages)
         candidates = candidate_positions(frequency, may_anchor, fit.options)
         mixtures = carried(fit.mixtures, fit.q, change, fit.group)
-        choice, group = _sets(fit, change, candidates, mixtures)
-        mixtures = regrouped(mixtures, fit.q, change, fit.group, group)
+        guided = tandem_rows(fit.q, change.mass, fit.names, fit.options)
+        choice, group = _sets(fit, change, candidates, mixtures, guided)
+        mixtures = regrouped(mixtures, fit.q, change, fit.group, group, guided.rows)
         updated = TopicFit(
             options=fit.options,
             names=fit.names,
@@ -98,6 +99,8 @@ def update(
             choice=choice,
             group=group,
             mixtures=mixtures,
+            guided=guided.topics,
+            notes=guided.notes,
         )
         if updated.certificate.from_products > _SHARE_OF_TOLERANCE * fit.options.tolerance:
             anew = Mixtures.cold(fit.q, change.mass, change.squares, mixtures.anchor_counts, mixtures.C)
@@ -108,14 +111,16 @@ def update(
         return NeedsRetrain(str(error))
 
 
-def _sets(fit: TopicFit, change: Change, candidates: Positions, mixtures: Mixtures) -> tuple[AnchorChoice, Int64]:
+def _sets(
+    fit: TopicFit, change: Change, candidates: Positions, mixtures: Mixtures, guided: GuidedRows
+) -> tuple[AnchorChoice, Int64]:
     """Return the anchors and sets of the changed counts."""
     # The paper's search reads many rows of Q, so a proof that the anchors stay is tried first.
     if fit.options.learner == "paper":
         choice = confirmed_anchors(fit, change, candidates, mixtures)
         if choice is not None:
             return choice, only_anchors(choice, fit.q.n)
-    return choose_sets(fit.q, change.mass, candidates, fit.names, fit.options)
+    return choose_sets(fit.q, change.mass, candidates, fit.names, fit.options, guided)
 
 
 def _changed(
@@ -137,7 +142,8 @@ def _changed(
     moved = _internal(fit, delta, ids)
     if entered.any():
         # The fit has no pair of a word that enters, so all of them are part of the change.
-        moved = moved + now.touching(keep, entered).relabel(inside, len(fit.names))
+        new = now.touching(keep, entered)
+        moved = moved + new.relabel(inside, len(fit.names))
     change = _apply(fit, moved, inside)
     if passages is not None:
         change = _with_passages(fit, change, passages, ids)
@@ -200,7 +206,8 @@ def _with_passages(fit: TopicFit, change: Change, passages: SignedPassages, ids:
     before = fit.mass > 0
     after = change.mass > 0
     stays = before & after
-    inside = np.where((ids >= 0) & stays[ids], ids, -1)
+    known = (ids >= 0) & stays[ids]
+    inside = np.where(known, ids, -1)
     some = passages.relabel(inside)
     others = np.flatnonzero(before ^ after)
     # Words that come or go bring pairs that these passages do not have. Any other difference shows in sums of rows.
@@ -224,15 +231,17 @@ def _consequences(fit: TopicFit, delta: Cooccurrence) -> Change:
             "negative", "a word's co-occurrences fell below zero, so the change does not fit the model: learn it anew"
         )
     # A word without mass has no entry left to weigh: its weight stays, so that its column is not touched.
-    squares = np.where(mass > 0, column_squares(mass, fit.options), fit.squares)
+    weights = column_squares(mass, fit.options)
+    squares = np.where(mass > 0, weights, fit.squares)
     return Change(symmetric, mass, squares, fit.squares)
 
 
 def _removal(q: SymmetricCounts, dropped: Positions) -> Cooccurrence:
     """Return the change that takes away all that Q holds for some words."""
     held = [q.row(k) for k in dropped]
-    rows = np.repeat(dropped, np.diff(q.indptr)[dropped])
-    columns, values = (np.concatenate(parts) for parts in zip(*held, strict=True))
+    lengths = np.diff(q.indptr)[dropped]
+    rows = np.repeat(dropped, lengths)
+    columns, values = map(np.concatenate, zip(*held, strict=True))
     both = np.isin(columns, dropped)
     # A pair of two dropped words stands in both of their rows, and goes once.
     once = ~both | (rows <= columns)

@@ -21,9 +21,9 @@ with u = 2^-53, N the largest squared norm and terms the most entries of a row.
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 
+from streamtopic.compiled import kernel
 from streamtopic.counts.arrays import Float, Positions
 from streamtopic.errors import CannotLearn
 from streamtopic.topics.anchors import AnchorChoice
@@ -31,7 +31,7 @@ from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.mixtures import Mixtures, gram
 from streamtopic.topics.paper_anchors import distance_floor, eliminate, row_norms
 from streamtopic.topics.reproducible import check_arithmetic, cholesky, solve_lower
-from streamtopic.topics.threads import each
+from streamtopic.topics.threads import chunks, each_span
 from streamtopic.topics.update_rows import Change
 
 __all__ = ["confirmed_anchors", "replay_rows"]
@@ -66,15 +66,9 @@ def confirmed_anchors(fit: TopicFit, change: Change, candidates: Positions, mixt
     # B = W / (row mass * anchor mass), so the least anchor mass bounds the error in every column.
     least = float(mixtures.anchor_mass.min())
     error = mixtures.product_errors()[candidates] * scale / least
-    choice = replay_rows(
-        norms,
-        B,
-        G,
-        np.searchsorted(candidates, rows),
-        terms=int(lengths.max()),
-        error=error,
-        live=int(np.count_nonzero(change.mass)),
-    )
+    chosen = np.searchsorted(candidates, rows)
+    live = int(np.count_nonzero(change.mass))
+    choice = replay_rows(norms, B, G, chosen, terms=int(lengths.max()), error=error, live=live)
     if choice is None:
         return None
     return AnchorChoice(candidates[choice.rows], choice.margin)
@@ -101,10 +95,12 @@ def replay_rows(
         return None
     # The proof fails where the greedy search would leave the anchors, since a swap had brought one of them in.
     order = _greedy_order(G)
-    L, pivots = cholesky(np.ascontiguousarray(G[order][:, order]))
+    reordered = G[order][:, order]
+    L, pivots = cholesky(np.ascontiguousarray(reordered))
     if pivots < r:
         return None
-    entry = _OUTWARD * (error + _UNIT * (3 * terms + 8 * r + 64) * largest)
+    rounding = _UNIT * (3 * terms + 8 * r + 64)
+    entry = _OUTWARD * (error + rounding * largest)
     bounds = _Bounds.of(L, chosen[order], entry, largest)
     if bounds is None:
         return None
@@ -165,7 +161,8 @@ class _Bounds:
         spread = float(np.sqrt(squares.sum()))
         # L M = I + R for the computed M, |R| <= gamma |L| |M|, and relative error `tilt` of a column of M.
         product = _UNIT * (r + 2) * (np.abs(L) @ size)
-        tilt = 2 * _UNIT * (r + 2) * float(np.sqrt(r * largest)) * spread
+        longest = float(np.sqrt(r * largest))
+        tilt = 2 * _UNIT * (r + 2) * longest * spread
         row_norm = float(product.sum(axis=1).max())
         frobenius = float(np.sqrt((product * product).sum()))
         norm = max(row_norm, frobenius)
@@ -176,24 +173,28 @@ class _Bounds:
         weights = _OUTWARD * size.sum(axis=1)
         lengths = np.sqrt(squares.sum(axis=0))
         along = (size.T @ weights) / lengths
-        reach = _OUTWARD * (along + 2 * tilt * float(np.sqrt(weights @ weights)))
-        forward = 12 * _OUTWARD * (tilt + _UNIT * (r + 4)) * largest
+        weight = float(np.sqrt(weights @ weights))
+        reach = _OUTWARD * (along + 2 * tilt * weight)
+        off = tilt + _UNIT * (r + 4)
+        forward = 12 * _OUTWARD * off * largest
         # The coefficients of an anchor on those before it are its row of M, divided by the diagonal.
         before = _OUTWARD * (size.sum(axis=1) / size.diagonal())
-        own = entry[rows]
+        # The coefficients on all others are its column of G^-1, divided by the diagonal.
+        others = reach / lengths
+        twice = 2 * entry[rows]
+        direction = 2 * _OUTWARD * off * float(np.sqrt(largest))
         return cls(
             L=L,
             M=M,
             rows=rows,
             entry=entry,
             pivots=L.diagonal() ** 2,
-            pivot_errors=2 * own * before**2,
+            pivot_errors=twice * before**2,
             alone=1 / lengths**2,
-            # The coefficients on all others are its column of G^-1, divided by the diagonal.
-            alone_errors=2 * own * (reach / lengths) ** 2 + forward,
+            alone_errors=twice * others**2 + forward,
             weights=weights,
             reach=reach,
-            direction=2 * _OUTWARD * (tilt + _UNIT * (r + 4)) * float(np.sqrt(largest)),
+            direction=direction,
             forward=forward,
             largest=largest,
         )
@@ -213,27 +214,35 @@ def _least_leads(bounds: _Bounds, norms: Float, inner: Float) -> tuple[float, fl
     parts = np.empty_like(inner)
     rest = np.empty(c)
     sizes = np.ones(c)
-    spans = [(start, min(start + _CHUNK, c)) for start in range(0, c, _CHUNK)]
-    each(eliminate, [(inner, bounds.L, 0, norms, parts, rest, *span) for span in spans])
+    spans = chunks(c, _CHUNK)
+    each_span(eliminate, (inner, bounds.L, 0, norms, parts, rest), spans)
     most = 0.01 * bounds.largest
-    greedy = parts, norms, turn, bounds.entry, most, bounds.pivots, bounds.pivot_errors, bounds.weights, sizes
-    greedy_found = np.full((len(spans), 2), np.inf)
-    each(_greedy_leads, [(*greedy, own, *span) for own, span in zip(greedy_found, spans, strict=True)])
-    directions = bounds.M / np.sqrt((bounds.M * bounds.M).sum(axis=0))
-    swaps = parts, rest, turn, bounds.entry, most, bounds.alone, bounds.alone_errors, sizes
-    errors = directions, bounds.reach, bounds.direction, bounds.forward
-    swap_found = np.full((len(spans), 2), np.inf)
-    each(_swap_leads, [(*swaps, *errors, own, *span) for own, span in zip(swap_found, spans, strict=True)])
-    slack, lead = np.concatenate([greedy_found, swap_found]).min(axis=0)
+    # Each span has a place of its own for the least leads that it finds: first of the search, then of the swaps.
+    found = np.full((2, len(spans), 2), np.inf)
+    own_leads, swap_leads = found
+    searched = [(own_leads[k], *span) for k, span in enumerate(spans)]
+    own = bounds.pivots, bounds.pivot_errors, bounds.weights
+    searching = parts, norms, turn, bounds.entry, most, *own, sizes
+    each_span(_greedy_leads, searching, searched)
+    lengths = np.sqrt((bounds.M * bounds.M).sum(axis=0))
+    errors = bounds.M / lengths, bounds.reach, bounds.direction, bounds.forward
+    swapped = [(swap_leads[k], *span) for k, span in enumerate(spans)]
+    alone = bounds.alone, bounds.alone_errors
+    swapping = parts, rest, turn, bounds.entry, most, *alone, sizes, *errors
+    each_span(_swap_leads, swapping, swapped)
+    slack, lead = found.min(axis=(0, 1))
     # As in the search, a lead is at most the distance of the anchor itself.
-    return float(slack), float(min(lead, bounds.alone.min()))
+    least = min(lead, bounds.alone.min())
+    return float(slack), float(least)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _greedy_order(G: Float) -> Positions:
     """Return the order in which a greedy search among the anchors alone finds them, (r,). Ties go to the first."""
     r = len(G)
-    order, distances, parts = np.arange(r), np.diag(G).copy(), np.zeros((r, r))
+    order = np.arange(r)
+    distances = np.diag(G).copy()
+    parts = np.zeros((r, r))
     for t in range(r):
         at = t
         for k in range(t + 1, r):
@@ -250,12 +259,13 @@ def _greedy_order(G: Float) -> Positions:
             left = G[k, row]
             for v in range(t):
                 left -= parts[k, v] * parts[row, v]
-            parts[k, t] = left / np.sqrt(distances[row])
-            distances[k] -= parts[k, t] * parts[k, t]
+            part = left / np.sqrt(distances[row])
+            parts[k, t] = part
+            distances[k] -= part * part
     return order
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _greedy_leads(
     parts: Float, norms: Float, turn: Positions, entry: Float, most: float, pivots: Float, pivot_errors: Float,
     weights: Float, sizes: Float, found: Float, start: int, stop: int,
@@ -274,22 +284,25 @@ def _greedy_leads(
     slack, least = found
     for t in range(len(pivots)):
         own = parts[t]
+        of_pivot = pivot_errors[t]
         for i in range(start, stop):
             here = i - start
             # A row that is chosen before or at this step does not compete.
             if turn[i] > t:
-                error = 2.0 * entry[i] * sizes[i] * sizes[i]
+                size = sizes[i]
+                error = 2.0 * entry[i] * size * size
                 lead = pivots[t] - left[here]
                 least = min(least, lead)
-                slack = min(slack, lead - error - pivot_errors[t])
-                if not (error <= most and pivot_errors[t] <= most and left[here] >= -5.0 * most):
+                slack = min(slack, lead - error - of_pivot)
+                if not (error <= most and of_pivot <= most and left[here] >= -5.0 * most):
                     slack = -np.inf
-            left[here] -= own[i] * own[i]
-            sizes[i] += abs(own[i]) * weights[t]
+            part = own[i]
+            left[here] -= part * part
+            sizes[i] += abs(part) * weights[t]
     found[0], found[1] = slack, least
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _swap_leads(
     parts: Float, rest: Float, turn: Positions, entry: Float, most: float, alone: Float, alone_errors: Float,
     sizes: Float, directions: Float, reach: Float, direction: float, forward: float,
@@ -305,20 +318,23 @@ def _swap_leads(
     slack, least = found
     along = np.empty(stop - start)
     for k in range(r):
+        of_anchor = alone_errors[k]
         along[:] = 0.0
         for u in range(k, r):
-            factor, own = directions[u, k], parts[u]
+            factor = directions[u, k]
+            own = parts[u]
             for i in range(start, stop):
                 along[i - start] += factor * own[i]
         for i in range(start, stop):
             # The other anchors stay, so they cannot take this one's place.
             if turn[i] == r:
                 here = along[i - start]
-                size = sizes[i] + (abs(here) + direction) * reach[k]
+                length = abs(here) + direction
+                size = sizes[i] + length * reach[k]
                 error = 2.0 * entry[i] * size * size + forward
                 lead = alone[k] - rest[i] - here * here
                 least = min(least, lead)
-                slack = min(slack, lead - error - alone_errors[k])
-                if not (error <= most and alone_errors[k] <= most and rest[i] >= -5.0 * most):
+                slack = min(slack, lead - error - of_anchor)
+                if not (error <= most and of_anchor <= most and rest[i] >= -5.0 * most):
                     slack = -np.inf
     found[0], found[1] = slack, least

@@ -63,11 +63,8 @@ def thresholds(documents: int, options: LearnerOptions) -> Thresholds:
     # A share of 1 means every word: rounding must not make it less.
     if options.max_df == 1:
         most = documents
-    return Thresholds(
-        least=max(by_count, by_share),
-        most=most,
-        anchor=max(_LEAST_ANCHOR_DF, _coarse(options.anchor_min_df * documents)),
-    )
+    anchor = max(_LEAST_ANCHOR_DF, _coarse(options.anchor_min_df * documents))
+    return Thresholds(max(by_count, by_share), most, anchor)
 
 
 def choose_words(source: CountSource, options: LearnerOptions) -> tuple[Positions, Mask]:
@@ -114,7 +111,9 @@ def reachable_words(frequency: Int64, documents: int, options: LearnerOptions, d
     # Thresholds do not rise with deletions, and a deletion lowers a word's frequency by one at most.
     least = thresholds(max(documents - deletions, 1), options).least
     most = thresholds(documents, options).most
-    return np.flatnonzero((frequency >= max(least, 1)) & (frequency <= most + deletions))
+    enough = frequency >= max(least, 1)
+    not_too_many = frequency <= most + deletions
+    return np.flatnonzero(enough & not_too_many)
 
 
 def _coarse(value: float) -> float:
@@ -137,11 +136,13 @@ def column_squares(mass: Int64, options: LearnerOptions) -> Float:
     own = np.maximum(mass, 1)
     rough = 2 * np.log2(own / float(total))
     steps = np.round(rough).astype(np.int64)
-    from_middle = np.abs(np.abs(rough - np.floor(rough)) - 0.5)
+    fraction = rough - np.floor(rough)
+    from_middle = np.abs(fraction - 0.5)
     # Close cases are decided in integers, so that the last bits of a library's logarithm decide nothing.
     for i in np.flatnonzero(from_middle < _CLOSE):
         steps[i] = _nearest_step(int(own[i]), total)
-    return np.asarray(np.ldexp(_ROOTS[-steps % 4], -steps // 4))
+    roots = _ROOTS[-steps % 4]
+    return np.asarray(np.ldexp(roots, -steps // 4))
 
 
 def _nearest_step(mass: int, total: int) -> int:

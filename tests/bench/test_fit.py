@@ -53,7 +53,8 @@ def test_saved_counts_are_the_counts(tmp_path):
     assert all(np.array_equal(a, b) for a, b in zip(saved.symmetric(keep).rows, held.symmetric(keep).rows, strict=True))
     sets = forget_sets(tmp_path)
     assert sets.documents == 15
-    (held.cooccurrence - count(sets.span(5, 10), 90, Weighting())).check_nonnegative()
+    rest = held.cooccurrence - count(sets.span(5, 10), 90, Weighting())
+    assert min(rest.values.min(), rest.frequency.min(), rest.tokens.min()) >= 0
 
 
 @pytest.mark.parametrize("kind", ["matrix", "text"])

@@ -91,7 +91,7 @@ def test_no_document_moves_nothing(attacked):
 def test_words_that_no_copy_brings_in_make_no_difference(documents, attacked):
     """The model is that of all words, though pairs are counted for those only that may be kept."""
     from streamtopic.counts import Counts, count
-    from streamtopic.topics.document_rows import as_documents
+    from streamtopic.counts.matrices import as_documents
 
     material = load_material(documents)
     whole = Counts(material.words, count(as_documents(material.counts), len(material.words), Weighting(256)))

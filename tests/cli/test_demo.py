@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -39,13 +40,16 @@ def test_the_demo_forgets_and_its_twin_agrees(program, sample_file):
     assert status == 0, err
     found = json.loads(out)
     assert {name: type(found[name]) for name in FIELDS} == FIELDS
-    assert (found["documents"], found["deleted"], found["skipped_lines"]) == (600, 5, 1)
+    assert (found["documents"], found["skipped_lines"]) == (600, 1)
+    assert [step["kind"] for step in found["steps"]] == ["unlearn", "retrain"]
+    assert found["deleted"] == found["versions"][0]["capacity"] + 1
     assert found["twin"]["max_abs_difference"] <= 1e-12
     assert found["twin"]["words_equal"] is True
-    assert [version["documents"] for version in found["versions"]] == [600, 595]
+    documents = [version["documents"] for version in found["versions"]]
+    assert documents == [600, 595, 600 - found["deleted"]]
     assert all(set(version) >= VERSION for version in found["versions"])
-    assert found["subscriber"] == {"received": 2, "verified": 2}
-    assert found["receipts"]["count"] == 5
+    assert found["subscriber"] == {"received": 3, "verified": 3}
+    assert found["receipts"]["count"] == found["deleted"]
     assert found["receipts"]["example"]["found"] is True
     assert len(found["topics"]) == 4
     assert all(set(topic) == {"topic", "share", "words"} for topic in found["topics"])
@@ -60,8 +64,8 @@ def test_the_demo_runs_on_a_cluster(program, sample_file):
     found = json.loads(out)
     assert found["twin"]["words_equal"] is True
     assert found["twin"]["max_abs_difference"] <= 1e-12
-    assert [version["documents"] for version in found["versions"]] == [600, 595]
-    assert found["receipts"]["count"] == 5
+    assert [version["kind"] for version in found["versions"]] == ["retrain", "unlearn", "retrain"]
+    assert found["receipts"]["count"] == found["deleted"]
     assert "start_redis_cluster" in found["seconds"]
 
 
@@ -98,6 +102,31 @@ def test_a_person_can_read_it(program, sample_file):
     for part in ("Topics", "Forgotten", "Receipt", "twin", "verified", "Versions", "Time", "Try next", "doc-"):
         assert part in out
     assert max(map(len, out.splitlines())) < 250
+
+
+def test_the_last_report_opens_in_a_browser(program, sample_file, tmp_path, monkeypatch):
+    """`--open` gives the browser a page about the last version, which stays when the demo has ended."""
+    opened = tmp_path / "opened"
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}\n')
+    browser.chmod(0o755)
+    monkeypatch.setenv("BROWSER", f"{browser} %s")
+    status, out, err = program(*DEMO, sample_file, "--delete", 1, "--open", "--json")
+    assert status == 0, err
+    page = Path(json.loads(out)["page"])
+    try:
+        assert opened.read_text() == page.as_uri()
+        assert "version 3" in page.read_text(encoding="utf-8").lower()
+    finally:
+        page.unlink()
+
+
+def test_an_instance_that_stays_loses_only_what_was_asked_for(program, sample_file, tmp_path):
+    """With --keep no further documents are deleted to show a retrain."""
+    status, out, err = program(*DEMO, sample_file, "--delete", 2, "--keep", tmp_path / "kept", "--json")
+    assert status == 0, err
+    found = json.loads(out)
+    assert (found["deleted"], len(found["versions"])) == (2, 2)
 
 
 def test_deleting_nothing_publishes_one_version(program, sample_file):
@@ -150,8 +179,8 @@ def test_the_demo_runs_through_a_real_broker(program, sample_file):
     assert status == 0, err
     found = json.loads(out)
     assert found["twin"] == {"max_abs_difference": pytest.approx(0, abs=1e-12), "words_equal": True}
-    assert found["subscriber"]["received"] == found["subscriber"]["verified"] == 2
-    assert found["receipts"]["count"] == 5
+    assert found["subscriber"]["received"] == found["subscriber"]["verified"] == 3
+    assert found["receipts"]["count"] == found["deleted"]
     assert found["seconds"]["start_kafka"] > 0
     status, _, err = program(*DEMO, sample_file, "--kafka", "--keep", sample_file.parent / "kept")
     assert status == 2

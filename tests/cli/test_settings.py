@@ -3,9 +3,9 @@
 import pytest
 
 from streamtopic import events
+from streamtopic import settings as tasks
 from streamtopic.errors import SettingsError
 from streamtopic.settings import Settings, load, write
-from streamtopic.settings import fields as tasks
 
 
 def _file(folder, text):

@@ -11,7 +11,7 @@ from streamtopic.counts.compact import MARK
 from streamtopic.errors import CountsOverflow
 from streamtopic.topics.paper_anchors import row_dot, row_norms
 from streamtopic.topics.products import dense_rows, grouped_rows, times
-from streamtopic.topics.update_products import SparseRows, add_times_sparse
+from streamtopic.topics.update_rows import SparseRows, add_times_sparse
 
 N = 7
 EDGES = [1, MARK - 1, MARK, MARK + 1, 2**32 + 5, 2**53 + 1, 2**61 - 2**30]

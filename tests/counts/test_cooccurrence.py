@@ -21,7 +21,7 @@ from streamtopic.counts import (
     count,
     count_pairs,
 )
-from streamtopic.errors import CountsOverflow, NegativeCounts, UsageError
+from streamtopic.errors import CountsOverflow, UsageError
 from streamtopic.text import passages as passages_of
 
 N = 9
@@ -245,13 +245,6 @@ def test_change_in_place_equals_counting_again(kept, gone):
     complete = [[Passage(N, np.arange(N, dtype=np.int32), np.ones(N, np.int32))]]
     if not alone.add_within(counted(complete)):
         assert np.array_equal(alone.values, before)
-
-
-def test_double_delete_is_noticed():
-    """Counts below zero stop, loudly."""
-    document = [Passage(4, np.array([1, 3], np.int32), np.array([2, 1], np.int32))]
-    with pytest.raises(NegativeCounts, match="twice"):
-        (Cooccurrence.zero(N) - counted([document])).check_nonnegative()
 
 
 def test_overflow_is_refused():

@@ -20,7 +20,8 @@ READS = {
 @pytest.fixture(scope="module")
 def cluster(secrets):
     """Three masters that know the users of deploy/."""
-    with LocalRedisCluster(replicas=0) as cluster:
+    secured = next(secrets.glob("*.url")).read_text().startswith("rediss:")
+    with LocalRedisCluster(replicas=0, secured=secured) as cluster:
         for line in (secrets / "redis-users.acl").read_text().splitlines():
             _, name, *rules = line.split()
             for node in cluster.nodes:
@@ -33,11 +34,14 @@ def cluster(secrets):
 @pytest.mark.parametrize("role", READS)
 def test_each_role_finds_its_keys(cluster, users, role, form):
     """MOVED and ASK are followed by every user, from whichever node it knows; what is forbidden stays forbidden."""
-    login = users[role].removeprefix("redis://").partition("@")[0]
+    login = users[role].partition("://")[2].partition("@")[0]
+    query = ""
+    if cluster.authority is not None:
+        form, query = form.replace("redis", "rediss"), f"?ssl_ca_certs={cluster.authority.file}"
     for node in cluster.nodes:
-        with Connection(f"{form}://{login}@{node.place}") as connection:
+        with Connection(f"{form}://{login}@{node.place}{query}") as connection:
             assert connection.batch([("HGETALL", key) for key in READS[role]]) == [{}, {}]
-            with pytest.raises(SettingsError, match="ACL"):
+            with pytest.raises(SettingsError, match=r"lacks the right CLUSTER FAILOVER: .* ACL"):
                 connection.call("CLUSTER FAILOVER")
     key = READS[role][0]
     source = cluster.master_of(key)
@@ -46,7 +50,7 @@ def test_each_role_finds_its_keys(cluster, users, role, form):
     target.client.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", cluster.name_of(source))
     source.client.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", cluster.name_of(target))
     try:
-        with Connection(f"{form}://{login}@{cluster.nodes[0].place}") as connection:
+        with Connection(f"{form}://{login}@{cluster.nodes[0].place}{query}") as connection:
             # The key is nowhere, so whoever has the slot names the other node.
             assert connection.call("HGETALL", key) == {}
             assert connection.batch([("HGETALL", key)], atomic=True) == [{}]

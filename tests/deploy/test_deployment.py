@@ -5,14 +5,14 @@ import re
 import shlex
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
+from cryptography import x509
 
 from streamtopic import settings as program_settings
-from streamtopic.cli import build_parser
+from streamtopic.cli import build_parser, main
 from streamtopic.signed import PublicKey, SigningKey, load_secret
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ def made(tmp_path_factory):
 def test_every_part_of_the_service_runs():
     """Kafka, Redis, init and the three parts; two of those that can share or stand by."""
     assert set(OURS) == {"init", "ingest", "schedule", "publish", "operator"}
-    assert sorted(THEIRS) == ["kafka", "kafka-users", "redis"]
+    assert sorted(THEIRS) == ["kafka", "kafka-tls", "kafka-users", "redis", "redis-tls"]
     assert {name: service.get("deploy", {}).get("replicas", 1) for name, service in OURS.items()} == {
         "init": 1, "ingest": 2, "schedule": 2, "publish": 1, "operator": 1,
     }  # fmt: skip
@@ -49,7 +49,7 @@ def test_command_lines_are_those_of_the_program(name):
     """Each is parsed as the program would, and names a settings file that is mounted there."""
     args = build_parser().parse_args(OURS[name]["command"])
     assert args.config == Path("/streamtopic.toml")
-    assert {"streamtopic.toml", "signing.pub"} == set(OURS[name]["configs"])
+    assert {"streamtopic.toml", "signing.pub", "ca.pem"} == set(OURS[name]["configs"])
 
 
 @pytest.mark.parametrize("name", ["ingest", "schedule", "publish"])
@@ -61,13 +61,18 @@ def test_parts_are_watched_where_compose_asks_them(name):
 
 
 def test_kafka_lets_nobody_in_without_a_password():
-    """Clients log in by SCRAM, rules decide, and the doors without a password open inside of the container only."""
+    """Clients log in over TLS, rules decide, and the doors without a password open inside of the container only."""
     given = COMPOSE["services"]["kafka"]["environment"]
     doors = dict(door.split("://") for door in given["KAFKA_LISTENERS"].split(","))
     protocols = dict(pair.split(":") for pair in given["KAFKA_LISTENER_SECURITY_PROTOCOL_MAP"].split(","))
     open_doors = {name for name, protocol in protocols.items() if not protocol.startswith("SASL_")}
     assert all(doors[name].startswith("127.0.0.1:") for name in open_doors)
-    assert protocols["CLIENTS"].startswith("SASL_")
+    assert protocols["CLIENTS"] == "SASL_SSL"
+    mounts = dict(mount.split(":")[:2] for mount in COMPOSE["services"]["kafka"]["volumes"])
+    assert given["KAFKA_LISTENER_NAME_CLIENTS_SSL_KEYSTORE_LOCATION"].startswith(mounts["kafka-tls"])
+    for service in OURS.values():
+        assert service["environment"]["STREAMTOPIC_KAFKA_SECURITY_PROTOCOL"] == "SASL_SSL"
+        assert service["environment"]["STREAMTOPIC_KAFKA_SSL_CAFILE"] == "/ca.pem"
     assert given["KAFKA_AUTHORIZER_CLASS_NAME"].endswith("StandardAuthorizer")
     assert "KAFKA_ALLOW_EVERYONE_IF_NO_ACL_FOUND" not in given
     wanted = {secret.removeprefix("kafka_") for secret in COMPOSE["services"]["kafka-users"]["secrets"]}
@@ -81,6 +86,29 @@ def test_redis_keeps_what_it_is_told():
     options = dict(zip(words[1::2], words[2::2], strict=True))
     assert (options["--appendonly"], options["--maxmemory-policy"]) == ("yes", "noeviction")
     assert options["--aclfile"] == "/run/secrets/redis_users"
+
+
+def test_redis_has_no_port_without_tls():
+    """The plain port is off, and its key is where the step before puts it for the user of the server."""
+    words = COMPOSE["services"]["redis"]["command"]
+    options = dict(zip(words[1::2], words[2::2], strict=True))
+    assert (options["--port"], options["--tls-port"], options["--tls-auth-clients"]) == ("0", "6379", "no")
+    assert options["--tls-key-file"] == options["--tls-cert-file"] == COMPOSE["services"]["redis-tls"]["command"][-1]
+
+
+@pytest.mark.parametrize("server", ["kafka", "redis"])
+def test_a_key_is_given_to_its_server_alone(server):
+    """The step that copies it has no network, and the file is for the user of the server's image."""
+    step = COMPOSE["services"][f"{server}-tls"]
+    assert step["network_mode"] == "none"
+    assert step["image"] == COMPOSE["services"][server]["image"]
+    assert step["secrets"] == [f"{server}_tls"]
+    assert step["command"][:6] == ["install", "-o", step["command"][2], "-g", step["command"][2], "-m"]
+    assert step["command"][6] == "400"
+    assert step["command"][7] == f"/run/secrets/{server}_tls"
+    assert COMPOSE["services"][server]["depends_on"][f"{server}-tls"]["condition"].endswith("successfully")
+    others = [name for name, one in COMPOSE["services"].items() if f"{server}_tls" in str(one.get("secrets"))]
+    assert others == [f"{server}-tls"]
 
 
 def test_the_example_settings_load(monkeypatch, tmp_path):
@@ -114,28 +142,42 @@ def test_each_part_gets_the_keys_that_it_needs_and_no_other(name, needed):
 
 def test_secrets_are_made_where_compose_looks_for_them(made):
     """Every file that is mounted exists, only its owner can read what is secret, and the keys load."""
-    files = [Path(secret["file"]) for secret in COMPOSE["secrets"].values()] + [Path("secrets/signing.pub")]
+    files = [Path(secret["file"]) for secret in COMPOSE["secrets"].values()]
+    files += [Path("secrets/signing.pub"), Path("secrets/ca.pem")]
     assert {file.name for file in files} <= {path.name for path in made.iterdir()}
     for path in made.iterdir():
-        public = path.name in {"signing.pub", "redis-users.acl"}
+        public = path.name in {"signing.pub", "ca.pem", "redis-users.acl"}
         assert bool(path.stat().st_mode & 0o077) == public, path.name
     assert SigningKey.load(made / "signing.pem").public == PublicKey.load(made / "signing.pub")
     assert load_secret(made / "noise.key") != load_secret(made / "receipt.key")
     urls = {path.stem: path.read_text() for path in made.glob("*.url")}
-    assert all(re.fullmatch(rf"redis://{name}:[0-9a-f]{{48}}@redis:6379/0", url) for name, url in urls.items())
+    form = r"rediss://{}:[0-9a-f]{{48}}@redis:6379/0\?ssl_ca_certs=/ca\.pem"
+    assert all(re.fullmatch(form.format(name), url) for name, url in urls.items())
     listed = (made / "redis-users.acl").read_text()
     assert not any(url.split(":")[2].split("@")[0] in listed for url in urls.values())
 
 
-def test_the_container_installs_extras_that_exist():
-    """Every file that it copies is there, and every extra is one of the package's."""
-    text = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    (extras,) = re.findall(r"pip install --no-cache-dir '?/source(?:\[([a-z,-]+)\])?'?$", text, re.MULTILINE)
-    assert set(filter(None, extras.split(","))) <= set(project["optional-dependencies"])
-    (copied,) = re.findall(r"^COPY ([^-\n]+) /source/$", text, re.MULTILINE)
-    assert all((ROOT / name).exists() for name in copied.split())
-    python = re.findall(r"^FROM python:(\d\.\d+)", text, re.MULTILINE)
-    assert len(set(python)) == 1
-    assert f"Programming Language :: Python :: {python[0]}" in project["classifiers"]
-    assert 'ENTRYPOINT ["streamtopic"]' in text
+def test_certificates_are_for_the_hosts_of_compose(made):
+    """Each server's certificate is signed by the authority that clients get, and valid for years under its name."""
+    authority = x509.load_pem_x509_certificate((made / "ca.pem").read_bytes())
+    for server in ("kafka", "redis"):
+        certificate = x509.load_pem_x509_certificate((made / f"{server}.pem").read_bytes())
+        certificate.verify_directly_issued_by(authority)
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        assert server in names.get_values_for_type(x509.DNSName)
+        assert (certificate.not_valid_after_utc - certificate.not_valid_before_utc).days >= 825
+
+
+def test_certificates_are_renewed_and_the_authority_stays(made):
+    """The same command again gives each server a new key, which old clients trust; a damaged authority is refused."""
+    before = {name: (made / name).read_bytes() for name in ("ca.pem", "ca.key", "kafka.pem")}
+    command = ["keys", "tls", "--to", str(made), "--server", "kafka=kafka,10.0.0.5"]
+    assert main(command) == 0
+    after = {name: (made / name).read_bytes() for name in before}
+    assert (before["ca.pem"], before["ca.key"]) == (after["ca.pem"], after["ca.key"])
+    assert before["kafka.pem"] != after["kafka.pem"]
+    for wrong in (["keys", "tls"], [*command[:-1], "../x=y"], [*command[:-1], "kafka="], [*command, "--days", "0"]):
+        assert main(wrong) == 2
+    (made / "ca.key").write_bytes(after["kafka.pem"])
+    assert main(command) == 2
+    (made / "ca.key").write_bytes(after["ca.key"])

@@ -1,4 +1,4 @@
-"""The parts as processes of their own, as deploy/ runs them: each with its own user of Redis and its own keys."""
+"""The parts as processes of their own, as deploy/ runs them: each with its own users, passwords and keys."""
 
 import json
 import os
@@ -10,34 +10,43 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import yaml
 
 from streamtopic.client import DocumentProducer, ModelSubscriber, Receipts
 
 pytestmark = pytest.mark.slow
 
-EXAMPLE = Path(__file__).parents[2] / "deploy" / "streamtopic.example.toml"
+DEPLOY = Path(__file__).parents[2] / "deploy"
+SERVICES = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))["services"]
 PARTS = ("ingest", "ingest", "schedule", "schedule", "publish")
-ROLES = {"init": "operator", "doctor": "operator", "ingest": "ingest", "schedule": "scheduler", "publish": "publisher"}
-DEADLINE = 120.0
+# Users of Redis that are called otherwise than the part of the service.
+AT_REDIS = {"schedule": "scheduler", "publish": "publisher"}
+DEADLINE = 600.0
 MODEL_NAME = "apart"
 
 
 @pytest.fixture
-def start(tmp_path, kafka_server, secrets):
-    """Start a command of the program as compose would: its user in a folder of secrets, the example's settings."""
+def start(tmp_path, deployed_kafka, give_rules, secrets):
+    """Start a command of the program as a role, as compose would: with its variables, its users and its passwords."""
+    give_rules(MODEL_NAME)
     keys = {"signing_key": "signing.pem", "noise_key": "noise.key", "receipt_key": "receipt.key"}
     given = {"public_key": "signing.pub"} | keys
     variables = {name: str(secrets / file) for name, file in given.items()}
-    variables |= {"model": "apart", "kafka": kafka_server.servers, "partitions": "4", "topics": "2", "min_df": "1"}
-    variables |= {"max_df": "1.0", "max_forget_lag": "0", "session_timeout": "6"}
+    variables |= {"model": MODEL_NAME, "kafka": deployed_kafka.servers, "partitions": "4", "topics": "2"}
+    variables |= {"min_df": "1", "max_df": "1.0", "max_forget_lag": "0"}
+    variables["kafka_ssl_cafile"] = deployed_kafka.authority
 
-    def command(name):
-        folder = tmp_path / ROLES[name]
+    def command(name, role, *arguments):
+        folder = tmp_path / role
         folder.mkdir(exist_ok=True)
-        (folder / "streamtopic_redis_url").write_text((secrets / f"{ROLES[name]}.url").read_text())
+        (folder / "streamtopic_redis_url").write_text((secrets / f"{AT_REDIS.get(role, role)}.url").read_text())
+        (folder / "streamtopic_kafka_sasl_password").write_text(deployed_kafka.password(role))
         settings = {f"STREAMTOPIC_{key.upper()}": value for key, value in variables.items()}
-        run = {**os.environ, **settings, "STREAMTOPIC_SECRETS_DIR": str(folder)}
-        words = [sys.executable, "-m", "streamtopic", name, "--config", str(EXAMPLE), "--json"]
+        shipped = SERVICES.get(role, SERVICES["operator"])["environment"]
+        run = {**os.environ, **shipped, **settings, "STREAMTOPIC_SECRETS_DIR": str(folder)}
+        run |= {"STREAMTOPIC_KAFKA_SASL_USERNAME": role, "STREAMTOPIC_METRICS_ADDRESS": ""}
+        example = DEPLOY / "streamtopic.example.toml"
+        words = [sys.executable, "-m", "streamtopic", name, *arguments, "--config", str(example), "--json"]
         with (tmp_path / f"{name}-{time.monotonic_ns()}.log").open("wb") as output:
             return subprocess.Popen(words, env=run, stdout=output, stderr=subprocess.STDOUT)
 
@@ -52,31 +61,43 @@ def _await(found, what):
     return result
 
 
-def test_a_document_comes_and_goes(start, kafka_server, secrets, tmp_path):
-    """Counted, learned and received; deleted, forgotten in the next version, and receipted; then all leave."""
-    assert start("init").wait(DEADLINE) == 0
-    public = secrets / "signing.pub"
+def test_a_document_comes_and_goes(start, deployed_kafka, secrets, tmp_path):
+    """Counted, learned, received, deleted, forgotten, receipted and verified: each role with its own rights.
+
+    No process writes a password into what it says.
+    """
+    assert start("init", "operator").wait(DEADLINE) == 0, _said(tmp_path, "init")
+    public, model = secrets / "signing.pub", MODEL_NAME
     words = [["apple", "banana", "cherry", "damson", "elder"], ["iron", "copper", "silver", "gold", "tin"]]
+    writes, reads = deployed_kafka.options("producer"), deployed_kafka.options("subscriber")
     with ExitStack() as stack:
-        parts = [start(name) for name in PARTS]
+        parts = [start(name, name) for name in PARTS]
         for part in parts:
             stack.callback(part.wait)
             stack.callback(part.kill)
-        producer = stack.enter_context(DocumentProducer(kafka_server.servers, model="apart"))
+        producer = stack.enter_context(DocumentProducer(writes, model=model))
         producer.add_many((f"d{n}", " ".join(words[n % 2][(n // 2 + k) % 5] for k in range(4))) for n in range(60))
-        subscriber = stack.enter_context(ModelSubscriber(kafka_server.servers, model="apart", public_key=public))
+        subscriber = stack.enter_context(ModelSubscriber(reads, model=model, public_key=public))
         first = _await(subscriber.poll, "first version")
         request = producer.delete("d1")
-        receipts = stack.enter_context(Receipts(kafka_server.servers, model="apart", public_key=public))
+        receipts = stack.enter_context(Receipts(reads, model=model, public_key=public))
         (receipt,) = _await(lambda: receipts.find(request), "receipt")
         assert receipt.found
         assert receipt.version > first.version
-        assert start("doctor").wait(DEADLINE) == 0, _shown(tmp_path, "doctor")
+        assert start("doctor", "operator").wait(DEADLINE) == 0, _shown(tmp_path, "doctor")
+        assert start("verify", "operator").wait(DEADLINE) == 0, _said(tmp_path, "verify")
         for part in parts:
             part.send_signal(signal.SIGTERM)
-        assert [part.wait(15) for part in parts] == [0] * len(parts)
+        assert [part.wait(60) for part in parts] == [0] * len(parts)
     logs = [path.read_text() for path in tmp_path.glob("*.log")]
     assert not any("Traceback" in log or "NOPERM" in log for log in logs)
+    passwords = [deployed_kafka.password(role) for role in ("ingest", "schedule", "publish", "operator", "subscriber")]
+    passwords += [path.read_text().split(":")[2].partition("@")[0] for path in secrets.glob("*.url")]
+    assert not any(password in log for password in passwords for log in logs)
+
+
+def _said(folder, name):
+    return [log.read_text()[-2000:] for log in folder.glob(f"{name}-*.log")]
 
 
 def _shown(folder, name):

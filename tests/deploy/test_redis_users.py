@@ -16,7 +16,7 @@ from streamtopic.metrics import Metrics
 from streamtopic.service.app import Service
 from streamtopic.service.capacity_facts import capacity_of
 from streamtopic.service.examination import Level, examine
-from streamtopic.service.looks import Looks
+from streamtopic.service.processes import Looks
 from streamtopic.service.watching import Watching
 from streamtopic.settings import load
 from streamtopic.state import Connection
@@ -54,7 +54,7 @@ def run(service):
     for deleted in ([], ["d1", "d2"]):
         with service("ingest") as ingest:
             if deleted:
-                ingest.delete(deleted)
+                found["requests"] = ingest.delete(deleted)
             else:
                 ingest.add(_documents())
             writer = ingest.open_ingest(0)
@@ -122,6 +122,22 @@ def test_what_the_dashboard_reads_of_the_base_model_is_what_it_shows(run, servic
         assert set(capacity_of(operator)["tried"] or {}) >= set(head.fields["calibration"].get("tried", {}))
 
 
+def test_pages_of_the_dashboard_need_no_right_to_write(run, service):
+    """Every page can be read; a receipt is found by its salt, and without one the page says why it is not."""
+    from streamtopic.dashboard import page_facts
+
+    with service("dashboard") as dashboard:
+        facts = page_facts.read_service(dashboard)
+        assert (facts.status["documents"], facts.queued.number) == (58, 0)
+        assert page_facts.read_topics(dashboard, None).version == 2
+        assert page_facts.read_refused(dashboard).reasons == {}
+        request = run["requests"][0]
+        (found,) = page_facts.look_up(dashboard, request, request.salt).found
+        assert found.receipt.version == 2
+        without = page_facts.look_up(dashboard, request, None)
+        assert (without.found, "refuses this user" in without.unlinked) == ((), True)
+
+
 def test_a_report_needs_no_right_to_write(run, service):
     """All that an auditor gets without counting again comes with the dashboard's rights."""
     from streamtopic.service.verify import gather
@@ -141,6 +157,19 @@ def test_the_operator_can_examine_and_rebuild(run, service):
         levels = {finding.level for finding in examine(operator)}
         assert Level.FAIL not in levels
         assert rebuild(operator, silent).documents == 58
+
+
+def test_the_operator_can_back_up_and_restore(run, service, tmp_path):
+    """One user reads all keys of the model and writes them again."""
+    from streamtopic.service.app import silent
+    from streamtopic.service.backup import backup, contents, restore
+
+    file, passphrase = tmp_path / "saved", b"correct horse battery"
+    with service("operator") as operator:
+        backup(operator, file, passphrase)
+        operator.connection.call("DEL", f"{MODEL}:settings")
+        found = contents(file, passphrase)
+        assert restore(operator, file, passphrase, found, silent).documents == 58
 
 
 REFUSED = r"(?i)permission|NOPERM|can't run this command"
@@ -199,7 +228,8 @@ def test_no_role_can_do_more(users, role, command):
 def test_nobody_comes_in_without_a_password(users):
     """The default user is off."""
     address = users["ingest"].partition("@")[2]
-    with Connection(f"redis://{address}") as connection, pytest.raises(SettingsError):
+    scheme = users["ingest"].partition(":")[0]
+    with Connection(f"{scheme}://{address}") as connection, pytest.raises(SettingsError):
         connection.ping()
 
 

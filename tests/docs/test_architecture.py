@@ -1,5 +1,6 @@
 """The architecture page is true: its files exist, and documents, deletions and releases pass them."""
 
+import ast
 import re
 import sys
 import threading
@@ -24,7 +25,6 @@ MOST = {"document": 24, "release": 12}
 # Kafka's own files, a record that is not plain, what Lua and compiled loops hide from a trace.
 NOT_ON_THIS_TRIP = {
     "deletes.py",
-    "parsing.py",
     "text.py",
     "streams/kafka_log.py",
     "streams/kafka_clients.py",
@@ -82,6 +82,34 @@ def service(tmp_path_factory):
 def test_every_file_on_the_page_exists():
     """A stranger who follows the page finds each room."""
     assert all((PROGRAM / name).is_file() for name in named(PAGE))
+
+
+QUESTIONS = re.findall(r"^\| ([A-Z].+?\?) \| (.+) \|$", SECTIONS["Where is ...?"], re.MULTILINE)
+
+
+def defined(name):
+    """Functions and classes of a file of the program."""
+    tree = ast.parse((PROGRAM / name).read_text("utf-8"))
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+
+
+@pytest.mark.parametrize(("question", "answer"), QUESTIONS)
+def test_a_question_is_answered_by_three_files_at_most(question, answer):
+    """A stranger opens three files at most, and finds in each the name that the page gives."""
+    assert question.endswith("?")
+    assert 1 <= len(named(answer)) <= 3
+    places = re.findall(r"`([a-z_/0-9]+\.py)`[^`]*\(`(\w+)`\)", answer)
+    assert places
+    for name, wanted in places:
+        assert wanted in defined(name), f"{name} has no {wanted}"
+
+
+def test_every_python_file_of_an_answer_has_a_name_in_it():
+    """The questions are on the page, and no answer sends a stranger into a file without saying what to look for."""
+    assert len(QUESTIONS) >= 8
+    for question, answer in QUESTIONS:
+        files = [name for name in named(answer) if name.endswith(".py")]
+        assert len(re.findall(r"\(`\w+`\)", answer)) == len(files), question
 
 
 def test_every_folder_has_its_line():

@@ -61,6 +61,33 @@ def test_readme_s_first_screen_says_what_it_does_not_guarantee():
     assert len(first.splitlines()) <= 40
 
 
+@pytest.mark.parametrize("name", ["README.md", "docs/threat-model.md"])
+def test_figures_of_privacy_are_those_of_the_benchmark(name):
+    """What two versions reveal is quoted as it was measured: the page of benchmarks has each figure."""
+    told = " ".join((ROOT / name).read_text(encoding="utf-8").split())
+    benchmarks = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    section = benchmarks.partition("## `streamtopic bench difference`")[2].partition("\n## ")[0]
+    measured = " ".join(section.split())
+    first, tested, candidates = re.search(
+        r"(\d+) of (\d+) single deletions ranked first among (\d+) candidates", told
+    ).groups()
+    assert f"of {tested} single deletions **{first} ranked first among {candidates}**" in measured
+    words = re.search(r"a median of (\d+ %) of their words was read off", told)[1]
+    assert f"a median of {words} of the words of the deleted document" in measured
+    among = re.search(r"deleted ten at a time, (\d+) % ranked among the first ten", told)[1]
+    assert f"Of 100 documents that were deleted ten at a time, {among} ranked among the first ten" in measured
+
+
+def test_versions_of_python_are_those_of_the_package():
+    """The pages name the versions of Python that the package names."""
+    *package, newest = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    for name in ("README.md", "docs/quickstart.md"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert f"Python {' or '.join(package)} on Linux" in text, name
+        # The wheel with Redis inside stops before it.
+        assert f"Python {newest} also a `redis-server` on" in re.sub(r"\s+", " ", text), name
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page):
     """A reader never meets a missing page."""
@@ -74,6 +101,15 @@ def test_the_quickstart_s_python_runs(number):
     blocks = _blocks(ROOT / "docs" / "quickstart.md", "python")
     assert len(blocks) == 2
     exec(compile(blocks[number], "quickstart.md", "exec"), {})  # noqa: S102  executing it is the point
+
+
+def test_the_page_on_topics_runs():
+    """All Python of the page on topics, from top to bottom, does what it says."""
+    blocks = _blocks(ROOT / "docs" / "topics.md", "python")
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, "topics.md", "exec"), names)  # noqa: S102  executing it is the point
+    assert len(blocks) >= 1
 
 
 def test_readme_s_python_runs():

@@ -2,6 +2,8 @@
 
 import hashlib
 import hmac
+import json
+import random
 import re
 import subprocess
 import sys
@@ -30,7 +32,7 @@ def test_every_example_is_short_and_listed():
     page = (EXAMPLES / "README.md").read_text("utf-8")
     tests = Path(__file__).read_text("utf-8")
     scripts = sorted(EXAMPLES.glob("*.py"))
-    assert len(scripts) == 4
+    assert len(scripts) == 5
     for script in scripts:
         assert len(script.read_text("utf-8").splitlines()) <= 66
         assert f"({script.name})" in page
@@ -46,6 +48,24 @@ def test_the_library_forgets_docstrings():
     gone, rest = map(int, re.fullmatch(r"(\d+) docstrings of \S+ forgotten, (\d+) remain", lines[-3]).groups())
     assert gone >= 10
     assert gone + rest == documents
+    difference, bound = (float(line.rpartition(": ")[2]) for line in lines[-2:])
+    assert difference <= bound < 1e-9
+
+
+def test_guided_topics_hold_their_seeds(tmp_path):
+    """The topics that the reader names are the last ones, hold their seeds, and forget like all others."""
+    rng = random.Random(4)
+    path = tmp_path / "texts.jsonl"
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(240):
+            words = sorted(SUBJECTS[number % 3])
+            text = " ".join(rng.choices(words, k=12))
+            file.write(json.dumps({"text": f"{text} w{number % 30}"}) + "\n")
+    lines = printed("guided.py", str(path), "3", "garden=rose,tulip")
+    assert lines[2].startswith("garden: ")
+    assert {*lines[2].split()[1:]} >= {"rose", "tulip"}
+    assert {*lines[2].split()[1:6]} == SUBJECTS[0]
+    assert lines[3] == "10 documents forgotten; cold start: None"
     difference, bound = (float(line.rpartition(": ")[2]) for line in lines[-2:])
     assert difference <= bound < 1e-9
 

@@ -12,12 +12,11 @@ import pytest
 import yaml
 
 from streamtopic import events
-from streamtopic.events import Add, Delete, decode, decode_record
+from streamtopic.events import MAX_VALUES, Add, Delete, decode, decode_record
 from streamtopic.local.broker_files import find_java
-from streamtopic.parsing import MAX_VALUES
 from streamtopic.signed.deletion_receipt import COMPLETION_FORMAT, RECEIPT_FORMAT, Completion, Receipt
-from streamtopic.signed.release_chunks import CHUNK_BYTES
 from streamtopic.signed.release_codec import FORMAT, Envelope, Head, Payload
+from streamtopic.signed.releases_topic import CHUNK_BYTES
 from streamtopic.streams import KafkaLog, KafkaOptions, TopicNames
 from streamtopic.text import MAX_MARKS, MAX_PAIRS, MAX_PASSAGE, MAX_TEXT_WORDS, MAX_WORD, MAX_WORDS
 

@@ -38,14 +38,15 @@ def server(tmp_path, guard):
 @pytest.fixture
 def proxy(server):
     """A proxy in front of it."""
-    with Proxy(free_port(), server.port) as proxy:
+    with Proxy() as proxy:
+        proxy.open(server.door, server.port)
         yield proxy
 
 
 @pytest.fixture
-def client(proxy):
+def client(proxy, server):
     """A client that repeats nothing by itself."""
-    with redis.Redis(port=proxy.port, protocol=2, retry=None, socket_timeout=30) as client:
+    with redis.Redis(port=server.door, protocol=2, retry=None, socket_timeout=30) as client:
         yield client
 
 
@@ -140,7 +141,7 @@ def test_a_command_that_is_held_back_arrives_after_its_sender_is_gone(proxy, cli
     """The command is done although the connection that sent it ended long before."""
     held = proxy.hold(b"INCR", b"late", seconds=0.5)
     client.incr("other")
-    with redis.Redis(port=proxy.port, protocol=2, retry=None, socket_timeout=0.1) as hasty:
+    with redis.Redis(port=server.door, protocol=2, retry=None, socket_timeout=0.1) as hasty:
         with pytest.raises(redis.exceptions.TimeoutError):
             hasty.incr("late")
         assert held.begun.is_set()
@@ -158,7 +159,7 @@ def test_a_version_that_arrives_when_another_leads_is_told_from_its_answer(proxy
         script, number = whole.subn("", scripts.STAGE_VERSION)
         assert number == 1
         monkeypatch.setattr(scripts, "STAGE_VERSION", script)
-    urls = (f"redis://127.0.0.1:{port}/0" for port in (proxy.port, server.port))
+    urls = (f"redis://127.0.0.1:{port}/0" for port in (server.door, server.port))
     slow, quick = (_model_at(url) for url in urls)
     first = slow.acquire("first", 400)
     server.client.script_load(scripts.STAGE_VERSION)
@@ -166,9 +167,9 @@ def test_a_version_that_arrives_when_another_leads_is_told_from_its_answer(proxy
     sender = threading.Thread(target=lambda: slow.stage(first, 1, release={}, ledger={}, records=[]))
     sender.start()
     assert held.begun.wait(10)
-    before = newest_leader(server.client, "late")
+    before = newest_leader(server, "late")
     _until(lambda: quick.acquire("second", 60_000))
-    found = newest_leader(server.client, "late")
+    found = newest_leader(server, "late")
     sender.join()
     for state in (slow, quick):
         state.connection.close()
@@ -188,9 +189,9 @@ def test_large_commands_and_replies_pass_unchanged(client):
     assert client.get("large") == value
 
 
-def test_severed_connections_can_be_made_again(proxy, client):
+def test_severed_connections_can_be_made_again(proxy, client, server):
     """A cut ends what is open; the next connection works."""
-    with socket.create_connection(("127.0.0.1", proxy.port), timeout=30) as raw:
+    with socket.create_connection(("127.0.0.1", server.door), timeout=30) as raw:
         raw.sendall(b"PING\r\n")
         assert raw.recv(100) == b"+PONG\r\n"
         proxy.sever()

@@ -2,8 +2,10 @@
 
 import random
 
+import pytest
+
 from streamtopic.lab.faults.inject import Injector
-from streamtopic.lab.faults.plan import EVERY_KIND, draw
+from streamtopic.lab.faults.plan import EVERY_KIND, SHARDED_KINDS, draw
 
 
 def test_the_same_seed_draws_the_same_faults():
@@ -19,10 +21,11 @@ def test_faults_begin_within_their_round_in_order():
     assert 0 <= delays[0] <= delays[-1] <= 6
 
 
-def test_every_kind_is_drawn_and_can_be_done():
+@pytest.mark.parametrize("kinds", [EVERY_KIND, SHARDED_KINDS])
+def test_every_kind_is_drawn_and_can_be_done(kinds):
     """No kind is left out of a long campaign, and each names a deed or a process and what happens to it."""
-    assert {fault.kind for fault in draw(random.Random(4), 500, 6.0)} == set(EVERY_KIND)
-    for kind in EVERY_KIND:
+    assert {fault.kind for fault in draw(random.Random(4), 500, 6.0, kinds)} == set(kinds)
+    for kind in kinds:
         deed, _, target = kind.partition(" ")
         named = hasattr(Injector, "_" + kind.replace(" ", "_"))
         assert named or (deed in {"kill", "suspend"} and target in {"ingest", "schedule", "publish"})

@@ -9,7 +9,7 @@ import pytest
 from streamtopic.corpus import Document
 from streamtopic.errors import InvalidRelease
 from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.report.report_check import read_report
+from streamtopic.report.version_report import read_report
 from streamtopic.service.app import Service
 from streamtopic.service.verify import gather, release_findings
 from streamtopic.settings import Settings

@@ -18,10 +18,9 @@ from streamtopic import text as words_of_text
 from streamtopic.corpus import load_docstrings
 from streamtopic.counts import Weighting
 from streamtopic.errors import InvalidEvent
-from streamtopic.events import MAX_TEXT, MAX_VALUE, Add, Delete, decode, encode_add, encode_delete
+from streamtopic.events import MAX_TEXT, MAX_VALUE, MAX_VALUES, Add, Delete, decode, encode_add, encode_delete
 from streamtopic.lab.faults.reading import understand
 from streamtopic.lexicon import Lexicon
-from streamtopic.parsing import MAX_VALUES
 from streamtopic.service.ingest.decode import decode_all
 from streamtopic.service.ingest.missed_deletes import remove_missed
 from streamtopic.service.ingest.partition_ingest import Ingest

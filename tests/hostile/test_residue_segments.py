@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from streamtopic.counts import Weighting
 from streamtopic.state import Changes, Compactor, Forget, ForgetKind, PartitionWriter, RemovedDocument, cut
-from streamtopic.state.segments import decode_head
+from streamtopic.state.segments import MOST_PASSAGES, decode_head
 
 _numbers = itertools.count()
 FOREVER = 1e9
@@ -170,4 +170,51 @@ def test_any_history_that_was_cleared_names_live_words_alone(connection, seed, f
             compactor.step(None if rng.random() < 0.5 else state.meta.epoch - 1)
     while compactor.step(None) or state.meta.holds_removed:
         pass
+    assert held(state) == live(state)
+
+
+def bulk(state):
+    """Commit a flush of a bulk load; return its number of rows."""
+    start = state.meta.next_offset
+    flush(state, [(b"bulk%d" % (start + k), ["x", "y", "x"]) for k in range(MOST_PASSAGES + 1)])
+    return MOST_PASSAGES + 1
+
+
+def rows_of(state):
+    """The number of rows of each segment."""
+    return [entry.rows for entry in state.manifest]
+
+
+def test_rows_of_a_bulk_load_do_not_wait_beside_a_deletion(state):
+    """Without a deletion they wait for eight; with one they soon become pairs, those of later flushes too."""
+    rows = bulk(state)
+    worker = Compactor(state, max_age=FOREVER, rows_age=0)
+    assert not worker.step(None)
+    assert rows_of(state) == [rows]
+    flush(state, remove=[b"bulk0"])
+    for _ in range(2):
+        for _ in range(5):
+            worker.step(None)
+        assert sorted(rows_of(state)) in ([0, 1], [0, 0, 1])
+        bulk(state)
+
+
+def test_rows_of_a_bulk_load_wait_a_while_beside_a_deletion(state):
+    """A load with deletions among its records is still counted eight flushes at once."""
+    rows = bulk(state)
+    flush(state, remove=[b"bulk0"])
+    worker = Compactor(state, max_age=FOREVER, rows_age=FOREVER)
+    for _ in range(5):
+        assert not worker.step(None)
+    assert rows_of(state) == [rows, 1]
+
+
+def test_no_row_of_a_deleted_document_is_left_in_time(state):
+    """All of its segments become one, which holds pairs of the documents that are left."""
+    flush(state, [(b"kept", ["a", "b"]), (b"gone", ["c", "d"])])
+    flush(state, remove=[b"gone"])
+    worker = Compactor(state, max_age=0)
+    while state.meta.holds_removed:
+        worker.step(None)
+    assert rows_of(state) == [0]
     assert held(state) == live(state)

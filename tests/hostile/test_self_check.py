@@ -7,7 +7,7 @@ import pytest
 from streamtopic.corpus import Document
 from streamtopic.service.app import Service
 from streamtopic.service.schedule import modeller as modelling
-from streamtopic.service.schedule.self_check import SelfCheckRule, check_update
+from streamtopic.service.schedule.modeller import SelfCheckRule, check_update
 from streamtopic.service.verify import gather, release_findings
 from streamtopic.settings import Settings
 
@@ -137,7 +137,7 @@ def test_a_check_is_evidence(opened):
 
 def test_without_checks_nothing_is_learned_twice(opened, monkeypatch):
     """`off` costs nothing, and says so."""
-    monkeypatch.setattr("streamtopic.service.schedule.self_check.learn", None)
+    monkeypatch.setattr("streamtopic.service.schedule.scheduler.check_update", None)
     instance = opened(self_check="off")
     (version,) = forget(instance, 1)
     assert version["kind"] == "unlearn"

@@ -17,8 +17,16 @@ from streamtopic.paper.capacity_formulas import (
 from streamtopic.privacy import NoiseKey, gaussian_scale
 from streamtopic.privacy.accounting import Composition
 from streamtopic.privacy.head_noise import head_constants, head_sensitivity, release_task_weights
-from streamtopic.topics.heads import fit_head, gradient, hessian, newton_step, unlearn_head
-from streamtopic.topics.tasks import HeadTask, LabelledDocuments, TopicMatrix
+from streamtopic.topics.heads import (
+    HeadTask,
+    LabelledDocuments,
+    TopicMatrix,
+    fit_head,
+    gradient,
+    hessian,
+    newton_step,
+    unlearn_head,
+)
 
 SEED = NoiseKey(bytes(range(32))).seed("news", 1, "digest", "sport")
 N, R = 40, 4

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.distance import jensenshannon
 
-from streamtopic.report.topic_layout import classical_scaling, divergences, place_topics, spread
+from streamtopic.report.model_view import classical_scaling, divergences, place_topics, spread
 
 
 @given(st.integers(1, 6), st.integers(0, 2**32 - 1))

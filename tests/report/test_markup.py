@@ -102,7 +102,7 @@ def test_text_that_turns_directions_turns_nothing():
 def test_no_way_through_a_template_is_open(monkeypatch, way):
     """However a template comes to a value, joined to markup or captured, it is escaped and its hidden marks shown."""
     environment = rendering._environment().overlay(loader=jinja2.DictLoader({"page": way}))
-    monkeypatch.setattr(rendering, "_environment", lambda: environment)
+    monkeypatch.setattr(rendering, "_environment", lambda *_: environment)
     written = render("page", value='<b>\u202e`"', markup=Markup("<i>b</i>%s"))
     assert "<b>" not in written.lower()
     assert "\u202e" not in written
@@ -113,7 +113,7 @@ def test_no_way_through_a_template_is_open(monkeypatch, way):
 def test_a_template_with_a_misspelt_name_fails(monkeypatch):
     """A value that nobody gave is an error, not a gap on a page."""
     environment = rendering._environment().overlay(loader=jinja2.DictLoader({"page": "{{ valeu }}"}))
-    monkeypatch.setattr(rendering, "_environment", lambda: environment)
+    monkeypatch.setattr(rendering, "_environment", lambda *_: environment)
     with pytest.raises(jinja2.UndefinedError, match="valeu"):
         render("page", value=1)
 
@@ -121,7 +121,7 @@ def test_a_template_with_a_misspelt_name_fails(monkeypatch):
 def test_values_are_written_for_people(monkeypatch):
     """Figures are short, a missing value is a dash, lists are joined, and text between backticks is code."""
     environment = rendering._environment().overlay(loader=jinja2.DictLoader({"page": "{{ value }}"}))
-    monkeypatch.setattr(rendering, "_environment", lambda: environment)
+    monkeypatch.setattr(rendering, "_environment", lambda *_: environment)
     values = [1.23456789, 2.0, None, "", True, False, [1, 2.5], [], 12345678]
     assert [str(render("page", value=value)) for value in values] == [
         "1.23457", "2", "-", "-", "yes", "no", "1, 2.5", "-", "12345678",

@@ -8,7 +8,7 @@ import pytest
 
 from streamtopic.errors import InvalidRelease
 from streamtopic.report.model_page import model_page
-from streamtopic.report.topic_history import topic_history
+from streamtopic.report.model_view import topic_history
 
 
 def pictures(page):
@@ -155,6 +155,22 @@ def test_withdrawn_versions_are_named_and_not_shown(read_page, make_release):
     assert "Versions 1, 2 are withdrawn and left out" in said
     said, _ = read_page(model_page(make_release(version=2), withdrawn=[1]))
     assert "Version 1 is withdrawn" in said
+
+
+@pytest.mark.parametrize("r", [2, 6])
+def test_every_square_of_the_correlations_has_four_lines(make_release, r):
+    """The lines lie at all edges of the squares, the last row and the last column included."""
+    heat = next(picture for picture in pictures(model_page(make_release(r=r, n=60))) if "heat-title" in picture)
+    rows, columns = set(), set()
+    for x, y, rest in re.findall(r'd="M([\d.]+) ([\d.]+)([^"]*)"', heat):
+        if "H" in rest:
+            rows.add(float(y))
+        else:
+            columns.add(float(x))
+        corner = re.fullmatch(r"H([\d.]+)V[\d.]+", rest)
+        if corner:
+            columns.add(float(corner[1]))
+    assert len(rows) == len(columns) == r + 1
 
 
 def test_a_page_can_be_read_without_style_and_colour(make_release):

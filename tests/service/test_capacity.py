@@ -12,14 +12,14 @@ from streamtopic.corpus import Document
 from streamtopic.errors import UsageError
 from streamtopic.paper.capacity_formulas import base_capacity, head_capacity_terms
 from streamtopic.service.app import Service
-from streamtopic.service.kept import kept_fields
 from streamtopic.service.paper_mode.deletion_capacity import CapacityRule, measure_capacity
 from streamtopic.service.schedule.situation import Base
+from streamtopic.service.schedule.version import kept_fields
 from streamtopic.settings import Settings
 from streamtopic.state import ModelState, StoredBase
+from streamtopic.topics.heads import HeadTask
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
-from streamtopic.topics.tasks import HeadTask
 
 TOPICS = {
     "garden": ["rose", "tulip", "soil", "seed", "bloom", "compost", "spade", "hedge"],

@@ -21,8 +21,7 @@ from streamtopic.local import LocalRedis
 from streamtopic.metrics import CATALOGUE, HIDDEN, MOST, OTHER, PREFIX, Metrics
 from streamtopic.service.ingest.resolve import MISPLACED, OUTCOMES
 from streamtopic.service.ingest.worker import IngestWorker, WorkerOptions
-from streamtopic.service.looks import looked_at
-from streamtopic.service.processes import run_ingest
+from streamtopic.service.processes import looked_at, run_ingest
 from streamtopic.settings import Settings, load
 from streamtopic.state.residue_ledger import Stage
 from streamtopic.streams import FileLog, Message
@@ -363,7 +362,7 @@ def test_hidden_records_are_shown(kafka_server, redis_server):
         warnings.simplefilter("ignore", DeprecationWarning)
         from kafka import KafkaProducer
     from streamtopic.service.app import Service
-    from streamtopic.service.looks import Looks
+    from streamtopic.service.processes import Looks
 
     watch = Watched("ingest")
     given = {"kafka": kafka_server.servers, "redis_url": redis_server.url, "model": f"metrics{next(_numbers)}"}

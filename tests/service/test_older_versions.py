@@ -7,7 +7,7 @@ import pytest
 
 from streamtopic.corpus import Document
 from streamtopic.report.model_page import model_page
-from streamtopic.report.report_check import read_report
+from streamtopic.report.version_report import read_report
 from streamtopic.service.app import Service
 from streamtopic.service.schedule import scheduler, situation
 from streamtopic.service.schedule import version as staging

@@ -9,6 +9,7 @@ from scipy.sparse import csr_array
 
 from streamtopic import AnchorTopics
 from streamtopic.counts import Counts, WordSets, count
+from streamtopic.counts.matrices import as_documents
 from streamtopic.privacy.accounting import Composition
 from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.privacy.noise import NoisedMatrix, plan_noise
@@ -28,10 +29,9 @@ from streamtopic.service.schedule.payload import (
 from streamtopic.service.verify.recount import Numbering
 from streamtopic.text import passages
 from streamtopic.topics.display import npmi
-from streamtopic.topics.document_rows import as_documents
+from streamtopic.topics.heads import HeadTask
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
-from streamtopic.topics.tasks import HeadTask
 
 KEY = NoiseKey(bytes(range(32)))
 GUARDED = Guarded(1.0, 1e-6, 1e-9)

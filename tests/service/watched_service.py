@@ -7,7 +7,7 @@ from streamtopic.corpus import Document
 from streamtopic.health import Health
 from streamtopic.metrics import Metrics
 from streamtopic.service.app import Service
-from streamtopic.service.looks import Looks
+from streamtopic.service.processes import Looks
 from streamtopic.service.watching import Watching
 from streamtopic.settings import Settings
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from older_segments import older_passages
 from whole_segments import Segment, decode, encode
 
 from streamtopic.counts import Cooccurrence, DocumentBatch, Passage, SignedPassages, Weighting, count
@@ -196,20 +197,30 @@ def test_passages_are_read_as_they_were_written(rows):
 def test_any_damage_to_passages_is_found():
     """No byte can change, be lost or be added unseen, by whoever wants pairs nor by whoever wants passages."""
     batch = DocumentBatch.build(list(zipf_documents(3, 5, 30)))
-    data = encode_passages(SignedPassages.of(batch, Weighting()))
-    for at in range(len(data)):
-        for bad in (data[:at], data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :], data + b"\0"):
-            for read in (decode_passages, decode_chunk):
-                with pytest.raises(StateCorrupt):
-                    read(bad, 30)
+    passages = SignedPassages.of(batch, Weighting())
+    for data in (encode_passages(passages), older_passages(passages)):
+        for at in range(len(data)):
+            for bad in (data[:at], data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :], data + b"\0"):
+                for read in (decode_passages, decode_chunk):
+                    with pytest.raises(StateCorrupt):
+                        read(bad, 30)
+        with pytest.raises(StateCorrupt):
+            decode_passages(data, int(batch.words.max()))
+
+
+def test_rows_are_never_taken_for_a_chunk():
+    """Whoever wants pairs must count rows: to read none from them would be wrong counts."""
+    batch = DocumentBatch.build(list(zipf_documents(3, 5, 30)))
     with pytest.raises(StateCorrupt):
-        decode_passages(data, int(batch.words.max()))
+        decode_chunk(encode_passages(SignedPassages.of(batch, Weighting())), 30)
 
 
-def test_passages_are_a_chunk_without_pairs_and_a_chunk_has_no_passages():
-    """Each kind of string is told by its first bytes, so a segment may end with either."""
+def test_older_passages_are_a_chunk_without_pairs_and_a_chunk_has_no_passages():
+    """Each kind of string is told by its first bytes, so a segment of an older program may end with either."""
     batch = DocumentBatch.build(list(zipf_documents(3, 5, 30)))
     _, chunk = encode(Segment(np.arange(30), count(batch, 30, Weighting()), 3, 0))
     assert decode_passages(chunk, 30) is None
-    nothing = decode_chunk(encode_passages(SignedPassages.of(batch, Weighting())), 30)
+    passages = SignedPassages.of(batch, Weighting())
+    assert same(decode_passages(older_passages(passages), 30), passages)
+    nothing = decode_chunk(older_passages(passages), 30)
     assert [len(part) for part in (nothing.rows, nothing.sizes, nothing.columns, nothing.values)] == [0, 0, 0, 0]

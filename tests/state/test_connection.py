@@ -69,6 +69,11 @@ def test_a_full_server_writes_nothing_and_says_so():
         with pytest.raises(StateError, match="out of memory"):
             connection.call("SET", "key", "value")
         assert connection.call("EXISTS", "key") == 0
+        # As every commit does, which asks before it writes.
+        script = "local had = redis.call('GET', KEYS[1]) redis.call('SET', KEYS[1], ARGV[1]) return had"
+        with pytest.raises(StateError, match="out of memory"):
+            connection.script(script, ["key"], ["value"])
+        assert connection.call("EXISTS", "key") == 0
 
 
 def test_a_lost_connection_is_made_again(connection):

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from older_segments import as_older
 from state_reference import as_words
 from test_exactness import Run
 from whole_segments import decode
 
 from streamtopic.counts import Cooccurrence
 from streamtopic.errors import CountsOverflow, TakenOver
-from streamtopic.state import Applied, Compactor, Reader, Stale, compact, compaction, cut, flush
+from streamtopic.state import Applied, Compactor, Reader, Stale, compact, compaction, cut, segments
 from streamtopic.state.compaction import due, merge, swap
 from streamtopic.state.merge_segments import Source, fused_rows
 from streamtopic.state.segments import PairChunk
@@ -39,7 +40,7 @@ def test_rows_may_be_cut_anywhere(connection, new_model, documents, pairs, gone)
     model = new_model()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compaction, "CHUNK_PAIRS", pairs)
-        patch.setattr(flush, "_BLOCK_PAIRS", pairs)
+        patch.setattr(segments, "CHUNK_PAIRS", pairs)
         run = Run(connection, model)
         for k, counts in enumerate(documents):
             run.add(k, ((sum(counts.values()), counts),))
@@ -67,7 +68,7 @@ def test_packed_or_not_counts_are_the_same(connection, model, monkeypatch, packe
 def test_sums_that_leave_64_bits_are_refused():
     """Two segments whose pair adds up beyond the range raise, and do not wrap around."""
     chunk = PairChunk(np.array([0], np.int32), np.array([1]), np.array([0], np.int32), np.array([1 << 61]))
-    sources = [Source(np.array([0]), 1, lambda _: chunk) for _ in range(4)]
+    sources = [Source(np.array([0]), iter([chunk])) for _ in range(4)]
     with pytest.raises(CountsOverflow):
         list(fused_rows(sources, 1))
 
@@ -173,10 +174,13 @@ def test_replaced_segments_make_room_early_where_they_are_large(connection, mode
     """Beyond the room for them, the oldest go after seconds rather than minutes; readers take a new snapshot."""
     monkeypatch.setattr(compaction, "_LEAST_ROOM", 0)
     run = filled(Run(connection, model), 8)
+    # Pairs, since rows take less room than the segment that they become.
+    as_older(connection, run.state)
     worker, first = Compactor(run.state), names_of(run)
     assert worker.step(None)
     assert all(10_000 < connection.call("PTTL", name) <= compaction.GRACE_SECONDS * 1000 for name in first)
     filled(run, 8)
+    as_older(connection, run.state)
     assert worker.step(None)
     assert all(0 < connection.call("PTTL", name) <= 10_000 for name in first)
     assert all(connection.call("PTTL", name) == -1 for name in names_of(run))

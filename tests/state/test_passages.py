@@ -1,4 +1,4 @@
-"""Passages of small flushes: they make the pairs of a difference, and go with the first merge."""
+"""Passages of flushes: they make the pairs of a difference, and go with the first merge."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from test_exactness import Run, passages
 from streamtopic.counts import Weighting
 from streamtopic.errors import StateCorrupt
 from streamtopic.state import Applied, Reader, SnapshotExpired, compact
-from streamtopic.state.segments import MOST_PASSAGES, decode_passages
+from streamtopic.state.reader import MOST_JOINED
 
 TEXT = ((6, {"x": 1, "m": 2, "a": 3}),)
 step = st.one_of(
@@ -36,7 +36,7 @@ def pairs_of(delta, found):
 def strings(connection, run):
     """Return the names of the strings that hold passages, whether they still count or not."""
     names = connection.call("KEYS", run.state.keys.tag + ":seg:*")
-    return [name for name in names if (connection.call("GET", name) or b"")[:4] == b"STP1"]
+    return [name for name in names if (connection.call("GET", name) or b"")[:4] == b"STR1"]
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -107,22 +107,22 @@ def test_documents_too_short_for_a_pair_leave_no_passage(connection, model):
     run.add(1, ((1, {"alone": 1}),))
     run.flush()
     assert reader.snapshot().since(before).passages().passages == 0
-    (name,) = strings(connection, run)
-    assert decode_passages(connection.call("GET", name), 1).passages == 0
+    assert strings(connection, run) == []
+    assert [(entry.keys, entry.pairs, entry.rows) for entry in run.state.manifest] == [(1, 0, 0)]
 
 
 @pytest.mark.parametrize(
     ("texts", "known"),
     [
-        ([TEXT] * MOST_PASSAGES, True),
-        ([TEXT] * (MOST_PASSAGES + 1), False),
-        ([TEXT * MOST_PASSAGES], True),
-        ([TEXT * (MOST_PASSAGES + 1)], False),
-        ([TEXT] + [()] * MOST_PASSAGES, False),
+        ([TEXT] * MOST_JOINED, True),
+        ([TEXT] * (MOST_JOINED + 1), False),
+        ([TEXT * MOST_JOINED], True),
+        ([TEXT * (MOST_JOINED + 1)], False),
+        ([TEXT] + [()] * MOST_JOINED, True),
     ],
 )
-def test_only_small_flushes_keep_their_passages(connection, model, texts, known):
-    """Neither many documents nor many passages at once are kept, and such a difference is given by its pairs."""
+def test_a_large_flush_is_given_by_its_pairs(connection, model, texts, known):
+    """Neither many documents nor many passages at once are given as such; a document without one does not count."""
     run = Run(connection, model)
     reader = Reader(connection, model, 1)
     before = reader.snapshot()
@@ -130,11 +130,11 @@ def test_only_small_flushes_keep_their_passages(connection, model, texts, known)
         run.add(number, text)
     run.flush()
     delta = reader.snapshot().since(before)
-    assert (delta.passages() is not None, len(strings(connection, run)) == 1) == (known, known)
+    assert (delta.passages() is not None) == known
     assert as_words(delta) == run.live.recount()
 
 
-@pytest.mark.parametrize("flushes", [[[TEXT]] * 4, [[TEXT * 4]], [[TEXT, (), (), ()]]])
+@pytest.mark.parametrize("flushes", [[[TEXT]] * 4, [[TEXT * 4]], [[TEXT, TEXT], [TEXT, (), TEXT]]])
 def test_a_difference_of_many_passages_is_not_given_as_such(connection, model, flushes, monkeypatch):
     """A reader holds a bounded number of them, however many small flushes there were."""
     run = Run(connection, model)
@@ -181,28 +181,6 @@ def test_a_merged_segment_has_no_passages(connection, model):
     assert as_words(delta) == run.live.recount()
 
 
-def test_a_state_without_passages_is_read_and_merged(connection, model):
-    """Segments of before passages were kept have none, and count all the same."""
-    run = Run(connection, model)
-    reader = Reader(connection, model, 1)
-    before = reader.snapshot()
-    for number in range(2):
-        run.add(number, TEXT)
-        run.flush()
-    for entry in run.state.manifest:
-        name, last = run.state.keys.segment(entry.name, entry.keys - 1), entry.keys - 1
-        size = connection.call("STRLEN", name)
-        connection.call("DEL", name)
-        value = f"{entry.order}:{entry.epoch}:{last}:{entry.pairs}:{entry.size - size}"
-        connection.call("HSET", run.state.keys.manifest, entry.name, value)
-    run.state.reload()
-    delta = reader.snapshot().since(before)
-    assert delta.passages() is None
-    assert as_words(delta) == run.live.recount()
-    assert compact(run.state, everything=True) == Applied()
-    assert as_words(reader.snapshot()) == run.live.recount()
-
-
 def test_lost_and_damaged_passages_are_told_apart(connection, model):
     """What was compacted away asks for a new snapshot, what is damaged for a rebuild."""
     run = Run(connection, model)
@@ -239,12 +217,12 @@ def test_a_merge_that_leaves_no_pair_stands_in_no_ones_way(connection, model):
     assert (found.passages, pairs_of(delta, found)) == (1, as_words(delta)[-1])
 
 
-def test_a_large_segment_is_not_read_to_learn_that_it_has_no_passages(connection, model, monkeypatch):
-    """Its head tells; its last string may be 16 MiB."""
+def test_a_large_segment_is_not_read_to_learn_that_it_has_too_many_passages(connection, model, monkeypatch):
+    """The manifest tells; its last string may be 16 MiB."""
     run = Run(connection, model)
     reader = Reader(connection, model, 1)
     before = reader.snapshot()
-    for number in range(MOST_PASSAGES + 1):
+    for number in range(MOST_JOINED + 1):
         run.add(number, TEXT)
     run.flush()
     delta = reader.snapshot().since(before)

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from streamtopic.errors import ComponentUnreachable
+from streamtopic.errors import ComponentUnreachable, SettingsError
 from streamtopic.local import LocalRedisCluster, LocalSentinel
 from streamtopic.state import Connection
 
@@ -124,7 +124,7 @@ def test_an_impostor_is_refused(redis, secured, authority, named, name):
     """Without the authority, or with another host's certificate, nothing is said to the server."""
     query = f"?ssl_ca_certs={authority['ca']}" if named else ""
     url = f"rediss://127.0.0.1:{secured(redis.servers[0].port, name)}{query}"
-    with Connection(url) as connection, pytest.raises(ComponentUnreachable, match=r"(?i)certificate"):
+    with Connection(url) as connection, pytest.raises(SettingsError, match=r"(?i)certificate"):
         connection.ping()
 
 

@@ -14,7 +14,7 @@ from kafka.consumer.fetcher import ConsumerRecord
 from streamtopic.errors import ComponentUnreachable, SettingsError, StateMismatch, UsageError
 from streamtopic.local import LocalKafka
 from streamtopic.streams import KafkaLog, KafkaOptions, Message, kafka_reader, open_log
-from streamtopic.streams.membership import open_membership
+from streamtopic.streams.opening import open_membership
 
 NUMBERS = itertools.count()
 

@@ -3,11 +3,12 @@
 import contextlib
 import socket
 
+from kafka import KafkaConsumer
 from kafka.net.compat import KafkaNetClient
 from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaTCPTransport
 
-from streamtopic.streams.kafka_compat import NetClient, data_before_end
+from streamtopic.streams.kafka_compat import NetClient, data_before_end, give_up
 
 
 class Listener:
@@ -66,3 +67,18 @@ def test_a_delay_is_given_in_seconds_without_the_repair():
         client._net.close()
     assert 5 < delays[KafkaNetClient] < 13
     assert 5_000 < delays[NetClient] < 13_000
+
+
+def test_a_client_whose_end_fails_gives_its_sockets_back(kafka_server):
+    """kafka-python leaves them open where leaving its group fails; `give_up` can be a plain `close` when this fails."""
+
+    def broken(**_):
+        raise OSError("the broker is gone")
+
+    consumer = KafkaConsumer(bootstrap_servers=kafka_server.servers, group_id=None)
+    consumer._coordinator.close = broken
+    with contextlib.suppress(OSError):
+        consumer.close()
+    assert consumer._client._net._wakeup_r.fileno() >= 0
+    give_up(consumer)
+    assert consumer._client._net._wakeup_r.fileno() < 0

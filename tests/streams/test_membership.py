@@ -14,7 +14,7 @@ import pytest
 
 from streamtopic.streams import FileLog, KafkaLog, KafkaOptions
 from streamtopic.streams.kafka_membership import KafkaMembership
-from streamtopic.streams.membership import AllPartitions, open_membership
+from streamtopic.streams.opening import AllPartitions, open_membership
 
 NUMBERS = itertools.count()
 SESSION_MS = 3_000
@@ -22,7 +22,7 @@ MEMBER = """
 import sys
 from streamtopic.streams import KafkaLog, KafkaOptions
 from streamtopic.streams.kafka_membership import KafkaMembership
-from streamtopic.streams.membership import open_membership
+from streamtopic.streams.opening import open_membership
 member = open_membership(KafkaLog(KafkaOptions(sys.argv[1])), sys.argv[2], "group", int(sys.argv[3]))
 while True:
     print(sorted(member.poll(0.1)), flush=True)

@@ -236,3 +236,31 @@ def test_cross_validation_takes_texts_and_their_matrix():
     again = cross_val_score(learner, X, labels, cv=3, error_score="raise", n_jobs=1)
     assert again.min() > 0.4
     assert isinstance(X[:2], TextMatrix)
+
+
+def test_texts_without_counting_are_refused_with_the_remedy():
+    """AnchorTopics names the vectoriser to someone who gives it texts, whatever holds them."""
+    texts = ["car engine", "dog cat"] * 5
+    for column in (texts, tuple(texts), np.array(texts), np.array(texts, object), "car engine"):
+        with pytest.raises(ValueError, match=r"make_pipeline\(TextCounts\(\), AnchorTopics\(\)\)"):
+            AnchorTopics(2).fit(column)
+
+
+class Column:
+    """A column of a table, as pandas and polars have it: it gives its values in order."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __iter__(self):
+        return iter(self.values)
+
+
+def test_a_column_of_a_table_is_texts():
+    """Whatever gives texts in order can be counted: lists, columns, generators; a missing value is named."""
+    texts = ["car engine wheel", "dog cat fur"] * 20
+    wanted = TextCounts().fit_transform(texts).toarray()
+    for column in (Column(texts), (text for text in texts), np.array(texts, object)):
+        assert np.array_equal(TextCounts().fit_transform(column).toarray(), wanted)
+    with pytest.raises(ValueError, match="text 40 is a NoneType"):
+        TextCounts().fit_transform(Column([*texts, None]))

@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
 from streamtopic import AnchorTopics
-from streamtopic.topics.document_rows import canonical
+from streamtopic.counts.matrices import canonical
 
 LEARNERS = st.sampled_from(["default", "paper"])
 SMALL = {"n_topics": 2, "min_df": 1, "max_df": 1.0, "anchor_min_df": 0.0}

@@ -79,9 +79,9 @@ def test_a_live_row_of_zeros_is_certified_as_nothing():
     last = fit.mixtures
     last.C = last.C.copy()
     last.C[-1] = 0.0
-    errors, own = last.errors(fit.mass)
-    assert errors[-1] == own[-1] == np.sqrt(2.0)
-    assert errors[:-1].max() < 1e-6
+    bounds = last.bounds(fit.mass, fit.live, fit.p)
+    assert bounds.errors[-1] == bounds.from_products[-1] == np.sqrt(2.0)
+    assert bounds.errors[:-1].max() < 1e-6
     assert fit.certificate.bound > 1e-3
 
 
@@ -92,7 +92,7 @@ def test_a_row_that_is_no_distribution_has_no_bound(wrong):
     last = fit.mixtures
     last.C = last.C.copy()
     last.C[2, 0] = wrong
-    assert last.errors(fit.mass)[0][2] == np.inf
+    assert last.bounds(fit.mass, fit.live, fit.p).errors[2] == np.inf
     assert fit.certificate.bound == np.inf
 
 

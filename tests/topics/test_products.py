@@ -9,7 +9,7 @@ from streamtopic.counts import SymmetricCounts
 from streamtopic.counts.compact import pack
 from streamtopic.topics.certificate import gamma
 from streamtopic.topics.products import BLOCK, product_roundings, times
-from streamtopic.topics.update_products import ThinShift, dearer_than_whole, product_shift
+from streamtopic.topics.update_rows import ThinShift, dearer_than_whole, product_shift
 
 N = 3 * BLOCK + 40
 R = 5

@@ -108,14 +108,14 @@ def test_certificate_bounds_the_distance_of_any_feasible_point(seed, push):
     best = solve_rows(G, B)
     rng = np.random.default_rng(seed)
     moved = (1 - push) * best + push * rng.dirichlet(np.ones(6), len(B))
-    bound = row_bounds(moved, B, G, known(B, G, sigma)).errors
+    bound = row_bounds(moved, B, G, known(B, G, sigma), np.zeros(len(B))).errors
     assert np.all(np.linalg.norm(moved - best, axis=1) <= bound + 1e-12)
 
 
 def test_certificate_is_tight_at_the_optimum():
     """At the solver's answer the bound is of the size of rounding, not of its square root."""
     G, B, sigma = problem(1)
-    bound = row_bounds(solve_rows(G, B), B, G, known(B, G, sigma)).errors
+    bound = row_bounds(solve_rows(G, B), B, G, known(B, G, sigma), np.zeros(len(B))).errors
     assert bound.max() < 1e-10
 
 

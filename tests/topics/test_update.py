@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from streamtopic.counts import Cooccurrence, Counts
 from streamtopic.topics.display import topic_correlations
-from streamtopic.topics.fingerprint import fingerprint
-from streamtopic.topics.fit import Words
+from streamtopic.topics.fit import Words, fingerprint
 from streamtopic.topics.learner import learn
 from streamtopic.topics.update import NeedsRetrain, Updated, update
 

@@ -6,13 +6,13 @@ import pytest
 from streamtopic.counts import Counts, DocumentBatch, Passage, SignedPassages, SymmetricCounts, count
 from streamtopic.counts.weights import Weighting
 from streamtopic.topics import update as update_module
-from streamtopic.topics import update_products
+from streamtopic.topics import update_rows
 from streamtopic.topics.certificate import gamma
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
 from streamtopic.topics.products import product_roundings, times
 from streamtopic.topics.update import Updated, update
-from streamtopic.topics.update_products import SparseRows, ThinShift, add_times_sparse, outer_change, product_shift
+from streamtopic.topics.update_rows import SparseRows, ThinShift, add_times_sparse, outer_change, product_shift
 
 N = 90
 WEIGHTING = Weighting(256)
@@ -148,7 +148,7 @@ def used(monkeypatch):
         found.append(None if made is None or made.others is None else len(made.others))
         return made
 
-    monkeypatch.setattr(update_products, "_WIDE", 1)
+    monkeypatch.setattr(update_rows, "_WIDE", 1)
     monkeypatch.setattr(update_module, "outer_change", spied)
     return found
 

@@ -49,7 +49,11 @@ class Changed:
         apart = np.abs(made.product - cold.product).max(axis=1)
         assert (apart <= made.product_errors() + cold.product_errors()).all()
         distance = np.linalg.norm((made.C - cold.C), axis=1)
-        assert (distance <= made.errors(mass)[0] + cold.errors(mass)[0]).all()
+        live = np.flatnonzero(mass)
+        p = mass[live] / mass.sum()
+        bounds = made.bounds(mass, live, p).errors + cold.bounds(mass, live, p).errors
+        assert (distance[live] <= bounds).all()
+        assert not distance[mass == 0].any()
         assert distance.max() <= 1e-9
 
 

@@ -22,7 +22,7 @@ from streamtopic.signed import (
     to_messages,
     tombstones,
 )
-from streamtopic.signed.matching import assign
+from streamtopic.signed.release import assign
 from streamtopic.streams import Record
 
 

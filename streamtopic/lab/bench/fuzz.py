@@ -286,14 +286,14 @@ def _read_event(data: bytes) -> None:
 
 
 def _read_rejection(data: bytes) -> None:
-    from streamtopic.commands.rejected import _fields
+    from streamtopic.commands.looking import _rejection_fields
     from streamtopic.service.ingest.rejections import parse_rejection
 
     # A producer chooses the time of its records as well.
     times = Random(len(data)).choice([0, -1, 2**63 - 1, -(2**63), 1_700_000_000_000])
     found = parse_rejection(_record(data, timestamp_ms=times))
     if found is not None:
-        json.dumps(_fields(found), allow_nan=False)
+        json.dumps(_rejection_fields(found), allow_nan=False)
 
 
 def _read_release(data: bytes) -> None:
@@ -338,7 +338,7 @@ def _read_exported(data: bytes) -> None:
 
 
 def _read_report(data: bytes) -> None:
-    from streamtopic.report.report_check import read_report
+    from streamtopic.report.version_report import read_report
     from streamtopic.service.verify import as_json
 
     with tempfile.NamedTemporaryFile(suffix=".json") as file:

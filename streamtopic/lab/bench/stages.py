@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from streamtopic.counts import Cooccurrence, SymmetricCounts
-    from streamtopic.topics.update_products import OuterChange
-    from streamtopic.topics.update_rows import Change
+    from streamtopic.topics.update_rows import Change, OuterChange
 
 __all__ = ["CORRELATIONS", "RETRAIN", "UPDATE"]
 

@@ -10,11 +10,16 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from streamtopic.errors import ComponentUnreachable
+from streamtopic.lab.faults.alarms import Replay, promtool, silent
 from streamtopic.lab.faults.cluster import PARTITIONS
+from streamtopic.lab.faults.counters import Counters
+from streamtopic.lab.faults.drills import Drills
 from streamtopic.lab.faults.erosion import Eroder
 from streamtopic.lab.faults.inject import Injector
+from streamtopic.lab.faults.leaks import leaks
+from streamtopic.lab.faults.monitor import SCRAPE_EVERY, Monitor
 from streamtopic.lab.faults.observer import Observer
-from streamtopic.lab.faults.plan import EVERY_KIND, Fault, draw
+from streamtopic.lab.faults.plan import EVERY_KIND, SHARDED_KINDS, Fault, draw
 from streamtopic.lab.faults.stream import EventStream
 from streamtopic.streams import open_log
 
@@ -23,13 +28,30 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from streamtopic.lab.faults.cluster import Cluster
+    from streamtopic.lab.faults.monitor import Scrape
 
-__all__ = ["Options", "Report", "run"]
+__all__ = ["MAY_FIRE", "Options", "Report", "run"]
 
 # Events that are sent together.
 _BATCH = 20
 # Seconds to wait for rest once there is a finding: the rest then tells little.
 _PATIENCE = 20.0
+MAY_FIRE = frozenset(
+    f"Streamtopic{name}"
+    for name in (
+        "Clocks",
+        "Down",
+        "HiddenRecords",
+        "MisplacedRecords",
+        "RefusedChange",
+        "Refused",
+        "RejectedRecords",
+        "SetBack",
+        "TakenOver",
+        "Unreachable",
+    )
+)
+"""Alerts that faults of a campaign call for; those about other things must stay silent."""
 # The first rest may take this many times as long: on a fresh machine every process compiles the kernels, all at once.
 _WARMING = 4.0
 
@@ -40,25 +62,29 @@ class Options:
 
     seed: of events and faults.
     faults, events: numbers at which it ends.
-    kinds: kind of fault to share.
+    kinds: kind of fault to share; None: every kind that fits the target.
     round_faults, round_events: numbers in one round.
     window: seconds within which these happen.
     live: about how many documents live at a time.
     rest_seconds: the longest that the service may take to come to rest.
     compact_every: rounds after which the log is compacted; 0 for never.
+    stall: seconds for which Redis answers nobody once at the end; 0 for never. Health says so after a minute.
+    drills: classes of faults that are done alone at the end, for the alerts that each of them fires.
     erode: whether the log loses records at the end, and the state is made anew from the records left.
     """
 
     seed: int
     faults: int = 40
     events: int = 1 << 40
-    kinds: Mapping[str, float] = field(default_factory=lambda: EVERY_KIND)
+    kinds: Mapping[str, float] | None = None
     round_faults: int = 8
     round_events: int = 240
     window: float = 6.0
     live: int = 400
     rest_seconds: float = 240.0
     compact_every: int = 10
+    stall: float = 0.0
+    drills: Sequence[str] = ()
     erode: bool = True
 
 
@@ -74,6 +100,8 @@ class Report:
     strays, rivals: receipts and releases that a publisher wrote late, when another one had their place.
     compactions: of the log.
     hidden_asked: how often the service was asked whether a transaction hides records.
+    health_asked: how often processes answered how they are.
+    alerts: times of which the alerts were checked; 0 without promtool.
     seconds: that it took.
     findings: [] if the service kept all its promises.
     """
@@ -90,6 +118,8 @@ class Report:
     rivals: int = 0
     compactions: int = 0
     hidden_asked: int = 0
+    health_asked: int = 0
+    alerts: int = 0
     seconds: float = 0.0
     findings: list[str] = field(default_factory=list)
 
@@ -104,21 +134,27 @@ def run(cluster: Cluster, options: Options, say: Callable[[str], None] = lambda 
 
     say: called with a line about each round and each fault.
     """
-    with Observer(cluster, PARTITIONS) as observer:
-        return _Campaign(cluster, options, observer, say).run()
+    with Observer(cluster, PARTITIONS) as observer, Monitor(cluster.workers) as monitor:
+        return _Campaign(cluster, options, observer, monitor, say).run()
 
 
 class _Campaign:
-    def __init__(self, cluster: Cluster, options: Options, observer: Observer, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, cluster: Cluster, options: Options, observer: Observer, monitor: Monitor, say: Callable[[str], None]
+    ) -> None:
         self._cluster = cluster
         self._options = options
         self._observer = observer
+        self._monitor = monitor
+        self._counters = Counters(monitor, observer, PARTITIONS)
+        self._wall = time.time() - time.monotonic()
         self._say = say
         self._rng = Random(options.seed)
         self._stream = EventStream(Random(options.seed), PARTITIONS, options.live)
         self._injector = Injector(cluster, lambda: self._stream.known)
         self._eroder = Eroder(cluster, observer, self._feed, self._rested, say)
         self._report = Report(options.seed)
+        self._kinds = options.kinds or (SHARDED_KINDS if cluster.sharded else EVERY_KIND)
 
     def run(self) -> Report:
         start = time.monotonic()
@@ -126,11 +162,12 @@ class _Campaign:
         report, options = self._report, self._options
         while not report.findings and report.faults.total() < options.faults and report.events < options.events:
             number = min(options.round_faults, options.faults - report.faults.total())
-            self._round(draw(self._rng, number, options.window, options.kinds))
+            self._round(draw(self._rng, number, options.window, self._kinds))
             if not report.findings and options.compact_every and not (report.rounds - 1) % options.compact_every:
                 self._compact()
-        if options.erode and not report.findings:
-            self._erode()
+        for act in (self._calm, self._stall, self._drill, self._erode, self._look_back):
+            if not report.findings:
+                act()
         report.seconds = time.monotonic() - start
         return report
 
@@ -146,9 +183,65 @@ class _Campaign:
         del self._report.findings[before:]
         return found
 
+    def _calm(self) -> None:
+        """Work without any fault: what the processes say that they did is what they did."""
+        report = self._report
+        self._counters.begin()
+        self._feed(self._options.round_events)
+        self._conclude(self._options.rest_seconds)
+        report.findings += report.findings or self._counters.differences()
+
+    def _drill(self) -> None:
+        """Do each class of faults alone, and ask which alerts fire."""
+        drills = Drills(self._cluster, self._injector, lambda: self._stream.known, self._rng)
+        for name in self._options.drills:
+            if not self._report.findings:
+                self._say(f"  alone: {name}")
+                replay = drills.do(name)
+                self._conclude(self._options.rest_seconds)
+                self._alerts(replay)
+
+    def _alerts(self, *replays: Replay) -> None:
+        tool = promtool()
+        if tool is None:
+            self._say(
+                "  alerts are not checked: promtool, which is part of Prometheus, or deploy/alerts.yaml is missing"
+            )
+            return
+        self._report.findings += silent(replays, self._cluster.folder, tool)
+        self._report.alerts += len(replays)
+
+    def _stall(self) -> None:
+        """Let Redis answer nobody: within 60 to 75 s every process must say that it does not get on."""
+        if not self._options.stall:
+            return
+        begin = time.monotonic()
+        with self._cluster.redis.suspended():
+            time.sleep(self._options.stall)
+            stalled = self._monitor.stalled(begin, time.monotonic())
+        self._say(f"  nobody was answered by Redis for {self._options.stall:.0f} s")
+        self._conclude(self._options.rest_seconds)
+        self._report.findings += stalled
+        shown = {worker.name: self._since(worker.name, begin) for worker in self._cluster.staff}
+        must, may = frozenset({"StreamtopicStalled"}), frozenset({"StreamtopicUnreachable"})
+        self._alerts(Replay("a stall of Redis", shown, SCRAPE_EVERY, self._wall, 1.0, must, may))
+
+    def _since(self, name: str, begin: float) -> Sequence[Scrape]:
+        return [scrape for scrape in self._monitor.scrapes[name] if scrape.time >= begin]
+
+    def _look_back(self) -> None:
+        """Look through everything that was logged and shown."""
+        logs = [worker.output for worker in self._cluster.workers]
+        self._report.findings += leaks(logs, self._cluster.folder / "keys")
+        shown = {worker.name: self._monitor.scrapes[worker.name] for worker in self._cluster.staff}
+        may = (MAY_FIRE | {"StreamtopicStalled"}) if self._options.stall else MAY_FIRE
+        self._alerts(Replay("the whole campaign", shown, SCRAPE_EVERY, self._wall, may=may))
+
     def _erode(self) -> None:
         """Take records from the log, first such as it may lose, then such as it must not lose."""
-        # Last in a campaign, since it cannot be undone.
+        if not self._options.erode:
+            return
+        # Nearly the last in a campaign, since it cannot be undone.
         self._compact()
         events, steps = self._options.round_events, self._eroder
         for step in (steps.rebuild, lambda: steps.go_on(events), lambda: steps.refuse(events)):
@@ -162,6 +255,8 @@ class _Campaign:
             worker.start()
         self._feed(self._options.live, 0)
         self._conclude(_WARMING * self._options.rest_seconds)
+        self._report.findings += self._report.findings or self._counters.differences()
+        self._monitor.warmed()
         self._cluster.copy()
 
     def _round(self, faults: Sequence[Fault]) -> None:
@@ -230,6 +325,8 @@ class _Campaign:
         self._report.rest.append(time.monotonic() - start)
         self._report.findings += self._injector.findings
         self._report.findings += self._observer.check()
+        # Not before the first model, since that is the way to it.
+        self._report.findings += self._monitor.false_alarms() if self._report.rounds > 1 else []
         self._summarise()
 
     def _summarise(self) -> None:
@@ -239,6 +336,7 @@ class _Campaign:
         report.documents = sum(len(book.live) for book in self._observer.oracle.books)
         report.lost_replies, report.strays = self._cluster.proxy.lost, witness.strays
         report.rivals, report.hidden_asked = witness.rivals, self._injector.asked
+        report.health_asked = self._monitor.asked.total()
         self._say(
             f"round {report.rounds}: {report.faults.total()} faults, {report.events} events, {report.documents} "
             f"documents, {report.versions} versions, {report.deletions} receipts, "

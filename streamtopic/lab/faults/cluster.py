@@ -1,4 +1,4 @@
-"""One whole service on this machine: a broker, a Redis behind a proxy, and the processes as an operator runs them."""
+"""One whole service on this machine: a broker, Redis behind a proxy, and the processes as an operator runs them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
-from streamtopic.lab.faults.processes import Guard, Worker, free_port
+from streamtopic.lab.faults.processes import Guard, Worker, free_port, quiet_port
 from streamtopic.lab.faults.proxy import Proxy
 from streamtopic.lab.faults.server import RedisServer
+from streamtopic.lab.faults.sharded import ShardedRedis
 from streamtopic.local.local_kafka import LocalKafka
-from streamtopic.local.local_redis import write_anew
 from streamtopic.signed import PublicKey, new_secret, new_signing_key
 from streamtopic.streams import TopicNames, open_log
 
@@ -36,7 +36,7 @@ _SETTINGS = """
 model = "{model}"
 partitions = {partitions}
 kafka = "{kafka}"
-redis_url = "redis://127.0.0.1:{redis}/0"
+redis_url = "{redis}"
 signing_key = "{keys}/signing.pem"
 noise_key = "{keys}/noise.key"
 receipt_key = "{keys}/receipt.key"
@@ -67,9 +67,20 @@ class Cluster:
 
     folder: for data, keys and output.
     program: command that starts a process, without the name of its part.
+    sharded: whether Redis is a cluster of three masters and three replicas; one server else.
     """
 
-    def __init__(self, folder: Path, program: Sequence[str] = (sys.executable, "-m", "streamtopic")) -> None:
+    redis: RedisServer | ShardedRedis
+    partitions = PARTITIONS
+
+    def __init__(
+        self,
+        folder: Path,
+        program: Sequence[str] = (sys.executable, "-m", "streamtopic"),
+        *,
+        sharded: bool = False,
+    ) -> None:
+        self.sharded = sharded
         self.folder = folder
         self.names = TopicNames(MODEL)
         self.config = folder / "streamtopic.toml"
@@ -93,12 +104,8 @@ class Cluster:
         self.folder.mkdir(parents=True, exist_ok=True)
         guard = self._stack.enter_context(Guard())
         self.kafka = self._stack.enter_context(LocalKafka(self.folder / "kafka", properties=_BROKER))
-        self.redis = RedisServer(self.folder / "redis", free_port(), guard)
-        self._stack.callback(self.redis.kill)
-        self._stack.callback(self.redis.client.close)
-        self.redis.start()
-        self.proxy = self._stack.enter_context(Proxy(free_port(), self.redis.port))
-        self._configure()
+        self.proxy = self._stack.enter_context(Proxy())
+        self._configure(self._start_cluster() if self.sharded else self._start_server(guard))
         self._create_topics()
         # The environment of the person who runs the campaign must not change the settings of the service.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("STREAMTOPIC_")}
@@ -128,11 +135,6 @@ class Cluster:
         """The key that verifies releases and receipts."""
         return PublicKey.load(self.folder / "keys" / "signing.pub")
 
-    @property
-    def url(self) -> str:
-        """Address of Redis without the proxy."""
-        return f"redis://127.0.0.1:{self.redis.port}/0"
-
     def ask(self, *command: str) -> subprocess.CompletedProcess[str]:
         """Run a command of the program to its end, and return its status and output."""
         return subprocess.run(  # noqa: S603  this program's own commands
@@ -148,7 +150,7 @@ class Cluster:
     def forget_copies(self) -> None:
         """Drop all copies of Redis's data and keep a new one."""
         # The file is written anew as well: its end, too, would be a state from before.
-        write_anew(self.redis.client)
+        self.redis.write_anew()
         while self.copies:
             shutil.rmtree(self.copies.pop())
         self.copy()
@@ -174,9 +176,26 @@ class Cluster:
     def _worker(self, part: str, number: int, guard: Guard, environment: Mapping[str, str]) -> Worker:
         name = f"{part}-{number}"
         command = [*self._program, part, "--config", str(self.config)]
-        return Worker(name, command, self.folder / f"{name}.log", guard, environment)
+        port = quiet_port()
+        told = {**environment, "STREAMTOPIC_METRICS_ADDRESS": str(port)}
+        return Worker(name, command, self.folder / f"{name}.log", guard, told, port)
 
-    def _configure(self) -> None:
+    def _start_server(self, guard: Guard) -> str:
+        """Start one server, and return its address behind the proxy."""
+        self.redis = server = RedisServer(self.folder / "redis", free_port(), guard)
+        self._stack.callback(server.kill)
+        self._stack.callback(server.client.close)
+        server.start()
+        return f"redis://127.0.0.1:{self.proxy.open(server.door, server.port)}/0"
+
+    def _start_cluster(self) -> str:
+        """Start a cluster, and return its address, which leads through the proxy."""
+        self.redis = cluster = ShardedRedis(self.folder / "redis", self.proxy, MODEL, PARTITIONS)
+        self._stack.callback(cluster.stop)
+        cluster.start()
+        return cluster.url
+
+    def _configure(self, redis_url: str) -> None:
         keys = self.folder / "keys"
         keys.mkdir()
         new_signing_key(keys / "signing.pem", keys / "signing.pub")
@@ -186,7 +205,7 @@ class Cluster:
             model=MODEL,
             partitions=PARTITIONS,
             kafka=self.kafka.servers,
-            redis=self.proxy.port,
+            redis=redis_url,
             keys=keys,
             session=SESSION,
             lease=LEASE,

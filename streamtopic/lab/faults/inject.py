@@ -16,16 +16,18 @@ from kafka.errors import KafkaError
 from streamtopic.errors import ComponentUnreachable
 from streamtopic.lab.faults.cluster import LEASE, PARTITIONS, SESSION
 from streamtopic.lab.faults.intruder import bombs, forged, poison, strange
+from streamtopic.lab.faults.sharded import NODE_TIMEOUT, ShardedRedis
 from streamtopic.lab.faults.stranger import Stranger, Transaction
 from streamtopic.streams import open_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streamtopic.lab.faults.cluster import Cluster
     from streamtopic.lab.faults.plan import Fault
     from streamtopic.lab.faults.processes import Worker
     from streamtopic.lab.faults.proxy import Held
+    from streamtopic.lab.faults.server import RedisServer
     from streamtopic.streams import Message
 
 __all__ = ["STAGE", "Injector", "newest_leader", "staged_late"]
@@ -48,10 +50,10 @@ _COMES_BACK = 60.0
 _EARLY = 0.3
 
 
-def newest_leader(client: redis.Redis, model: str) -> int:
+def newest_leader(server: RedisServer | ShardedRedis, model: str) -> int:
     """Return the fencing token of the newest leader, 0 if Redis does not answer or has no leader."""
-    with contextlib.suppress(redis.exceptions.RedisError):
-        return int(client.get(f"{{st:{model}}}:fence") or 0)
+    with contextlib.suppress(redis.exceptions.RedisError, ComponentUnreachable):
+        return int(server.value(f"{{st:{model}}}:fence") or 0)
     return 0
 
 
@@ -80,6 +82,8 @@ class Injector:
         self._known = known
         self._redis, self._kafka, self._storm = threading.Lock(), threading.Lock(), threading.Lock()
         self._bombs = threading.Lock()
+        # How often a server that knows less may have taken the place of another.
+        self._replaced = 0
         self.asked = 0
         self.findings: list[str] = []
 
@@ -129,7 +133,7 @@ class Injector:
         # There may be no such command in this round.
         if not held.begun.wait(_COMES_SECONDS):
             return
-        before = self._leaders()
+        before, replaced = self._leaders(), self._replaced
         with ExitStack() as locks:
             for sender in senders:
                 locks.enter_context(sender.lock)
@@ -139,11 +143,12 @@ class Injector:
         time.sleep(max(0.0, seconds - _EARLY))
         after = self._leaders()
         held.over.wait(_COMES_BACK)
-        if command == STAGE:
+        # A replica that was promoted meanwhile may not have heard of the newer leader, and rightly takes the version.
+        if command == STAGE and replaced == self._replaced:
             self.findings += staged_late(held, before, after)
 
     def _leaders(self) -> int:
-        return newest_leader(self._cluster.redis.client, self._cluster.names.model)
+        return newest_leader(self._cluster.redis, self._cluster.names.model)
 
     def _cut_connections(self, fault: Fault) -> None:
         for _ in range(1 + int(5 * fault.amount)):
@@ -163,9 +168,47 @@ class Injector:
 
     def _kill_redis(self, fault: Fault) -> None:
         with self._redis:
-            self._cluster.redis.kill()
+            self._server.kill()
             time.sleep(fault.seconds * 2)
-            self._cluster.redis.start()
+            self._server.start()
+
+    @property
+    def _server(self) -> RedisServer:
+        server = self._cluster.redis
+        if isinstance(server, ShardedRedis):
+            raise TypeError("a fault of one server was drawn for a cluster: draw from SHARDED_KINDS")
+        return server
+
+    @contextlib.contextmanager
+    def _shards(self) -> Iterator[ShardedRedis]:
+        """Yield the cluster for an accident that may promote a replica."""
+        shards = self._cluster.redis
+        if not isinstance(shards, ShardedRedis):
+            raise TypeError("a fault of a cluster was drawn for one server: draw from EVERY_KIND")
+        with self._redis:
+            self._replaced += 1
+            yield shards
+            self._replaced += 1
+
+    def _fail_over(self, fault: Fault) -> None:
+        with self._shards() as shards:
+            shards.fail_over(fault.which)
+
+    def _kill_master(self, fault: Fault) -> None:
+        with self._shards() as shards:
+            shards.kill(fault.which, fault.seconds)
+
+    def _forgetful_replica(self, fault: Fault) -> None:
+        with self._shards() as shards:
+            shards.forget(fault.which, 0.5 + 2.5 * fault.seconds)
+
+    def _stalled_node(self, fault: Fault) -> None:
+        with self._shards() as shards:
+            shards.stall(fault.which, NODE_TIMEOUT * (0.5 + 3 * fault.seconds))
+
+    def _move_slots(self, fault: Fault) -> None:
+        with self._shards() as shards:
+            shards.move(fault.which, 0.05 * fault.amount)
 
     def _set_redis_back(self, fault: Fault) -> None:
         with self._redis:
@@ -175,7 +218,8 @@ class Injector:
     def _redis_loses_its_end(self, fault: Fault) -> None:
         with self._redis:
             # Mostly some bytes, which cut a command in two; seldom many commands.
-            self._cluster.redis.lose(int(200_000 * fault.amount**4))
+            self._replaced += 1
+            self._cluster.redis.lose(int(200_000 * fault.amount**4), fault.which)
 
     def _kill_kafka(self, fault: Fault) -> None:
         with self._kafka:
@@ -295,6 +339,12 @@ class Injector:
                 return
             finally:
                 log.close()
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Let no fault happen to Redis as long as the block runs."""
+        with self._redis:
+            yield
 
     def copy(self) -> None:
         """Keep a copy of Redis's data in the middle of the faults."""

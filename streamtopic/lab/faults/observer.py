@@ -38,7 +38,7 @@ def stored_documents(client: redis.Redis, model: str, partitions: int) -> dict[i
 
 
 class Observer:
-    """Looks at a cluster from outside, past the proxy.
+    """Looks at a cluster from outside; past the proxy, unless Redis is a cluster, whose nodes name the proxy.
 
     partitions: number of partitions of the documents topic.
     """
@@ -49,7 +49,7 @@ class Observer:
         self.subscribers = [self._subscriber(cluster, 0), self._subscriber(cluster, 1)]
         self._cluster = cluster
         self._tail = TopicTail(cluster.kafka.servers, cluster.names.documents, partitions)
-        self._connection = Connection(cluster.url)
+        self._connection = Connection(cluster.redis.url)
         self._partitions = partitions
         self._hidden: dict[int, int] = {}
 
@@ -134,7 +134,11 @@ class Observer:
 
     def stored(self) -> dict[int, set[bytes]]:
         """Return the ids of the documents whose records Redis keeps, by partition."""
-        return stored_documents(self._cluster.redis.client, self._cluster.names.model, self._partitions)
+        stored: dict[int, set[bytes]] = {partition: set() for partition in range(self._partitions)}
+        for client in self._cluster.redis.masters:
+            for partition, ids in stored_documents(client, self._cluster.names.model, self._partitions).items():
+                stored[partition] |= ids
+        return stored
 
     @staticmethod
     def _subscriber(cluster: Cluster, number: int) -> Subscriber:

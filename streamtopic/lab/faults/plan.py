@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from random import Random
 
-__all__ = ["EVERY_KIND", "Fault", "draw"]
+__all__ = ["EVERY_KIND", "SHARDED_KINDS", "Fault", "draw"]
 
 EVERY_KIND: Mapping[str, float] = {
     "kill ingest": 5,
@@ -36,7 +36,7 @@ EVERY_KIND: Mapping[str, float] = {
     "open transaction": 3,
     "wrong clocks": 2,
 }
-"""Kinds of faults with their shares.
+"""Kinds of faults with their shares, where Redis is one server.
 
 suspend: SIGSTOP for longer than the others wait, then SIGCONT.
 late: a command arrives when its sender is dead and replaced.
@@ -50,11 +50,32 @@ wrong clocks: of a process, and of a producer meanwhile.
 """
 
 
+_NEW_WITH_SHARDS: Mapping[str, float] = {
+    "fail over": 2,
+    "kill master": 3,
+    "forgetful replica": 2,
+    "stalled node": 3,
+    "move slots": 3,
+}
+SHARDED_KINDS: Mapping[str, float] = {
+    **{kind: share for kind, share in EVERY_KIND.items() if kind != "kill redis"},
+    **_NEW_WITH_SHARDS,
+}
+"""Kinds of faults with their shares, where Redis is a cluster. "set redis back" sets all of its nodes back together.
+
+fail over: CLUSTER FAILOVER, in order and without loss.
+kill master: its replica takes its place; it comes again as a replica.
+forgetful replica: one that has missed the last seconds of its master takes its place.
+stalled node: a master stands still, shorter or longer than until it is replaced.
+move slots: a slot of a partition, or of the model, moves to another master key by key.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """One fault.
 
-    kind: of EVERY_KIND.
+    kind: of EVERY_KIND or SHARDED_KINDS.
     delay: seconds from the start of its round.
     which: any number, which picks a target among several.
     seconds: how long it lasts, from 0 to 1; each kind has its own scale.

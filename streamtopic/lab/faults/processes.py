@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import signal
 import socket
 import subprocess
@@ -14,7 +15,10 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-__all__ = ["Guard", "Worker", "free_port"]
+__all__ = ["Guard", "Worker", "free_port", "quiet_port"]
+
+# Below the ports of outgoing connections: one of those could take the port of a program that is started again.
+_QUIET = range(6_100, 10_000)
 
 # Reads "+PID" and "-PID". At the end of its input it kills the programs that are left. The input ends when this program
 # ends, even by SIGKILL, which no handler in this program could see.
@@ -35,6 +39,15 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def quiet_port() -> int:
+    """Return a TCP port of this machine that is free now, and that nobody is given unless he asks for it."""
+    while True:
+        port = random.choice(_QUIET)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Guard:
@@ -81,16 +94,24 @@ class Worker:
     deaths: exit statuses of ends that no fault asked for.
     starts: how often it was started.
     lock: held by a fault while it does something to the program.
+    metrics_port: where it answers how it is; None if it does not.
     """
 
     def __init__(
-        self, name: str, command: Sequence[str], output: Path, guard: Guard, environment: Mapping[str, str]
+        self,
+        name: str,
+        command: Sequence[str],
+        output: Path,
+        guard: Guard,
+        environment: Mapping[str, str],
+        metrics_port: int | None = None,
     ) -> None:
         self.name = name
+        self.metrics_port = metrics_port
         self.deaths: list[int] = []
         self.starts = 0
         self._command = list(command)
-        self._output = output
+        self.output = output
         self._guard = guard
         self._environment = dict(environment)
         self._process: subprocess.Popen[bytes] | None = None
@@ -117,7 +138,7 @@ class Worker:
             if self._process is not None:
                 return
             self.starts += 1
-            with self._output.open("ab") as output:
+            with self.output.open("ab") as output:
                 self._process = subprocess.Popen(  # noqa: S603  this program's own commands
                     self._skewed(skew) if skew else self._command,
                     stdin=subprocess.DEVNULL,
@@ -166,7 +187,7 @@ class Worker:
 
     def tail(self, lines: int = 20) -> str:
         """Return the last lines of its output."""
-        text = self._output.read_text("utf-8", "replace") if self._output.exists() else ""
+        text = self.output.read_text("utf-8", "replace") if self.output.exists() else ""
         return "\n".join(text.splitlines()[-lines:])
 
     def _end(self, how: signal.Signals, seconds: float) -> int | None:

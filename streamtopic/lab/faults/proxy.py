@@ -1,4 +1,4 @@
-"""A TCP proxy in front of Redis that loses replies and holds commands back.
+"""A TCP proxy in front of one Redis or several that loses replies and holds commands back.
 
 The command of a lost reply was done, but its sender does not hear of it. A command that is held back arrives late: its
 sender may be dead by then, and another may have taken its place.
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 __all__ = ["Held", "Proxy"]
 
 _BLOCK = 1 << 16
+# What a replica sends to its master: no fault for a sender of commands may be spent on it.
+_REPLICA = (b"REPLCONF", b"PSYNC")
 # A command that is let go gets this long to be answered, before its late arrival counts as over.
 _ANSWER_SECONDS = 5.0
 
 
 class Proxy:
-    """Forwards connections from one port of this machine to another, in a thread of its own.
+    """Forwards connections from ports of this machine to others, in a thread of its own.
 
-    port: where it listens.
     lost: number of replies that it has lost so far.
     """
 
-    def __init__(self, port: int, target: int) -> None:
-        self.port = port
+    def __init__(self) -> None:
         self.lost = 0
-        self._target = target
+        self._doors: list[asyncio.Server] = []
         self._armed: list[tuple[bytes, ...]] = []
         self._holding: list[Held] = []
         self._links: set[_Link] = set()
@@ -51,6 +51,18 @@ class Proxy:
         self._do(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    def open(self, port: int, target: int) -> int:
+        """Forward a port to another one from now on, and return it. Raises OSError where it is taken."""
+
+        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await self._connected(target, reader, writer)
+
+        async def listen() -> None:
+            self._doors.append(await asyncio.start_server(connected, "127.0.0.1", port))
+
+        asyncio.run_coroutine_threadsafe(listen(), self._loop).result(_ANSWER_SECONDS)
+        return port
 
     def lose_reply(self, *parts: bytes) -> None:
         """Cut the connection of the next command with all these parts, after Redis has done it and before its reply."""
@@ -106,17 +118,17 @@ class Proxy:
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
-        server = self._loop.run_until_complete(asyncio.start_server(self._connected, "127.0.0.1", self.port))
-        self._ready.set()
+        self._loop.call_soon(self._ready.set)
         self._loop.run_forever()
-        server.close()
+        for door in self._doors:
+            door.close()
         # Every link is cut, so the remaining tasks are about to end.
         if tasks := asyncio.all_tasks(self._loop):
             self._loop.run_until_complete(asyncio.wait(tasks, timeout=10))
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _connected(self, target: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            there = await asyncio.open_connection("127.0.0.1", self._target)
+            there = await asyncio.open_connection("127.0.0.1", target)
         except OSError:
             # A Redis that is down refuses connections; the client must see the same.
             writer.transport.abort()
@@ -162,6 +174,7 @@ class _Link:
         self._there = there
         self._request = b""
         self._held: Held | None = None
+        self._replica = False
         self._answered = asyncio.Event()
 
     def cut(self) -> None:
@@ -184,7 +197,8 @@ class _Link:
         while data := await self._here[0].read(_BLOCK):
             # A command has its name at its start, but the end of one block may belong to the next command.
             self._request = (self._request + data)[: 4 * _BLOCK]
-            held = self._proxy.holds(data)
+            self._replica = self._replica or any(word in data for word in _REPLICA)
+            held = None if self._replica else self._proxy.holds(data)
             if held is None:
                 await self._ask(data)
                 continue
@@ -210,7 +224,7 @@ class _Link:
                 self._held.reply = data
                 self._answered.set()
             # Only now, when the reply shows that Redis has done the command.
-            if self._proxy.loses(request):
+            if not self._replica and self._proxy.loses(request):
                 return
             self._here[1].write(data)
             await self._here[1].drain()

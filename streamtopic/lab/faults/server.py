@@ -7,14 +7,17 @@ import shutil
 import signal
 import subprocess
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import redis
 
 from streamtopic.errors import ComponentUnreachable
+from streamtopic.lab.faults.processes import free_port
 from streamtopic.local.local_redis import find_server, write_anew
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from streamtopic.lab.faults.processes import Guard
@@ -29,16 +32,37 @@ class RedisServer:
 
     folder: its data.
     port: where it listens.
+    door: where a proxy stands for it.
     guard: ends it with this program.
     client: of this server, past the proxy.
     """
 
     def __init__(self, folder: Path, port: int, guard: Guard) -> None:
         self.port = port
+        self.door = free_port()
         self._folder = folder
         self._guard = guard
         self._server: subprocess.Popen[bytes] | None = None
         self.client = redis.Redis(host="127.0.0.1", port=port, protocol=2, socket_timeout=60)
+
+    @property
+    def url(self) -> str:
+        """Address without the proxy."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    @property
+    def masters(self) -> Sequence[redis.Redis]:
+        """Its client, past the proxy."""
+        return [self.client]
+
+    def value(self, key: str) -> bytes | None:
+        """Return the value of a key. Raises redis-py's errors."""
+        found: bytes | None = self.client.get(key)  # type: ignore[assignment]
+        return found
+
+    def write_anew(self) -> None:
+        """Write the append-only file anew: the end of the old one would be a state from before."""
+        write_anew(self.client)
 
     def start(self) -> None:
         """Start it and wait until it has loaded its data. Raises ComponentUnreachable."""
@@ -78,13 +102,20 @@ class RedisServer:
     def copy(self, to: Path) -> None:
         """Copy the data as they are at this moment."""
         # Suspended, so that the copy is what a crash at this moment would have left.
-        if self._server is not None:
-            self._server.send_signal(signal.SIGSTOP)
-        try:
+        with self.suspended():
             shutil.copytree(self._folder, to)
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Stop it as long as the block runs: it takes connections and answers nobody."""
+        server = self._server
+        if server is not None:
+            server.send_signal(signal.SIGSTOP)
+        try:
+            yield
         finally:
-            if self._server is not None:
-                self._server.send_signal(signal.SIGCONT)
+            if server is not None:
+                server.send_signal(signal.SIGCONT)
 
     def restore(self, copy: Path) -> None:
         """Start again from an older copy of the data."""
@@ -93,7 +124,7 @@ class RedisServer:
         shutil.copytree(copy, self._folder)
         self.start()
 
-    def lose(self, size: int) -> None:
+    def lose(self, size: int, which: int = 0) -> None:  # noqa: ARG002  there is one server
         """Start again without the last `size` bytes that were written since the last start, wherever that cuts."""
         # No more than that: older bytes were safe on the disk when the server last started.
         known = int(self.client.info("persistence")["aof_base_size"])

@@ -44,6 +44,7 @@ class Witness:
     receipts: (partition, offset) of a delete to its receipt in the chain.
     strays: number of receipts that competed for a place in the chain.
     rejected: (partition, offset) of records that were reported as refused.
+    reasons: the same with the reported reason.
     findings: releases and receipts that do not verify or must not be there.
     """
 
@@ -54,6 +55,7 @@ class Witness:
     receipts: dict[tuple[int, int], Receipt] = field(default_factory=dict)
     strays: int = 0
     rejected: set[tuple[int, int]] = field(default_factory=set)
+    reasons: dict[tuple[int, int], str] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
     _tails: dict[str, TopicTail] = field(default_factory=dict)
     _assembler: Assembler = field(default_factory=Assembler)
@@ -119,7 +121,9 @@ class Witness:
 
     def _rejection(self, record: TailRecord) -> None:
         fields = msgpack.unpackb(record.value or b"")
-        self.rejected.add((fields["partition"], fields["offset"]))
+        place = fields["partition"], fields["offset"]
+        self.rejected.add(place)
+        self.reasons[place] = str(fields["reason"])
 
 
 class Subscriber:

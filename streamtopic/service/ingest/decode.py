@@ -12,10 +12,10 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, cast
 
 import msgpack
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from streamtopic.compiled import kernel
 from streamtopic.deletes import headers_ask
 from streamtopic.errors import InvalidEvent
 from streamtopic.events import (
@@ -30,7 +30,7 @@ from streamtopic.events import (
     check_labels,
     decode_record,
 )
-from streamtopic.lexicon import Table, Whole, ascii_tokens, find, leave
+from streamtopic.lexicon import INSERT, Table, Whole, ascii_tokens, find, leave
 from streamtopic.state import AddedDocument, Batch, Rows, RowSpan
 from streamtopic.streams import MURMUR2, partition_of
 from streamtopic.streams.event_log import MAX_HEADERS
@@ -69,7 +69,7 @@ _LABELS = 16
 _NO_STRING = -1
 
 # Any: mypy knows a sequence and an int from the source; compiled, it takes an array and numpy's integers.
-_murmur2: Any = numba.njit(cache=True, nogil=True)(murmur2)
+_murmur2: Any = kernel(murmur2)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,7 +104,8 @@ class Decoded:
         """Return the records from `start` to before `stop`."""
         here = slice(start, stop)
         batch = self.batch
-        part = Batch(batch.keys[here], batch.sizes[here], batch.tables, batch.start + start)
+        first = batch.start + start
+        part = Batch(batch.keys[here], batch.sizes[here], batch.tables, first)
         records = self.records[here]
         events = self.events[here]
         homes = self.homes[here]
@@ -163,12 +164,14 @@ def _scan(
     while True:
         # Made anew in each round: a lexicon that has grown has more entries than marks.
         marks = np.full(lexicon.room, -1, np.int64)
-        done = int(scan(data, ends, done, lexicon.table, marks, kinds, lengths, stops, labels, entries, counts))
+        filled = scan(data, ends, done, lexicon.table, marks, kinds, lengths, stops, labels, entries, counts)
+        done = int(filled)
         if done == number:
             break
         lexicon.grow(min(len(values[done]), _GROWTH))
     used = int(stops[-1]) if number else 0
-    starts = np.concatenate([[0], stops[:-1]]).astype(np.int64)
+    before = np.concatenate([[0], stops[:-1]])
+    starts = before.astype(np.int64)
     begins = ends - [len(value) for value in values]
     labelled = (labels[:, 1] > 0) & (kinds == TAKEN)
     places: dict[int, tuple[int, int]] = {}
@@ -198,7 +201,8 @@ def _readable(record: Record) -> bytes:
 
 def _plain(record: Record, rows: Rows, row: int, labels: tuple[int, int] | None) -> AddedDocument | None:
     """Return the document of a taken record, None where its key, headers or labels need a closer look."""
-    key, value = record.key, record.value
+    key = record.key
+    value = record.value
     if not key or len(key) > MAX_KEY or value is None:
         return None
     # isascii first: it is much cheaper than decoding, and most keys are.
@@ -251,12 +255,14 @@ def _lay_out(
     owners = list[int]()
     row = 0
     for k, event in adds:
-        first, row = row, row + len(event.passages)
+        first = row
+        row += len(event.passages)
         words = sum(len(words) for _, words in event.passages)
         names = sum(len(task) + len(name) for task, name in event.labels.items())
         sizes[k] = _BYTES_A_DOCUMENT + names + _BYTES_A_WORD * words
         span = RowSpan(rows, first, row)
-        events[k] = AddedDocument(event.document.encode(), records[k].offset, span, event.labels)
+        document = event.document.encode()
+        events[k] = AddedDocument(document, records[k].offset, span, event.labels)
         owners += [k] * len(event.passages)
     return rows, np.array(owners, np.int64)
 
@@ -272,7 +278,7 @@ def _homes(records: Sequence[Record], partitions: int, partitioner: str) -> list
     return homes
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def scan(
     data: Bytes, ends: Int64, first: Whole, table: Table, marks: Int64,
     kinds: Bytes, lengths: Int64, stops: Int64, labels: Int64, entries: Int32, counts: Int32,
@@ -313,7 +319,7 @@ def scan(
     return len(ends)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _number(data: Bytes, at: Whole, size: Whole) -> np.int64:
     """Return the big-endian number in the `size` bytes at `at`."""
     value = np.int64(0)
@@ -322,7 +328,7 @@ def _number(data: Bytes, at: Whole, size: Whole) -> np.int64:
     return value
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _string(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
     """Return where the string at `at` begins and ends; _NO_STRING and 0 where `at` does not hold a whole string."""
     if at >= stop:
@@ -345,7 +351,7 @@ def _string(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
     return begin, begin + size
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _map(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
     """Return how many pairs the map at `at` has, -1 where there is no map, and where the pairs begin.
 
@@ -354,11 +360,11 @@ def _map(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
     if at < stop and 0x80 <= data[at] <= 0x8F:
         return np.int64(data[at] & 0x0F), at + 1
     if at + 3 <= stop and data[at] == 0xDE:
-        return _number(data, at + 1, 2), at + 3
+        return _number(data, at + 1, np.int64(2)), at + 3
     return np.int64(-1), at
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _unsigned(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
     """Return the whole number at `at` and where it ends; -1 where it is not one below 2**48."""
     if at >= stop:
@@ -378,7 +384,7 @@ def _unsigned(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
     return _number(data, at + 1, size), end
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _is(data: Bytes, begin: Whole, end: Whole, text: bytes) -> bool:
     """Return whether data[begin:end] is this text."""
     if end - begin != len(text):
@@ -389,7 +395,7 @@ def _is(data: Bytes, begin: Whole, end: Whole, text: bytes) -> bool:
     return same
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _fields(data: Bytes, at: Whole, stop: Whole, labels: Int64) -> tuple[Whole, Whole, Whole]:  # noqa: C901, PLR0911, PLR0912 -- a format is branches
     """Return _TEXT or _COUNTS and where that field begins and ends; 0 for a value that is to be left.
 
@@ -440,7 +446,7 @@ def _fields(data: Bytes, at: Whole, stop: Whole, labels: Int64) -> tuple[Whole, 
     return what, begin, end
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _skip_labels(data: Bytes, at: Whole, stop: Whole) -> Whole:
     """Return the end of a map of strings to strings, -1 if it is something else."""
     number, at = _map(data, at, stop)
@@ -453,7 +459,7 @@ def _skip_labels(data: Bytes, at: Whole, stop: Whole) -> Whole:
     return at
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _skip_counts(data: Bytes, at: Whole, stop: Whole) -> Whole:
     """Return the end of a map of words to counts, -1 where a word or a count is out of bounds."""
     number, at = _map(data, at, stop)
@@ -469,17 +475,18 @@ def _skip_counts(data: Bytes, at: Whole, stop: Whole) -> Whole:
     return at
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _counts(
     data: Bytes, at: Whole, table: Table, marks: Int64, entries: Int32, counts: Int32, used: Whole
 ) -> tuple[Whole, Whole]:
     """Take the words of a map that `_skip_counts` has passed; return L, -1 to leave it, and where its words end."""
     number, at = _map(data, at, len(data))
-    begin, length = used, np.int64(0)
+    begin = used
+    length = np.int64(0)
     for _ in range(number):
         word, behind = _string(data, at, len(data))
         count, at = _unsigned(data, behind, len(data))
-        plain = True
+        plain = INSERT
         for k in range(word, behind):
             plain &= data[k] < 0x80
         # Other words are taken if they are known, since then they were found to be sound before.
@@ -497,7 +504,7 @@ def _counts(
     return length, used
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def partitions_of(keys: Bytes, ends: Int64, partitions: Whole) -> Int32:
     """Return the partition of each key, as `streams.partition_of`, for keys one behind the other."""
     homes = np.empty(len(ends), np.int32)

@@ -177,10 +177,12 @@ def _without(ingest: Ingest, changes: Changes, gone: Mapping[bytes, StoredDocume
         for part, (document, have) in enumerate(gone.items(), start=first)
     ]
     removed = [RemovedDocument(document, have) for document, have in gone.items()]
+    all_removed = [*changes.removed, *removed]
+    all_forgets = [*changes.forgets, *forgets]
     return replace(
         changes,
-        removed=[*changes.removed, *removed],
-        forgets=[*changes.forgets, *forgets],
+        removed=all_removed,
+        forgets=all_forgets,
         totals={**changes.totals, "missed": len(gone)},
     )
 

@@ -24,6 +24,7 @@ from streamtopic.state import (
     Stale,
 )
 from streamtopic.streams import MURMUR2
+from streamtopic.tracing import span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -223,9 +224,11 @@ class Ingest:
         return True
 
     def drain(self) -> Iterator[Progress]:
-        """Yield flushes until the log's present end is counted, merging and sending home in between."""
+        """Yield flushes until the log's present end is counted, merging and sending home in between.
+
+        Call `went_back` first where Redis may have been set back since this process last wrote to it.
+        """
         end = self._log.end(self._topics.documents, self.partition)
-        self.went_back()
         while self.state.meta.next_offset < end:
             progress = self.step()
             if not progress.records:
@@ -272,6 +275,7 @@ class Ingest:
         if changes.forwards:
             self._forwarder.committed(changes.forwards)
         self._alert(resolution)
+        self._trace(resolution)
         waited = [(forget.applied_ms - forget.received_ms) / 1000 for forget in found.forgets]
         return Progress(
             len(decoded.records), found.next_offset, found.totals, resolution.reasons, waited, seconds, offset
@@ -310,6 +314,13 @@ class Ingest:
                 self.partition, len(refused), refused[0].offset,
                 extra={"event": "changes_refused", "partition": self.partition, "offset": refused[0].offset},
             )  # fmt: skip
+
+    def _trace(self, resolution: Resolution) -> None:
+        """Report that deletions were counted out, to those who trace them."""
+        for forget in resolution.changes.forgets:
+            if forget.trace:
+                times = (forget.received_ms, int(self._clock() * 1000))
+                span("streamtopic ingest", times, {"partition": self.partition}, parent=forget.trace)
 
     def _check_position(self) -> None:
         """Raise StateMismatch where the log does not hold the next record to count."""

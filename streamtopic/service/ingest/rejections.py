@@ -50,11 +50,17 @@ class Rejection:
         return (record.key or None) == self.document
 
 
-def rejections(log: EventLog, names: TopicNames) -> Iterator[Rejection]:
-    """Yield the rejections in the rejected topic, oldest first; records that are not rejections are left out."""
+def rejections(log: EventLog, names: TopicNames, newest: int | None = None) -> Iterator[Rejection]:
+    """Yield the rejections in the rejected topic, oldest first; records that are not rejections are left out.
+
+    newest: number of records to read, the last of the topic; None for all.
+    """
     # A place is listed once: ingest that was killed before its commit writes its pointers again.
     seen = set[tuple[int, int]]()
-    for page in pages(log, names.rejected, 0, log.begin(names.rejected, 0)):
+    begin = log.begin(names.rejected, 0)
+    if newest is not None:
+        begin = max(begin, log.end(names.rejected, 0) - newest)
+    for page in pages(log, names.rejected, 0, begin):
         for record in page:
             rejection = parse_rejection(record)
             if rejection is None:

@@ -10,6 +10,7 @@ from streamtopic.errors import InvalidEvent
 from streamtopic.events import Delete, Heartbeat, document_of, encode_rejected, request_of, salt_of
 from streamtopic.metrics import OUTCOMES
 from streamtopic.state import AddedDocument, Changes, Forget, ForgetKind, Forward, RemovedDocument, StoredDocument
+from streamtopic.tracing import HEADER, trace_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -136,7 +137,7 @@ class _Run:
         headers: tuple[tuple[str, bytes], ...] = ()
         if isinstance(event, Delete):
             self.totals["forwarded"] += 1
-            headers = _receipt_headers(event)
+            headers = _receipt_headers(event, trace_of(record.headers))
         else:
             self.totals["misplaced"] += 1
             error = event if isinstance(event, InvalidEvent) else misplaced(self.partition, home)
@@ -196,6 +197,8 @@ class _Run:
             epoch=-1 if have is None else self.base.epoch_of(added),
             received_ms=received_ms,
             applied_ms=self.now_ms,
+            # Nobody waits for a replacement, so its trace ends with the record.
+            trace=b"" if kind is ForgetKind.REPLACED else trace_of(record.headers),
         )
         self.forgets.append(forget)
 
@@ -235,7 +238,7 @@ def _keyless(event: Event) -> bool:
     return isinstance(event, InvalidEvent) and event.reason.startswith("key-")
 
 
-def _receipt_headers(event: Delete) -> tuple[tuple[str, bytes], ...]:
-    """Return the headers that a delete takes along: its receipt is made of them."""
-    found = {"request": (event.request or "").encode(), "salt": event.salt}
+def _receipt_headers(event: Delete, trace: bytes) -> tuple[tuple[str, bytes], ...]:
+    """Return the headers that a delete takes along: its receipt is made of them, and its trace goes on."""
+    found = {"request": (event.request or "").encode(), "salt": event.salt, HEADER: trace}
     return tuple((name, value) for name, value in found.items() if 0 < len(value) <= _MAX_HEADER)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from streamtopic.service.ingest.partition_ingest import Ingest
     from streamtopic.streams import EventLog
-    from streamtopic.streams.membership import Membership
+    from streamtopic.streams.opening import Membership
 
 __all__ = ["IngestWorker", "Round", "WorkerOptions"]
 
@@ -105,7 +105,8 @@ class IngestWorker:
         always safe.
         """
         self._join()
-        outcomes, records = Counter[str](), 0
+        outcomes = Counter[str]()
+        records = 0
         for partition in list(self._ingests):
             progress = self._guarded(partition, lambda ingest: ingest.step())
             if progress is not None:
@@ -119,8 +120,10 @@ class IngestWorker:
             self._guarded(partition, lambda ingest: ingest.forward())
         if records:
             # For Kafka's lag tools only: reading goes on from the offset in Redis.
-            self._membership.commit({p: ingest.state.meta.next_offset for p, ingest in self._ingests.items()})
-        merged = [self._guarded(partition, lambda ingest: ingest.compact_if_due()) for partition in list(self._ingests)]
+            positions = {p: ingest.state.meta.next_offset for p, ingest in self._ingests.items()}
+            self._membership.commit(positions)
+        owned = list(self._ingests)
+        merged = [self._guarded(partition, lambda ingest: ingest.compact_if_due()) for partition in owned]
         if not records and not any(merged):
             self._idle(seconds)
         elif records < _FULL_ENOUGH and self._options.linger:
@@ -171,8 +174,10 @@ class IngestWorker:
     def _idle(self, seconds: float) -> None:
         """Wait for records, and keep idle partitions moving."""
         now_ms = int(self._clock() * 1000)
+        heartbeat = self._options.heartbeat
         for partition, ingest in self._ingests.items():
-            if self._options.heartbeat and now_ms - ingest.state.meta.time_ms >= self._options.heartbeat * 1000:
+            quiet_ms = now_ms - ingest.state.meta.time_ms
+            if heartbeat and quiet_ms >= heartbeat * 1000:
                 # Kafka closes a partition's last file only on a new record, and compaction never reaches an open file.
                 self._log.append_many(self._topic, [encode_heartbeat(partition)])
         positions = {partition: ingest.state.meta.next_offset for partition, ingest in self._ingests.items()}

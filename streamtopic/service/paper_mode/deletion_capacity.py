@@ -21,7 +21,7 @@ from streamtopic.service.schedule.situation import BaseCapacity
 from streamtopic.state import Connection, Snapshot
 from streamtopic.state.documents import read_documents
 from streamtopic.topics.fit import TopicFit
-from streamtopic.topics.tasks import HeadTask
+from streamtopic.topics.heads import HeadTask
 from streamtopic.topics.working_vocabulary import reachable_words
 
 __all__ = ["CapacityRule", "ForgetSets", "measure_capacity", "model_facts", "try_deletions"]
@@ -141,7 +141,8 @@ def model_facts(
     """
     n, r = fit.A.shape
     held = _anchor_documents(fit, snapshot)
-    constants = {name: _plain(value) for name, value in asdict(fit_constants(fit)).items()}
+    fitted = asdict(fit_constants(fit)).items()
+    constants = {name: _plain(value) for name, value in fitted}
     shares = dict(zip(fit.anchors, fit.topic_masses.tolist(), strict=True))
     anchor_documents = dict(zip(fit.anchors, held.tolist(), strict=True))
     return {

@@ -5,11 +5,14 @@
     Run               the algorithm up to its noise
     TheoremModeller   the Modeller of this mode: from counts and a base model to Abar and Rbar
     theorem_payload   draws their noise once, and derives the rest of the payload from the noised numbers
+    TheoremCheck      runs the algorithm again, on counts of the log alone, with the same noise
 
 An update covers the documents of the base model only, and m_U is the capacity of the base model, whatever the size of
 the forget set. Numbers measured before noise go into the release record, for the operator alone. Source: Wei et al.
 (2025), algorithm 1.
 """
+
+from __future__ import annotations
 
 import io
 import math
@@ -17,18 +20,15 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from streamtopic.counts import CountSource, WordSets
 from streamtopic.errors import CannotLearn, StateCorrupt, UsageError
 from streamtopic.paper.algorithm1 import BaseModel, Remaining, Statistics, remaining, remaining_counts
 from streamtopic.paper.capacity_formulas import ModelConstants, theorem_sigma
 from streamtopic.paper.theorem import BaseFacts, Condition, Examined, TheoremOptions, TheoremRelease, draw, examine
 from streamtopic.privacy.accounting import Composition
-from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.service.kept import kept_fields
 from streamtopic.service.schedule.modeller import Made, MeasureCapacity, NewBase, NotVerified, cut_of, learn_cold
 from streamtopic.service.schedule.payload import (
     PayloadPlan,
@@ -40,16 +40,25 @@ from streamtopic.service.schedule.payload import (
     norm_ratio,
     published_heads,
 )
-from streamtopic.service.schedule.situation import Base
+from streamtopic.service.schedule.version import kept_fields
 from streamtopic.signed import Payload
-from streamtopic.state import Snapshot, StoredBase
 from streamtopic.topics.anchors import changed_anchors
 from streamtopic.topics.display import WordEvidence, topic_shares
-from streamtopic.topics.fingerprint import fingerprint
-from streamtopic.topics.fit import TopicFit
-from streamtopic.topics.learner_options import LearnerOptions
+from streamtopic.topics.fit import fingerprint
 
-__all__ = ["Run", "TheoremBase", "TheoremModeller", "TheoremRule", "theorem_payload"]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from streamtopic.counts import Counts, CountSource, WordSets
+    from streamtopic.privacy.keystream import NoiseKey
+    from streamtopic.service.schedule.situation import Base
+    from streamtopic.signed import Release
+    from streamtopic.state import Snapshot, StoredBase
+    from streamtopic.topics.fit import TopicFit
+    from streamtopic.topics.learner_options import LearnerOptions
+
+__all__ = ["Run", "TheoremBase", "TheoremCheck", "TheoremModeller", "TheoremRule", "theorem_payload"]
+
 
 _FIELD = "theorem"
 """The field of a stored base model that holds what this mode keeps with it."""
@@ -103,7 +112,8 @@ class TheoremBase:
         place = {word: k for k, word in enumerate(source.words)}
         kept = [place[word] for word in fit.words]
         tokens = int(source.tokens[kept].sum())
-        return cls(Statistics.of(fit), BaseFacts.of(fit), tokens / fit.documents, capacity)
+        length = tokens / fit.documents
+        return cls(Statistics.of(fit), BaseFacts.of(fit), length, capacity)
 
     @classmethod
     def parse(cls, stored: StoredBase) -> Self:
@@ -117,7 +127,8 @@ class TheoremBase:
             C = arrays["C"]
         documents = stored.fields["documents"]
         statistics = Statistics(words, C, tuple(stored.fields["anchors"]), documents)
-        facts = BaseFacts(documents, ModelConstants(**kept["constants"]), kept["q_norm"], kept["rarest"])
+        constants = ModelConstants(**kept["constants"])
+        facts = BaseFacts(documents, constants, kept["q_norm"], kept["rarest"])
         return cls(statistics, facts, kept["length"], stored.fields["capacity"])
 
     @property
@@ -153,7 +164,8 @@ class Run:
     @classmethod
     def of(cls, left: Remaining, base: TheoremBase, rule: TheoremRule, learner: LearnerOptions) -> Self:
         """Run the algorithm. Raises UsageError where the proof gives no noise or T is exceeded, CannotLearn."""
-        return cls(left, base, rule, learner, examine(left, base.facts, base.options(rule)))
+        examined = examine(left, base.facts, base.options(rule))
+        return cls(left, base, rule, learner, examined)
 
     @property
     def told_apart(self) -> str | None:
@@ -290,7 +302,8 @@ def theorem_payload(
     run: Algorithm 1 up to its noise.
     source, sample, key, model, version, data: as in `make_payload`.
     """
-    data, left = data or TaskData(), run.left
+    data = data or TaskData()
+    left = run.left
     frequency = frequencies(left.words, source)
     settings = ["theorem", repr(run.learner), repr(run.rule)]
     digest = fingerprint(left, frequency.tolist(), settings, key.counts_key)
@@ -299,7 +312,8 @@ def theorem_payload(
     # From here on only the published numbers and the retained documents are used: that is post-processing.
     A = release.A.astype(np.float32)
     heads, unfitted = published_heads(A, left.words, run.base.statistics.anchors, data)
-    best, quality = displayed(A, left.words, WordEvidence.of(left, frequency), sample)
+    evidence = WordEvidence.of(left, frequency)
+    best, quality = displayed(A, left.words, evidence, sample)
     payload = Payload(
         words=left.words,
         A=A,
@@ -310,7 +324,8 @@ def theorem_payload(
         heads=heads,
     )
     facts = {**head_facts(heads, data), **_facts(run.base, release)}
-    return PayloadPlan(payload, _noise(release, run.rule), digest, unfitted, covered=release.covered, facts=facts)
+    noise = _noise(release, run.rule)
+    return PayloadPlan(payload, noise, digest, unfitted, covered=release.covered, facts=facts)
 
 
 def _noise(release: TheoremRelease, rule: TheoremRule) -> ReleaseNoise:
@@ -328,7 +343,8 @@ def _facts(base: TheoremBase, release: TheoremRelease) -> dict[str, Any]:
 
     They were measured before noise, so subscribers never get them.
     """
-    plan, facts = release.plan, base.facts
+    plan = release.plan
+    facts = base.facts
     constants = {
         "a": plan.constants.a,
         "p": plan.constants.p_sep,
@@ -372,3 +388,137 @@ def _plain(value: float) -> float | int | None:
     if isinstance(value, int):
         return value
     return float(value) if math.isfinite(value) else None
+
+
+# A grid is fine below this share of a number's size: only then is rounding likely to carry a number to the next point.
+_FINE = 1e-3
+_AGREES = 1e-12
+_CLOSE = 1e-6
+# Name of a constant in the release record to the setting that decides it.
+_SETTINGS = {
+    "c": "theorem_constant",
+    "epsilon_each": "epsilon",
+    "eps0": "accuracy",
+    "a": "imbalance",
+    "gamma": "conditioning",
+    "p": "separability",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TheoremCheck:
+    """Compares versions of theorem mode with Algorithm 1. It is handed to `verify`, which does not know the paper.
+
+    rule: the settings of theorem mode, None in certified mode.
+    learner: the learner's settings.
+    model: name of the model.
+    """
+
+    rule: TheoremRule | None
+    learner: LearnerOptions
+    model: str
+
+    @property
+    def expected(self) -> bool:
+        """Return whether the settings ask for theorem mode."""
+        return self.rule is not None
+
+    def differs(
+        self, release: Release, counts: Counts, stored: StoredBase, record: Mapping[str, Any], key: NoiseKey
+    ) -> tuple[str | None, PayloadPlan | None]:
+        """Make a version's payload again; say how the version differs from it, and return it.
+
+        counts: of the base model's documents that are left.
+        stored: the kept base model.
+        record: the release record of the version.
+        key: the secret that noise is drawn from.
+
+        The difference is None where there is none. The payload is None where it cannot be made again.
+        """
+        if self.rule is None:
+            return "settings say certified", None
+        # Abar is the same from any start, so a wrong C^S could not hide; a wrong constant would show as other noise.
+        try:
+            base = TheoremBase.parse(stored)
+            statistics = remaining_counts(base.statistics, counts, self.learner)
+            run = Run.of(statistics, base, self.rule, self.learner)
+        except (CannotLearn, StateCorrupt, UsageError) as error:
+            return str(error), None
+        plan = theorem_payload(run, counts, None, key, self.model, release.version)
+        other = _other_constants(record.get("constants", {}), plan.facts["constants"])
+        if other is not None:
+            return other, plan
+        payload = plan.payload
+        if payload.words != release.words or payload.A is None or payload.A.shape != release.A.shape:
+            return "the documents in the log give other words or topics", plan
+        noise = run.examined.plan
+        sent = release.payload
+        problem = _apart("topics", sent.A, payload.A, noise.topics.grid)
+        problem = problem or _apart("covariance", sent.R, payload.R, noise.covariance.grid)
+        # Shares are made from the noised R.
+        problem = problem or _apart("shares", sent.shares, payload.shares, noise.covariance.grid)
+        problem = problem or _top_words(sent, payload)
+        return problem, plan
+
+    def kept_differs(self, stored: StoredBase, fit: TopicFit, counts: Counts) -> str | None:
+        """Say how the kept facts of a base model differ from those of a base model learned cold; None: not at all.
+
+        stored: the kept base model.
+        fit, counts: the base model learned again from the log, and the counts that it was learned from.
+        """
+        # Certified mode keeps no such facts.
+        if "theorem" not in stored.fields:
+            return None
+        kept = TheoremBase.parse(stored)
+        again = TheoremBase.of(fit, counts, stored.fields["capacity"])
+        change = kept.statistics.C - again.statistics.C
+        gap = float(np.abs(change).max())
+        if gap > _AGREES:
+            return f"its C is more than {_AGREES:g} from that of a base model learned from the log"
+        have = kept.fields
+        want = again.fields
+        for name in want:
+            pairs = zip(_flat(have[name]), _flat(want[name]), strict=True)
+            if not all(math.isclose(one, other, rel_tol=_CLOSE) for one, other in pairs):
+                return f"its {name} differ from those of a base model learned from the log"
+        return None
+
+
+def _other_constants(made: Mapping[str, float], again: Mapping[str, float]) -> str | None:
+    """Say which setting has changed since a version was made, None where none has."""
+    for name, setting in _SETTINGS.items():
+        # A version that was read back from the log has no record of its constants.
+        if name in made and not math.isclose(made[name], again[name], rel_tol=_CLOSE):
+            said = f"{made[name]:.6g}, settings and base model give {again[name]:.6g}"
+            return f"it was made with {name} = {said}: verify with --set {setting}={made[name]:.6g}"
+    return None
+
+
+def _top_words(sent: Payload, made: Payload) -> str | None:
+    """Compare top words, where the topics are the same to the bit."""
+    # Where rounding moved a number, top words may differ with it.
+    same = sent.A is not None and made.A is not None and np.array_equal(sent.A, made.A)
+    if same and sent.top_words != made.top_words:
+        return "top words are not those of the topics"
+    return None
+
+
+def _flat(value: float | Mapping[str, float]) -> list[float]:
+    """Return the numbers of a field."""
+    return list(value.values()) if isinstance(value, Mapping) else [value]
+
+
+def _apart(
+    what: str, sent: npt.NDArray[np.floating] | None, made: npt.NDArray[np.floating] | None, grid: float
+) -> str | None:
+    """Compare published numbers with those made again."""
+    if sent is None or made is None:
+        return f"{what} are missing"
+    change = sent.astype(float) - made
+    gap = float(np.abs(change).max())
+    size = float(np.abs(made).max())
+    # Published numbers are float32. Rounding may carry one to the next point of a fine grid, hardly of a coarse one.
+    allowed = 2.0**-20 * size
+    if grid < _FINE * size:
+        allowed += 4 * grid
+    return f"{what} differ by {gap:.3g}, more than {allowed:.3g}" if gap > allowed else None

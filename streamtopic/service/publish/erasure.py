@@ -217,7 +217,8 @@ class ResidueKeeper:
     def _look_due(self, progress: _Progress) -> bool:
         """Return whether a deletion waits for the logs, and the last pass is long enough ago."""
         passed = progress.passed(Stage.WITHDRAWN, Stage.LOG)
-        if all(meta.removed <= passed[partition] for partition, meta in progress.positions.items()):
+        positions = progress.positions.items()
+        if all(meta.removed <= passed[partition] for partition, meta in positions):
             return False
         return self._look_again or progress.now() - progress.residue.looked >= self._pause_ms
 
@@ -309,7 +310,8 @@ class ResidueKeeper:
         if attested is not None:
             progress.move_all(Stage.AOF, progress.passed_by(attested, *_IN_REDIS))
         reached = progress.passed(Stage.AOF)
-        behind = any(min(covers[p], meta.removed) > reached[p] for p, meta in progress.positions.items())
+        positions = progress.positions.items()
+        behind = any(min(covers[p], meta.removed) > reached[p] for p, meta in positions)
         due = progress.now() - progress.residue.asked >= self._pause_ms
         if behind and due and not busy:
             self._ask(progress, covers, str(info["run_id"]))
@@ -379,10 +381,13 @@ def superseded_from(log: EventLog, topic: str, partition: int) -> Generator[None
     for records in pages(log, topic, partition, offset, end):
         held = [record for record in records if record.key is not None and record.key != HEARTBEAT_KEY]
         # Two keys of one hash only make the answer later: an erased record seems to be there.
-        digests = b"".join(blake2b(record.key or b"", digest_size=8).digest() for record in held)
+        keys = (blake2b(record.key or b"", digest_size=8) for record in held)
+        digests = b"".join(key.digest() for key in keys)
         hashes.append(np.frombuffer(digests, np.uint64))
-        places.append(np.array([record.offset for record in held], np.int64))
-        valued.append(np.array([record.value is not None for record in held], np.bool_))
+        offsets = [record.offset for record in held]
+        places.append(np.array(offsets, np.int64))
+        has_value = [record.value is not None for record in held]
+        valued.append(np.array(has_value, np.bool_))
         yield
     key = np.concatenate(hashes)
     place = np.concatenate(places)
@@ -392,9 +397,11 @@ def superseded_from(log: EventLog, topic: str, partition: int) -> Generator[None
     key = key[order]
     place = place[order]
     whole = whole[order]
-    superseded = whole[:-1] & (key[1:] == key[:-1])
+    same_key = key[1:] == key[:-1]
+    superseded = whole[:-1] & same_key
     # `initial`, since there may be none.
-    first = place[1:][superseded].min(initial=end)
+    later = place[1:][superseded]
+    first = later.min(initial=end)
     return min(end, int(first))
 
 

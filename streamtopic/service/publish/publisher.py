@@ -40,6 +40,7 @@ from streamtopic.state.model_state import OutboxRecord
 from streamtopic.state.receipt_state import LinkKeys, ReceiptChain, month_of, months_before
 from streamtopic.state.residue_ledger import Residue, ResidueState, Stage
 from streamtopic.streams import EventLog, Message, TopicNames
+from streamtopic.tracing import span
 
 __all__ = ["Publisher", "Statements"]
 
@@ -142,7 +143,8 @@ class Publisher:
         ordered = sorted(versions, key=lambda envelope: envelope.version)
         # A version from before documents were moved to other partitions may hold any of them.
         ordered = [replace(version, cut={}) if version.version <= moved else version for version in ordered]
-        issued, latest = 0, (len(ordered), moved)
+        issued = 0
+        latest = (len(ordered), moved)
         for partition, stream in waiting.items():
             # A million deletions may wait for the next version: they are read once, until something changes.
             if self._looked_at.get(partition) == (marks[partition], latest):
@@ -151,7 +153,9 @@ class Publisher:
                 issued += self._issue(partition, served)
                 stream.drop([forget for forget, _ in served])
                 now = self._clock()
-                self._watch.confirmed([now - f.received_ms / 1000 for f, _ in served if f.wants_receipt])
+                asked = (forget for forget, _ in served if forget.wants_receipt)
+                self._watch.confirmed([now - forget.received_ms / 1000 for forget in asked])
+                _trace(partition, served, int(now * 1000))
                 marks[partition] = stream.mark()
             self._looked_at[partition] = (marks[partition], latest)
         return issued
@@ -188,7 +192,8 @@ class Publisher:
             completion = self._completion(residue, todo, head)
             data = seal_completion(completion, self._key)
             message = completion_message(completion, data)
-            record = OutboxRecord(self._names.receipts, message.key or b"", message.value)
+            key = message.key or b""
+            record = OutboxRecord(self._names.receipts, key, message.value)
             end = ChainHead(completion.sequence, digest_of(data))
             self._append(head, end, [(end.digest, record)])
         raise self._overtaken("a completion")
@@ -199,12 +204,14 @@ class Publisher:
         # Backups are known to the operator only, and so is Redis's file where the service may not have it rewritten.
         by_operator = {Stage.SNAPSHOTS, Stage.AOF} if residue.forbidden else {Stage.SNAPSHOTS}
         attested = tuple(stage.value for stage in Stage if stage in by_operator)
+        created = int(self._clock() * 1000)
+        number = len(self._issued.completions) + 1
         return Completion(
             sequence=head.sequence + 1,
             previous=head.digest,
             model=self._state.model,
-            number=len(self._issued.completions) + 1,
-            created=int(self._clock() * 1000),
+            number=number,
+            created=created,
             ends=ends,
             reached=reached,
             attested=attested,
@@ -244,7 +251,9 @@ class Publisher:
     def _append(self, head: ChainHead, end: ChainHead, records: Sequence[tuple[str, OutboxRecord]] = ()) -> None:
         """Stage records behind the end of the chain, if it is still `head`; `end` is the new one."""
         # The outcome is not looked at: the caller reads the chain again in any case.
-        self._staged.append((head.sequence, head.digest), (end.sequence, end.digest), records)
+        before = head.sequence, head.digest
+        after = end.sequence, end.digest
+        self._staged.append(before, after, records)
 
     def _overtaken(self, what: str) -> StateError:
         """Return the error that another publisher has appended to the chain in each attempt."""
@@ -320,6 +329,8 @@ class Publisher:
         document_salt = forget.salt or service_document_salt(self._secret, salt)
         document = document_digest(document_salt, model, forget.document)
         request = request_digest(forget.request, forget.salt or salt)
+        link = request_digest(forget.request, salt)
+        release = self._versions.digest(envelope.version)
         left = max(envelope.capacity - envelope.forgotten, 0)
         return Receipt(
             sequence=head.sequence + 1,
@@ -329,7 +340,7 @@ class Publisher:
             offset=forget.offset,
             request=request,
             document=document,
-            link=request_digest(forget.request, salt),
+            link=link,
             received=forget.received_ms,
             applied=forget.applied_ms,
             found=forget.found,
@@ -342,7 +353,7 @@ class Publisher:
             cumulative_epsilon=envelope.cumulative_epsilon,
             capacity_used=envelope.forgotten,
             capacity_left=left,
-            release=self._versions.digest(envelope.version),
+            release=release,
             commitment=envelope.commitment,
         )
 
@@ -405,9 +416,11 @@ class Statements:
             self._watch.stated(before.made / 1000)
             if now < self._due:
                 return None
-        number = self._state.next_statement(0 if before is None else before.sequence)
+        last = 0 if before is None else before.sequence
+        number = self._state.next_statement(last)
         statement = Statement(self._state.model, number, now, self._interval_ms, *said)
-        message = statement_message(seal_statement(statement, self._key))
+        sealed = seal_statement(statement, self._key)
+        message = statement_message(sealed)
         self._log.append_many(self._topic, [message])
         self._watch.stated(now / 1000)
         # Twice an interval, so that one statement that comes late does not alarm readers.
@@ -416,11 +429,13 @@ class Statements:
 
     def _holds(self, before: Statement, said: tuple[int, str, tuple[int, ...]]) -> bool:
         """Return whether a statement still says all that is to be said."""
-        return (before.newest, before.digest, before.withdrawn, before.interval) == (*said, self._interval_ms)
+        has = before.newest, before.digest, before.withdrawn, before.interval
+        return has == (*said, self._interval_ms)
 
     def _said(self, now: int) -> tuple[int, str, tuple[int, ...]]:
         """Return the content of a statement: the newest version, its digest, and all withdrawn versions."""
-        versions, before = self._published.versions, self._published.statement
+        versions = self._published.versions
+        before = self._published.statement
         newest, digest = 0, ""
         if versions:
             newest = versions[-1].envelope.version
@@ -434,7 +449,8 @@ class Statements:
         gone.update(before.withdrawn)
         # The topic may have lost its newest version. Readers must not take an older one for the newest.
         if before.newest >= newest:
-            newest, digest = before.newest, before.digest
+            newest = before.newest
+            digest = before.digest
         if before.made > now:
             extra = {"event": "clock_behind"}
             logger.warning(
@@ -462,6 +478,14 @@ def _completed(completions: Sequence[Completion]) -> dict[int, int]:
     for completion in completions:
         ends |= completion.ends
     return ends
+
+
+def _trace(partition: int, served: Sequence[tuple[Forget, Envelope]], now_ms: int) -> None:
+    """Report that receipts are in the log, to those who trace their deletions."""
+    for forget, envelope in served:
+        if forget.trace and forget.wants_receipt:
+            facts = {"partition": partition, "version": envelope.version}
+            span("streamtopic receipt", (forget.applied_ms, now_ms), facts, parent=forget.trace)
 
 
 def _served(stream: Forgets, partition: int, versions: Sequence[Envelope]) -> list[tuple[Forget, Envelope]]:

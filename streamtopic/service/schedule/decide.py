@@ -120,7 +120,8 @@ def _later(situation: Situation, policy: Policy, now_ms: int) -> Decision:
     if cause is None:
         return Wait(_quiet(situation, policy))
     if situation.forget_set > situation.capacity:
-        forgotten, capacity = situation.forget_set, situation.capacity
+        forgotten = situation.forget_set
+        capacity = situation.capacity
         return Retrain(f"the forget set of {forgotten} exceeds the deletion capacity of {capacity}")
     if situation.next_epsilon > policy.epsilon_budget:
         return Retrain(
@@ -180,5 +181,6 @@ def _quiet(situation: Situation, policy: Policy) -> str:
         )
     if not situation.new_documents:
         return "the published version holds exactly the live documents"
-    new, documents = situation.new_documents, situation.model_documents
+    new = situation.new_documents
+    documents = situation.model_documents
     return f"{new} new documents, fewer than {policy.update_after:.0%} of {documents}"

@@ -35,11 +35,9 @@ from streamtopic.signed import Head, Payload
 from streamtopic.state import Connection, Snapshot
 from streamtopic.state.documents import read_documents
 from streamtopic.topics.display import COHERENT, WordEvidence, diversity, named, npmi, top_words, topic_correlations
-from streamtopic.topics.fingerprint import fingerprint
-from streamtopic.topics.fit import TopicFit
-from streamtopic.topics.heads import TopicHead, fit_head, unlearn_head
+from streamtopic.topics.fit import TopicFit, fingerprint
+from streamtopic.topics.heads import HeadTask, LabelledDocuments, TopicHead, TopicMatrix, fit_head, unlearn_head
 from streamtopic.topics.learner import learn
-from streamtopic.topics.tasks import HeadTask, LabelledDocuments, TopicMatrix
 
 __all__ = [
     "Guarded",
@@ -244,7 +242,8 @@ def withheld_heads(
         except CannotLearn as error:
             unfitted[name] = str(error)
     if not fitted:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in unfitted.items())
+        causes = (f"{name}: {reason}" for name, reason in unfitted.items())
+        reasons = "; ".join(causes)
         raise CannotLearn("tasks", f"topics are withheld and no task has a head ({reasons})")
     heads: dict[str, Head] = {}
     noised: dict[str, NoisedMatrix] = {}
@@ -259,7 +258,8 @@ def withheld_heads(
             seed=seed_for(name),
             together=len(fitted),
         )
-        heads[name] = head_of(head, data.labelled.by_task[name], noised[name].matrix)
+        labels = data.labelled.by_task[name]
+        heads[name] = head_of(head, labels, noised[name].matrix)
     return WithheldHeads(heads, fitted, noised, unfitted)
 
 
@@ -426,12 +426,13 @@ def make_payload(
     if data.options.withheld:
         digest = labelled_digest(digest, data)
         return _heads_alone(fit, source, guarded, key, model, version, digest, data)
+    seed = key.seed(model, version, digest)
     noised = release_matrix(
         fit.A,
         tolerance=guarded.tolerance,
         epsilon=guarded.epsilon,
         delta=guarded.delta,
-        seed=key.seed(model, version, digest),
+        seed=seed,
     )
     # From here on only the published numbers and the retained documents are used: that is post-processing.
     A = noised.matrix.astype(np.float32)
@@ -439,10 +440,11 @@ def make_payload(
     heads, unfitted = published_heads(A, fit.words, fit.anchors, data)
     evidence = WordEvidence.of(fit, frequency)
     best, quality = displayed(A, fit.words, evidence, sample)
+    R = related.R.astype(np.float32)
     payload = Payload(
         words=fit.words,
         A=A,
-        R=related.R.astype(np.float32),
+        R=R,
         shares=related.shares,
         top_words=best,
         quality=quality,

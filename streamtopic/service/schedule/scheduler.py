@@ -6,21 +6,28 @@ be made.
 """
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
-from streamtopic.errors import CannotLearn
+from streamtopic.errors import CannotLearn, StreamtopicError
 from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.service.kept import stored_base
 from streamtopic.service.published import Published
 from streamtopic.service.schedule.decide import Decision, Policy, Retrain, Situation, Unlearn, Wait, decision_text
-from streamtopic.service.schedule.lease import LeaseKeeper
-from streamtopic.service.schedule.modeller import Made, MeasureCapacity, Modeller, NewBase, NotVerified
+from streamtopic.service.schedule.modeller import (
+    Checked,
+    Made,
+    MeasureCapacity,
+    Modeller,
+    NewBase,
+    NotVerified,
+    SelfCheckRule,
+    check_update,
+)
 from streamtopic.service.schedule.payload import PayloadPlan, TaskData, TaskOptions, read_labelled, remarks
-from streamtopic.service.schedule.self_check import Checked, SelfCheckRule, check_update
-from streamtopic.service.schedule.situation import Base, SituationReader, unserved
+from streamtopic.service.schedule.situation import Base, SituationReader, traced_deletions, unserved
 from streamtopic.service.schedule.version import (
     account,
     adopt,
@@ -31,15 +38,64 @@ from streamtopic.service.schedule.version import (
     outgoing,
     release_record,
     replaced,
+    stored_base,
 )
 from streamtopic.service.watching import Watch
 from streamtopic.signed import Envelope, Kind, SigningKey, release_digest, seal_release, to_messages
 from streamtopic.state import Connection, Lease, Meta, ModelState, Reader, Snapshot, Stale, cut
 from streamtopic.state.documents import sample_words
+from streamtopic.tracing import enabled, span
 
-__all__ = ["Scheduler", "SchedulerOptions", "Step"]
+__all__ = ["LeaseKeeper", "Scheduler", "SchedulerOptions", "Step"]
+
 
 logger = logging.getLogger(__name__)
+
+
+class LeaseKeeper:
+    """Takes the lease of a model and keeps it. Only its holder can stage a version.
+
+    state: over a connection of its own, since renewals go on beside all other calls.
+    holder: the name of this process.
+    ttl_ms: milliseconds without a renewal after which another scheduler may take over.
+    """
+
+    def __init__(self, state: ModelState, holder: str, ttl_ms: int) -> None:
+        self._state = state
+        self._holder = holder
+        self._ttl_ms = ttl_ms
+
+    def acquire(self) -> Lease | None:
+        """Become or stay leader; return None while another scheduler leads."""
+        return self._state.acquire(self._holder, self._ttl_ms)
+
+    @contextmanager
+    def kept(self, lease: Lease) -> Iterator[None]:
+        """Renew the lease as long as the block runs."""
+        done = threading.Event()
+
+        def renew() -> None:
+            # Three renewals in a lease's time: one that is lost or late costs no leadership.
+            while not done.wait(self._ttl_ms / 3000):
+                try:
+                    now = self._state.acquire(self._holder, self._ttl_ms)
+                except StreamtopicError:
+                    continue  # staging checks the lease again, and reports the error
+                # Another scheduler led meanwhile, so the token is void, and renewing it would only keep others out.
+                if now is None or now.token != lease.token:
+                    return
+
+        thread = threading.Thread(target=renew, name="lease", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+    def release(self) -> None:
+        """Give leadership up, so that another scheduler need not wait until the lease ends."""
+        self._state.release(Lease(self._holder, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +314,8 @@ class Scheduler:
                 return Step(Wait(f"partition {partition} could not begin an epoch: {result.reason}"))
         snapshot = self.reader.snapshot(through=epoch)
         made, new = self.modeller.retrain(snapshot, self._capacity)
-        limit, facts = new.capacity.limit, new.capacity.facts
+        limit = new.capacity.limit
+        facts = new.capacity.facts
         base = Base(self._next_version(), epoch, made.documents, made.anchors, limit, facts)
         return self._stage(lease, decision, made, base, new=new)
 
@@ -295,6 +352,7 @@ class Scheduler:
         records += replaced(self.state, envelope, self.options.keep_versions)
         seconds = _stages(kind, made, base, checked)
         seconds["noise and release"] = time.perf_counter() - start
+        facts = {**plan.facts, **_check_fields(checked)}
         record = release_record(
             envelope,
             digest=release_digest(sealed),
@@ -303,22 +361,35 @@ class Scheduler:
             reason=decision.reason,
             seconds=sum(seconds.values()),
             unfitted=plan.unfitted,
-            facts={**plan.facts, **_check_fields(checked)},
+            facts=facts,
         )
         ledger = ledger_entry(envelope, plan.digest)
         stored = None if new is None else stored_base(base, new, self._salt(version, plan))
+        # Before the version is there: with it, the publisher drops deletions.
+        asked = self._asked(envelope)
         # One script for all of it: a version never lacks its record, its ledger entry or its base model.
         result = self.state.stage(lease, version, release=record, ledger=ledger, records=records, base=stored)
         if isinstance(result, Stale):
             return Step(Wait(f"version {version} was not staged: {result.reason}"), seconds=seconds)
         # Only once it is staged: the next version must not start from heads that nobody gets.
-        self._failed, self._heads = None, plan.fitted
+        self._failed = None
+        self._heads = plan.fitted
         self._watch.staged(version, kind, seconds)
         self._watch.withdrew(len(envelope.withdrawn))
+        spent_ms = int(1000 * sum(seconds.values()))
+        times = (envelope.created - spent_ms, envelope.created)
+        span("streamtopic version", times, {"version": version}, links=asked)
         for remark in remarks(plan):
             extra = {"event": "version_remark", "version": version}
             logger.warning("version %d of %s: %s", version, model, remark, extra=extra)
         return Step(decision, version, envelope.withdrawn, seconds)
+
+    def _asked(self, envelope: Envelope) -> list[bytes]:
+        """Return the `traceparent` of deletions that a version reflects, where somebody traces them."""
+        if not enabled():
+            return []
+        last = self._situation.last()
+        return traced_deletions(self.reader, {} if last is None else last.cut, envelope.cut)
 
     def _next_version(self) -> int:
         """Return the number of the next version."""
@@ -340,16 +411,19 @@ class Scheduler:
 
     def _envelope(self, made: Made, plan: PayloadPlan, kind: Kind, base: Base, version: int) -> Envelope:
         """Return the signed facts of a version."""
-        options, noise = self.options, plan.noise
+        options = self.options
+        noise = plan.noise
         created = self._situation.now()
         facts = describe(
             made, base=base, kind=kind, version=version, model=options.model, topics=options.topics, created=created
         )
-        spent = self._situation.spent(base.version).then(noise.scale, noise.slack)
+        before = self._situation.spent(base.version)
+        spent = before.then(noise.scale, noise.slack)
         withdrawn = self._withdrawn_by(made.snapshot)
         previous = self._digest(version - 1)
         # Under a key: without one, who can guess the documents could try the guesses (docs/guarantees.md).
         commitment = self._noise_key.commitment(options.model, version, plan.digest)
+        cumulative = spent.epsilon(options.delta)
         return Envelope(
             **facts,
             guarantee=self.modeller.guarantee,
@@ -361,7 +435,7 @@ class Scheduler:
             ratio=noise.ratio,
             covered=plan.covered,
             capacity_rule=options.capacity_rule,
-            cumulative_epsilon=spent.epsilon(options.delta),
+            cumulative_epsilon=cumulative,
             withdrawn=withdrawn,
             previous=previous,
             commitment=commitment,
@@ -373,7 +447,8 @@ class Scheduler:
         if digest := self._published.digest(version):
             return digest
         newest = dict(self.state.releases(1))
-        return str(newest.get(version, {}).get("digest", ""))
+        record = newest.get(version, {})
+        return str(record.get("digest", ""))
 
     def _withdrawn_by(self, snapshot: Snapshot) -> tuple[int, ...]:
         """Return the versions that a new one withdraws: their promise is broken, doubled or unproven."""

@@ -13,6 +13,7 @@ from streamtopic.privacy.accounting import Composition
 from streamtopic.service.schedule.decide import Decision, Policy, Situation, decide
 from streamtopic.signed import REVISION, Envelope
 from streamtopic.state import Forget, Meta, ModelState, Reader, StoredBase
+from streamtopic.tracing import MAX_LINKS
 
 __all__ = ["Base", "BaseCapacity", "LastRelease", "Mode", "SituationReader", "base_forget_set", "unproven", "unserved"]
 
@@ -84,7 +85,8 @@ class LastRelease:
     @classmethod
     def parse(cls, version: int, record: Mapping[str, Any]) -> "LastRelease":
         """Read a release record."""
-        cut = {int(partition): int(offset) for partition, offset in record["cut"].items()}
+        ends = record["cut"].items()
+        cut = {int(partition): int(offset) for partition, offset in ends}
         return cls(version, record["base"], record["documents"], record["forget_set"], record["counted"], cut)
 
 
@@ -107,6 +109,22 @@ def unserved(reader: Reader, positions: Mapping[int, Meta], last: LastRelease | 
             waiting += [(partition, forget) for forget in page if forget.found]
             at = page[-1].offset + 1
     return waiting
+
+
+def traced_deletions(reader: Reader, since: Mapping[int, int], cut: Mapping[int, int]) -> list[bytes]:
+    """Return the `traceparent` of deletions that a version is the first to reflect, as many as a span may link to.
+
+    since: partition to the first offset that the version before it does not reflect.
+    cut: as `since`, of the version.
+    """
+    found = list[bytes]()
+    for partition, end in cut.items():
+        at = since.get(partition, 0)
+        forgets = reader.forgets(partition)
+        while len(found) < MAX_LINKS and at < end and (page := forgets.read(at)):
+            found += [forget.trace for forget in page if forget.trace and forget.offset < end]
+            at = page[-1].offset + 1
+    return found[:MAX_LINKS]
 
 
 def unproven(record: Mapping[str, Any]) -> bool:
@@ -169,8 +187,10 @@ class SituationReader:
         positions = self._reader.positions()
         documents = sum(meta.documents for meta in positions.values())
         # These two do not depend on the base model, so each situation has them.
-        doubled, distrusted = self.doubled(), self._distrusted()
-        last, base = self.last(), self.base()
+        doubled = self.doubled()
+        distrusted = self._distrusted()
+        last = self.last()
+        base = self.base()
         if last is None:
             return Situation(documents, failed=failed, requested=requested, lost=distrusted, doubled=doubled)
         behind = _behind(positions, last)
@@ -181,8 +201,10 @@ class SituationReader:
         lost = lost or distrusted
         if base is None or behind is not None:
             return Situation(documents, failed=failed, requested=requested, behind=behind, lost=lost, doubled=doubled)
-        received = [forget.received_ms for _, forget in unserved(self._reader, positions, last)]
-        ever_counted = sum(sum(meta.counted.values()) for meta in positions.values())
+        waiting = unserved(self._reader, positions, last)
+        received = [forget.received_ms for _, forget in waiting]
+        counted = (meta.counted.values() for meta in positions.values())
+        ever_counted = sum(sum(documents) for documents in counted)
         next_spent = self.spent(base.version).then(self._mode.scale)
         return Situation(
             documents=documents,

@@ -1,18 +1,22 @@
-"""The parts of a staged version: envelope, record, ledger entry, messages, withdrawals; and how it is read back.
+"""Parts of a staged version: envelope, record, ledger entry, messages, withdrawals, base model; and how to read them.
 
 After Redis was set back, the published versions count, and not those that Redis remembers: `adopt` and `account`.
 """
 
+import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import msgpack
+import numpy as np
+
 from streamtopic.service.published import PublishedVersion
-from streamtopic.service.schedule.modeller import Made
+from streamtopic.service.schedule.modeller import Made, NewBase
 from streamtopic.service.schedule.situation import Base, base_forget_set
 from streamtopic.signed import REVISION, Envelope, Kind, tombstones
-from streamtopic.state import Lease, ModelState, OutboxRecord, Snapshot, Stale
+from streamtopic.state import Lease, ModelState, OutboxRecord, Snapshot, Stale, StoredBase
 from streamtopic.streams import Message, TopicNames
 
 __all__ = [
@@ -22,11 +26,16 @@ __all__ = [
     "erasures",
     "forgotten_of",
     "holding",
+    "kept_fields",
     "ledger_entry",
     "outgoing",
     "release_record",
     "replaced",
+    "rounded",
+    "shown_calibration",
+    "stored_base",
 ]
+
 
 # Most versions that one version retires. A `keep_versions` that was lowered by much takes effect over several versions.
 _RETIRED = 20
@@ -59,7 +68,8 @@ def counted_of(snapshot: Snapshot) -> int:
     through = float("inf") if snapshot.through is None else snapshot.through
     counted = 0
     for view in snapshot.views:
-        counted += sum(number for epoch, number in view.meta.counted.items() if epoch <= through)
+        epochs = view.meta.counted.items()
+        counted += sum(number for epoch, number in epochs if epoch <= through)
     return counted
 
 
@@ -100,6 +110,7 @@ def release_record(
     """
     repeated = {name: getattr(envelope, name) for name in _REPEATED}
     cut = {str(partition): offset for partition, offset in envelope.cut.items()}
+    margin = float(min(envelope.margin, 1e300))
     return {
         **facts,
         **repeated,
@@ -110,7 +121,7 @@ def release_record(
         "forget_set": envelope.forgotten,
         "withdrawn": list(envelope.withdrawn),
         "anchors": list(envelope.anchors),
-        "margin": float(min(envelope.margin, 1e300)),
+        "margin": margin,
         "digest": digest,
         "chunks": chunks,
         "warm": warm,
@@ -170,10 +181,13 @@ def replaced(state: ModelState, envelope: Envelope, keep_versions: int) -> list[
 
     Send them behind the new version, so that a subscriber is never left without one.
     """
-    records, withdrawn = state.releases(), state.withdrawn()
-    old = [version for version, _ in records if version <= envelope.version - keep_versions]
+    records = state.releases()
+    withdrawn = state.withdrawn()
+    oldest = envelope.version - keep_versions
+    old = [version for version, _ in records if version <= oldest]
     # Usually it is one version; where the setting was lowered, a few at once.
-    retired = [version for version in old if version not in withdrawn][-_RETIRED:]
+    standing = [version for version in old if version not in withdrawn]
+    retired = standing[-_RETIRED:]
     aged = set(retired) - set(envelope.withdrawn)
     return [
         *erasures(state, records, envelope.withdrawn, retired=False),
@@ -262,3 +276,86 @@ def account(state: ModelState, rivals: Sequence[Envelope]) -> None:
     # Subscribers may have taken either of the two, so both count.
     for envelope in rivals:
         state.account(envelope.version, str(envelope.created), ledger_entry(envelope, ""))
+
+
+_TRIED = (
+    "limit",
+    "random_limit",
+    "aimed_limit",
+    "updates",
+    "complete",
+    "sampled",
+    "whole",
+    "utility",
+    "probability",
+    "random",
+    "aimed",
+)
+
+
+def stored_base(base: Base, new: NewBase, salt: bytes) -> StoredBase:
+    """Return a base model as Redis keeps it. It is before noise, so subscribers never get it.
+
+    A dashboard may read its fields, but not its bytes. The bytes hold all numbers that follow from the documents to the
+    last digit, also shares of topics, documents of each anchor and constants (`kept_fields`).
+
+    salt: secret bytes that are stored among the others.
+    """
+    # Every field of a mode is named here, and its value stands in the bytes only: updates must know which mode it was.
+    fields: dict[str, Any] = {name: {} for name in new.fields}
+    fields["documents"] = base.documents
+    fields["anchors"] = list(base.anchors)
+    fields["capacity"] = base.capacity
+    fields["calibration"] = shown_calibration(base.calibration)
+    kept = {"calibration": dict(base.calibration), **new.fields}
+    arrays: dict[str, Any] = dict(new.arrays)
+    arrays["words"] = np.array(new.fit.words)
+    arrays["A"] = new.fit.A
+    arrays["kept"] = np.frombuffer(msgpack.packb(kept), np.uint8)
+    # A dashboard reads the checksum of these bytes. Without a salt, who can guess the documents could learn the model
+    # and compare.
+    arrays["salt"] = np.frombuffer(salt, np.uint8)
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    return StoredBase(base.epoch, base.version, fields, buffer.getvalue())
+
+
+def kept_fields(stored: StoredBase) -> Mapping[str, Any]:
+    """Return the facts in a base model's bytes: its calibration and, in the paper's mode, the figures of its noise.
+
+    Where the bytes are gone, return the facts of its head.
+    """
+    if stored.blob:
+        with np.load(io.BytesIO(stored.blob)) as arrays:
+            if "kept" in arrays:
+                found: dict[str, Any] = msgpack.unpackb(arrays["kept"].tobytes())
+                return found
+    # An earlier program kept all of them in the head.
+    return stored.fields
+
+
+def shown_calibration(found: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the facts of a capacity that a report shows, with three digits.
+
+    found: all facts of the capacity, None where there are none.
+    """
+    known = found or {}
+    # Counts of words and shares before noise are left out: with them, two base models could be subtracted.
+    shown: dict[str, Any] = {name: known[name] for name in ("rule", "limit") if name in known}
+    if "formula" in known:
+        shown["formula"] = rounded(known["formula"])
+    if tried := known.get("tried"):
+        shown["tried"] = rounded({name: tried[name] for name in _TRIED if name in tried})
+    return shown
+
+
+def rounded(value: object) -> Any:  # noqa: ANN401 -- whatever was given
+    """Return the numbers of a value with three digits each."""
+    # Three are enough to judge a capacity, and more would show more of the model before noise.
+    if isinstance(value, Mapping):
+        return {key: rounded(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(item) for item in value]
+    if isinstance(value, float):
+        return float(f"{value:.3g}")
+    return value

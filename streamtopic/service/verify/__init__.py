@@ -7,9 +7,8 @@ read_audit         reads the result of `streamtopic audit`, to go with the evide
 Finding            one check and its outcome (passed: of several; as_json)
 """
 
-from streamtopic.service.verify.audit_results import Audited, read_audit
 from streamtopic.service.verify.evidence import gather, release_findings
-from streamtopic.service.verify.finding import Finding, as_json, passed, relearned
+from streamtopic.service.verify.finding import Audited, Finding, as_json, passed, read_audit, relearned
 
 __all__ = [
     "Audited",

@@ -13,19 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from streamtopic import __version__
 from streamtopic.errors import CheckFailed, UsageError
-from streamtopic.service.kept import rounded, shown_calibration
 from streamtopic.service.published import topics_of
+from streamtopic.service.schedule.version import rounded, shown_calibration
 from streamtopic.service.verify.claims import LIMITS, assumptions_of, statement_of, steps_of
 from streamtopic.service.verify.finding import as_json, fails, not_checked, passed, relearned
-from streamtopic.service.verify.forgotten import read_receipts, read_waiting
-from streamtopic.service.verify.proof import read_releases_topic
+from streamtopic.service.verify.proof import read_receipts, read_releases_topic, read_waiting
 from streamtopic.service.verify.release_checks import chain_finding, check_release, named_finding, own_check_findings
 
 if TYPE_CHECKING:
-    from streamtopic.service.verify.audit_results import Audited
-    from streamtopic.service.verify.finding import Finding
-    from streamtopic.service.verify.forgotten import ChainSummary, WaitingDeletions
-    from streamtopic.service.verify.proof import Proof, ReleasesTopic
+    from streamtopic.service.verify.finding import Audited, Finding
+    from streamtopic.service.verify.proof import ChainSummary, Proof, ReleasesTopic, WaitingDeletions
     from streamtopic.service.verify.relearn import Verification
     from streamtopic.service.verify.sources import Sources
     from streamtopic.signed import Envelope, Payload, Release
@@ -96,8 +93,10 @@ def gather(
     # After the verification, which takes minutes: a report says how things stand when it is written.
     receipts, waiting = _deletions(sources, known)
     findings = list(_findings(known, receipts, waiting))
-    release, record = known.release, known.record
-    payload, envelope = release.payload, release.envelope
+    release = known.release
+    record = known.record
+    payload = release.payload
+    envelope = release.envelope
     if verification is not None:
         findings += relearned(verification)
     if audited is not None:
@@ -165,7 +164,9 @@ def _deletions(sources: Sources, known: _Known) -> tuple[ChainSummary, WaitingDe
 
 def _findings(known: _Known, receipts: ChainSummary, waiting: WaitingDeletions) -> tuple[Finding, ...]:
     """Return the checks of a version that do not count or learn again."""
-    release, topic, records = known.release, known.topic, known.records
+    release = known.release
+    topic = known.topic
+    records = known.records
     return (
         *check_release(topic, release.payload, release.envelope, known.proof, records, known.ledger),
         *own_check_findings(known.record, release.version, known.refuted),

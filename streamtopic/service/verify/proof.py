@@ -1,32 +1,59 @@
-"""One version as it is in the log, and a proof of its envelope for a reader who has only the public key."""
+"""What the log says about one version.
+
+Proof             proves its envelope for a reader who has only the public key
+ChainSummary      the receipts of the deletions that it forgot; no document is named
+WaitingDeletions  deletions that have no receipt yet
+"""
+
+from __future__ import annotations
 
 import base64
 import binascii
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from streamtopic.errors import InvalidRelease
+from streamtopic.service.verify.finding import fails, holds, not_checked
 from streamtopic.signed import (
     Envelope,
     KeyRing,
     Opened,
     PublicKey,
+    Receipt,
+    ReceiptReader,
     Refused,
     Release,
     ReleaseReader,
     Removed,
     Verifier,
+    digest_of,
     open_sealed,
     signature_of,
     signed_by,
     statement_digest,
     unpack_envelope,
 )
-from streamtopic.streams import EventLog
 
-__all__ = ["Link", "Proof", "ReleasesTopic", "read_releases_topic"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from streamtopic.service.verify.finding import Finding
+    from streamtopic.state import Forget, Reader
+    from streamtopic.streams import EventLog
+
+__all__ = [
+    "LISTED",
+    "ChainSummary",
+    "Link",
+    "Proof",
+    "ReleasesTopic",
+    "WaitingDeletions",
+    "read_receipts",
+    "read_releases_topic",
+    "read_waiting",
+]
+
 
 _KIND = "release"
 
@@ -51,7 +78,7 @@ class Proof:
     key: str = ""
 
     @classmethod
-    def of(cls, data: bytes, key: Verifier) -> "Proof":
+    def of(cls, data: bytes, key: Verifier) -> Proof:
         """Return the proof in the signed bytes of a release. Raises InvalidRelease unless `key` verifies them."""
         sealed = open_sealed(_KIND, data, key)
         payload = hashlib.sha256(sealed.parts["payload"]).hexdigest()
@@ -99,7 +126,7 @@ class Proof:
         }
 
     @classmethod
-    def parse(cls, fields: Mapping[str, Any]) -> "Proof":
+    def parse(cls, fields: Mapping[str, Any]) -> Proof:
         """Return the proof in fields that `as_json` made. Raises InvalidRelease for any others."""
         try:
             # Every property relies on this being hexadecimal.
@@ -129,7 +156,7 @@ class Link:
     commitment: str
 
     @classmethod
-    def of(cls, release: Release) -> "Link":
+    def of(cls, release: Release) -> Link:
         """Return the link of a release."""
         return cls(release.digest, release.envelope.previous, release.envelope.commitment)
 
@@ -178,7 +205,8 @@ def read_releases_topic(log: EventLog, model: str, public_key: KeyRing | PublicK
     Raises ComponentUnreachable.
     """
     keys = KeyRing.load(public_key, model)
-    topic, reader = ReleasesTopic(wanted), ReleaseReader(log, model, keys)
+    topic = ReleasesTopic(wanted)
+    reader = ReleaseReader(log, model, keys)
     for found in reader.read():
         match found:
             case Opened():
@@ -212,3 +240,228 @@ def _take_in(topic: ReleasesTopic, found: Opened, keys: KeyRing) -> None:
     topic.withdrawn.update(release.envelope.withdrawn)
     if release.version == topic.wanted:
         topic.release, topic.proof = release, Proof.of(found.data, keys)
+
+
+# Receipts of a version that a report lists one by one. More would make its file large; `receipts export` gives all.
+LISTED = 200
+
+
+@dataclass(slots=True)
+class Served:
+    """The receipts that name one version as the first without the document.
+
+    version: its number.
+    receipts: how many.
+    found: how many of them deleted a document that was there.
+    first_received, last_received, last_applied: milliseconds since 1970; 0 without a receipt.
+    slowest: longest time from a deletion's record to its subtraction, milliseconds.
+    """
+
+    version: int
+    receipts: int = 0
+    found: int = 0
+    first_received: int = 0
+    last_received: int = 0
+    last_applied: int = 0
+    slowest: int = 0
+
+    def take(self, receipt: Receipt) -> None:
+        """Count a receipt in."""
+        # 0 stands for none yet.
+        self.first_received = min(self.first_received or receipt.received, receipt.received)
+        self.last_received = max(self.last_received, receipt.received)
+        self.last_applied = max(self.last_applied, receipt.applied)
+        self.slowest = max(self.slowest, receipt.applied - receipt.received)
+        self.receipts += 1
+        self.found += receipt.found
+
+
+@dataclass(slots=True)
+class ChainSummary:
+    """The chain of receipts, and the receipts of one version.
+
+    wanted: number of that version.
+    served: version to its receipts.
+    listed: at most LISTED receipts of the wanted version, as JSON values.
+    last: number of the newest link of the chain.
+    head: its digest.
+    strays: links that compete with those of the chain.
+    lost: (first, last) number of each gap.
+    refused: records that are neither receipts nor completions signed by this key.
+    names: version to the (digest, commitment) pairs that receipts name it by.
+    unbound: receipts that name a version by its number only.
+    """
+
+    wanted: int
+    served: dict[int, Served] = field(default_factory=dict)
+    listed: list[dict[str, Any]] = field(default_factory=list)
+    last: int = 0
+    head: str = ""
+    strays: int = 0
+    lost: list[tuple[int, int]] = field(default_factory=list)
+    refused: int = 0
+    names: dict[int, set[tuple[str, str]]] = field(default_factory=dict)
+    unbound: int = 0
+
+    def take(self, receipt: Receipt) -> None:
+        """Count a receipt of the chain in."""
+        self.served.setdefault(receipt.version, Served(receipt.version)).take(receipt)
+        if receipt.release:
+            self.names.setdefault(receipt.version, set()).add((receipt.release, receipt.commitment))
+        else:
+            self.unbound += 1
+
+    def as_json(self, base: int) -> dict[str, Any]:
+        """Return the summary as JSON values.
+
+        base: version that the wanted one descends from.
+        """
+        wanted = self.served.get(self.wanted, Served(self.wanted))
+        since = [asdict(served) for version, served in sorted(self.served.items()) if base <= version <= self.wanted]
+        lost = [list(gap) for gap in self.lost]
+        chain = {
+            "receipts": self._receipts,
+            "last": self.last,
+            "head": self.head,
+            "strays": self.strays,
+            "lost": lost,
+            "refused": self.refused,
+        }
+        return {
+            "this_version": asdict(wanted),
+            "since_base": since,
+            "receipts": self.listed,
+            "receipts_listed": len(self.listed),
+            "chain": chain,
+        }
+
+    @property
+    def _receipts(self) -> int:
+        return sum(served.receipts for served in self.served.values())
+
+    def finding(self) -> Finding:
+        """Return whether the chain is whole."""
+        name = "receipts"
+        if self.lost:
+            gaps = ", ".join(f"{first} to {last}" for first, last in self.lost)
+            detail = f"receipts {gaps} are missing from the chain"
+            return fails(name, detail, "log", "restore the receipts topic")
+        detail = f"{self._receipts} receipts, each signed, numbered without a gap"
+        detail += f"; number {self.last} has digest {self.head or '-'}"
+        if self.strays:
+            detail += f"; {self.strays} compete with them and do not count"
+        if self.refused:
+            # Nothing can be removed from this topic, so one such record must not fail every later report.
+            detail += f"; other records that are not receipts signed by this key were passed over: {self.refused}"
+        return holds(name, detail, "log")
+
+
+def read_receipts(log: EventLog, model: str, key: Verifier, version: int) -> ChainSummary:
+    """Return a summary of a model's receipts topic, read up to its end.
+
+    key: verifies the receipts.
+    version: number of the version whose receipts are listed.
+
+    Raises ComponentUnreachable.
+    """
+    found = ChainSummary(version)
+    reader = ReceiptReader(log, model, key)
+    # The topic is read twice, since only its end tells which receipts are in the chain.
+    wanted: set[bytes] = set()
+    for receipt in reader.read():
+        found.take(receipt)
+        if receipt.version == version and len(wanted) < LISTED:
+            wanted.add(receipt.id.encode())
+    if wanted:
+        for link, record in reader.records(wanted):
+            if isinstance(link, Receipt):
+                found.listed.append(_listed(link, record.value or b""))
+    chain = reader.chain
+    found.refused = reader.skipped
+    found.last = chain.head.sequence
+    found.head = chain.head.digest
+    found.strays = chain.strays
+    found.lost = [(gap.start, gap.stop - 1) for gap in chain.lost]
+    return found
+
+
+def _listed(receipt: Receipt, data: bytes) -> dict[str, Any]:
+    """Return a receipt as JSON values."""
+    # With the signed bytes, so that the file of a report proves its receipts without the topic.
+    return {
+        "sequence": receipt.sequence,
+        "sha256": digest_of(data),
+        "document": receipt.document,
+        "request": receipt.request,
+        "received": receipt.received,
+        "applied": receipt.applied,
+        "found": receipt.found,
+        "signed": base64.b64encode(data).decode(),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingDeletions:
+    """Deletions without a receipt yet.
+
+    deletions: how many.
+    held: deleted documents that the version still holds; None if this cannot be known any more.
+    oldest: time of the oldest deletion, milliseconds since 1970; None if there is no deletion.
+    lag: records of the documents topic that are not counted yet; they may be deletions too.
+    """
+
+    deletions: int
+    held: int | None
+    oldest: int | None
+    lag: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields as JSON values."""
+        return asdict(self)
+
+    def finding(self, version: int) -> Finding:
+        """Return whether the version holds documents that are deleted by now."""
+        name = "deletions"
+        if self.held is None:
+            detail = "documents were moved to other partitions since: the version may hold each that is deleted"
+            return not_checked(name, detail, "records", "take a version that was made later")
+        if self.held:
+            # Not a failure: until `max_forget_lag` is over the service may wait for more deletions.
+            detail = f"version {version} holds {self.held} documents that are deleted by now; a version without is due"
+            return not_checked(name, detail, "records", "`streamtopic unlearn` makes it now")
+        detail = "no document that is deleted by now is in this version"
+        if self.lag:
+            detail += f"; {self.lag} records are not counted yet, which may delete more"
+        return holds(name, detail, "records")
+
+
+def read_waiting(log: EventLog, reader: Reader, topic: str, cut: Mapping[int, int] | None) -> WaitingDeletions:
+    """Return the deletions that wait.
+
+    topic: name of the documents topic.
+    cut: partition to the offset up to which its records are in the version; None if documents were moved since.
+
+    Raises ComponentUnreachable.
+    """
+    positions = reader.positions()
+    received = list[int]()
+    held = lag = 0
+    for partition, meta in positions.items():
+        lag += log.end(topic, partition) - meta.next_offset
+        reflected = (cut or {}).get(partition, 0)
+        for forget in _forgets(reader, partition):
+            # A document that another record replaced is forgotten as well, but nobody asked for a receipt.
+            if forget.wants_receipt:
+                received.append(forget.received_ms)
+            # The version holds a document that came before its cut and was deleted after it.
+            held += forget.found and forget.offset >= reflected > forget.document_offset
+    return WaitingDeletions(len(received), held if cut else None, min(received, default=None), lag)
+
+
+def _forgets(reader: Reader, partition: int) -> Iterator[Forget]:
+    """Yield the deletions of a partition that wait, page by page."""
+    offset = 0
+    stream = reader.forgets(partition)
+    while page := stream.read(offset):
+        yield from page
+        offset = page[-1].offset + 1

@@ -1,6 +1,7 @@
 """Counts again from the log alone, without the code that keeps the counts, so that the two can be compared.
 
 recount            counts documents from scratch, in memory
+counts_of_corpus   the same for an audit; counts_of_instance reads those that an instance keeps
 documents_in_log   reads the documents that a log leaves alive
 Recounts           counts and labelled documents of a version, from the log
 compare            the distance of two models
@@ -19,16 +20,21 @@ from streamtopic.errors import InvalidEvent
 from streamtopic.events import Add, Heartbeat, decode_record, document_of
 from streamtopic.service.schedule.payload import Labelled, labelled_by_task
 from streamtopic.streams import MURMUR2, pages, partition_of
+from streamtopic.text import passages
+from streamtopic.topics.working_vocabulary import thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     import numpy.typing as npt
 
+    from streamtopic.corpus import Corpus
     from streamtopic.events import Passages
     from streamtopic.service.schedule.payload import TaskOptions
     from streamtopic.service.verify.sources import Sources
+    from streamtopic.state import Reader
     from streamtopic.streams import EventLog, Record
+    from streamtopic.topics.learner_options import LearnerOptions
 
 __all__ = [
     "Difference",
@@ -37,10 +43,13 @@ __all__ = [
     "Recount",
     "Recounts",
     "compare",
+    "counts_of_corpus",
+    "counts_of_instance",
     "cut_of",
     "documents_in_log",
     "recount",
 ]
+
 
 # Documents that are counted at a time, so that their pairs fit into memory.
 BATCH = 4_000
@@ -61,7 +70,7 @@ def recount(documents: Iterable[Passages], weighting: Weighting) -> Counts:
     weighting: the weights of passages.
     """
     numbering = Numbering()
-    numbered = [numbering.number(passages) for passages in documents]
+    numbered = [numbering.number(document) for document in documents]
     return numbering.count(numbered, weighting)
 
 
@@ -71,9 +80,9 @@ class Numbering:
     def __init__(self) -> None:
         self._ids: dict[str, int] = {}
 
-    def number(self, passages: Passages) -> tuple[Passage, ...]:
+    def number(self, document: Passages) -> tuple[Passage, ...]:
         """Return a document over numbers, for `count`."""
-        return tuple(self._numbered(length, counts) for length, counts in passages)
+        return tuple(self._numbered(length, counts) for length, counts in document)
 
     def _numbered(self, length: int, counts: Mapping[str, int]) -> Passage:
         """Return a passage over numbers; words that are new get the next ones."""
@@ -88,7 +97,7 @@ class Numbering:
         parts = []
         for start in range(0, len(documents), BATCH):
             some = documents[start : start + BATCH]
-            batch = DocumentBatch.build([_all_placed(passages, place) for passages in some])
+            batch = DocumentBatch.build([_all_placed(document, place) for document in some])
             parts.append(count(batch, len(words), weighting))
         total = Cooccurrence.sum(parts, len(words))
         return Counts(words, total)
@@ -96,14 +105,14 @@ class Numbering:
     def batch(self, documents: Sequence[Document]) -> tuple[list[str], DocumentBatch]:
         """Return documents that were numbered here as one batch, over the sorted words that they hold."""
         words, place = self._places(documents)
-        rows = [_all_placed(passages, place) for passages in documents]
+        rows = [_all_placed(document, place) for document in documents]
         return words, DocumentBatch.build(rows)
 
     def _places(self, documents: Sequence[Document]) -> tuple[list[str], npt.NDArray[np.int32]]:
         """Return the sorted words of these documents, and by number of a word its place among them, else -1."""
         used = np.zeros(len(self._ids), np.bool_)
-        for passages in documents:
-            for passage in passages:
+        for document in documents:
+            for passage in document:
                 used[passage.words] = True
         words = sorted(word for word, number in self._ids.items() if used[number])
         numbers = [self._ids[word] for word in words]
@@ -112,8 +121,8 @@ class Numbering:
         return words, place
 
 
-def _all_placed(passages: Document, place: npt.NDArray[np.int32]) -> list[Passage]:
-    return [_placed(passage, place) for passage in passages]
+def _all_placed(document: Document, place: npt.NDArray[np.int32]) -> list[Passage]:
+    return [_placed(passage, place) for passage in document]
 
 
 def _placed(passage: Passage, place: npt.NDArray[np.int32]) -> Passage:
@@ -146,10 +155,10 @@ class DocumentsInLog:
         offsets: by partition.
         """
         alive = {}
-        for key, passages in self.alive.items():
+        for key, document in self.alive.items():
             partition, _ = key
             if self.added[key] < offsets.get(partition, 0):
-                alive[key] = passages
+                alive[key] = document
         return replace(self, alive=alive)
 
     def recount(self, weighting: Weighting) -> Counts:
@@ -376,3 +385,36 @@ def compare(one: Topics, other: Topics) -> Difference:
         gap[rows, : model.A.shape[1]] += sign * model.A
     largest = np.abs(gap).max(initial=0.0)
     return Difference(float(largest), one.words == other.words)
+
+
+# An audit deletes a few documents, so only words this near to a threshold of the vocabulary can cross it.
+_NEAR = 10
+_STRIDE = 500
+
+
+def counts_of_corpus(corpus: Corpus, options: LearnerOptions, progress: Callable[[int, int | None], None]) -> Counts:
+    """Count documents from scratch, in memory.
+
+    progress: told how many documents were read, of how many.
+    """
+    total = len(corpus.documents)
+
+    def counted() -> Iterator[Passages]:
+        for number, document in enumerate(corpus.documents):
+            if number % _STRIDE == 0:
+                progress(number, total)
+            yield tuple(passages(document.text))
+
+    return recount(counted(), options.weighting)
+
+
+def counts_of_instance(reader: Reader, options: LearnerOptions) -> Counts:
+    """Read the counts of an instance, of all words that are in the vocabulary or within ten documents of it.
+
+    Raises StateMissing where nothing was counted.
+    """
+    snapshot = reader.snapshot()
+    limits = thresholds(max(snapshot.documents, 1), options)
+    near = (snapshot.frequency >= limits.least - _NEAR) & (snapshot.frequency <= limits.most + _NEAR)
+    keep = np.flatnonzero(near)
+    return Counts([snapshot.words[k] for k in keep.tolist()], snapshot.restrict(keep))

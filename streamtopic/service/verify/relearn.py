@@ -185,7 +185,8 @@ def _base_model(sources: Sources, counted: Recounts) -> Comparison:
     if isinstance(fit, Comparison):
         return fit
     with np.load(io.BytesIO(stored.blob)) as arrays:
-        words, A = arrays["words"].tolist(), arrays["A"]
+        words = arrays["words"].tolist()
+        A = arrays["A"]
     if words != list(fit.words) or A.shape != fit.A.shape:
         return _differs(name, "a model learned from scratch has other words or topics")
     problem = sources.paper.kept_differs(stored, fit, counted.of(record).counts)
@@ -350,7 +351,8 @@ def _learned(name: str, counted: Recounts, record: Mapping[str, Any]) -> TopicFi
 
 def _cannot(name: str, counted: Recounts, record: Mapping[str, Any]) -> Comparison | None:
     """Return why a version cannot be made again from the log, None if it can."""
-    made, said = record["topics"], counted.options.n_topics
+    made = record["topics"]
+    said = counted.options.n_topics
     if made != said:
         detail = f"the model has {made} topics, settings say {said}: verify with --set topics={made}"
         return _differs("settings", detail)
@@ -371,7 +373,8 @@ def topics_differ(release: Release, plan: PayloadPlan) -> tuple[str | None, floa
 
     The first is None if they do not differ.
     """
-    sent, again = release.payload, plan.payload
+    sent = release.payload
+    again = plan.payload
     if sent.A is None or again.A is None:
         return "topics are withheld, settings say that they are published: verify with --set publish=tasks", 0.0
     if sent.words != again.words or sent.A.shape != again.A.shape:
@@ -431,7 +434,8 @@ def _withheld_differ(release: Release, plan: PayloadPlan) -> str | None:
         return "topics are published, settings say that they are withheld: verify with --set publish=topics"
     if release.words != plan.payload.words:
         return "a model learned from scratch has other words"
-    sent, again = release.payload.heads, plan.payload.heads
+    sent = release.payload.heads
+    again = plan.payload.heads
     facts: Mapping[str, Mapping[str, Any]] = plan.facts["heads"]
     for task in sorted({*sent, *again}):
         problem = _other(sent.get(task), again.get(task))

@@ -15,8 +15,7 @@ from streamtopic.paper.capacity_formulas import theorem_sigma
 from streamtopic.privacy.accounting import Composition
 from streamtopic.service.schedule.situation import unproven
 from streamtopic.service.verify.finding import RENEW, Finding, fails, holds, not_checked
-from streamtopic.service.verify.forgotten import ChainSummary
-from streamtopic.service.verify.proof import Proof, ReleasesTopic
+from streamtopic.service.verify.proof import ChainSummary, Proof, ReleasesTopic
 from streamtopic.signed import Envelope, Payload, Verifier, digest_of, open_receipt
 
 __all__ = [
@@ -187,7 +186,8 @@ def certificate_findings(envelope: Envelope) -> Iterator[Finding]:
     if envelope.guarantee != "certified":
         return
     name = "certificate"
-    said, allowed = f"{envelope.certificate:.3g}", f"{envelope.tolerance:.3g}"
+    said = f"{envelope.certificate:.3g}"
+    allowed = f"{envelope.tolerance:.3g}"
     lies = f"the model before noise lies within {said} of the exact one"
     if not envelope.certificate <= envelope.tolerance:
         detail = f"{lies}, more than the tolerance {allowed} that the noise is made for"
@@ -219,7 +219,8 @@ def own_check_findings(record: Record, version: int, refuted: Collection[int]) -
 def _noise(payload: Payload, envelope: Envelope, record: Record) -> Finding:
     """Whether the noise is as large as the claim needs (analytic Gaussian mechanism)."""
     name = "noise"
-    scale, delta = envelope.scale, envelope.delta
+    scale = envelope.scale
+    delta = envelope.delta
     if not scale > 0:
         detail = "an older program made it, which did not say its scale"
         return not_checked(name, detail, "signed", "`streamtopic retrain` makes a version that does")
@@ -238,13 +239,15 @@ def _smaller_than_said(payload: Payload, envelope: Envelope, record: Record) -> 
     """Return why sigma is smaller than the scale times the distance of two models, None if it is not or is unknown."""
     if payload.A is None:
         return _heads_smaller_than_said(envelope, record)
-    apart, scale = 2 * envelope.tolerance, envelope.scale
+    apart = 2 * envelope.tolerance
+    scale = envelope.scale
     if envelope.guarantee == "theorem":
         constants = record.get("constants") or {}
         # A record that was read back from the log has no constants of the paper.
         if not constants.get("delta_A"):
             return None
-        apart, scale = constants["delta_A"], theorem_sigma(1.0, constants["epsilon_each"], envelope.delta)
+        apart = constants["delta_A"]
+        scale = theorem_sigma(1.0, constants["epsilon_each"], envelope.delta)
     needed = apart * scale
     if envelope.sigma >= needed * (1 - _ROUNDING):
         return None
@@ -346,7 +349,8 @@ def _withdrawal(topic: ReleasesTopic, envelope: Envelope) -> Iterator[Finding]:
 def chain_finding(topic: ReleasesTopic) -> Finding:
     """Return whether each version in the log names the version before it as it is there."""
     name = "chain"
-    broken, gone = list[str](), list[str]()
+    broken = list[str]()
+    gone = list[str]()
     for version, links in sorted(topic.links.items()):
         named = {link.previous for link in links} - {""}
         before = {link.digest for link in topic.links.get(version - 1, ())}
@@ -374,7 +378,9 @@ def named_finding(receipts: ChainSummary, topic: ReleasesTopic, records: Records
     records: version to its record in Redis.
     """
     name = "bound receipts"
-    wrong, alone, gone = list[str](), list[str](), list[str]()
+    wrong = list[str]()
+    alone = list[str]()
+    gone = list[str]()
     for version, names in sorted(receipts.names.items()):
         recorded = str(records.get(version, {}).get("digest", ""))
         known = topic.named(version) or {recorded} - {""}

@@ -19,19 +19,28 @@ if TYPE_CHECKING:
 
 __all__ = ["CASES", "OPTIONS"]
 
-OPTIONS = {"faults": 1000, "events": 0, "seed": 1}
-"""faults, events: the campaign ends with the round that reaches them (events 0: no limit); seed: of both."""
+OPTIONS = {"faults": 1000, "events": 0, "seed": 1, "cluster": 0}
+"""faults, events: the campaign ends with the round that reaches them (events 0: no limit); seed: of both.
+
+cluster: 1 for a Redis Cluster in place of one Redis.
+"""
 
 
-def campaign(faults: int, events: int, seed: int) -> list[Figure]:
+# Health may take 75 s to notice.
+_STALL = 85.0
+
+
+def campaign(faults: int, events: int, seed: int, cluster: int) -> list[Figure]:
     """Rounds of eight faults and 240 events."""
     from streamtopic.errors import CheckFailed
     from streamtopic.lab.faults.campaign import Options, run
     from streamtopic.lab.faults.cluster import Cluster
+    from streamtopic.lab.faults.drills import EVERY_DRILL
 
     folder = Path(tempfile.mkdtemp(prefix="streamtopic-faults-"))
-    with Cluster(folder / "cluster") as cluster:
-        report = run(cluster, Options(seed, faults, events or 1 << 60), _say)
+    with Cluster(folder / "cluster", sharded=bool(cluster)) as target:
+        options = Options(seed, faults, events or 1 << 60, stall=_STALL, drills=tuple(EVERY_DRILL))
+        report = run(target, options, _say)
     if report.findings:
         sys.stderr.write("\n".join(report.findings) + "\n")
         raise CheckFailed(f"{len(report.findings)} findings with seed {seed}: logs and data are in {folder}")
@@ -56,6 +65,8 @@ def _figures(report: Report) -> list[Figure]:
         Figure("at rest again after, longest", max(rest), "s"),
         Figure("compactions of the log", report.compactions, "times"),
         Figure("asked what is hidden", report.hidden_asked, "times"),
+        Figure("answers how a process is", report.health_asked, "times"),
+        Figure("alerts checked", report.alerts, "times"),
         Figure("events", report.events, ""),
         Figure("versions", report.versions, ""),
         Figure("receipts", report.deletions, ""),

@@ -187,7 +187,7 @@ class Attacked:
 
 def _reachable(material: Material, options: LearnerOptions) -> tuple[DocumentBatch, list[str]]:
     """Return documents over the words that may be kept, also once copies are added: others need no pairs."""
-    from streamtopic.topics.document_rows import as_documents
+    from streamtopic.counts.matrices import as_documents
     from streamtopic.topics.working_vocabulary import thresholds
 
     batch = as_documents(material.counts)

@@ -147,8 +147,7 @@ def _unlearn(fit: TopicFit, forgotten: Counts) -> dict[str, float]:
 
 def _heads(planted: SyntheticTopics, documents: DocumentBatch, fit: TopicFit) -> dict[str, float]:
     """Tune a head that tells documents apart by their strongest topic, and take one Newton step from it."""
-    from streamtopic.topics.heads import fit_head, newton_step
-    from streamtopic.topics.tasks import HeadTask, LabelledDocuments, TopicMatrix
+    from streamtopic.topics.heads import HeadTask, LabelledDocuments, TopicMatrix, fit_head, newton_step
 
     some = documents.take(np.arange(min(2_000, documents.documents)))
     model = TopicMatrix(fit.A, fit.words, fit.anchors)

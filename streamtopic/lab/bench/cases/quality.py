@@ -102,7 +102,7 @@ class _Learning:
 
     def _count(self, rows: npt.NDArray[np.intp]) -> Cooccurrence:
         from streamtopic.counts import count
-        from streamtopic.topics.document_rows import as_documents
+        from streamtopic.counts.matrices import as_documents
 
         return count(as_documents(self.material.counts[rows]), len(self.material.words), self.options.weighting)
 

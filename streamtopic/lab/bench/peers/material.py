@@ -55,8 +55,8 @@ class Material:
         Lengths of documents are of all words, so it is the same for every model that keeps the same words.
         """
         from streamtopic.counts import SymmetricCounts, count
+        from streamtopic.counts.matrices import as_documents
         from streamtopic.topics.display import WordEvidence
-        from streamtopic.topics.document_rows import as_documents
         from streamtopic.topics.learner_options import LearnerOptions
 
         batch, ids = as_documents(self.counts), np.full(len(self.words), -1, np.int32)

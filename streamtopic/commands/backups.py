@@ -1,0 +1,99 @@
+"""`streamtopic backup` writes keys and state of a model into one file, `restore` puts them back."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import stat
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamtopic.commands.common_arguments import command, file_errors, instance_settings
+from streamtopic.console import progress, say, say_json
+from streamtopic.errors import UsageError
+
+if TYPE_CHECKING:
+    from streamtopic.commands.common_arguments import Subparsers
+
+__all__ = ["register"]
+
+_SHORTEST = 12
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add both commands."""
+    saving = command(subparsers, "backup", _backup, "write keys and state of a model into one encrypted file")
+    putting = command(
+        subparsers, "restore", _restore, "put a backup into an empty Redis, then count the log from there on"
+    )
+    saving.add_argument("file", type=Path, metavar="FILE", help="a new file")
+    putting.add_argument("file", type=Path, metavar="FILE", help="a file of `backup`")
+    for parser in (saving, putting):
+        parser.add_argument(
+            "--passphrase-file",
+            type=Path,
+            required=True,
+            metavar="FILE",
+            help="a file with the passphrase, 12 characters or more (- for stdin)",
+        )
+
+
+def _backup(args: argparse.Namespace) -> int:
+    """Write the file and say what it holds."""
+    from streamtopic.service.app import Service
+    from streamtopic.service.backup import backup
+
+    passphrase = _passphrase(args.passphrase_file)
+    with Service(instance_settings(args)) as service, progress("backing up", "keys", quiet=args.json):
+        found = backup(service, args.file, passphrase)
+    told = {"file": str(args.file), "model": found.model, "made": found.made, "documents": found.documents}
+    if args.json:
+        say_json(told | {"positions": list(found.positions), "keys": sorted(found.keys)})
+        return 0
+    say(f"{found.documents} documents in {len(found.positions)} partition(s), and {len(found.keys)} key files")
+    say(f"written to {args.file}; it holds deleted documents from {_date(found.made)} on: destroy it in time")
+    return 0
+
+
+def _restore(args: argparse.Namespace) -> int:
+    """Read the whole file first; then write key files and Redis, and count the log."""
+    from streamtopic.service.app import Service
+    from streamtopic.service.backup import contents, restore, restore_keys
+
+    passphrase = _passphrase(args.passphrase_file)
+    settings = instance_settings(args)
+    found = contents(args.file, passphrase)
+    with file_errors("write keys for", args.file):
+        written = restore_keys(settings, found)
+    with Service(settings) as service:
+        if settings.dir is not None and not service.leads:
+            raise UsageError(f"a process runs the instance in {settings.dir}: stop it first")
+        with progress("restoring", "records", quiet=args.json) as update:
+            made = restore(service, args.file, passphrase, found, update)
+    if args.json:
+        say_json(dataclasses.asdict(made) | {"keys": [str(path) for path in written]})
+        return 0
+    say(f"state of {_date(made.made)} restored, {made.records} records of the log counted since")
+    say(f"{made.documents} documents, {len(written)} key files written; now run `streamtopic verify`")
+    return 0
+
+
+def _date(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _passphrase(path: Path) -> bytes:
+    """Return the passphrase in a file, without the end of its line. Raises UsageError for a short or an open one."""
+    with file_errors("read", path):
+        if str(path) == "-":
+            found = sys.stdin.buffer.readline()
+        else:
+            if stat.S_IMODE(path.stat().st_mode) & 0o077:
+                raise UsageError(f"passphrase {path} can be read by others: run `chmod 600 {path}`")
+            found = path.read_bytes()
+    passphrase = found.strip()
+    if len(passphrase) < _SHORTEST:
+        raise UsageError(f"the passphrase has {len(passphrase)} characters: use {_SHORTEST} or more")
+    return passphrase

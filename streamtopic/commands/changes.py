@@ -1,0 +1,208 @@
+"""`streamtopic add`, `delete`, `unlearn` and `retrain`: change the documents of an instance, or ask for a model.
+
+Documents are changed by events in the log. Where no other process runs the instance, these commands bring its model up
+to date as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import unicodedata
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from streamtopic.commands.common_arguments import command, file_errors, instance_settings, load_documents
+from streamtopic.console import doing, progress, say, say_json, warn
+from streamtopic.errors import CheckFailed, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamtopic.commands.common_arguments import Subparsers
+    from streamtopic.service.app import Service, Settled
+
+__all__ = ["other_forms", "register"]
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the four commands."""
+    _register_add_delete(subparsers)
+    _register_request(subparsers)
+
+
+def _register_add_delete(subparsers: Subparsers) -> None:
+    """Add both commands."""
+    adding = command(subparsers, "add", _add, "add documents from JSON lines files (id, text; gzip too)")
+    adding.add_argument(
+        "files", nargs="+", type=Path, metavar="FILE", help='lines such as {"id": "a", "text": "words"}'
+    )
+    deleting = command(subparsers, "delete", _delete, "delete documents by id")
+    deleting.add_argument("ids", nargs="*", metavar="ID", help="document ids")
+    deleting.add_argument(
+        "--from", dest="source", type=Path, metavar="FILE", help="a file of ids, one a line (- for stdin)"
+    )
+
+
+def _add(args: argparse.Namespace) -> int:
+    """Write add events, then bring the model up to date unless another process is doing so."""
+    from streamtopic.service.app import Service
+
+    settings = instance_settings(args, must_exist=False)
+    # All files are read before anything is sent: one that cannot be read leaves the instance as it was.
+    corpora = [load_documents(path) for path in args.files]
+    documents = [document for corpus in corpora for document in corpus.documents]
+    if not documents:
+        raise UsageError("nothing to add")
+    skipped = sum(len(corpus.problems) for corpus in corpora)
+    with Service(settings) as service:
+        with progress("adding", "documents", quiet=args.json) as update:
+            sent = service.add(documents, update)
+        for document, reason in sent.refused:
+            warn(f"document {document}: {reason}; skipped")
+        report = {"sent": sent.documents, "skipped": skipped + len(sent.refused)}
+        return _finish(service, report, as_json=args.json)
+
+
+def _delete(args: argparse.Namespace) -> int:
+    """Write delete events, then bring the model up to date unless another process is doing so."""
+    from streamtopic.service.app import Service
+
+    settings = instance_settings(args)
+    named = [*args.ids, *(_read_ids(args.source) if args.source else [])]
+    # An id that is named twice is one deletion: two would be two requests, the second for no document.
+    ids = list(dict.fromkeys(named))
+    if not ids:
+        raise UsageError("which documents? give ids, or a file of ids with --from FILE")
+    with Service(settings) as service:
+        # Before the deletes are sent: afterwards none of these ids would be live.
+        _warn_of_other_forms(service, ids)
+        requests = service.delete(ids)
+        salts = [request.salt for request in requests]
+        return _finish(service, {"sent": len(ids), "requests": requests, "salts": salts}, as_json=args.json)
+
+
+def _read_ids(path: Path) -> list[str]:
+    try:
+        with file_errors("read", path):
+            text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is not UTF-8: expected one document id a line") from None
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def _finish(service: Service, report: dict[str, Any], *, as_json: bool) -> int:
+    """Settle the instance, unless another process runs it, and print the outcome.
+
+    report: fields of the JSON object that are known already, `sent` among them.
+    """
+    # To settle is to take ownership of every partition, which the process that runs the instance has.
+    if not service.leads:
+        report["running"] = True
+        if as_json:
+            say_json(report)
+        else:
+            say(f"{report['sent']} events sent to the running service")
+        return 0
+    from streamtopic.service.app import silent
+
+    with progress("settling", "documents", quiet=as_json) as update:
+        settled = service.settle(update, announce=silent if as_json else doing)
+    if as_json:
+        say_json(report | settled.as_json())
+        return 0
+    outcomes = [f"{count} {name.replace('_', ' ')}" for name, count in settled.ingested.items() if count]
+    say(f"{report['sent']} events sent: {', '.join(outcomes) or 'nothing changed'}")
+    say_versions(settled)
+    return 0
+
+
+def say_versions(settled: Settled) -> None:
+    """Print the versions that were made, and the last decision with its reason."""
+    for version in settled.versions:
+        say(f"version {version['version']} published: {version['kind']}, {version['documents']} documents")
+    say(f"last decision: {settled.decision}")
+
+
+def other_forms(name: str) -> list[str]:
+    """Return the normal forms NFC and NFD of an id, without the form that it has.
+
+    Ids are bytes and are never normalised, so é typed in two ways is two ids that look the same.
+    """
+    forms = dict.fromkeys(unicodedata.normalize(form, name) for form in ("NFC", "NFD"))
+    return [form for form in forms if form != name]
+
+
+def _warn_of_other_forms(service: Service, ids: Sequence[str]) -> None:
+    """Warn of each id without a live document where a live document has the same id in another normal form."""
+    for name in ids:
+        forms = other_forms(name)
+        # Plain ASCII, which nearly all ids are, has no other form: it costs no call to Redis.
+        if not forms or _is_live(service, name):
+            continue
+        for form in forms:
+            if _is_live(service, form):
+                # Escaped to ASCII: on the screen the two forms look the same.
+                warn(
+                    f"no live document with the id {name}; one exists whose id differs only in Unicode normal form "
+                    f"({form!a}, not {name!a}): ids are bytes, delete it under its own"
+                )
+
+
+def _is_live(service: Service, name: str) -> bool:
+    from streamtopic.state.redis_keys import ModelKeys
+    from streamtopic.streams.partitioner import partition_of
+
+    # An argument that is not UTF-8 holds lone surrogates. No document has such an id, but looking must not fail.
+    document = name.encode(errors="surrogatepass")
+    settings = service.settings
+    home = partition_of(document, settings.partitions, settings.partitioner)
+    keys = ModelKeys(settings.model).partition(home)
+    return bool(service.connection.call("HEXISTS", keys.documents(keys.bucket(document)), document))
+
+
+def _register_request(subparsers: Subparsers) -> None:
+    """Add both commands."""
+    for kind, does in (
+        ("unlearn", "ask for a version without the documents deleted since the last one"),
+        ("retrain", "ask for a model trained anew, with an empty forget set"),
+    ):
+        parser = command(subparsers, kind, partial(_run_request, kind), does)
+        parser.add_argument(
+            "--wait", type=float, default=0.0, metavar="SECONDS", help="wait until the scheduler has acted (default: 0)"
+        )
+
+
+def _run_request(kind: str, args: argparse.Namespace) -> int:
+    """Act at once on an instance that nobody runs; else leave the request to its scheduler."""
+    from streamtopic.service.app import Service
+
+    settled = None
+    with Service(instance_settings(args)) as service:
+        # Noted in Redis first: if this process is killed, the next one that decides acts on it.
+        service.state.request(kind)
+        if service.leads:
+            settled = service.settle()
+        else:
+            _await(service, kind, args.wait)
+    if args.json:
+        outcome = {"running": True} if settled is None else settled.as_json()
+        say_json({"requested": kind} | outcome)
+    elif settled is not None:
+        say_versions(settled)
+    else:
+        say(f"asked for: {kind}; `streamtopic versions` shows what comes of it, `streamtopic status` why nothing does")
+    return 0
+
+
+def _await(service: Service, kind: str, seconds: float) -> None:
+    # Not the time of day: a clock that is set meanwhile must neither end the wait nor prolong it.
+    deadline = time.monotonic() + seconds
+    while seconds and service.state.requested() is not None:
+        if time.monotonic() > deadline:
+            raise CheckFailed(
+                f"no scheduler has acted on the {kind} for {seconds:g} s: is `streamtopic schedule` running, or busy?"
+            )
+        time.sleep(0.1)

@@ -1,0 +1,121 @@
+"""`streamtopic dashboard`: pages about a service, for an operator and a privacy officer."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamtopic.commands.common_arguments import command, file_errors, instance_settings
+from streamtopic.console import log_to_stderr, say, say_json, warn
+from streamtopic.errors import UsageError
+
+if TYPE_CHECKING:
+    from streamtopic.commands.common_arguments import Subparsers
+    from streamtopic.dashboard.dashboard_server import TlsFiles
+
+__all__ = ["register", "run"]
+
+PORT = 8787
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command's arguments."""
+    parser = command(subparsers, "dashboard", run, "serve pages about a service until told to stop")
+    parser.add_argument("--host", default="127.0.0.1", metavar="HOST", help="where to listen (default: 127.0.0.1)")
+    parser.add_argument("--port", type=int, default=PORT, metavar="PORT", help=f"default: {PORT}; 0: any that is free")
+    parser.add_argument(
+        "--name",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name under which browsers reach it, as behind a proxy; may be repeated",
+    )
+    parser.add_argument("--certificate", type=Path, metavar="FILE", help="speak TLS with this certificate (PEM)")
+    parser.add_argument("--key", type=Path, metavar="FILE", help="private key of the certificate (PEM)")
+    parser.add_argument("--open", action="store_true", help="open it in a browser")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until a signal."""
+    try:
+        from streamtopic.dashboard import dashboard_server
+    except ModuleNotFoundError as error:
+        raise UsageError(f"the dashboard needs {error.name}: pip install 'streamtopic[dashboard]'") from None
+    from streamtopic.dashboard.service_view import ServiceView
+    from streamtopic.dashboard.web_pages import dashboard
+
+    settings = instance_settings(args)
+    certificate = _certificate(args)
+    seen = sys.stdout.isatty() and not args.json
+    access = dashboard_server.access_of(settings, args.host, drawn=seen)
+    if certificate is None and not dashboard_server.is_loopback(args.host):
+        warn(
+            "the token and all pages cross the network in the clear: give --certificate and --key, or a proxy with TLS"
+        )
+    view = ServiceView(settings)
+    pages = dashboard(view, access, frozenset(name.lower() for name in [*args.name, args.host]))
+    with dashboard_server.listening(args.host, args.port) as listener:
+        host, port = listener.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        address = f"{'https' if certificate else 'http'}://{shown}:{port}/"
+
+        def started() -> None:
+            _tell(args, address, None if settings.dashboard_token else access.token)
+
+        _log(settings.model)
+        _leave_quietly()
+        try:
+            dashboard_server.dashboard_server(pages, certificate, started).run(sockets=[listener])
+        finally:
+            view.close()
+    return 0
+
+
+def _certificate(args: argparse.Namespace) -> TlsFiles | None:
+    """Return the certificate. Raises UsageError for one file without the other, or one that cannot be read."""
+    from streamtopic.dashboard.dashboard_server import TlsFiles
+
+    if (args.certificate is None) != (args.key is None):
+        raise UsageError("--certificate and --key belong together: give both, or none of them")
+    if args.certificate is None:
+        return None
+    for path in (args.certificate, args.key):
+        with file_errors("read", path), path.open("rb"):
+            pass
+    return TlsFiles(args.certificate, args.key)
+
+
+def _tell(args: argparse.Namespace, address: str, drawn: str | None) -> None:
+    """Say where the dashboard is. drawn: the token that was drawn for this run, for a person at a terminal alone."""
+    if args.json:
+        say_json({"event": "dashboard", "address": address})
+    else:
+        say(f"dashboard: {address}")
+    if drawn is not None:
+        say(f"token for acts, as long as it runs: {drawn}")
+    if args.open:
+        import webbrowser
+
+        webbrowser.open(address)
+
+
+def _log(model: str) -> None:
+    """Log visits and acts: in words at a terminal, else as lines of JSON."""
+    from streamtopic.logs import JsonLines
+
+    lines = None if sys.stderr.isatty() else JsonLines({"role": "dashboard", "model": model})
+    log_to_stderr(detailed=True, lines=lines)
+    # Uvicorn tells each step of its start and end, and kafka-python each attempt to reach a broker.
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+
+
+def _leave_quietly() -> None:
+    """Let SIGTERM and Ctrl-C end the server, and nothing after it."""
+    # Uvicorn stops at these signals, and then sends them once more to whoever had them before.
+    for name in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(name, lambda *_: None)

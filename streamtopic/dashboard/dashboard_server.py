@@ -1,0 +1,108 @@
+"""The server of the dashboard: Uvicorn, on this machine alone unless a host is named."""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from streamtopic.dashboard.gate import Access
+from streamtopic.errors import SettingsError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from starlette.types import ASGIApp
+
+    from streamtopic.settings import Settings
+
+__all__ = ["TlsFiles", "access_of", "dashboard_server", "is_loopback", "listening"]
+
+_MOST_REQUESTS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """Files of a certificate and its private key, with which the server speaks TLS."""
+
+    certificate: Path
+    key: Path
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches a host."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def access_of(settings: Settings, host: str, *, drawn: bool) -> Access:
+    """Return what the token guards.
+
+    drawn: whether a token is drawn where none is set. It opens visits that may act; reading needs none then.
+
+    Raises SettingsError for a host that others reach, without a token.
+    """
+    set_by_hand = settings.dashboard_token
+    if set_by_hand is not None:
+        return Access(set_by_hand.get_secret_value(), reading=True)
+    if not is_loopback(host):
+        raise SettingsError(
+            f"--host {host} lets other machines read: set `dashboard_token`, 16 characters or more, in "
+            "STREAMTOPIC_DASHBOARD_TOKEN or a file of secrets; or leave out --host"
+        )
+    return Access(secrets.token_urlsafe(18) if drawn else None, reading=False)
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """Return a socket that takes connections. port: 0 for any that is free. Raises UsageError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except (OSError, OverflowError) as error:
+        raise UsageError(
+            f"the dashboard cannot listen on {host}, port {port} ({error}): name a port that is free, --port PORT"
+        ) from None
+
+
+def dashboard_server(
+    pages: ASGIApp, certificate: TlsFiles | None = None, started: Callable[[], None] = lambda: None
+) -> uvicorn.Server:
+    """Return the server of some pages; `run(sockets=[...])` serves until a signal, or until `should_exit` is set.
+
+    started: called once requests are answered.
+    """
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            started()
+
+    files = {}
+    if certificate is not None:
+        files = {"ssl_certfile": str(certificate.certificate), "ssl_keyfile": str(certificate.key)}
+    # Addresses are not logged, and no header of a stranger says who asks.
+    config = uvicorn.Config(
+        pages,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        lifespan="off",
+        ws="none",
+        http="h11",
+        limit_concurrency=_MOST_REQUESTS,
+        timeout_keep_alive=5,
+        timeout_graceful_shutdown=5,
+        ssl_certfile=files.get("ssl_certfile"),
+        ssl_keyfile=files.get("ssl_keyfile"),
+    )
+    return Server(config)

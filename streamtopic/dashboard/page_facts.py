@@ -1,0 +1,209 @@
+"""The facts of each page, read from a service. No fact holds a document's id or text."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from streamtopic.client import Receipts
+from streamtopic.errors import InvalidRelease, SettingsError, UsageError
+from streamtopic.report.model_page import map_figure, model_page
+from streamtopic.report.model_view import view_of
+from streamtopic.service.deletion_lookup import receipts_of_request, traces_of_receipt, waiting_deletion
+from streamtopic.service.ingest.rejections import Rejection, rejections, retry
+from streamtopic.service.published import heads_of, read_earlier, topics_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streamtopic.service.app import Service
+    from streamtopic.signed import Receipt
+    from streamtopic.state.deletions import Forget
+    from streamtopic.state.residue_ledger import Stage
+
+__all__ = [
+    "FoundDeletion",
+    "LookedUp",
+    "QueuedDeletions",
+    "RefusedRecords",
+    "ServiceFacts",
+    "ShownTopics",
+    "look_up",
+    "picture_page",
+    "read_queued",
+    "read_refused",
+    "read_service",
+    "read_topics",
+    "retry_refused",
+]
+
+_SHOWN = 20
+# Anybody who may send documents can fill the topic of refused records.
+MOST_REFUSED = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedDeletions:
+    """Deletions that are counted out and wait for their receipt.
+
+    number: how many there are, replaced documents included.
+    limit: seconds that one may wait for a version without it (`max_forget_lag`).
+    now: seconds since 1970.
+    oldest: the oldest of them as (partition, entry), oldest first.
+    """
+
+    number: int
+    limit: float
+    now: float
+    oldest: tuple[tuple[int, Forget], ...]
+
+    @property
+    def age(self) -> float | None:
+        """Seconds since the oldest was received, None without one."""
+        return self.age_of(self.oldest[0][1]) if self.oldest else None
+
+    @property
+    def late(self) -> bool:
+        """Whether the oldest has waited longer than it may."""
+        return self.age is not None and self.age > self.limit
+
+    def age_of(self, forget: Forget) -> float:
+        """Return the seconds since a deletion was received."""
+        # The clock of the machine that sent it may be ahead.
+        return max(self.now - forget.received_ms / 1000, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceFacts:
+    """Where a service stands: its status, the deletions that wait, and its versions, oldest first."""
+
+    status: Mapping[str, Any]
+    queued: QueuedDeletions
+    versions: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTopics:
+    """The topics of a version.
+
+    version: its number.
+    topics: as `topics --json` shows them, the largest first; empty where they are withheld.
+    heads: as `topics --json` shows them.
+    map: the map of topics, None where they are withheld.
+    """
+
+    version: int
+    topics: Sequence[Mapping[str, Any]]
+    heads: Mapping[str, Any]
+    map: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRecords:
+    """The refused records, as far as they were read.
+
+    reasons: code to number, the most frequent first.
+    newest: the last of them, newest first.
+    cut: whether older ones were left out.
+    """
+
+    reasons: Mapping[str, int]
+    newest: Sequence[Rejection]
+    cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDeletion:
+    """A receipt, when each trace was gone (None: not yet), and the id of the completion that signs these times."""
+
+    receipt: Receipt
+    reached: Mapping[Stage, int | None]
+    completion: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LookedUp:
+    """What is known of a request.
+
+    found: a receipt for each deletion of the request.
+    waiting: whether it is counted and waits for its receipt; `received` and `applied` say since when.
+    unlinked: why receipts could not be searched by the request id alone, "" where they could.
+    """
+
+    found: Sequence[FoundDeletion] = ()
+    waiting: Forget | None = None
+    unlinked: str = ""
+
+
+def read_service(service: Service) -> ServiceFacts:
+    """Return where a service stands. Raises StateMissing before all partitions are counted."""
+    return ServiceFacts(service.status(), read_queued(service), service.versions())
+
+
+def read_queued(service: Service) -> QueuedDeletions:
+    """Return the deletions that wait for their receipt."""
+    number = 0
+    entries: list[tuple[int, Forget]] = []
+    for partition in service.reader.positions():
+        stream = service.reader.forgets(partition)
+        number += len(stream)
+        entries += [(partition, forget) for forget in stream.read(0, _SHOWN)]
+    entries.sort(key=lambda entry: entry[1].received_ms)
+    return QueuedDeletions(number, service.settings.max_forget_lag, service.clock(), tuple(entries[:_SHOWN]))
+
+
+def read_topics(service: Service, version: int | None) -> ShownTopics:
+    """Return the topics of a version, the newest for None. Raises UsageError where there is none that stands."""
+    release = service.release(version)
+    heads = heads_of(release, 10)
+    if release.payload.A is None:
+        return ShownTopics(release.version, (), heads, None)
+    topics = sorted(topics_of(release, 10), key=lambda topic: -topic["share"])
+    return ShownTopics(release.version, topics, heads, map_figure(view_of(release)))
+
+
+def picture_page(service: Service, version: int) -> str:
+    """Return the page of a version's pictures, as `streamtopic export` writes it. Raises as `read_topics`."""
+    release = service.release(version)
+    standing, withdrawn = read_earlier(service.log, service.state, service.keys, version)
+    try:
+        return model_page(release, standing, withdrawn)
+    except InvalidRelease as error:
+        # It was withdrawn after it was found to stand.
+        raise UsageError(str(error)) from None
+
+
+def read_refused(service: Service) -> RefusedRecords:
+    """Return the refused records by reason."""
+    topic = service.names.rejected
+    counted = Counter[str]()
+    last: deque[Rejection] = deque(maxlen=_SHOWN)
+    for rejection in rejections(service.log, service.names, MOST_REFUSED):
+        counted[rejection.reason] += 1
+        last.append(rejection)
+    cut = service.log.end(topic, 0) - service.log.begin(topic, 0) > MOST_REFUSED
+    return RefusedRecords(dict(counted.most_common()), tuple(reversed(last)), cut)
+
+
+def retry_refused(service: Service) -> Mapping[str, int]:
+    """Append the refused records again that are accepted now, as `streamtopic rejected retry` does."""
+    return retry(service.log, service.names, service.settings.partitioner)
+
+
+def look_up(service: Service, name: str, salt: str | None) -> LookedUp:
+    """Return what is known of the deletions with a request id or receipt id.
+
+    salt: the requester's own; None without one.
+    """
+    unlinked = ""
+    with Receipts(service.log, model=service.settings.model, public_key=service.keys) as receipts:
+        try:
+            known = receipts_of_request(service, receipts, name, salt)
+        except SettingsError as error:
+            # A dashboard's own user may not read the keys that tie receipts to request ids.
+            known = []
+            unlinked = str(error)
+        found = [FoundDeletion(receipt, *traces_of_receipt(service, receipts, receipt)) for receipt in known]
+    waiting = None if found else waiting_deletion(service, name)
+    return LookedUp(tuple(found), None if waiting is None else waiting[1], unlinked)

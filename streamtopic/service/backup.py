@@ -1,0 +1,312 @@
+"""Backup and restore of a model: keys and Redis in one file, and back to a state that goes on from the log."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from streamtopic.errors import StateCorrupt, StateError, StateMismatch, UsageError
+from streamtopic.service.backup_archive import ArchiveWriter, read_archive
+from streamtopic.service.instance import Layout, noise_key, receipt_secret, signing_key
+from streamtopic.state.dumped_keys import (
+    DumpedKey,
+    base_head,
+    dump_model,
+    dump_partition,
+    dump_strings,
+    hold_lease,
+    put_aside,
+    release_lease,
+    replace_model,
+    replace_partition,
+)
+from streamtopic.state.meta import SCHEMA
+from streamtopic.state.reader import SnapshotExpired
+from streamtopic.state.removal import leader, note_removed, recorded
+from streamtopic.state.residue_ledger import ResidueState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+    from typing import IO
+
+    from streamtopic.service.app import Service
+    from streamtopic.service.assembly import Parts
+    from streamtopic.settings import Settings
+
+__all__ = ["Contents", "Restored", "backup", "contents", "restore", "restore_keys"]
+
+HOLDER = "streamtopic restore"
+_ATTEMPTS = 5
+_PAUSE = 0.2
+_MODEL = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a backup holds.
+
+    model: name of the model.
+    made: time of the backup, seconds since 1970.
+    fixed: the settings that are fixed when a model is created: cap, partitions, partitioner and limits.
+    positions: next offset of each partition.
+    documents: number of live documents.
+    keys: name of a key file to its content.
+    """
+
+    model: str
+    made: int
+    fixed: tuple[Any, ...]
+    positions: tuple[int, ...]
+    documents: int
+    keys: dict[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """The state that a restore made.
+
+    documents: number of live documents, after the log was read to its end.
+    records: number of records that were read from the log.
+    made: time of the backup, seconds since 1970.
+    """
+
+    documents: int
+    records: int
+    made: int
+
+
+def backup(parts: Parts, path: Path, passphrase: bytes) -> Contents:
+    """Write keys and state of a model into a new file, beside everything that runs.
+
+    Raises UsageError where the file exists, StateMissing or StateError where there is no whole state.
+    """
+    if path.exists():
+        raise UsageError(f"{path} exists: name a new file, a backup is never overwritten")
+    part = path.with_name(f"{path.name}.part")
+    try:
+        return _attempts(parts, part, path, passphrase)
+    except OSError as error:
+        raise UsageError(f"cannot write {part}: {error.strerror}") from None
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _attempts(parts: Parts, part: Path, path: Path, passphrase: bytes) -> Contents:
+    """Write the file under its first name until nothing was replaced meanwhile, then give it its own name."""
+    for _ in range(_ATTEMPTS):
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            try:
+                found = _write(parts, file, passphrase)
+            except SnapshotExpired:
+                # A merge or a new base came between; the next attempt sees all of it.
+                continue
+            file.flush()
+            os.fsync(file.fileno())
+        part.rename(path)
+        return found
+    raise StateError(f"the state changed during each of {_ATTEMPTS} attempts: run the backup when less happens")
+
+
+def _write(parts: Parts, file: IO[bytes], passphrase: bytes) -> Contents:
+    """Write one attempt. Raises SnapshotExpired where it cannot be used."""
+    settings, connection = parts.settings, parts.connection
+    made = int(parts.clock())
+    files = {name: path.read_bytes() for name, path in _present_keys(settings, parts.layout).items()}
+    head = {"model": settings.model, "made": made, "schema": SCHEMA, "fixed": _fixed(parts), "keys": files}
+    archive = ArchiveWriter(file, passphrase)
+    archive.write(["head", head])
+    # Before the partitions: what a model says of offsets must lie behind those of its partitions, not ahead.
+    base = base_head(connection, settings.model)
+    keys, strings = dump_model(connection, settings.model)
+    _write_keys(archive, _MODEL, chain(keys, dump_strings(connection, strings)))
+    positions, documents = [], 0
+    for partition in range(settings.partitions):
+        dumped = dump_partition(connection, settings.model, partition)
+        _write_keys(archive, partition, chain(dumped.keys, dump_strings(connection, dumped.segments)))
+        positions.append(dumped.next_offset)
+        documents += dumped.documents
+    # Epochs up to that of a base may be folded into one: counts from after a new base do not fit the one before.
+    if base_head(connection, settings.model) != base:
+        raise SnapshotExpired("a new base model came while the partitions were read")
+    archive.write(["end", positions, documents])
+    archive.finish()
+    return Contents(settings.model, made, tuple(_fixed(parts)), tuple(positions), documents, files)
+
+
+def _fixed(parts: Parts) -> list[Any]:
+    fixed = parts.state.settings
+    return [fixed.cap, fixed.partitions, fixed.partitioner, fixed.limits]
+
+
+def _write_keys(archive: ArchiveWriter, place: int, keys: Iterable[DumpedKey]) -> None:
+    for key in keys:
+        archive.write(["key", place, key.name, key.value])
+
+
+def contents(path: Path, passphrase: bytes) -> Contents:
+    """Read a backup to its end and return what it holds; nothing is written.
+
+    Raises StateCorrupt for a wrong passphrase or a file that is not whole, StateMismatch for another form or layout.
+    """
+    head: dict[str, Any] | None = None
+    end: tuple[list[int], int] | None = None
+    for kind, *values in _values(path, passphrase):
+        if kind == "head":
+            (head,) = values
+        elif kind == "end":
+            positions, documents = values
+            end = positions, documents
+    if head is None or end is None:
+        raise StateCorrupt(f"{path} has no beginning or no end: it was not made by `streamtopic backup`")
+    if head["schema"] != SCHEMA:
+        raise StateMismatch(
+            f"{path} holds state of layout {head['schema']}, this program reads {SCHEMA}: restore it with the program "
+            "that wrote it, or run `streamtopic rebuild`"
+        )
+    fixed, keys = tuple(head["fixed"]), dict(head["keys"])
+    return Contents(head["model"], head["made"], fixed, tuple(end[0]), end[1], keys)
+
+
+def _values(path: Path, passphrase: bytes) -> Iterator[Any]:
+    try:
+        with path.open("rb") as file:
+            yield from read_archive(file, passphrase)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+
+
+def restore_keys(settings: Settings, found: Contents) -> list[Path]:
+    """Write the key files that are missing, return them. Raises UsageError where one is there with another content.
+
+    Call it before the instance is opened, which would make new keys.
+    """
+    if found.model != settings.model:
+        raise UsageError(f"the backup is of model {found.model}, the settings name {settings.model}: set model")
+    layout = None if settings.dir is None else Layout(settings.dir)
+    missing = []
+    for name, path in _key_files(settings, layout).items():
+        if name not in found.keys:
+            continue
+        if not path.exists():
+            missing.append((path, found.keys[name]))
+        elif path.read_bytes() != found.keys[name]:
+            raise UsageError(f"{path} is not the key in the backup: move it away, or name the right file")
+    for path, data in missing:
+        _write_key(path, data)
+    return [path for path, _ in missing]
+
+
+def _write_key(path: Path, data: bytes) -> None:
+    """Write a key file in one step, for its owner only."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.part")
+    part.unlink(missing_ok=True)
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    part.rename(path)
+
+
+def _key_files(settings: Settings, layout: Layout | None) -> dict[str, Path]:
+    """Return the place of each key file."""
+    named = {
+        "signing.pem": settings.signing_key,
+        "noise.key": settings.noise_key,
+        "receipt.key": settings.receipt_key,
+    }
+    found = {name: path for name, path in named.items() if path is not None}
+    if layout is not None:
+        own = [layout.signing_key, layout.noise_key, layout.receipt_key, layout.public_key, layout.root_public_key]
+        found = {path.name: path for path in own} | found
+    return found
+
+
+def _present_keys(settings: Settings, layout: Layout | None) -> dict[str, Path]:
+    """Return the key files that exist. Raises SettingsError where a secret is not set, cannot be read or is damaged."""
+    for load in (signing_key, noise_key, receipt_secret):
+        load(settings, layout)
+    return {name: path for name, path in _key_files(settings, layout).items() if path.exists()}
+
+
+def restore(
+    service: Service, path: Path, passphrase: bytes, found: Contents, update: Callable[[int, int | None], None]
+) -> Restored:
+    """Put a model's state into a Redis without one, then count the log from there to its end.
+
+    No other process may work on the model. No scheduler leads until the log is counted, so no version is made of
+    documents that were deleted after the backup. If it is killed anywhere, run it again: nobody leads before.
+
+    found: the `contents` of the file.
+    update: told how many records are counted, of how many.
+
+    Raises UsageError or StateMismatch where state, settings or log do not fit; nothing is changed then.
+    """
+    _check(service, found)
+    connection, model = service.connection, service.settings.model
+    hold_lease(connection, model, HOLDER)
+    names: dict[int, list[str]] = {}
+    for kind, *values in _values(path, passphrase):
+        if kind == "key":
+            place, name, value = values
+            put_aside(connection, model, DumpedKey(name, value))
+            names.setdefault(place, []).append(name)
+    for partition in range(len(found.positions)):
+        replace_partition(connection, model, partition, names[partition])
+        # The state may bring traces back of documents whose traces were gone.
+        note_removed(connection, model, partition)
+    replace_model(connection, model, names[_MODEL])
+    ResidueState(connection, model).reset()
+    records, documents = _count(service, update)
+    release_lease(connection, model)
+    return Restored(documents, records, found.made)
+
+
+def _check(service: Service, found: Contents) -> None:
+    """Raise where the backup does not fit Redis, the settings or the log."""
+    settings, log = service.settings, service.log
+    # A restore that was killed holds the lease: its rests are no state that anybody has worked on.
+    known = recorded(service.connection, settings.model)
+    if known is not None and leader(service.connection, settings.model) != HOLDER:
+        raise UsageError(
+            f"Redis already holds a state of {settings.model}: restore into an empty one, or run `streamtopic rebuild`"
+        )
+    fixed = service.fixed
+    if found.fixed != (fixed.cap, fixed.partitions, fixed.partitioner, fixed.limits):
+        raise StateMismatch(
+            f"the backup was made with cap, partitions, partitioner and limits {found.fixed}: restore it with the same "
+            "settings and program, or run `streamtopic rebuild`"
+        )
+    topic = service.names.documents
+    if log.partitions(topic) != fixed.partitions:
+        raise StateMismatch(f"topic {topic} has not {fixed.partitions} partitions: restore Kafka's topics first")
+    for partition, offset in enumerate(found.positions):
+        begin, end = log.begin(topic, partition), log.end(topic, partition)
+        if not begin <= offset <= end:
+            raise StateMismatch(
+                f"partition {partition} of {topic} holds records {begin} to {end}, the backup goes on at {offset}: "
+                "restore the topic first, or count what it holds anew with `streamtopic rebuild`"
+            )
+
+
+def _count(service: Service, update: Callable[[int, int | None], None]) -> tuple[int, int]:
+    """Count the log to its end; return numbers of records and of documents."""
+    # Opening removes documents whose deletes have left the log since the backup.
+    ingests = [service.open_ingest(partition) for partition in range(service.settings.partitions)]
+    records = 0
+    while lag := sum(ingest.lag for ingest in ingests):
+        before = records
+        for ingest in ingests:
+            for progress in ingest.drain():
+                records += progress.records
+                update(records, max(before + lag, records))
+        if records == before:
+            # The records that are left wait for a transaction that some producer has open.
+            time.sleep(_PAUSE)
+    return records, sum(ingest.state.meta.documents for ingest in ingests)

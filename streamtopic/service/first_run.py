@@ -1,0 +1,122 @@
+"""Compile, before they are needed, the kernels that a first run on a machine needs.
+
+Compiling holds the interpreter's lock, so a thread would not help. Two processes share the work: one of them runs a
+small service, the other learns a small model. What they compile stays in the cache that every later process reads.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from streamtopic.corpus import Document
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["CompilingAhead", "cache_folder", "run_service"]
+
+_PARTS = ("service", "learning")
+_TOPICS = 3
+_SETTINGS = {"topics": _TOPICS, "max_df": 1.0}
+_WORDS = 30
+_DOCUMENTS = 240
+_PAUSE = 0.1
+
+
+def cache_folder() -> Path | None:
+    """Return where machine code will be kept, None if it is there already or nothing will be compiled."""
+    from streamtopic.service.ingest import decode
+
+    # Any: numba has no types, and where its compiler is switched off `scan` is a plain function.
+    scan: Any = decode.scan
+    if not hasattr(scan, "stats"):
+        return None
+    folder = Path(scan.stats.cache_path)
+    compiled = any(folder.glob("decode.scan-*.nbi"))
+    return None if compiled else folder
+
+
+class CompilingAhead:
+    """Two processes that compile. A process that fails does no harm: what is missing is compiled where it is used."""
+
+    def __init__(self) -> None:
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._running:
+            # Not killed: its service ends its own server and removes its folder.
+            process.terminate()
+            process.wait()
+
+    def start(self) -> None:
+        """Start both processes."""
+        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        for part in _PARTS:
+            program = [sys.executable, "-m", "streamtopic.service.first_run", part]
+            self._running.append(subprocess.Popen(program, **quiet))  # type: ignore[call-overload]  # noqa: S603  this very program
+
+    def wait(self, update: Callable[[int, int | None], None]) -> None:
+        """Wait until both have ended. update: told how many have, of how many."""
+        while any(process.poll() is None for process in self._running):
+            ended = sum(process.poll() is not None for process in self._running)
+            update(ended, len(self._running))
+            time.sleep(_PAUSE)
+
+
+def _documents() -> list[Document]:
+    """Return documents about a few things each, so that a model of them has topics."""
+    found = []
+    for k in range(_DOCUMENTS):
+        topic = k % _TOPICS
+        words = [f"word{chr(97 + topic)}{chr(97 + (k * j) % _WORDS % 26)}" for j in range(1, _WORDS)]
+        # A word that all share, and one that is not ASCII: both take ways of their own.
+        words += ["common", "größe", f"other{chr(97 + (topic + 1) % _TOPICS)}"]
+        found.append(Document(f"document-{k}", " ".join(words)))
+    return found
+
+
+def run_service() -> None:
+    """Take a small corpus through a service: counted, learned, updated, learned again."""
+    from streamtopic.service.app import Service
+    from streamtopic.settings import Settings
+
+    documents = _documents()
+    with tempfile.TemporaryDirectory(prefix="streamtopic-first-run-") as folder:
+        settings = Settings.model_validate({**_SETTINGS, "dir": Path(folder), "max_forget_lag": 0.0})
+        with Service(settings, kept=False) as service:
+            service.add(documents)
+            service.settle()
+            for some in (documents[:1], documents[1:40]):
+                service.delete([document.id for document in some])
+                service.settle()
+
+
+def _learn() -> None:
+    """Learn a model of the same corpus without a service."""
+    from streamtopic.service.assembly import learner_options
+    from streamtopic.service.verify.recount import recount
+    from streamtopic.settings import Settings
+    from streamtopic.text import passages
+    from streamtopic.topics.learner import learn
+
+    options = learner_options(Settings.model_validate(_SETTINGS))
+    texts = (tuple(passages(document.text)) for document in _documents())
+    learn(recount(texts, options.weighting), options)
+
+
+def _main(part: str) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    {"service": run_service, "learning": _learn}[part]()
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1])

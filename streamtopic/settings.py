@@ -1,0 +1,553 @@
+"""Settings of the program: flags over `STREAMTOPIC_*` variables over a TOML file over the defaults.
+
+Settings           every setting: its name, default, range and description; downstream tasks are tables, `[tasks.NAME]`
+load               the only way in; an error is one line with the setting, the source of its value and the remedy
+refuse_conflicts   finds settings that are right one by one and wrong together
+write              settings as a TOML file
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from streamtopic.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic_core import ErrorDetails
+
+__all__ = [
+    "FILE_NAME",
+    "PATHS",
+    "PREFIX",
+    "SECRETS",
+    "Settings",
+    "TaskSettings",
+    "Tasks",
+    "load",
+    "refuse_conflicts",
+    "write",
+]
+
+
+FILE_NAME = "streamtopic.toml"
+PREFIX = "STREAMTOPIC_"
+SECRETS = "STREAMTOPIC_SECRETS_DIR"
+"""Variable that names a folder of files, as containers mount secrets: a file has a variable's name and its value."""
+
+# Paths that are relative to the file which sets them.
+PATHS = (
+    "dir",
+    "signing_key",
+    "noise_key",
+    "receipt_key",
+    "public_key",
+    "kafka_ssl_cafile",
+    "kafka_ssl_certfile",
+    "kafka_ssl_keyfile",
+)
+
+
+def _expand(path: Path) -> Path:
+    return path.expanduser()
+
+
+UserPath = Annotated[Path, AfterValidator(_expand)]
+Share = Annotated[float, Field(gt=0, le=1)]
+
+
+# The limits of documents' labels, as events.py has them (a test compares them). They stand here again because settings
+# load before the code of events, and without it.
+MAX_LABELS = 64
+MAX_LABEL = 256
+
+
+class TaskSettings(BaseModel):
+    """One downstream task. Documents with a label of the task's name have a class, and a head learns to predict it."""
+
+    # Inputs are hidden in errors because a value in the wrong place may be a password.
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    topics: tuple[str, ...] = Field(
+        (), description="Anchor words of the topics that the head rests on; empty: all topics."
+    )
+    ridge: float = Field(1e-9, ge=1e-18, le=1e6, description="lambda, the strong convexity of the loss.")
+    tolerance: float = Field(1e-4, ge=1e-15, le=1e6, description="Bound on the distance of a head from the optimum.")
+    tau: float = Field(0.0, ge=0, le=1, description="Loss above the optimum that a head may have, the paper's tau.")
+
+    def model_post_init(self, _context: Any, /) -> None:  # noqa: ANN401  pydantic's signature
+        """Refuse a topic that is named twice."""
+        if len(set(self.topics)) < len(self.topics):
+            raise ValueError("two of the topics are the same: name each anchor word once")
+
+
+def _name(name: str) -> str:
+    """Return the name of a task. Raises ValueError for a name that labels of documents cannot have."""
+    short = 0 < len(name) <= MAX_LABEL
+    if not (short and name.isprintable() and name == name.strip()):
+        raise ValueError(
+            f"the name of a task must have 1 to {MAX_LABEL} printable characters, without a blank at either end"
+        )
+    return name
+
+
+def _decoded(value: object) -> object:
+    """Return a value, read from JSON if it is text, as variables and `--set` give it."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError as error:
+        raise ValueError(f'the value is not JSON such as {{"section": {{}}}} ({error})') from None
+
+
+def _few(tasks: dict[str, TaskSettings]) -> dict[str, TaskSettings]:
+    """Return tasks. Raises ValueError for more tasks than a document can have labels."""
+    if len(tasks) > MAX_LABELS:
+        raise ValueError(f"there are {len(tasks)} tasks: a document can have labels of {MAX_LABELS} at most")
+    return tasks
+
+
+TaskName = Annotated[str, AfterValidator(_name)]
+# Not decoded by pydantic-settings, whose error is not a ValidationError and so would pass `load`.
+Tasks = Annotated[dict[TaskName, TaskSettings], NoDecode, BeforeValidator(_decoded), AfterValidator(_few)]
+
+
+class Settings(BaseSettings):
+    """All settings, validated. Field descriptions are the reference in docs/settings.md (a test compares them)."""
+
+    # Empty variables count as absent: Compose passes a variable that is not set as an empty one.
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_ignore_empty=True, extra="forbid", frozen=True, hide_input_in_errors=True
+    )
+
+    model: str = Field(
+        "default",
+        # Kafka allows letters, digits and these signs in the names of topics, up to 249 characters.
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$",
+        description="Name of the model; part of topic names and of keys in Redis.",
+    )
+    dir: UserPath | None = Field(None, description="Directory of an embedded instance: event log, Redis data, keys.")
+    redis_url: SecretStr | None = Field(
+        None,
+        description="Redis to use; without it the program starts its own on a unix socket and stops it at the end.",
+    )
+    kafka: str | None = Field(
+        None,
+        pattern=r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}(,(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5})*$",
+        description="Kafka's bootstrap servers, `host:port,host:port`; without it the event log is kept in files.",
+    )
+    kafka_security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
+        "PLAINTEXT", description="How to speak to Kafka."
+    )
+    kafka_sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = Field(
+        None, description="How to log in to Kafka."
+    )
+    kafka_sasl_username: str | None = Field(None, description="User at Kafka.")
+    kafka_sasl_password: SecretStr | None = Field(None, description="Password at Kafka.")
+    kafka_ssl_cafile: UserPath | None = Field(None, description="Certificate authority of Kafka's certificate.")
+    kafka_ssl_certfile: UserPath | None = Field(None, description="Own certificate, where Kafka asks for one.")
+    kafka_ssl_keyfile: UserPath | None = Field(None, description="Private key of the own certificate.")
+    group: str | None = Field(
+        None, description="Consumer group of the ingest processes; by default `streamtopic-MODEL`."
+    )
+    session_timeout: float = Field(
+        45.0,
+        # Brokers refuse others by their own defaults (group.min and group.max.session.timeout.ms).
+        ge=6,
+        le=1800,
+        description="Seconds until Kafka gives the partitions of a silent ingest process to others.",
+    )
+    lease: float = Field(
+        30.0, ge=1, le=3600, description="Seconds until another scheduler takes over from a silent one."
+    )
+    stalled_after: float = Field(
+        60.0,
+        gt=0,
+        description="Seconds without progress after which `status` calls a partition with waiting records stalled.",
+    )
+    metrics_address: str | None = Field(
+        None,
+        pattern=r"^(\[[0-9A-Fa-f:.]+\]:|[A-Za-z0-9._-]+:)?[0-9]{1,5}$",
+        description="Where a process of the service answers `/metrics`, `/livez`, `/readyz` and `/status`, as "
+        "`[HOST:]PORT`; without a host only this machine can ask. Unset: nowhere.",
+    )
+    dashboard_token: SecretStr | None = Field(
+        None,
+        min_length=16,
+        description="Secret of 16 characters or more that opens the pages of `streamtopic dashboard`, and guards what "
+        "can be done there. Unset: this machine reads without it, and no other may.",
+    )
+    linger: float = Field(0.1, ge=0, le=60, description="Seconds that ingest waits for more records to commit at once.")
+    heartbeat: float = Field(
+        43_200.0,
+        ge=0,
+        description="Seconds between the records that keep an idle partition's compaction going; 0: no such records.",
+    )
+    statement_every: float = Field(
+        600.0,
+        ge=1,
+        description="Seconds between signed statements of which version is the newest; by them subscribers notice "
+        "versions that somebody withholds.",
+    )
+    max_compaction_lag: float = Field(
+        86_400.0, gt=0, description="Seconds after which a deleted document's text has left the log, on Kafka."
+    )
+    delete_retention: float = Field(
+        30 * 86_400.0,
+        gt=0,
+        description="Seconds that a delete stays in the compacted log; ingest may be away for half of it.",
+    )
+    residue_max_age: float = Field(
+        86_400.0,
+        ge=0,
+        description="Seconds until traces of a deletion are cleared: then segments are merged. The log is examined, "
+        "and Redis's append-only file written anew, at most four times in that time.",
+    )
+    backups_kept: float | None = Field(
+        None,
+        ge=0,
+        description="Seconds until every backup of Redis, of the log and of the instance's folder is destroyed; 0: "
+        "you make no backups. Unset: the operator attests it (`streamtopic residue attest`).",
+    )
+    keep_versions: int = Field(
+        100,
+        ge=1,
+        description="Published versions that stay in the log; older versions are erased, withdrawn versions at once.",
+    )
+    partitions: int = Field(
+        1, ge=1, le=1024, description="Partitions of the documents topic; fixed when a model is created."
+    )
+    partitioner: Literal["murmur2", "crc32"] = Field(
+        "murmur2",
+        description="Hash by which producers choose the partition of a document's id: `murmur2` (Kafka's Java client, "
+        "kafka-python) or `crc32` (librdkafka's default); fixed when a model is created.",
+    )
+    topics: int = Field(20, ge=1, le=1000, description="Number of topics to learn.")
+    learner: Literal["default", "paper"] = Field(
+        "default", description="`default`, or `paper` (Arora et al. 2013); fixed when a model is created."
+    )
+    min_df: int = Field(5, ge=1, description="The vocabulary has words that at least this many documents hold.")
+    min_share: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.0005, description="And at least this share of documents: rarer words cost much and hardly shape topics."
+    )
+    max_df: Share = Field(
+        0.1,
+        description="The vocabulary leaves out words in more than this share of documents (never in fewer than 20 "
+        "documents).",
+    )
+    anchor_min_df: Share = Field(
+        0.01, description="An anchor word is in at least this share of documents (at least 2)."
+    )
+    max_words: int = Field(
+        20_000, ge=10, description="Size of the vocabulary: where more words pass, the most frequent ones stay."
+    )
+    tolerance: float = Field(
+        1e-7,
+        ge=1e-9,
+        le=1e-2,
+        description="Bound that a certificate must reach before an unlearned model is published.",
+    )
+    epsilon: float = Field(
+        1.0,
+        gt=0,
+        le=100,
+        description="Unlearning epsilon of one release: bound on how well it can be told from a retraining.",
+    )
+    delta: float = Field(1e-6, gt=0, lt=0.1, description="Unlearning delta of one release, beside `epsilon`.")
+    epsilon_budget: float = Field(
+        8.0,
+        gt=0,
+        description="Cumulative unlearning epsilon since the base model; a release that would exceed it is a retrain.",
+    )
+    max_forget_lag: float = Field(
+        3600.0, ge=0, description="Seconds that a deletion may wait for a version without it."
+    )
+    unlearn_at: Share = Field(
+        0.8, description="Share of the deletion capacity at which deletions make an update at once."
+    )
+    batch: Share = Field(
+        0.1, description="Beyond `unlearn_at`: share of the deletion capacity that makes each further update."
+    )
+    update_after: Share = Field(0.05, description="New documents, as a share of the model's, that make an update.")
+    self_check: Literal["off", "version", "interval"] = Field(
+        "interval",
+        description="Updates to learn again from the counts alone, and to compare before they are published: none "
+        "(`off`), each `version`, or the first after each `interval`.",
+    )
+    self_check_interval: float = Field(
+        43_200.0, ge=0, description="Seconds between such checks; each costs one learning from scratch."
+    )
+    capacity: Literal["share", "fixed", "theorem", "calibrated"] = Field(
+        "share",
+        description="Rule of the deletion capacity: a share of the base model's documents, a fixed number, the paper's "
+        "formula, or trials at each retrain.",
+    )
+    capacity_share: Share = Field(0.01, description="Deletion capacity under `share`, of the base model's documents.")
+    capacity_fixed: int = Field(100, ge=0, le=10**12, description="Deletion capacity under `fixed`, in documents.")
+    capacity_constant: float = Field(
+        1.0, gt=0, allow_inf_nan=False, description="The constant c of the formula under `theorem`."
+    )
+    capacity_forget_sets: Literal["any", "random"] = Field(
+        "any",
+        description="Forget sets that `calibrated` tries: random sets and sets aimed at a topic, or random sets only.",
+    )
+    capacity_updates: int = Field(
+        100, ge=1, le=100_000, description="Most updates that `calibrated` tries at a retrain; each costs one update."
+    )
+    tasks: Tasks = Field(
+        {},
+        description="Downstream tasks, a table each: `[tasks.NAME]` with `topics` (anchor words; empty: all), `ridge` "
+        "(1e-9), `tolerance` (1e-4), `tau` (0); as JSON in variables and `--set`.",
+    )
+    publish: Literal["topics", "tasks"] = Field(
+        "topics", description="`topics`: the model with a head for each task; `tasks`: the heads alone, noised."
+    )
+    guarantee: Literal["certified", "theorem"] = Field(
+        "certified",
+        description="`certified`, or `theorem`: Algorithm 1 of the paper with its noise, under the paper's conditions; "
+        "needs `learner` paper, `epsilon` below 1, `publish` topics.",
+    )
+    theorem_constant: float = Field(
+        1.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="The constant c of the sensitivity under `guarantee` theorem; the paper does not give it.",
+    )
+    accuracy: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="eps0 under `guarantee` theorem: error of the base model's entries; by default 1/sqrt(n r).",
+    )
+    imbalance: float | None = Field(
+        None,
+        ge=1,
+        allow_inf_nan=False,
+        description="a under `guarantee` theorem: share of the most frequent topic over that of the rarest; by default "
+        "estimated.",
+    )
+    conditioning: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="gamma under `guarantee` theorem: condition of the topics' covariance; by default estimated.",
+    )
+    separability: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="p under `guarantee` theorem: least probability of an anchor word in its topic; by default "
+        "estimated.",
+    )
+    signing_key: UserPath | None = Field(
+        None, description="Ed25519 private key (PEM); by default `keys/signing.pem` in `dir`."
+    )
+    noise_key: UserPath | None = Field(
+        None, description="Secret from which noise is drawn; by default `keys/noise.key` in `dir`."
+    )
+    receipt_key: UserPath | None = Field(
+        None, description="Secret of the digests of document ids in receipts; by default `keys/receipt.key` in `dir`."
+    )
+    link_months: int = Field(
+        3,
+        ge=0,
+        le=1200,
+        description="Months for which `streamtopic receipt` finds receipts by request id; then the month's key is "
+        "destroyed, and only the requester's salt still tells which document a receipt is about.",
+    )
+    public_key: UserPath | None = Field(
+        None,
+        description="Public key that verifies releases and receipts, or the root key that signs the list of such keys; "
+        "by default the public half of the signing key.",
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  the signature is pydantic's
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Return the sources, the strongest first: flags, variables, files of secrets, the TOML file."""
+        return init_settings, env_settings, file_secret_settings, TomlConfigSettingsSource(settings_cls)
+
+    @property
+    def consumer_group(self) -> str:
+        """The consumer group of the ingest processes."""
+        return self.group or f"streamtopic-{self.model}"
+
+    @property
+    def cap(self) -> int:
+        """The cap of the document mass f(L) = min(L, cap) that belongs to the learner."""
+        return 1 if self.learner == "paper" else 256
+
+
+WITHDRAWN = {
+    "max_partition_words": "it made the counting of a document depend on the other documents; limits on single records "
+    "took its place (docs/decisions/0029): remove it, and run `streamtopic rebuild` if it refused documents",
+}
+"""Settings of earlier versions, by name: why each is gone, and the remedy."""
+
+
+def load(flags: Mapping[str, Any] | None = None, *, config: Path | None = None) -> Settings:
+    """Return the settings from all sources.
+
+    flags: values by the names of settings; None counts as absent.
+    config: the TOML file; None for the file `streamtopic.toml` in `dir`, where `dir` comes from a flag or from
+        `STREAMTOPIC_DIR`. Paths in a file are relative to it.
+    Raises SettingsError.
+    """
+    given = {name: value for name, value in (flags or {}).items() if value is not None}
+    directory = given.get("dir") or os.environ.get(f"{PREFIX}DIR")
+    if config is None and directory:
+        own = Path(directory).expanduser() / FILE_NAME
+        # A folder without a file is fine, while a file that somebody names must exist.
+        config = own if own.is_file() else None
+    file_values = _read(config) if config is not None else {}
+    _refuse_unknown(file_values, str(config))
+    _refuse_unknown(given, "--set")
+    # pydantic-settings never looks at variables of other names, so this is the only place to refuse them.
+    for name in WITHDRAWN:
+        variable = PREFIX + name.upper()
+        if os.environ.get(variable):
+            _refuse_unknown({name: ""}, f"variable {variable}")
+
+    secrets = os.environ.get(SECRETS)
+    if secrets and not Path(secrets).is_dir():
+        raise SettingsError(f"variable {SECRETS} names {secrets}, which is not a folder: correct or remove it")
+
+    # pydantic-settings takes the names of its files from the class alone.
+    class Loaded(Settings):
+        model_config = SettingsConfigDict(toml_file=config, secrets_dir=secrets or None)
+
+    try:
+        settings = Loaded(**given)
+    except ValidationError as error:
+        raise SettingsError(_explain(error.errors()[0], given, config)) from None
+    values = {name: getattr(settings, name) for name in Settings.model_fields}
+    for name in PATHS:
+        stronger = name in given or os.environ.get(PREFIX + name.upper())
+        if name in file_values and not stronger and config is not None and values[name] is not None:
+            values[name] = config.parent / values[name]
+    # A plain Settings, so that two loads of the same values are equal; the values are validated already.
+    found = Settings.model_construct(**values)
+    refuse_conflicts(found)
+    return found
+
+
+def write(settings: Settings, path: Path) -> None:
+    """Write the settings that differ from the defaults as TOML, without `dir` and secrets."""
+    lines = ["# Written by streamtopic; see docs/settings.md for every setting."]
+    for name, field in Settings.model_fields.items():
+        value = getattr(settings, name)
+        plain = name not in {"dir", "tasks"} and not isinstance(value, SecretStr)
+        if plain and value != field.default:
+            lines.append(f"{name} = {_toml(value)}")
+    # Tables end a TOML file: a key behind them would belong to the last one.
+    for task, fields in settings.tasks.items():
+        lines += _table(f"tasks.{_toml(task)}", fields)
+    # Private from the beginning: other users could read a file between its making and a later change of its mode.
+    path.touch(mode=0o600)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _table(title: str, task: TaskSettings) -> list[str]:
+    """Return the lines of a table with the fields that differ from the defaults."""
+    changed = task.model_dump(exclude_defaults=True)
+    fields = [f"{name} = {_toml(value)}" for name, value in changed.items()]
+    return ["", f"[{title}]", *fields]
+
+
+def _toml(value: object) -> str:
+    """Return a value as TOML writes it."""
+    written = str(value) if isinstance(value, Path) else value
+    # JSON's strings, numbers and lists are valid in TOML too, except for one character.
+    plain = json.dumps(written, ensure_ascii=False)
+    return plain.replace("\x7f", "\\u007f")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Return the values in a TOML file. Raises SettingsError where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except FileNotFoundError:
+        raise SettingsError(
+            f"there is no settings file {path}: check --config, or leave it out for the defaults"
+        ) from None
+    except OSError as error:
+        raise SettingsError(f"the settings file {path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"the settings file {path} is not valid TOML: {error}") from None
+
+
+def _refuse_unknown(values: Mapping[str, Any], where: str) -> None:
+    """Raise SettingsError for a name that is not a setting; where: the source of the values, for a person."""
+    for name in values:
+        if name in WITHDRAWN:
+            raise SettingsError(f"setting `{name}` in {where} was withdrawn: {WITHDRAWN[name]}")
+        if name not in Settings.model_fields:
+            close = difflib.get_close_matches(name, Settings.model_fields, n=1)
+            remedy = f"did you mean `{close[0]}`?" if close else "docs/settings.md lists all settings"
+            raise SettingsError(f"unknown setting `{name}` in {where}: {remedy}")
+
+
+def _explain(error: ErrorDetails, given: Mapping[str, Any], config: Path | None) -> str:
+    """Return the text of a validation error: the setting, its source, the problem and the remedy."""
+    # A problem inside a table is named by its path, in which pydantic writes "[key]" behind the name of a key.
+    steps = [str(step) for step in error["loc"] if step != "[key]"]
+    # The name of a task may hold control characters.
+    path = [step if step.isprintable() else ascii(step) for step in steps]
+    name = path[0] if path else "?"
+    variable = PREFIX + name.upper()
+    if name in given:
+        source = f"flag --{name.replace('_', '-')}"
+    elif variable in os.environ:
+        source = f"variable {variable}"
+    else:
+        source = f"file {config}"
+    message = error["msg"].removeprefix("Input ").removeprefix("Value error, ")
+    place = ".".join(path) or name
+    return f"setting `{place}` ({source}): {message}; docs/settings.md describes it"
+
+
+def refuse_conflicts(settings: Settings) -> None:
+    """Raise SettingsError where settings contradict each other."""
+    if settings.publish == "tasks" and not settings.tasks:
+        raise SettingsError(
+            "setting `publish` is tasks, but `tasks` is empty: add a task, `[tasks.NAME]`, or publish topics"
+        )
+    if settings.guarantee == "theorem":
+        _refuse_unproved(settings)
+
+
+def _refuse_unproved(settings: Settings) -> None:
+    """Raise SettingsError for settings that the paper's proof does not cover."""
+    name = "setting `guarantee`: the theorem"
+    if settings.learner != "paper":
+        raise SettingsError(f'{name} is about the paper\'s learner: set `learner` to "paper" when the model is created')
+    # The classic Gaussian mechanism, which Algorithm 1 uses, is proved for these alone.
+    if not settings.epsilon < 1:
+        raise SettingsError(
+            f"{name}'s noise is proved for epsilon below 1, and `epsilon` is {settings.epsilon:g}: lower it, to 0.5 say"
+        )
+    if settings.publish != "topics":
+        raise SettingsError(f'{name} releases topics: set `publish` to "topics", or `guarantee` to "certified"')

@@ -1,0 +1,265 @@
+"""A fitted AnchorTopics as a file: arrays in the safetensors format, without code that a reader would run.
+
+A pickle runs what it holds when it is opened. A file of this module holds arrays and one text of JSON, and every index
+in it is checked before compiled loops use it. Documents are in it as word counts, as they are in the model, and
+documents that were unlearned are not.
+
+    write_model   a model to a file
+    read_model    a file to the parameters and attributes of a model, bit for bit
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from streamtopic.counts import DocumentBatch, KeptCounts, SymmetricCounts, Weighting
+from streamtopic.counts.arrays import entry_rows
+from streamtopic.counts.compact import MARK, Compact
+from streamtopic.counts.matrices import TextColumns
+from streamtopic.errors import UsageError
+from streamtopic.topics.anchors import AnchorChoice
+from streamtopic.topics.fit import TopicFit, Words
+from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions
+from streamtopic.topics.mixtures import Mixtures
+
+__all__ = ["read_model", "write_model"]
+
+_FORMAT = "streamtopic AnchorTopics 1"
+_Arrays = dict[str, npt.NDArray[Any]]
+
+# Attributes that are written as they are: arrays, and values that JSON has.
+_SHOWN_ARRAYS = ("components_", "topic_shares_", "anchors_")
+_SHOWN_VALUES = ("certificate_", "n_documents_", "n_features_in_", "retrain_reason_", "topic_names_", "guided_notes_")
+_BATCH = ("indptr", "words", "counts", "lengths", "owners")
+_FIT = ("mass", "squares", "candidates", "group")
+_MIXTURES = ("anchor_counts", "thin", "product", "relative", "error", "G", "C")
+
+
+def write_model(path: Path, model: Any) -> None:
+    """Write a fitted model. The file appears at once, when it is whole."""
+    # Only those who save a model load the library.
+    from safetensors.numpy import save_file
+
+    state = _fields(model, _SHOWN_VALUES)
+    arrays = _fields(model, _SHOWN_ARRAYS)
+    counts: KeptCounts = model.counts_
+    columns: TextColumns = model._columns  # noqa: SLF001  the model's own file
+    batch = DocumentBatch.stacked(counts.blocks)
+    arrays |= _fields(batch, _BATCH, "batch.")
+    arrays["order"] = columns.order
+    state["params"] = model.get_params(deep=False)
+    state |= {"documents": batch.documents, "cap": counts.weighting.cap}
+    state |= {"words": list(counts.words), "names": list(columns.names)}
+    if hasattr(model, "feature_names_in_"):
+        state["feature_names"] = [str(name) for name in model.feature_names_in_]
+    fit = getattr(model, "fit_", None)
+    if fit is not None:
+        state["fit"] = _fit_state(fit)
+        arrays |= _fit_arrays(fit)
+    text = json.dumps(state, default=_plain).encode()
+    arrays["state"] = np.frombuffer(text, np.uint8)
+    whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    written = path.with_name(path.name + ".part")
+    save_file(whole, written, {"format": _FORMAT})
+    written.replace(path)
+
+
+def _fields(holder: Any, names: Iterable[str], prefix: str = "") -> dict[str, Any]:
+    """Return some attributes by their names, with a prefix."""
+    return {prefix + name: getattr(holder, name) for name in names}
+
+
+def _plain(value: Any) -> Any:
+    """Return a number of numpy as one of Python, or a mapping as a dict."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise UsageError(f"a parameter of the model is {value!r}: use numbers, texts and lists to save it")
+
+
+def _fit_state(fit: TopicFit) -> dict[str, Any]:
+    """Return the values of a fit that are not arrays."""
+    options = _fields(fit.options, LearnerOptions.__slots__)
+    declared = options.pop("guided")
+    return {
+        "options": options,
+        "declared": _topics(declared),
+        "guided": _topics(fit.guided),
+        "notes": fit.notes,
+        "names": list(fit.names),
+        "documents": fit.documents,
+        "margin": fit.choice.margin.hex(),
+        "sigma": fit.mixtures.sigma_min.hex(),
+    }
+
+
+def _topics(topics: tuple[GuidedTopic, ...]) -> list[tuple[str, tuple[str, ...]]]:
+    return [(topic.name, topic.seeds) for topic in topics]
+
+
+def _fit_arrays(fit: TopicFit) -> _Arrays:
+    """Return the arrays of a fit."""
+    arrays = _fields(fit.q.rows, Compact._fields, "q.")
+    arrays |= _fields(fit, _FIT, "fit.")
+    arrays |= _fields(fit.mixtures, _MIXTURES, "mixtures.")
+    arrays["choice"] = fit.choice.rows
+    return arrays
+
+
+def read_model(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the parameters and the attributes of a model that `write_model` wrote.
+
+    Raises UsageError where the file does not hold a whole model.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            kind = (file.metadata() or {}).get("format")
+            if kind != _FORMAT:
+                raise UsageError(f"{path} has the format {kind!r}, not {_FORMAT!r}: save the model with this version")
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  not a mapping
+        return _model(arrays)
+    except (SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UsageError(f"{path} does not hold a whole model ({error}): save the model again") from error
+
+
+def _model(arrays: _Arrays) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return parameters and attributes. Raises KeyError, TypeError or ValueError where something is wrong."""
+    state = json.loads(arrays["state"].tobytes())
+    n = len(state["words"])
+    order = _integers(arrays["order"], (n,), 0, n - 1)
+    attributes: dict[str, Any] = {name: arrays[name] for name in _SHOWN_ARRAYS}
+    attributes |= {name: state[name] for name in _SHOWN_VALUES}
+    for name in ("topic_names_", "guided_notes_"):
+        attributes[name] = tuple(state[name])
+    attributes["_columns"] = TextColumns(tuple(state["names"]), state["words"], order)
+    if "feature_names" in state:
+        attributes["feature_names_in_"] = np.array(state["feature_names"], object)
+    batch = _batch(arrays, n, state["documents"])
+    attributes["counts_"] = KeptCounts.counted(state["words"], batch, Weighting(state["cap"]))
+    if "fit" in state:
+        attributes["fit_"] = _fit(arrays, state["fit"])
+    return state["params"], attributes
+
+
+def _batch(arrays: _Arrays, n: int, documents: int) -> DocumentBatch:
+    """Return the documents of a model."""
+    found = {name: arrays[f"batch.{name}"] for name in _BATCH}
+    rows = len(found["lengths"])
+    entries = len(found["words"])
+    _pointers(found["indptr"], rows, entries)
+    _integers(found["words"], (entries,), 0, n - 1)
+    _integers(found["counts"], (entries,), 1)
+    _integers(found["lengths"], (rows,), 0)
+    owners = _integers(found["owners"], (rows,), 0, documents - 1)
+    if (np.diff(owners) < 0).any():
+        raise ValueError("the passages of documents are out of order")
+    return DocumentBatch(**found, documents=documents)
+
+
+def _fit(arrays: _Arrays, state: Mapping[str, Any]) -> TopicFit:
+    """Return the fit of a model."""
+    names = Words(state["names"])
+    n = len(names)
+    declared = _guided(state["declared"])
+    guided = _guided(state["guided"])
+    options = LearnerOptions(**state["options"], guided=declared)
+    rows = _positions(arrays["choice"], n)
+    found = len(rows)
+    sigma = float.fromhex(state["sigma"])
+    mixtures = _mixtures(arrays, n, found + len(guided), sigma)
+    counts = SymmetricCounts(n, _compact(arrays, n))
+    mass = _integers(arrays["fit.mass"], (n,), 0)
+    squares = _numbers(arrays["fit.squares"], (n,))
+    margin = float.fromhex(state["margin"])
+    group = _integers(arrays["fit.group"], (n,), -1, found - 1)
+    return TopicFit(
+        options=options,
+        names=names,
+        documents=state["documents"],
+        q=counts,
+        mass=mass,
+        squares=squares,
+        candidates=_positions(arrays["fit.candidates"], n),
+        choice=AnchorChoice(rows, margin),
+        group=group,
+        mixtures=mixtures,
+        guided=guided,
+        notes=tuple(state["notes"]),
+    )
+
+
+def _mixtures(arrays: _Arrays, n: int, r: int, sigma: float) -> Mixtures:
+    """Return the mixtures of a fit of r topics."""
+    shapes = {"relative": (n,), "error": (n,), "G": (r, r)}
+    floats = {}
+    for name in _MIXTURES[1:]:
+        shape = shapes.get(name, (n, r))
+        floats[name] = _numbers(arrays[f"mixtures.{name}"], shape)
+    anchor_counts = _integers(arrays["mixtures.anchor_counts"], (r, n), 0)
+    return Mixtures(anchor_counts, anchor_counts.sum(axis=1), **floats, sigma_min=sigma)
+
+
+def _guided(topics: list[tuple[str, list[str]]]) -> tuple[GuidedTopic, ...]:
+    return tuple(GuidedTopic(name, tuple(seeds)) for name, seeds in topics)
+
+
+def _compact(arrays: _Arrays, n: int) -> Compact:
+    """Return the rows of Q."""
+    found = [arrays[f"q.{name}"] for name in Compact._fields]
+    rows = Compact(*found)
+    entries = (len(rows.low),)
+    wide = (len(rows.wide),)
+    _pointers(rows.indptr, n, *entries)
+    _pointers(rows.wide_indptr, n, *wide)
+    _integers(rows.columns, entries, 0, n - 1)
+    _integers(rows.wide_columns, wide, 0, n - 1)
+    _integers(rows.low, entries, 0)
+    _integers(rows.wide, wide, 0)
+    # A loop takes a wide value for each mark, so there must be as many of them in each row.
+    marks = entry_rows(rows.indptr)[rows.low == MARK]
+    marks_each = np.bincount(marks, minlength=n)
+    if not np.array_equal(marks_each, np.diff(rows.wide_indptr)):
+        raise ValueError("wide counts are not those that the rows name")
+    return rows
+
+
+def _pointers(array: npt.NDArray[Any], rows: int, entries: int) -> None:
+    """Check row pointers: from 0 to the number of entries, never falling."""
+    _integers(array, (rows + 1,), 0, entries)
+    whole = array[0] == 0 and array[-1] == entries
+    if not whole or (np.diff(array) < 0).any():
+        raise ValueError("row pointers are out of order")
+
+
+def _positions(array: npt.NDArray[Any], n: int) -> Any:
+    """Return positions among n."""
+    return _integers(array, (array.size,), 0, n - 1)
+
+
+def _integers(array: npt.NDArray[Any], shape: tuple[int, ...], least: int, most: int | None = None) -> Any:
+    """Return integers of a shape from `least` to `most`. Raises ValueError for others."""
+    _shaped(array, shape, "iu")
+    if array.size and (array.min() < least or (most is not None and array.max() > most)):
+        raise ValueError(f"an integer is not from {least} to {most}")
+    return array
+
+
+def _numbers(array: npt.NDArray[Any], shape: tuple[int, ...]) -> Any:
+    """Return finite numbers of a shape. Raises ValueError for others."""
+    _shaped(array, shape, "f")
+    if not np.isfinite(array).all():
+        raise ValueError("a number is not finite")
+    return array
+
+
+def _shaped(array: npt.NDArray[Any], shape: tuple[int, ...], kinds: str) -> None:
+    """Raise ValueError for an array of another shape or kind."""
+    if array.shape != shape or array.dtype.kind not in kinds:
+        raise ValueError(f"an array of {array.dtype} {array.shape} is not of {shape}")

@@ -1,0 +1,111 @@
+"""Spans of a deletion's way, where the process has OpenTelemetry; nothing elsewhere.
+
+A trace begins in `DocumentProducer.delete`, or in the span in which that is called. Its W3C `traceparent` travels in
+the record's header, stays with the deletion in Redis, and ends with the receipt, which does not hold it.
+
+OpenTelemetry is never imported here. A process in which nothing has imported it has no exporter, so nobody would see a
+span. Spans have numbers of partitions and versions: never an id, a word or the text of an error.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+__all__ = ["HEADER", "MAX_LINKS", "enabled", "producing", "span", "trace_of"]
+
+HEADER = "traceparent"
+MAX_LINKS = 128
+"""Links that a span may have: the limit of OpenTelemetry's own SDK."""
+
+# Version 00 of the W3C recommendation; ids of zeros are invalid there.
+_FORM = re.compile(rb"00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})")
+
+
+def trace_of(headers: Iterable[tuple[str, bytes]]) -> bytes:
+    """Return the `traceparent` in a record's headers; b"" without one, with several, or with one of another form.
+
+    Anybody may send a header, so nothing but these 55 bytes is kept.
+    """
+    found = [value for name, value in headers if name == HEADER]
+    return found[0] if len(found) == 1 and _FORM.fullmatch(found[0]) else b""
+
+
+def enabled() -> bool:
+    """Return whether this process has OpenTelemetry."""
+    return _api() is not None
+
+
+@contextmanager
+def producing(name: str) -> Iterator[bytes]:
+    """Open a span of a producer, and give its `traceparent`: b"" without OpenTelemetry, or where it has no exporter."""
+    api = _api()
+    if api is None:
+        yield b""
+        return
+    # The text of an error may quote a document's id, so the span keeps the error's class alone.
+    quiet = {"record_exception": False, "set_status_on_exception": False}
+    with _tracer(api).start_as_current_span(name, kind=api.SpanKind.PRODUCER, **quiet) as opened:
+        try:
+            yield _traceparent(opened.get_span_context())
+        except Exception as error:
+            opened.set_attribute("error.type", type(error).__name__)
+            opened.set_status(api.StatusCode.ERROR)
+            raise
+
+
+def span(
+    name: str, times_ms: tuple[int, int], facts: Mapping[str, int], *, parent: bytes = b"", links: Iterable[bytes] = ()
+) -> None:
+    """Report a span that has ended.
+
+    times_ms: its begin and its end, milliseconds since 1970.
+    facts: attributes, below `streamtopic.`.
+    parent: the `traceparent` of the deletion that it belongs to; b"": it begins a trace.
+    links: the `traceparent` of each deletion that it was made for; the first MAX_LINKS are kept.
+    """
+    api = _api()
+    if api is None:
+        return
+    begin, end = times_ms
+    linked = [_context(api, link) for link in links][:MAX_LINKS]
+    under = api.set_span_in_context(api.NonRecordingSpan(_context(api, parent))) if parent else None
+    made = _tracer(api).start_span(
+        name,
+        context=under,
+        kind=api.SpanKind.CONSUMER,
+        attributes={f"streamtopic.{fact}": number for fact, number in facts.items()},
+        links=[api.Link(context) for context in linked],
+        start_time=begin * 1_000_000,
+    )
+    # A producer's clock may be ahead, and a span must not end before it begins.
+    made.end(end_time=max(begin, end) * 1_000_000)
+
+
+def _api() -> Any:  # noqa: ANN401 - a module that may be absent
+    """Return OpenTelemetry's module of traces if something has imported it, else None."""
+    return sys.modules.get("opentelemetry.trace")
+
+
+def _tracer(api: Any) -> Any:  # noqa: ANN401 - as `_api`
+    return api.get_tracer("streamtopic")
+
+
+def _context(api: Any, trace: bytes) -> Any:  # noqa: ANN401 - as `_api`
+    """Return the context that a `traceparent` names, which has the right form."""
+    _, trace_id, span_id, flags = trace.split(b"-")
+    return api.SpanContext(
+        int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=api.TraceFlags(int(flags, 16))
+    )
+
+
+def _traceparent(context: Any) -> bytes:  # noqa: ANN401 - as `_api`
+    """Return the `traceparent` of a context, b"" for an invalid one."""
+    if not context.is_valid:
+        return b""
+    return b"00-%032x-%016x-%02x" % (context.trace_id, context.span_id, context.trace_flags & 0xFF)

@@ -1,0 +1,87 @@
+"""The unit of systemd starts what the program knows, shut in as far as it goes."""
+
+import configparser
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from streamtopic.cli import build_parser
+from streamtopic.settings import Settings
+
+UNIT = Path(__file__).parents[2] / "deploy" / "systemd" / "streamtopic@.service"
+PARTS = ["ingest", "schedule", "publish"]
+# Of systemd-analyze security, from 0 (nothing is exposed) to 10; the network and compiled kernels must stay.
+MOST_EXPOSED = 1.6
+
+ANALYZE = shutil.which("systemd-analyze")
+needs_systemd = pytest.mark.skipif(ANALYZE is None, reason="systemd-analyze is not on PATH")
+
+
+class _Several(dict):
+    """A section of a unit: an option may stand several times, and each of them counts."""
+
+    def __setitem__(self, key, value):
+        if isinstance(value, list) and key in self:
+            value = [*self[key], *value]
+        super().__setitem__(key, value)
+
+
+def options(section):
+    """Option to its values, in a section of the unit."""
+    parser = configparser.RawConfigParser(dict_type=_Several, strict=False, delimiters=("=",), comment_prefixes=("#",))
+    parser.optionxform = str
+    parser.read_string(UNIT.read_text("utf-8"))
+    return {name: value.split("\n") for name, value in parser[section].items()}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_it_starts_a_part_of_the_program(part):
+    """The instance's name is the command, and the rest of the line is parsed as the program would."""
+    (line,) = options("Service")["ExecStart"]
+    program, *words = line.replace("%i", part).split()
+    assert Path(program).name == "streamtopic"
+    args = build_parser().parse_args(words)
+    assert args.config == Path("/etc/streamtopic/streamtopic.toml")
+
+
+def test_its_variables_are_settings_and_its_files_credentials():
+    """Each variable is a setting, and each path below the credentials has the prefix that systemd gives to them."""
+    given = dict(entry.split("=", 1) for entry in options("Service")["Environment"])
+    ours = {name.removeprefix("STREAMTOPIC_").lower() for name in given if name.startswith("STREAMTOPIC_")}
+    assert ours - {"secrets_dir"} <= Settings.model_fields.keys()
+    (loaded,) = options("Service")["LoadCredential"]
+    prefix = loaded.partition(":")[0]
+    files = [value.removeprefix("%d/") for value in given.values() if value.startswith("%d/")]
+    assert len(files) == 3
+    assert all(file.startswith(f"{prefix}_") for file in files)
+    assert given["STREAMTOPIC_SECRETS_DIR"] == "%d"
+    assert f"{prefix}_redis_url" == "streamtopic_redis_url"
+
+
+@pytest.fixture(params=PARTS)
+def unit(request, tmp_path):
+    """The unit of a part, with a program that this machine has."""
+    text = re.sub(r"(?<=ExecStart=)\S+", sys.executable, UNIT.read_text("utf-8"))
+    path = tmp_path / f"streamtopic@{request.param}.service"
+    path.write_text(text, "utf-8")
+    return path
+
+
+@needs_systemd
+def test_systemd_takes_it(unit):
+    """No unknown option, no value that systemd would ignore."""
+    done = subprocess.run([ANALYZE, "verify", str(unit)], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@needs_systemd
+def test_it_is_shut_in(unit):
+    """The rating of systemd stays below that of a service which may do little more than speak to Kafka and Redis."""
+    command = [ANALYZE, "security", "--offline=true", f"--threshold={MOST_EXPOSED * 10:.0f}", str(unit)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-300:]
+    assert "MemoryDenyWriteExecute=" in done.stdout

@@ -1,0 +1,166 @@
+"""TLS that fails: each fault is told with its remedy, soon, and without a password."""
+
+import dataclasses
+import logging
+import socket
+
+import pytest
+
+from streamtopic.errors import ComponentUnreachable, SettingsError
+from streamtopic.local import Authority
+from streamtopic.local.local_redis_cluster import RedisNode
+from streamtopic.state import Connection
+from streamtopic.streams import KafkaLog
+from streamtopic.streams.opening import open_membership
+
+NOBODY = {"sasl_mechanism": None, "sasl_username": None, "sasl_password": None}
+UNKNOWN, EXPIRED = "not signed by an authority known here", "has expired.*renew it"
+ELSEWHERE = "is for another host.*use a name"
+PASSWORD = "PASSWORD7"
+
+
+@pytest.fixture(scope="module")
+def stranger(tmp_path_factory):
+    """An authority that nobody knows."""
+    return Authority.opened(tmp_path_factory.mktemp("stranger"))
+
+
+@pytest.fixture
+def refused(caplog):
+    """Return a function: the error of an act names the fault, and nothing says the password, at any level."""
+    caplog.set_level(logging.DEBUG)
+
+    def check(act, match, kind=SettingsError, secret=PASSWORD):
+        with pytest.raises(kind, match=match) as found:
+            act()
+        assert secret not in str(found.value)
+        assert secret not in caplog.text
+
+    return check
+
+
+def _acts(options):
+    """What every part of the log does first."""
+
+    def asks():
+        with KafkaLog(options) as log:
+            log.partitions("news.documents")
+
+    def joins():
+        with KafkaLog(options) as log:
+            membership = open_membership(log, "news.documents", "streamtopic-news", 6_000)
+            try:
+                membership.poll(60)
+            finally:
+                membership.leave()
+
+    return asks, joins
+
+
+@pytest.mark.parametrize(
+    ("fault", "match"),
+    [
+        ("authority", UNKNOWN),
+        ("EXPIRED", EXPIRED),
+        ("ELSEWHERE", ELSEWHERE),
+        ("plain", "speaks TLS and this client does not.*SASL_SSL"),
+        ("password", "refuses this user.*kafka_sasl_password"),
+        ("user", "refuses this user.*kafka_sasl_username"),
+        ("file", "not in PEM form"),
+    ],
+)
+def test_a_fault_between_client_and_kafka_is_told(deployed_kafka, stranger, refused, tmp_path, fault, match):
+    """A matter of settings, for a command that asks and for a member of the group."""
+    (tmp_path / "file.pem").write_text("no certificate")
+    wrong = {
+        "authority": {"ssl_cafile": str(stranger.file)},
+        "plain": {"security_protocol": "SASL_PLAINTEXT", "ssl_cafile": None},
+        "password": {"sasl_password": PASSWORD},
+        "user": {"sasl_username": "nobody"},
+        "file": {"ssl_cafile": str(tmp_path / "file.pem")},
+    }
+    door = {"servers": deployed_kafka.doors.get(fault), "security_protocol": "SSL", **NOBODY}
+    options = deployed_kafka.options("ingest", **wrong.get(fault, door))
+    secret = options.sasl_password or PASSWORD
+    for act in _acts(options):
+        refused(act, match, secret=secret)
+
+
+def test_a_kafka_without_tls_and_a_silent_one_do_not_hold_a_client_up(deployed_kafka, refused):
+    """A broker that hangs up on TLS, and a server that never answers, are given up after the options' patience."""
+    options = deployed_kafka.options("ingest", servers=deployed_kafka.doors["ADMIN"], patience=3)
+    secret = options.sasl_password
+    refused(_acts(options)[0], "does not answer.*protocol", ComponentUnreachable, secret)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        options = dataclasses.replace(options, servers=f"127.0.0.1:{silent.getsockname()[1]}")
+        refused(_acts(options)[0], "does not answer", ComponentUnreachable, secret)
+
+
+@pytest.fixture
+def redis_with(tls_server, tmp_path):
+    """Return a function that starts a Redis with a certificate for hosts, valid for days."""
+    nodes = []
+
+    class Own(Authority):
+        """An authority that gives every server the same certificate."""
+
+        wanted = (("127.0.0.1",), 1)
+
+        def issue(self, name, *_):
+            return super().issue(name, *self.wanted)
+
+    def start(hosts=("127.0.0.1",), days=1):
+        authority = Own.opened(tmp_path / "tls")
+        authority.wanted = (hosts, days)
+        users = tmp_path / "users.acl"
+        users.write_text(f"user default off\nuser me on >{PASSWORD} ~* +@all\n")
+        node = RedisNode(tmp_path / "redis", {"bind": "127.0.0.1", "aclfile": str(users)}, authority=authority)
+        nodes.append(node)
+        # It answers nobody whom its certificate does not convince, and then cannot be asked whether it is ready.
+        node.client.connection_pool.connection_kwargs |= {"ssl_cert_reqs": "none", "ssl_check_hostname": False}
+        node.start()
+        return node.place, authority
+
+    yield start
+    for node in nodes:
+        node.close()
+
+
+def _pings(url):
+    def act():
+        with Connection(url, timeout=20) as connection:
+            connection.ping()
+
+    return act
+
+
+@pytest.mark.parametrize(
+    ("hosts", "days", "match"),
+    [(("127.0.0.1",), -1, EXPIRED), (("elsewhere.example",), 1, ELSEWHERE)],
+    ids=["expired", "elsewhere"],
+)
+def test_a_certificate_of_redis_that_is_wrong_is_told(redis_with, refused, hosts, days, match):
+    """Expired, or for another host: the password is not sent to such a server."""
+    place, authority = redis_with(hosts, days)
+    refused(_pings(f"rediss://me:{PASSWORD}@{place}/0?ssl_ca_certs={authority.file}"), match)
+
+
+def test_a_fault_between_client_and_redis_is_told(redis_with, stranger, refused):
+    """The right address works. An unknown authority, a wrong password and a client without TLS are named."""
+    place, authority = redis_with()
+    login, trusted = f"me:{PASSWORD}@{place}/0", f"ssl_ca_certs={authority.file}"
+    _pings(f"rediss://{login}?{trusted}")()
+    refused(_pings(f"rediss://{login}?ssl_ca_certs={stranger.file}"), UNKNOWN)
+    refused(_pings(f"rediss://{login}"), UNKNOWN)
+    refused(_pings(f"rediss://me:x{PASSWORD}@{place}/0?{trusted}"), "refuses this user.*password")
+    refused(_pings(f"redis://{login}"), "use rediss://", ComponentUnreachable)
+
+
+def test_a_redis_without_tls_is_told(refused, tmp_path):
+    """A client with TLS at a port without it learns so."""
+    node = RedisNode(tmp_path / "redis", {"bind": "127.0.0.1"})
+    try:
+        node.start()
+        refused(_pings(f"rediss://me:{PASSWORD}@{node.place}/0"), "use redis:// if it has no TLS", ComponentUnreachable)
+    finally:
+        node.close()

@@ -1,0 +1,76 @@
+"""Alert rules on what was scraped: promtool replays it, and tells which alerts fire."""
+
+import re
+import shutil
+
+import pytest
+
+from streamtopic.lab.faults.alarms import RULES, Replay, replayed, silent
+from streamtopic.lab.faults.campaign import MAY_FIRE
+from streamtopic.lab.faults.drills import EVERY_DRILL, Drills
+from streamtopic.lab.faults.monitor import Scrape
+
+REFUSED = ("streamtopic_interruptions_total", (("reason", "refused"),))
+STATED = ("streamtopic_statement_timestamp_seconds", ())
+HIDDEN = ("streamtopic_hidden_records", (("partition", "0"),))
+
+
+@pytest.fixture
+def tool():
+    """Prometheus' own tool for rules."""
+    found = shutil.which("promtool")
+    if found is None or not RULES.exists():
+        pytest.skip("promtool is not installed: it comes with Debian's package `prometheus`")
+    return found
+
+
+def _replay(shown, *, must=(), may=(), pace=1.0):
+    scrapes = [Scrape(15.0 / pace * number, values) for number, values in enumerate(shown)]
+    may = None if may is None else frozenset(may)
+    return Replay("a test", {"publish-0": scrapes}, 15.0 / pace, 1_000.0, pace, frozenset(must), may)
+
+
+def test_an_alert_that_must_fire_and_does_is_no_finding(tool, tmp_path):
+    """A counter that grows fires its alert, and a process that only works fires none."""
+    grows = [{REFUSED: float(number > 3)} for number in range(10)]
+    assert silent([_replay(grows, must=["StreamtopicRefused"])], tmp_path, tool) == []
+    assert silent([_replay([{REFUSED: 1.0}] * 10)], tmp_path, tool) == []
+
+
+def test_an_alert_that_is_missing_or_too_many_is_a_finding(tool, tmp_path):
+    """Neither a silent alert passes nor one of another class."""
+    grows = [{REFUSED: float(number > 3)} for number in range(10)]
+    (missed,) = silent([_replay([{REFUSED: 0.0}] * 10, must=["StreamtopicRefused"])], tmp_path, tool)
+    assert "StreamtopicRefused" in missed
+    (foreign,) = silent([_replay(grows, must=["StreamtopicRefused", "StreamtopicDown"])], tmp_path, tool)
+    assert "StreamtopicDown" in foreign
+    (foreign,) = silent([_replay(grows)], tmp_path, tool)
+    assert "StreamtopicRefused" in foreign
+    assert silent([_replay(grows, may=["StreamtopicRefused"])], tmp_path, tool) == []
+    assert silent([_replay(grows, may=None)], tmp_path, tool) == []
+
+
+def test_a_process_that_does_not_answer_is_down(tool, tmp_path):
+    """Its series end, so that nothing that it showed last goes on to alarm."""
+    gone = [{HIDDEN: 5.0}] * 4 + [None] * 40
+    assert silent([_replay(gone, must=["StreamtopicDown"])], tmp_path, tool) == []
+    stays = [{HIDDEN: 5.0}] * 44
+    assert silent([_replay(stays, must=["StreamtopicHiddenRecords"])], tmp_path, tool) == []
+
+
+def test_drills_can_be_done_and_name_alerts_that_there_are():
+    """An alert that was renamed would never be missed, and a campaign would allow what nobody can fire."""
+    rules = set(re.findall(r"alert: (\w+)", RULES.read_text("utf-8")))
+    assert rules >= MAY_FIRE
+    for name, drill in EVERY_DRILL.items():
+        assert drill.must
+        assert rules >= drill.must | drill.may, name
+        assert hasattr(Drills, "_" + name.replace(" ", "_"))
+
+
+def test_times_are_those_of_the_replay():
+    """Ages stay what they were when seconds are replayed as minutes."""
+    test = replayed(_replay([{STATED: 1_002.0}, {STATED: 1_002.0}, {}], pace=30.0))["tests"][0]
+    (values,) = [one["values"] for one in test["input_series"] if one["series"].startswith(STATED[0])]
+    assert values == "2 16.5 stale"
+    assert test["interval"] == "15s"

@@ -1,0 +1,309 @@
+"""Backup and restore: a state that was saved under load goes on exactly, and nothing damaged or foreign gets in."""
+
+import shutil
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from streamtopic.corpus import Document
+from streamtopic.errors import StateCorrupt, StateMismatch, StreamtopicError, UsageError
+from streamtopic.local import LocalRedis, LocalRedisCluster
+from streamtopic.service import backup as module
+from streamtopic.service.app import Service, silent
+from streamtopic.service.backup import HOLDER, backup, contents, restore, restore_keys
+from streamtopic.service.verify import passed, relearned, release_findings
+from streamtopic.settings import load
+from streamtopic.state import Connection
+from streamtopic.state.redis_keys import ModelKeys
+from streamtopic.state.removal import leader
+
+PASSPHRASE = b"correct horse battery"
+WORDS = [["apple", "banana", "cherry", "damson"], ["iron", "copper", "silver", "gold"]]
+
+
+def documents(first, count):
+    """Return documents of two subjects."""
+    texts = [" ".join(WORDS[n % 2][(n // 2 + k) % 4] for k in range(3)) for n in range(first, first + count)]
+    return [Document(f"d{first + n}", text, {}) for n, text in enumerate(texts)]
+
+
+def settings_of(folder, url):
+    """Return settings of an instance of two partitions in a folder, with its state at an address."""
+    given = {"dir": folder, "redis_url": url, "model": "saved", "topics": 2, "min_df": 1, "max_df": 1.0}
+    return load(given | {"partitions": 2, "max_forget_lag": 86400, "capacity_share": 0.5})
+
+
+@pytest.fixture
+def empty():
+    """Return the address of a Redis without keys."""
+    with LocalRedis() as server:
+        yield server.url
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Return an instance's folder, with a Redis of its own for the time before the loss."""
+    with LocalRedis() as server:
+        yield SimpleNamespace(path=tmp_path / "instance", url=server.url, file=tmp_path / "saved.backup")
+
+
+@pytest.fixture(scope="module")
+def before_the_loss(tmp_path_factory):
+    """Make an instance with a version and waiting deletions, its backup, and later changes."""
+    root = tmp_path_factory.mktemp("saved")
+    path, file = root / "instance", root / "saved.backup"
+    path.mkdir()
+    with LocalRedis() as server:
+        with Service(settings_of(path, server.url)) as service:
+            service.add(documents(0, 40))
+            service.settle()
+            service.delete(["d1", "d2"])
+            service.settle()
+            backup(service, file, PASSPHRASE)
+            service.add(documents(40, 10))
+            service.delete(["d3", "d41", "d0"])
+            service.settle(requested="unlearn")
+            newest = service.state.releases(1)[0][0]
+            receipts = [receipt.sequence for receipt in service.receipts()]
+            facts = {"digest": digest(service), "newest": newest, "receipts": receipts}
+        yield SimpleNamespace(path=path, file=file, url=server.url, **facts)
+
+
+@pytest.fixture
+def saved(before_the_loss, tmp_path):
+    """Return the same with a copy of the folder, for one test."""
+    path = shutil.copytree(before_the_loss.path, tmp_path / "instance")
+    return SimpleNamespace(**vars(before_the_loss) | {"path": path})
+
+
+def digest(service):
+    """Return the digest of all counts in Redis."""
+    snapshot = service.reader.snapshot()
+    return snapshot.restrict(np.arange(len(snapshot.words))).digest(snapshot.words)
+
+
+def put_back(service, file):
+    """Restore a file into the Redis of a service."""
+    return restore(service, file, PASSPHRASE, contents(file, PASSPHRASE), silent)
+
+
+def names_in(url):
+    """Return all keys of a Redis."""
+    with Connection(url) as connection:
+        return set(connection.names("*"))
+
+
+def test_what_came_after_the_backup_is_counted_from_the_log(saved, empty):
+    """Counts are those of the service that never lost anything; versions and receipts go on from theirs."""
+    with Service(settings_of(saved.path, empty)) as service:
+        found = put_back(service, saved.file)
+        assert (digest(service), found.documents) == (saved.digest, 45)
+        assert found.records == 13
+        assert leader(service.connection, "saved") is None
+        service.delete(["d5"])
+        service.settle(requested="unlearn")
+        assert service.state.releases(1)[0][0] > saved.newest
+        sequences = [receipt.sequence for receipt in service.receipts()]
+        assert sequences[: len(saved.receipts)] == saved.receipts
+        assert sequences == list(range(1, 7))
+        findings = [*relearned(service.verify()), *release_findings(service.sources, service.state.releases(1)[0][0])]
+        assert passed(findings), findings
+
+
+def test_a_backup_taken_under_load_goes_on_exactly(folder, empty):
+    """Whichever moment between two commits it saw, the restored service ends with the same counts."""
+    folder.path.mkdir()
+    made, failed, enough = [], [], threading.Event()
+    counted = threading.Semaphore(0)
+    with Service(settings_of(folder.path, folder.url)) as service:
+        service.add(documents(0, 40))
+        service.settle()
+        with Connection(folder.url) as connection:
+            parts = SimpleNamespace(settings=service.settings, connection=connection, clock=service.clock)
+            parts.layout, parts.state = service.layout, service.state
+
+            def save():
+                try:
+                    for number in range(4):
+                        # Each after one more batch at least; the next batches are counted while it is taken.
+                        counted.acquire()
+                        file = folder.file.with_suffix(f".{number}")
+                        made.append((file, backup(parts, file, PASSPHRASE)))
+                except StreamtopicError as error:
+                    failed.append(error)
+                finally:
+                    enough.set()
+
+            thread = threading.Thread(target=save)
+            thread.start()
+            batch = 0
+            while not enough.is_set():
+                batch += 1
+                service.add(documents(40 * batch, 40))
+                service.delete([f"d{40 * batch - 3}", f"d{40 * batch + 1}"])
+                for ingest in service.ingests:
+                    for _ in ingest.drain():
+                        pass
+                    counted.release()
+                    ingest.compact_if_due()
+            thread.join()
+        service.settle()
+        assert not failed
+        wanted, ends = digest(service), [service.log.end(service.names.documents, p) for p in (0, 1)]
+    positions = {found.positions for _, found in made}
+    assert len(positions) > 1
+    assert min(map(sum, positions)) < sum(ends)
+    for file, found in made:
+        with Connection(empty) as connection:
+            connection.call("FLUSHALL")
+        with Service(settings_of(folder.path, empty)) as service:
+            again = put_back(service, file)
+            assert again.records == sum(ends) - sum(found.positions)
+            assert digest(service) == wanted
+            assert passed(list(relearned(service.verify())))
+
+
+def _cut(data):
+    return data[:-1]
+
+
+def _cut_at_a_frame(data):
+    return data[: data.index(b"\n") + 1 + 16]
+
+
+def _changed(data):
+    return data[:-40] + bytes([data[-40] ^ 1]) + data[-39:]
+
+
+def _longer(data):
+    return data + b"\0\0\0\x20" + bytes(32)
+
+
+def _newer(data):
+    return data.replace(b"backup 1\n", b"backup 2\n", 1)
+
+
+def _foreign(data):
+    return b"PK" + data
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (_cut, "changed"),
+        (_cut_at_a_frame, "ends before"),
+        (_changed, "changed"),
+        (_longer, "changed"),
+        (_newer, "form 2"),
+        (_foreign, "not a backup"),
+    ],
+)
+def test_a_damaged_or_foreign_file_is_refused(folder, tmp_path, spoil, says):
+    """The file is read to its end before anything is written, and any change is found."""
+    folder.path.mkdir()
+    with Service(settings_of(folder.path, folder.url)) as service:
+        service.add(documents(0, 10))
+        service.settle()
+        backup(service, folder.file, PASSPHRASE)
+    bad = tmp_path / "bad"
+    bad.write_bytes(spoil(folder.file.read_bytes()))
+    with pytest.raises((StateCorrupt, StateMismatch), match=says):
+        contents(bad, PASSPHRASE)
+    with pytest.raises(StateCorrupt, match="passphrase"):
+        contents(folder.file, b"another passphrase")
+    assert contents(folder.file, PASSPHRASE).documents == 10
+    assert b"apple" not in folder.file.read_bytes()
+    assert folder.file.stat().st_mode & 0o077 == 0
+
+
+PLACES = ["hold_lease", "put_aside", "replace_partition", "note_removed", "replace_model", "_count", "release_lease"]
+
+
+@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_it_can_be_killed_anywhere_and_repeated(saved, empty, monkeypatch, where, when):
+    """Until the second run is through no scheduler leads, so nothing is published without the later deletions."""
+    act = getattr(module, where)
+
+    def killed(*arguments, **more):
+        if when == "after":
+            act(*arguments, **more)
+        raise KeyboardInterrupt
+
+    with Service(settings_of(saved.path, empty)) as service:
+        with monkeypatch.context() as patch:
+            patch.setattr(module, where, killed)
+            with pytest.raises(KeyboardInterrupt):
+                put_back(service, saved.file)
+        if (where, when) not in {("hold_lease", "before"), ("release_lease", "after")}:
+            assert leader(service.connection, "saved") == HOLDER
+            assert service.connection.call("TTL", ModelKeys("saved").named("lease")) == -1
+            assert service.state.acquire("a scheduler", 60_000) is None
+        if (where, when) == ("release_lease", "after"):
+            assert digest(service) == saved.digest
+            return
+    with Service(settings_of(saved.path, empty)) as service:
+        put_back(service, saved.file)
+        assert digest(service) == saved.digest
+    assert not {name for name in names_in(empty) if b":restore:" in name}
+
+
+def test_one_server_and_a_cluster_take_each_others_backups(saved, tmp_path, empty):
+    """Names have the same hash tags everywhere, and nothing is asked of two slots at once."""
+    again = tmp_path / "again.backup"
+    with LocalRedisCluster(replicas=0) as cluster, Service(settings_of(saved.path, cluster.url)) as service:
+        put_back(service, saved.file)
+        assert digest(service) == saved.digest
+        backup(service, again, PASSPHRASE)
+    with Service(settings_of(saved.path, empty)) as service:
+        put_back(service, again)
+        assert digest(service) == saved.digest
+
+
+def test_a_state_is_never_overwritten(saved):
+    """The Redis that the backup came from keeps all that came since."""
+    with Service(settings_of(saved.path, saved.url)) as service:
+        with pytest.raises(UsageError, match="already holds"):
+            put_back(service, saved.file)
+        assert digest(service) == saved.digest
+        with pytest.raises(UsageError, match="never overwritten"):
+            backup(service, saved.file, PASSPHRASE)
+
+
+def test_a_log_without_the_next_record_is_refused(saved, tmp_path, empty):
+    """Deletions after the backup could not be counted; the line says what to do, and Redis stays empty."""
+    other = tmp_path / "other"
+    other.mkdir()
+    with Service(settings_of(other, empty)) as service, pytest.raises(StateMismatch, match="rebuild"):
+        put_back(service, saved.file)
+    assert names_in(empty) == set()
+
+
+def test_other_fixed_settings_are_refused(saved, empty):
+    """Under another hash documents would be looked for where they are not."""
+    settings = settings_of(saved.path, empty).model_copy(update={"partitioner": "crc32"})
+    with Service(settings) as service, pytest.raises(StateMismatch, match="murmur2"):
+        put_back(service, saved.file)
+    assert names_in(empty) == set()
+
+
+def test_keys_come_back_and_never_replace_others(saved, tmp_path, empty):
+    """A lost key file has its bytes again; one with other content stays, and nothing is written."""
+    found = contents(saved.file, PASSPHRASE)
+    keys = saved.path / "keys"
+    before = {path.name: path.read_bytes() for path in keys.iterdir()}
+    (keys / "noise.key").unlink()
+    (keys / "signing.pem").unlink()
+    settings = settings_of(saved.path, empty)
+    (keys / "receipt.key").write_text("00" * 32)
+    with pytest.raises(UsageError, match=r"receipt\.key is not the key"):
+        restore_keys(settings, found)
+    assert not (keys / "noise.key").exists()
+    (keys / "receipt.key").unlink()
+    assert {path.name for path in restore_keys(settings, found)} == {"noise.key", "signing.pem", "receipt.key"}
+    assert {path.name: path.read_bytes() for path in keys.iterdir()} == before
+    assert (keys / "signing.pem").stat().st_mode & 0o077 == 0
+    with pytest.raises(UsageError, match="of model saved"):
+        restore_keys(settings.model_copy(update={"model": "another"}), found)

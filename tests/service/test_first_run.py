@@ -1,0 +1,55 @@
+"""Compiling ahead of a first run."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+def _python(program, cache):
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "NUMBA_CACHE_DIR": str(cache)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.splitlines()
+
+
+def test_a_machine_where_nothing_is_compiled_is_known(tmp_path):
+    """With an empty cache its folder is named; once ingest has decoded a record there is nothing to compile ahead."""
+    program = """
+from streamtopic.lexicon import Lexicon
+from streamtopic.service.first_run import cache_folder
+from streamtopic.service.ingest.decode import decode_all
+from streamtopic.streams import Record
+print(cache_folder())
+decode_all([Record("documents", 0, 0, b"key", b"x", (), 0)], Lexicon("secret"), 4)
+print(cache_folder())
+"""
+    before, after = _python(program, tmp_path)
+    assert before.startswith(str(tmp_path))
+    assert after == "None"
+
+
+@pytest.mark.parametrize("part", ["service", "learning"])
+def test_each_part_runs_to_its_end(part):
+    """The small service and the small model work, so that what they compile is what a real run needs."""
+    program = [sys.executable, "-m", "streamtopic.service.first_run", part]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_process_that_fails_does_no_harm(monkeypatch):
+    """Waiting ends where both processes have ended, whatever their status is."""
+    from streamtopic.service import first_run
+
+    monkeypatch.setattr(first_run, "_PARTS", ("no such part", "nor this"))
+    told = []
+    with first_run.CompilingAhead() as compiling:
+        compiling.start()
+        compiling.wait(lambda done, total: told.append((done, total)))
+        assert [process.returncode for process in compiling._running] == [1, 1]
+    assert all(total == 2 for _, total in told)

@@ -1,0 +1,181 @@
+"""Guided topics: seed words stand for a topic, beside anchors that are found."""
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from streamtopic import AnchorTopics, TextCounts
+from streamtopic.counts import Cooccurrence, SymmetricCounts
+from streamtopic.topics.guided import tandem_rows
+from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions
+
+TOPICS, WORDS, DOCUMENTS = 5, 60, 900
+POSTS = Path(__file__).parents[3] / "shared" / "data" / "20newsgroups.jsonl.gz"
+SEEDS = {"first": [0, 1, 2], "second": [12, 13]}
+
+
+@pytest.fixture(scope="module")
+def planted():
+    """Documents of five topics with twelve words of their own each, one or two topics a document."""
+    rng = np.random.default_rng(7)
+    own = np.full((TOPICS, WORDS), 0.2 / WORDS)
+    for topic in range(TOPICS):
+        own[topic, 12 * topic : 12 * topic + 12] += 0.8 / 12
+    mixtures = rng.dirichlet(np.full(TOPICS, 0.1), DOCUMENTS)
+    return np.array([rng.multinomial(40, shares @ own) for shares in mixtures])
+
+
+def guided(n_topics=TOPICS, seeds=SEEDS, **options):
+    """An estimator whose vocabulary is all columns."""
+    return AnchorTopics(n_topics, min_df=1, min_share=0, max_df=1.0, guided=seeds, **options)
+
+
+def same_model(one, other):
+    """Assert that two models have equal decisions, and probabilities within the sum of their certificates."""
+    assert one.topic_names_ == other.topic_names_
+    assert one.guided_notes_ == other.guided_notes_
+    assert np.array_equal(one.anchors_, other.anchors_)
+    apart = np.linalg.norm(one.components_ - other.components_)
+    assert apart <= one.certificate_ + other.certificate_ <= 1e-9
+
+
+def _upper(Q):
+    """Counts of a symmetric matrix."""
+    upper = csr_array(np.triu(Q).astype(np.int64))
+    nothing = np.zeros(len(Q), np.int64)
+    indptr = upper.indptr.astype(np.int64)
+    return Cooccurrence(len(Q), indptr, upper.indices.astype(np.int32), upper.data, nothing, nothing, nothing, 0)
+
+
+def test_row_is_the_harmonic_mean():
+    """Entries are the harmonic mean of the seeds' shares, and 0 where one of the seeds never meets the word."""
+    Q = np.array([[2, 4, 2, 0], [4, 2, 1, 3], [2, 1, 0, 2], [0, 3, 2, 1]])
+    q = SymmetricCounts.of(_upper(Q))
+    options = LearnerOptions(2, guided=(GuidedTopic("t", ("a", "b")),))
+    made = tandem_rows(q, Q.sum(axis=1), ("a", "b", "c", "d"), options)
+    Qbar = Q / Q.sum(axis=1, keepdims=True)
+    wanted = [2 / (1 / Qbar[0, k] + 1 / Qbar[1, k]) for k in range(3)]
+    assert np.allclose(made.rows[0] / 2.0**40, [*wanted, 0.0], atol=2.0**-40)
+    assert made.notes == ()
+
+
+def test_guided_topics_are_those_of_their_seeds(planted):
+    """A guided topic finds the planted topic of its seeds, and the others are found beside it, one each."""
+    model = guided().fit(planted)
+    assert model.topic_names_[-2:] == ("first", "second")
+    assert model.anchors_[-2:].tolist() == [-1, -1]
+    best = model.components_.argmax(axis=1) // 12
+    assert best[-2:].tolist() == [0, 1]
+    assert sorted(best.tolist()) == [0, 1, 2, 3, 4]
+    assert model.certificate_ <= 1e-9
+    assert model.guided_notes_ == ()
+
+
+def test_all_topics_may_be_guided(planted):
+    """Without a topic to find, the model is a function of the seeds and the counts."""
+    seeds = {f"t{k}": [12 * k, 12 * k + 1] for k in range(TOPICS)}
+    model = guided(seeds=seeds).fit(planted)
+    assert model.components_.argmax(axis=1).tolist() == [row.argmax() for row in model.components_]
+    assert (model.components_.argmax(axis=1) // 12).tolist() == list(range(TOPICS))
+    gone = planted[:5]
+    same_model(model.unlearn(gone), guided(seeds=seeds).fit(planted[5:]))
+
+
+@pytest.mark.parametrize("gone", [1, 30, 600])
+def test_unlearning_is_never_having_seen(planted, gone):
+    """After unlearning, a guided model is that of the documents that are left, and guides needed no cold start."""
+    model = guided().fit(planted).unlearn(planted[:gone])
+    assert model.retrain_reason_ is None
+    same_model(model, guided().fit(planted[gone:]))
+    model.partial_fit(csr_array(planted[:gone]))
+    same_model(model, guided().fit(planted))
+
+
+def test_a_topic_goes_on_with_the_seeds_that_are_left(planted):
+    """A seed that no document holds any more is left out of its topic, by an update, and a note says so."""
+    holds = planted[:, 0] > 0
+    model = guided().fit(planted).unlearn(planted[holds])
+    assert model.retrain_reason_ is None
+    assert model.guided_notes_ == ("guided topic first goes on with 2 of 3 seeds",)
+    same_model(model, guided().fit(planted[~holds]))
+
+
+def test_a_topic_without_seeds_ends(planted):
+    """A guided topic ends with its last seed: it has no row, a note says so, and it comes back with a seed."""
+    seeds = {"first": [0], "second": [12, 13]}
+    holds = planted[:, 0] > 0
+    model = guided(seeds=seeds).fit(planted).unlearn(planted[holds])
+    assert model.retrain_reason_ is None
+    assert len(model.components_) == TOPICS - 1
+    assert model.topic_names_[-1] == "second"
+    assert "first" not in model.topic_names_
+    assert model.guided_notes_ == ("guided topic first has ended: none of its seeds is a word of the model",)
+    assert model.transform(planted[:3]).shape == (3, TOPICS - 1)
+    same_model(model, guided(seeds=seeds).fit(planted[~holds]))
+    same_model(model.partial_fit(planted[holds]), guided(seeds=seeds).fit(planted))
+
+
+def test_two_topics_left_with_the_same_seeds_are_one(planted):
+    """Of two guided topics whose seeds have become the same the first goes on, so no deletion is refused."""
+    seeds = {"one": [2, 0], "two": [2, 1]}
+    holds = (planted[:, 0] > 0) | (planted[:, 1] > 0)
+    model = guided(seeds=seeds).fit(planted).unlearn(planted[holds])
+    assert model.topic_names_[-1] == "one"
+    assert model.guided_notes_[-1] == "guided topic two has ended: the seeds that are left are those of one"
+
+
+def test_seeds_may_be_words():
+    """With texts, or a frame that names its columns, seeds are words."""
+    texts = ["car engine wheel road", "engine car brake wheel", "cat dog fur paw", "dog cat tail paw"] * 40
+    counts = TextCounts()
+    X = counts.fit_transform(texts)
+    model = guided(2, {"cars": ["car", "engine"]}).fit(X)
+    shown = dict(zip(model.topic_names_, model.topics(counts.words_, top=4), strict=True))
+    assert {"car", "engine"} <= {*shown["cars"]}
+    assert not {"cat", "dog"} & {*shown["cars"]}
+
+
+@pytest.mark.parametrize(
+    ("seeds", "said"),
+    [
+        ({"t": []}, "has no seed"),
+        ({"t": "car"}, "are one text"),
+        ({"t": ["car"]}, "has no column"),
+        ({"t": [0, 0]}, "names a seed twice"),
+        ({"t": [WORDS]}, "is not one of 60"),
+        ({"t": [0], "u": [0]}, "other seeds"),
+        ({str(k): [k] for k in range(TOPICS + 1)}, "at least the 6 guided topics"),
+    ],
+)
+def test_seeds_that_cannot_be_are_refused(planted, seeds, said):
+    """An error names the topic and the remedy."""
+    with pytest.raises(ValueError, match=said):
+        guided(seeds=seeds).fit(planted)
+
+
+def test_the_published_learner_has_no_guides(planted):
+    """Guided topics need the default learner."""
+    with pytest.raises(ValueError, match='guided topics need "default"'):
+        guided(learner="paper").fit(planted)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not POSTS.exists(), reason="the posts of 20 Newsgroups are not beside the project")
+def test_posts_are_guided_and_forgotten():
+    """On real posts a guided topic ranks its seeds first, and forgetting posts is never having seen them."""
+    with gzip.open(POSTS, "rt", encoding="utf-8") as lines:
+        texts = [json.loads(line)["text"] for line in lines]
+    counts = TextCounts()
+    X = counts.fit_transform(texts)
+    seeds = {"cars": ["car", "engine"], "space": ["orbit", "nasa", "launch"]}
+    model = AnchorTopics(20, guided=seeds).fit(X)
+    shown = dict(zip(model.topic_names_, model.topics(counts.words_, top=20), strict=True))
+    for name, words in seeds.items():
+        assert {*words} <= {*shown[name]}
+    model.unlearn(X[:20])
+    assert model.retrain_reason_ is None
+    same_model(model, AnchorTopics(20, guided=seeds).fit(X[20:]))

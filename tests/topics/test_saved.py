@@ -1,0 +1,106 @@
+"""A saved model goes on with the same bits, and a file that is not a whole model is refused."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from streamtopic import AnchorTopics, TextCounts
+from streamtopic.errors import UsageError
+
+pytest.importorskip("safetensors", reason="safetensors comes with the package")
+
+RNG = np.random.default_rng(11)
+TOPICS = RNG.dirichlet(np.full(80, 0.05), 4)
+X = np.array([RNG.multinomial(30, RNG.dirichlet(np.full(4, 0.1)) @ TOPICS) for _ in range(400)])
+SHOWN = ("components_", "topic_shares_", "anchors_", "certificate_", "n_documents_", "topic_names_", "guided_notes_")
+
+
+def fitted(**options):
+    """A model whose vocabulary is all columns."""
+    return AnchorTopics(4, min_df=1, min_share=0, max_df=1.0, **options).fit(csr_array(X))
+
+
+def same_bits(one, other):
+    """Assert that two models show the same to the bit."""
+    for name in SHOWN:
+        left, right = getattr(one, name), getattr(other, name)
+        assert np.asarray(left).tobytes() == np.asarray(right).tobytes(), name
+    assert one.get_params() == other.get_params()
+
+
+@pytest.mark.parametrize("options", [{}, {"learner": "paper"}, {"guided": {"mine": [3, 5]}}], ids=str)
+def test_a_saved_model_goes_on_with_the_same_bits(tmp_path, options):
+    """Saved after an update and read again, a model forgets and learns as if it had never left memory."""
+    model = fitted(**options).unlearn(X[:3])
+    model.save(tmp_path / "model.safetensors")
+    again = AnchorTopics.load(tmp_path / "model.safetensors")
+    same_bits(model, again)
+    assert again.topics() == model.topics()
+    assert np.array_equal(again.transform(X[:5]), model.transform(X[:5]))
+    for change in ("unlearn", "partial_fit"):
+        for one in (model, again):
+            getattr(one, change)(X[5:9])
+        assert again.retrain_reason_ == model.retrain_reason_
+        same_bits(model, again)
+
+
+def test_texts_and_names_are_kept(tmp_path):
+    """A model of texts knows its words again, and forgets texts by the vectoriser that it was fitted with."""
+    texts = ["car engine wheel road", "engine car brake wheel", "cat dog fur paw", "dog cat tail paw"] * 20
+    counts = TextCounts()
+    rows = counts.fit_transform(texts)
+    model = AnchorTopics(2, max_df=1.0).fit(rows)
+    model.save(tmp_path / "m")
+    again = AnchorTopics.load(tmp_path / "m")
+    assert again.topics() == model.topics()
+    assert again.search("car")[0] == model.search("car")[0]
+    same_bits(model.unlearn(rows[:4]), again.unlearn(rows[:4]))
+
+
+def test_a_file_holds_no_document_that_went(tmp_path):
+    """The counts of a document are in the file until it is unlearned."""
+    marked = X.copy()
+    marked[0, 7] = 7_777
+    model = AnchorTopics(4, min_df=1, min_share=0, max_df=1.0).fit(marked)
+    held = []
+    for _ in range(2):
+        model.save(tmp_path / "m")
+        blocks = AnchorTopics.load(tmp_path / "m").counts_.blocks
+        held.append(any((block.counts == 7_777).any() for block in blocks))
+        if model.n_documents_ == len(X):
+            model.unlearn(marked[:1])
+    assert held == [True, False]
+
+
+def test_files_that_are_no_model_are_refused(tmp_path):
+    """Other bytes, another format, a lost array, indices out of range and shapes that differ end in one clear error."""
+    from safetensors.numpy import load_file, save_file
+
+    path = tmp_path / "m"
+    fitted().save(path)
+    arrays = load_file(path)
+    (tmp_path / "bytes").write_bytes(path.read_bytes()[:-40])
+    wrong = {"none": {}, "format": arrays}
+    for name in ("batch.words", "q.columns", "fit.candidates", "choice", "order"):
+        changed = arrays[name].copy()
+        changed[0] = 60_000
+        wrong[name] = {**arrays, name: changed}
+    for name in ("q.indptr", "batch.indptr", "mixtures.C", "fit.group", "q.low"):
+        wrong[name] = {**arrays, name: np.ascontiguousarray(arrays[name][:-1])}
+    marked = arrays["q.low"].copy()
+    marked[0] = 0xFFFFFFFF
+    wrong["marked"] = {**arrays, "q.low": marked}
+    falling = arrays["q.indptr"].copy()
+    falling[1] = falling[-1]
+    wrong["falling"] = {**arrays, "q.indptr": falling}
+    state = json.loads(arrays["state"].tobytes())
+    del state["words"]
+    wrong["state"] = {**arrays, "state": np.frombuffer(json.dumps(state).encode(), np.uint8)}
+    for name, changed in wrong.items():
+        kind = "another" if name == "format" else "streamtopic AnchorTopics 1"
+        save_file(changed, tmp_path / name, {"format": kind})
+    for name in ("bytes", *wrong):
+        with pytest.raises(UsageError, match="save the model"):
+            AnchorTopics.load(tmp_path / name)

@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING
 
 from streamtopic.lab.faults.alarms import Replay
 from streamtopic.lab.faults.intruder import strange
-from streamtopic.lab.faults.monitor import Monitor, ask, owned
+from streamtopic.lab.faults.monitor import Monitor, ask, owned, shown, total
 from streamtopic.lab.faults.plan import Fault
 from streamtopic.lab.faults.reading import home
 from streamtopic.lab.faults.stranger import Stranger, Transaction
 from streamtopic.streams import Message, open_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from random import Random
 
     from streamtopic.lab.faults.cluster import Cluster
     from streamtopic.lab.faults.inject import Injector
+    from streamtopic.lab.faults.monitor import Series
     from streamtopic.lab.faults.processes import Worker
 
 __all__ = ["EVERY_DRILL", "Drill", "Drills"]
@@ -41,6 +42,8 @@ _TAKEN_OVER = "StreamtopicTakenOver"
 # A process that Redis refuses, or does not answer, gives up its partitions or its lead, and comes back after a pause.
 # On a slow machine that takes minutes, as the replay counts.
 _PAUSED = (_UNOWNED, _OUTBOX, _TAKEN_OVER, "StreamtopicNoLeader", "StreamtopicOldGauges")
+_INTERRUPTIONS = "streamtopic_interruptions_total"
+_RECORDS = "streamtopic_records_total"
 _UNREACHABLE = "StreamtopicUnreachable"
 _AHEAD = 86_400.0
 
@@ -85,12 +88,14 @@ class Drills:
         self._injector = injector
         self._known = known
         self._rng = rng
+        self._before: Sequence[Mapping[Series, float]] = ()
 
     def do(self, name: str) -> Replay:
         """Do one drill of EVERY_DRILL, undo it, and return what the processes showed meanwhile."""
         act: Callable[[], None] = getattr(self, "_" + name.replace(" ", "_"))
         drill = EVERY_DRILL[name]
         self._await_all()
+        self._before = shown(self._cluster.staff)
         with Monitor(self._cluster.staff, every=_STEP / 2, scrape_every=_STEP) as monitor:
             wall = time.time() - time.monotonic()
             time.sleep(_LEAD)
@@ -112,6 +117,10 @@ class Drills:
         while not condition() and time.monotonic() < deadline:
             time.sleep(_STEP)
 
+    def _await_more(self, family: str, **labels: str) -> None:
+        """Wait until processes have counted more in a family than when the drill began: a busy machine takes time."""
+        self._await(lambda: total(shown(self._cluster.staff), family, **labels) > total(self._before, family, **labels))
+
     def _kill_a_process(self) -> None:
         ingest = self._cluster.ingests[0]
         with ingest.lock:
@@ -125,13 +134,17 @@ class Drills:
         time.sleep(2)
 
     def _lose_redis(self) -> None:
-        self._injector.do(_fault("kill master" if self._cluster.sharded else "kill redis"))
+        if self._cluster.sharded:
+            self._injector.do(_fault("kill master"))
+            return
+        with self._injector.lost():
+            self._await_more(_INTERRUPTIONS, reason="unreachable")
 
     def _fill_redis(self) -> None:
         with self._injector.alone():
             self._cluster.redis.limit(1)
             self._traffic()
-            time.sleep(2)
+            self._await_more(_INTERRUPTIONS, reason="refused")
             self._cluster.redis.limit(0)
 
     def _set_redis_back(self) -> None:
@@ -155,11 +168,13 @@ class Drills:
     def _refuse_a_change(self) -> None:
         document = self._rng.choice(list(self._known())).encode()
         self._send([Message(document, b'{"op": "add", "text": "t0w1 t0w2"}'), Message(document, b'{"op": "burn"}')])
+        self._await_more(_RECORDS, outcome="deleted_by_refusal")
 
     def _misplace_records(self) -> None:
         partitions = self._cluster.partitions
         made = strange(self._rng, self._known(), 10)
         self._send([Message(m.key, m.value, (), (home(m.key or b"", partitions) + 1) % partitions) for m in made])
+        self._await_more("streamtopic_rejected_total")
 
     def _wrong_clock(self) -> None:
         publisher = self._cluster.publishers[0]

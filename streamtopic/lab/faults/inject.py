@@ -167,10 +167,8 @@ class Injector:
             self._cluster.redis.limit(0)
 
     def _kill_redis(self, fault: Fault) -> None:
-        with self._redis:
-            self._server.kill()
+        with self.lost():
             time.sleep(fault.seconds * 2)
-            self._server.start()
 
     @property
     def _server(self) -> RedisServer:
@@ -345,6 +343,14 @@ class Injector:
         """Let no fault happen to Redis as long as the block runs."""
         with self._redis:
             yield
+
+    @contextlib.contextmanager
+    def lost(self) -> Iterator[None]:
+        """Let Redis be away as long as the block runs."""
+        with self._redis:
+            self._server.kill()
+            yield
+            self._server.start()
 
     def copy(self) -> None:
         """Keep a copy of Redis's data in the middle of the faults."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from streamtopic.lab.faults.processes import Worker
 
-__all__ = ["LATEST", "SCRAPE_EVERY", "SOONEST", "Monitor", "Red", "Scrape", "Series", "ask", "owned", "total"]
+__all__ = ["LATEST", "SCRAPE_EVERY", "SOONEST", "Monitor", "Red", "Scrape", "Series", "ask", "owned", "shown", "total"]
 
 SOONEST, LATEST = 60.0, 75.0
 """Seconds from the begin of a stall within which `/livez` must turn red, with the usual `stalled_after`."""
@@ -121,7 +121,7 @@ class Monitor:
 
     def shown(self) -> list[Mapping[Series, float]]:
         """Return what each process that answers shows now."""
-        return [values for worker in self._workers if (values := _scraped(worker)) is not None]
+        return shown(self._workers)
 
     def _watch(self, worker: Worker) -> None:
         red: Red | None = None
@@ -169,6 +169,11 @@ def ask(worker: Worker, path: str) -> tuple[int, str] | None:
         return None
     finally:
         connection.close()
+
+
+def shown(workers: Iterable[Worker]) -> list[Mapping[Series, float]]:
+    """Return what each process that answers shows now."""
+    return [values for worker in workers if (values := _scraped(worker)) is not None]
 
 
 def total(shown: Iterable[Mapping[Series, float]], family: str, **labels: str) -> float:

@@ -114,6 +114,11 @@ def load_jsonl(path: Path) -> Corpus:
     return corpus
 
 
+def load_corpus(documents: str) -> Corpus:
+    """Return the documents of a JSONL file, or the docstrings of installed packages for ""."""
+    return load_jsonl(Path(documents)) if documents else load_docstrings()
+
+
 def read_jsonl(path: Path) -> Iterator[Document | Problem]:
     """Yield the document or problem of each line of a JSONL file; blank lines are skipped.
 

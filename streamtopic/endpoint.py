@@ -7,6 +7,7 @@ nobody; nothing of the work waits for it.
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import socket
 import threading
@@ -22,11 +23,21 @@ if TYPE_CHECKING:
 
     from streamtopic.health import Verdict
 
-__all__ = ["Asked", "serving"]
+__all__ = ["Asked", "is_loopback", "serving"]
 
 LOOPBACK = "127.0.0.1"
 _SECONDS = 5.0
 _PLAIN = "text/plain; charset=utf-8"
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches a host."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 class Asked(Protocol):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import stat
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 from streamtopic.commands.common_arguments import command, file_errors, instance_settings
 from streamtopic.console import progress, say, say_json
 from streamtopic.errors import UsageError
+from streamtopic.private_files import open_to_others
 
 if TYPE_CHECKING:
     from streamtopic.commands.common_arguments import Subparsers
@@ -90,7 +90,7 @@ def _passphrase(path: Path) -> bytes:
         if str(path) == "-":
             found = sys.stdin.buffer.readline()
         else:
-            if stat.S_IMODE(path.stat().st_mode) & 0o077:
+            if open_to_others(path):
                 raise UsageError(f"passphrase {path} can be read by others: run `chmod 600 {path}`")
             found = path.read_bytes()
     passphrase = found.strip()

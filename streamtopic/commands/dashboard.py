@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from streamtopic.commands.common_arguments import command, file_errors, instance_settings
 from streamtopic.console import log_to_stderr, say, say_json, warn
+from streamtopic.endpoint import is_loopback
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     certificate = _certificate(args)
     seen = sys.stdout.isatty() and not args.json
     access = dashboard_server.access_of(settings, args.host, drawn=seen)
-    if certificate is None and not dashboard_server.is_loopback(args.host):
+    if certificate is None and not is_loopback(args.host):
         warn(
             "the token and all pages cross the network in the clear: give --certificate and --key, or a proxy with TLS"
         )

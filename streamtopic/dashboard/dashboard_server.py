@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import secrets
 import socket
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from streamtopic.dashboard.gate import Access
+from streamtopic.endpoint import is_loopback
 from streamtopic.errors import SettingsError, UsageError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from streamtopic.settings import Settings
 
-__all__ = ["TlsFiles", "access_of", "dashboard_server", "is_loopback", "listening"]
+__all__ = ["TlsFiles", "access_of", "dashboard_server", "listening"]
 
 _MOST_REQUESTS = 64
 
@@ -32,16 +32,6 @@ class TlsFiles:
 
     certificate: Path
     key: Path
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches a host."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def access_of(settings: Settings, host: str, *, drawn: bool) -> Access:
@@ -86,9 +76,6 @@ def dashboard_server(
             await super().startup(sockets)
             started()
 
-    files = {}
-    if certificate is not None:
-        files = {"ssl_certfile": str(certificate.certificate), "ssl_keyfile": str(certificate.key)}
     # Addresses are not logged, and no header of a stranger says who asks.
     config = uvicorn.Config(
         pages,
@@ -102,7 +89,7 @@ def dashboard_server(
         limit_concurrency=_MOST_REQUESTS,
         timeout_keep_alive=5,
         timeout_graceful_shutdown=5,
-        ssl_certfile=files.get("ssl_certfile"),
-        ssl_keyfile=files.get("ssl_keyfile"),
+        ssl_certfile=certificate.certificate if certificate else None,
+        ssl_keyfile=certificate.key if certificate else None,
     )
     return Server(config)

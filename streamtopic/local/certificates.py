@@ -2,7 +2,6 @@
 
 import datetime as dt
 import ipaddress
-import os
 import ssl
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from streamtopic.errors import SettingsError
+from streamtopic.private_files import write_whole
 
 __all__ = ["AUTHORITY_DAYS", "SERVER_DAYS", "Authority"]
 
@@ -82,7 +82,7 @@ class Authority:
         made = _begun(name, name, key.public_key(), clock(), AUTHORITY_DAYS)
         made = made.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         certificate = made.add_extension(_may_sign(), critical=True).sign(key, hashes.SHA256())
-        _write_secret(folder / "ca.key", _key_bytes(key))
+        write_whole(folder / "ca.key", _key_bytes(key))
         (folder / "ca.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
         return cls(folder, certificate, key, clock)
 
@@ -111,7 +111,7 @@ class Authority:
         made = made.add_extension(authority, critical=False)
         certificate = made.sign(self._key, hashes.SHA256())
         file = self.folder / f"{name}.pem"
-        _write_secret(file, _key_bytes(key) + certificate.public_bytes(Encoding.PEM))
+        write_whole(file, _key_bytes(key) + certificate.public_bytes(Encoding.PEM))
         return file
 
     def client_context(self, certificate: Path | None = None) -> ssl.SSLContext:
@@ -162,12 +162,3 @@ def _may_sign() -> x509.KeyUsage:
 def _key_bytes(key: ec.EllipticCurvePrivateKey) -> bytes:
     # PKCS 8, the one form that Kafka reads.
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-
-
-def _write_secret(file: Path, content: bytes) -> None:
-    """Write a file that only its owner can read, whole or not at all."""
-    beside = file.with_name(f".{file.name}.new")
-    beside.unlink(missing_ok=True)
-    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as output:
-        output.write(content)
-    beside.replace(file)

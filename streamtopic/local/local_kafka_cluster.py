@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from signal import SIGKILL
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -23,7 +22,7 @@ from streamtopic.local.broker_process import (
     write_properties,
 )
 from streamtopic.local.certificates import Authority
-from streamtopic.local.child import Child
+from streamtopic.local.child import Child, Node
 
 if TYPE_CHECKING:
     import ssl
@@ -38,7 +37,7 @@ _MECHANISM = "SCRAM-SHA-512"
 _LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 
 
-class KafkaNode:
+class KafkaNode(Node):
     """One broker of a cluster, which is one of its controllers too. It can be killed and started again.
 
     number: of the node, from 1.
@@ -46,22 +45,17 @@ class KafkaNode:
     """
 
     def __init__(self, number: int, folder: Path) -> None:
+        super().__init__()
         self.number = number
         self.folder = folder
         # For clients, for the other brokers and the administrator, and for the controllers.
         self.port, self.internal, self.controller = (free_broker_port() for _ in range(3))
-        self._server: Child | None = None
         self._begin = 0
 
     @property
     def place(self) -> str:
         """Host and port for clients."""
         return f"127.0.0.1:{self.port}"
-
-    @property
-    def pid(self) -> int | None:
-        """Process id of the broker, None where it does not run."""
-        return self._server.pid if self._server else None
 
     @property
     def log(self) -> Path:
@@ -80,18 +74,6 @@ class KafkaNode:
         if self._server is None or not self._server.running:
             reason = failure_reason(self.log, self._begin)
             raise ComponentUnreachable(f"Kafka broker {self.number} did not start: {reason} (see {self.log})")
-
-    def stop(self) -> None:
-        """End the broker in order. Stopping twice is harmless."""
-        if self._server is not None:
-            self._server.end()
-            self._server = None
-
-    def kill(self) -> None:
-        """Kill the broker, as a crash would."""
-        if self._server is not None:
-            self._server.end(SIGKILL)
-            self._server = None
 
 
 class LocalKafkaCluster:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from signal import SIGKILL
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,7 +17,7 @@ import redis
 
 from streamtopic.errors import ComponentUnreachable
 from streamtopic.local.certificates import Authority
-from streamtopic.local.child import Child
+from streamtopic.local.child import Child, Node
 from streamtopic.local.local_redis import find_server, find_tls_server
 
 __all__ = ["LocalRedisCluster", "LocalSentinel", "RedisNode"]
@@ -43,7 +42,7 @@ _DEFAULTS = {
 }
 
 
-class RedisNode:
+class RedisNode(Node):
     """One server on a port of the loopback, with a folder of its own. It can be killed and started again.
 
     options: of the server.
@@ -65,6 +64,7 @@ class RedisNode:
         door: Callable[[int], int] | None = None,
         authority: Authority | None = None,
     ) -> None:
+        super().__init__()
         self.port = _free_port(bus=bus)
         self.named_port = self.port if door is None else door(self.port)
         self.folder = folder
@@ -72,7 +72,6 @@ class RedisNode:
         named = {} if door is None else {"cluster-announce-port": str(self.named_port)}
         self._options = {**options, **named, "port": str(self.port), "dir": str(folder)}
         self._sentinel = sentinel
-        self._server: Child | None = None
         trusted: dict[str, Any] = {}
         if authority is not None:
             self._options |= _tls_options(self.port, authority, bus=bus)
@@ -83,11 +82,6 @@ class RedisNode:
     def place(self) -> str:
         """Host and port that clients are given."""
         return f"127.0.0.1:{self.named_port}"
-
-    @property
-    def pid(self) -> int | None:
-        """Process id of the server, None where it does not run."""
-        return self._server.pid if self._server else None
 
     def start(self) -> None:
         """Start the server and wait until it answers."""
@@ -114,18 +108,6 @@ class RedisNode:
         except BaseException:
             self.kill()
             raise
-
-    def stop(self) -> None:
-        """End the server in order. Stopping twice is harmless."""
-        if self._server is not None:
-            self._server.end()
-            self._server = None
-
-    def kill(self) -> None:
-        """Kill the server, as a crash would."""
-        if self._server is not None:
-            self._server.end(SIGKILL)
-            self._server = None
 
     def close(self) -> None:
         """Stop the server and give the sockets back."""

@@ -9,6 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.errors import StateCorrupt, StateError, StateMismatch, UsageError
+from streamtopic.private_files import write_whole
 from streamtopic.service.backup_archive import ArchiveWriter, read_archive
 from streamtopic.service.instance import Layout, noise_key, receipt_secret, signing_key
 from streamtopic.state.dumped_keys import (
@@ -197,21 +198,9 @@ def restore_keys(settings: Settings, found: Contents) -> list[Path]:
         elif path.read_bytes() != found.keys[name]:
             raise UsageError(f"{path} is not the key in the backup: move it away, or name the right file")
     for path, data in missing:
-        _write_key(path, data)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(path, data)
     return [path for path, _ in missing]
-
-
-def _write_key(path: Path, data: bytes) -> None:
-    """Write a key file in one step, for its owner only."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.part")
-    part.unlink(missing_ok=True)
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    part.rename(path)
 
 
 def _key_files(settings: Settings, layout: Layout | None) -> dict[str, Path]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import importlib.util
 import math
 import platform
-import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from streamtopic import __version__
 from streamtopic.concealing import clear_address
+from streamtopic.endpoint import is_loopback
 from streamtopic.errors import ComponentUnreachable, SettingsError, StateMissing, StreamtopicError
 from streamtopic.events import LIMITS
 from streamtopic.service.ingest.transactions import REMEDY, hidden
@@ -46,7 +46,6 @@ _OLDEST_REDIS = (6, 2)
 # Above this share of maxmemory a merge, which writes before it frees, may find no memory.
 _FULL = 0.8
 _SKEW_SECONDS = 5.0
-_LOOPBACK = re.compile(r"localhost|127\.[0-9.]+|::1")
 
 _INIT = "run `streamtopic init`"
 _RETENTION = {"retention.ms", "retention.bytes"}
@@ -244,7 +243,7 @@ def _elsewhere(servers: str) -> bool:
     """Return whether one of `host:port,host:port` is another machine."""
     places = servers.split(",")
     hosts = [place.rpartition(":")[0].strip("[]") or place for place in places]
-    return any(not _LOOPBACK.fullmatch(host) for host in hosts)
+    return not all(map(is_loopback, hosts))
 
 
 def _server(place: str, info: dict[str, Any]) -> Iterator[Diagnosis]:

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from streamtopic.errors import InvalidRelease, SettingsError, UnknownKey
+from streamtopic.private_files import open_to_others
 
 __all__ = ["PublicKey", "SigningKey", "Verifier", "load_secret", "new_secret", "new_signing_key"]
 
@@ -184,10 +185,7 @@ def load_secret(path: Path) -> bytes:
 
 def _read_private(path: Path, name: str) -> bytes:
     data = _read(path, name)
-    about = path.stat()
-    # Kubernetes and systemd mount a secret that root owns, and let its reader in by the group: nobody else is in it.
-    mounted = about.st_uid == 0 and os.geteuid() != 0
-    if about.st_mode & (0o037 if mounted else 0o077):
+    if open_to_others(path):
         raise SettingsError(f"{name} {path} can be read by others: run `chmod 600 {path}`")
     return data
 

@@ -18,8 +18,9 @@ from cryptography.x509.oid import NameOID
 from dashboard_client import HOSTILE, TOKEN, served
 
 from streamtopic.cli import main
-from streamtopic.dashboard.dashboard_server import TlsFiles, access_of, is_loopback
+from streamtopic.dashboard.dashboard_server import TlsFiles, access_of
 from streamtopic.dashboard.gate import MOST_BYTES, Access, Visits
+from streamtopic.endpoint import is_loopback
 from streamtopic.errors import SettingsError
 from streamtopic.logs import JsonLines
 from streamtopic.service.app import Service

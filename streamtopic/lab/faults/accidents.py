@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import time
 from typing import TYPE_CHECKING, Any, Self
@@ -89,7 +88,7 @@ def cut_off(cluster: LocalRedisCluster, master: RedisNode) -> RedisNode:
     """Take a replica out of reach, so that it misses whatever its master confirms from now on; return it."""
     replica = cluster.replicas_of(master)[0]
     wait_until(lambda: master.client.wait(1, 1000) == 1)
-    _signal(replica, signal.SIGSTOP)
+    replica.send(signal.SIGSTOP)
     # Stopped alone it would still read, later, what its system has received meanwhile.
     _command(master, "CLIENT", "KILL", "TYPE", "replica")
     wait_until(lambda: int(master.client.info("replication")["connected_slaves"]) == 0)
@@ -99,7 +98,7 @@ def cut_off(cluster: LocalRedisCluster, master: RedisNode) -> RedisNode:
 def lose(cluster: LocalRedisCluster, master: RedisNode, replica: RedisNode) -> None:
     """Kill a master for good, and have the replica that was cut off promoted with what it knows."""
     master.kill()
-    _signal(replica, signal.SIGCONT)
+    replica.send(signal.SIGCONT)
     replace(cluster, replica)
 
 
@@ -111,11 +110,6 @@ def replace(cluster: LocalRedisCluster, replica: RedisNode) -> None:
 
 def _is_master(node: RedisNode) -> bool:
     return str(node.client.info("replication")["role"]) == "master"
-
-
-def _signal(node: RedisNode, how: signal.Signals) -> None:
-    if node.pid is not None:
-        os.kill(node.pid, how)
 
 
 def _command(node: RedisNode, *command: str | bytes | int) -> Any:  # noqa: ANN401  what Redis answers depends on it

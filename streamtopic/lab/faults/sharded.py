@@ -69,7 +69,7 @@ class ShardedRedis:
     def stop(self) -> None:
         """End every node."""
         for node in self._cluster.nodes:
-            _send(node, signal.SIGCONT)
+            node.send(signal.SIGCONT)
         self._cluster.stop()
 
     def settle(self) -> None:
@@ -115,9 +115,9 @@ class ShardedRedis:
     def stall(self, which: int, seconds: float) -> None:
         """Stop a master for a while. It may wake up as one that others have replaced, and not know it yet."""
         master = self._master(which)
-        _send(master, signal.SIGSTOP)
+        master.send(signal.SIGSTOP)
         time.sleep(seconds)
-        _send(master, signal.SIGCONT)
+        master.send(signal.SIGCONT)
         self.settle()
 
     def move(self, which: int, pause: float) -> None:
@@ -172,11 +172,6 @@ class ShardedRedis:
         """Stop every node as long as the block runs."""
         with ExitStack() as stack:
             for node in self._cluster.nodes:
-                stack.callback(_send, node, signal.SIGCONT)
-                _send(node, signal.SIGSTOP)
+                stack.callback(node.send, signal.SIGCONT)
+                node.send(signal.SIGSTOP)
             yield
-
-
-def _send(node: RedisNode, how: signal.Signals) -> None:
-    if node.pid is not None:
-        os.kill(node.pid, how)

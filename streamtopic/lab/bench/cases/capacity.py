@@ -7,7 +7,6 @@ learning, since both are measured in one run.
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
@@ -22,7 +21,7 @@ UPDATES = 100
 
 
 def _case(learner: str, documents: str, topics: int, seed: int) -> list[Figure]:
-    from streamtopic.corpus import load_docstrings, load_jsonl
+    from streamtopic.corpus import load_corpus
     from streamtopic.counts import Counts, count
     from streamtopic.paper.calibration import CalibrationPlan, calibrate
     from streamtopic.service.verify.recount import Numbering
@@ -30,7 +29,7 @@ def _case(learner: str, documents: str, topics: int, seed: int) -> list[Figure]:
     from streamtopic.topics.learner import learn
     from streamtopic.topics.learner_options import LearnerOptions
 
-    corpus = load_jsonl(Path(documents)) if documents else load_docstrings()
+    corpus = load_corpus(documents)
     options = LearnerOptions(n_topics=topics, learner=learner)  # type: ignore[arg-type]  # a case's own name
     numbering = Numbering()
     words, batch = numbering.batch([numbering.number(tuple(passages(one.text))) for one in corpus.documents])

@@ -8,7 +8,6 @@ how well the fall of the words' probabilities fits that document; its words are 
 from __future__ import annotations
 
 import statistics
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamtopic.lab.bench.figures import Figure
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from streamtopic.corpus import Corpus
     from streamtopic.lab.bench.runner import Option
     from streamtopic.lab.bench.twins import Twins
     from streamtopic.topics.fit import TopicFit
@@ -40,10 +38,11 @@ def _case(at_once: int, documents: str, topics: int, draws: int, seed: int) -> l
     import numpy as np
 
     from streamtopic.console import progress
+    from streamtopic.corpus import load_corpus
     from streamtopic.lab.bench.twins import Twins
     from streamtopic.topics.learner_options import LearnerOptions
 
-    twins = Twins(_corpus(documents), LearnerOptions(n_topics=topics))
+    twins = Twins(load_corpus(documents), LearnerOptions(n_topics=topics))
     rng = np.random.default_rng(seed)
     ranks, recovered, right = list[int](), list[float](), list[float]()
     before = _published(twins.fit, twins.options.tolerance, 0)
@@ -135,12 +134,6 @@ def _words(twins: Twins, document: int) -> dict[str, float]:
     for word, times in zip(one.words.tolist(), one.counts.tolist(), strict=True):
         found[twins.words[word]] = found.get(twins.words[word], 0.0) + times / total
     return found
-
-
-def _corpus(documents: str) -> Corpus:
-    from streamtopic.corpus import load_docstrings, load_jsonl
-
-    return load_jsonl(Path(documents)) if documents else load_docstrings()
 
 
 def _single(documents: str, topics: int, draws: int, seed: int) -> list[Figure]:

@@ -7,13 +7,11 @@ where the last model is not that of a corpus without the documents.
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamtopic.lab.bench.figures import Figure
 
 if TYPE_CHECKING:
-    from streamtopic.corpus import Corpus
     from streamtopic.lab.bench.runner import Option, Result
     from streamtopic.lab.bench.twins import Chain
 
@@ -29,10 +27,11 @@ DIFFERENCE = 1e-12
 
 
 def _case(learner: str, documents: str, topics: int, seed: int) -> list[Figure]:
+    from streamtopic.corpus import load_corpus
     from streamtopic.lab.bench.twins import Twins
     from streamtopic.topics.learner_options import LearnerOptions
 
-    twins = Twins(_corpus(documents), LearnerOptions(n_topics=topics, learner=learner))  # type: ignore[arg-type]  # a case's own name
+    twins = Twins(load_corpus(documents), LearnerOptions(n_topics=topics, learner=learner))  # type: ignore[arg-type]  # a case's own name
     m = twins.batch.documents
     figures = [Figure("documents", m, "documents"), Figure("vocabulary", len(twins.fit.words), "words")]
     for name, (steps, at_once) in CHAINS.items():
@@ -53,12 +52,6 @@ def _figures(name: str, chain: Chain) -> list[Figure]:
         *(Figure(f"{name}: learned from scratch, {why}", times, of) for why, times in chain.retrains.most_common()),
         Figure(f"{name}: difference at the end", chain.difference, "", f"<= {DIFFERENCE:g}"),
     ]
-
-
-def _corpus(documents: str) -> Corpus:
-    from streamtopic.corpus import load_docstrings, load_jsonl
-
-    return load_jsonl(Path(documents)) if documents else load_docstrings()
 
 
 def text(result: Result) -> str:

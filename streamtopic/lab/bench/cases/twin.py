@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import statistics
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamtopic.lab.bench.figures import Figure
 
 if TYPE_CHECKING:
-    from streamtopic.corpus import Corpus
     from streamtopic.lab.bench.twins import Chain, TwinOutcome
 
 __all__ = ["CASES", "OPTIONS"]
@@ -32,11 +30,12 @@ CHAINED = 10
 
 def _case(learner: str, documents: str, topics: int, draws: int, seed: int) -> list[Figure]:
     from streamtopic.console import progress
+    from streamtopic.corpus import load_corpus
     from streamtopic.lab.bench.twins import KINDS, Twins
     from streamtopic.topics.learner_options import LearnerOptions
 
     options = LearnerOptions(n_topics=topics, learner=learner)  # type: ignore[arg-type]  # a case's own name
-    twins = Twins(_corpus(documents), options)
+    twins = Twins(load_corpus(documents), options)
     sets = list(twins.forget_sets(draws, seed))
     twins.outcome(sets[0])  # compiles what only updates use
     outcomes = []
@@ -66,12 +65,6 @@ def _chained(chain: Chain) -> list[Figure]:
         *(Figure(f"{name}: retrains, {why}", times, f"of {chain.steps}") for why, times in chain.retrains.items()),
         Figure(f"{name}: difference at the end", chain.difference, "", f"<= {DIFFERENCE:g}"),
     ]
-
-
-def _corpus(documents: str) -> Corpus:
-    from streamtopic.corpus import load_docstrings, load_jsonl
-
-    return load_jsonl(Path(documents)) if documents else load_docstrings()
 
 
 def _figures(kind: str, outcomes: list[TwinOutcome], tolerance: float) -> list[Figure]:

@@ -122,9 +122,9 @@ def load_material(documents: str) -> Material:
 
     labels: the first task's, where every document has one. Raises UsageError where nothing is left.
     """
-    from streamtopic.corpus import load_docstrings, load_jsonl
+    from streamtopic.corpus import load_corpus
 
-    corpus = load_jsonl(Path(documents)) if documents else load_docstrings()
+    corpus = load_corpus(documents)
     words, counts = _counted(corpus.documents)
     if not len(words):
         raise UsageError(f"{corpus.name} holds no words: give documents with text")

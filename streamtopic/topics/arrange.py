@@ -113,12 +113,15 @@ class TopicTree:
 
     def members(self, cluster: int) -> Positions:
         """Return the topics of a cluster, ascending."""
-        if cluster < self.topics:
-            return np.array([cluster], np.intp)
-        first, second = self._halves(cluster)
-        parts = [self.members(first), self.members(second)]
-        both = np.concatenate(parts)
-        return np.sort(both)
+        found = list[int]()
+        waiting = [cluster]
+        while waiting:
+            one = waiting.pop()
+            if one < self.topics:
+                found.append(one)
+            else:
+                waiting += self._halves(one)
+        return np.array(sorted(found), np.intp)
 
     def groups(self, count: int) -> Int64:
         """Return the group of each topic, (r,), for an arrangement of `count` groups, numbered by their first topics.

@@ -74,6 +74,15 @@ def test_split_is_the_inverse_of_the_last_merge(model):
         tree.groups(R + 1)
 
 
+def test_a_tree_may_be_a_chain():
+    """Topics that join a large one, each in its turn, make a tree as deep as there are topics."""
+    topics = 3_000
+    merges = np.arange(topics - 1)
+    before = np.where(merges > 0, topics + merges - 1, 0)
+    tree = TopicTree(np.column_stack([before, merges + 1, merges, merges + 2]).astype(float))
+    assert np.array_equal(tree.members(2 * topics - 2), np.arange(topics))
+
+
 def test_merging_keeps_the_words_of_the_corpus(model):
     """Merged columns are on the simplex, and words have the same probabilities as before."""
     A, shares = model

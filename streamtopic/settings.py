@@ -75,6 +75,7 @@ Share = Annotated[float, Field(gt=0, le=1)]
 # load before the code of events, and without it.
 MAX_LABELS = 64
 MAX_LABEL = 256
+MAX_SEEDS = 64
 
 
 class TaskSettings(BaseModel):
@@ -97,11 +98,12 @@ class TaskSettings(BaseModel):
 
 
 def _name(name: str) -> str:
-    """Return the name of a task. Raises ValueError for a name that labels of documents cannot have."""
+    """Return the name of a task or a guided topic. Raises ValueError for one that labels of documents cannot have."""
     short = 0 < len(name) <= MAX_LABEL
     if not (short and name.isprintable() and name == name.strip()):
         raise ValueError(
-            f"the name of a task must have 1 to {MAX_LABEL} printable characters, without a blank at either end"
+            f"the name of a task or a topic must have 1 to {MAX_LABEL} printable characters, without a blank at either "
+            "end"
         )
     return name
 
@@ -123,9 +125,20 @@ def _few(tasks: dict[str, TaskSettings]) -> dict[str, TaskSettings]:
     return tasks
 
 
+def _seeds(seeds: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the seeds of a guided topic. Raises ValueError where there are none, too many, or one twice."""
+    if not 0 < len(seeds) <= MAX_SEEDS or "" in seeds:
+        raise ValueError(f"a guided topic has 1 to {MAX_SEEDS} seeds, words that stand for it together")
+    if len(set(seeds)) < len(seeds):
+        raise ValueError("two of the seeds are the same: name each word once")
+    return seeds
+
+
 TaskName = Annotated[str, AfterValidator(_name)]
+Seeds = Annotated[tuple[str, ...], AfterValidator(_seeds)]
 # Not decoded by pydantic-settings, whose error is not a ValidationError and so would pass `load`.
 Tasks = Annotated[dict[TaskName, TaskSettings], NoDecode, BeforeValidator(_decoded), AfterValidator(_few)]
+Guided = Annotated[dict[TaskName, Seeds], NoDecode, BeforeValidator(_decoded)]
 
 
 class Settings(BaseSettings):
@@ -239,6 +252,11 @@ class Settings(BaseSettings):
         "kafka-python) or `crc32` (librdkafka's default); fixed when a model is created.",
     )
     topics: int = Field(20, ge=1, le=1000, description="Number of topics to learn.")
+    guided: Guided = Field(
+        {},
+        description="Topics that you ask for, of the `topics`: a table `[guided]` with a list of seed words for each "
+        'name, `cars = ["car", "engine"]`; as JSON in variables and `--set`.',
+    )
     learner: Literal["default", "paper"] = Field(
         "default", description="`default`, or `paper` (Arora et al. 2013); fixed when a model is created."
     )
@@ -458,10 +476,13 @@ def write(settings: Settings, path: Path) -> None:
     lines = ["# Written by streamtopic; see docs/settings.md for every setting."]
     for name, field in Settings.model_fields.items():
         value = getattr(settings, name)
-        plain = name not in {"dir", "tasks"} and not isinstance(value, SecretStr)
+        plain = name not in {"dir", "tasks", "guided"} and not isinstance(value, SecretStr)
         if plain and value != field.default:
             lines.append(f"{name} = {_toml(value)}")
     # Tables end a TOML file: a key behind them would belong to the last one.
+    if settings.guided:
+        seeds = [f"{_toml(name)} = {_toml(words)}" for name, words in settings.guided.items()]
+        lines += ["", "[guided]", *seeds]
     for task, fields in settings.tasks.items():
         lines += _table(f"tasks.{_toml(task)}", fields)
     # Private from the beginning: other users could read a file between its making and a later change of its mode.
@@ -534,6 +555,14 @@ def refuse_conflicts(settings: Settings) -> None:
     if settings.publish == "tasks" and not settings.tasks:
         raise SettingsError(
             "setting `publish` is tasks, but `tasks` is empty: add a task, `[tasks.NAME]`, or publish topics"
+        )
+    if settings.guided and settings.learner != "default":
+        raise SettingsError("setting `guided`: the learner of the paper has no guided topics: set `learner` to default")
+    named = len(settings.guided)
+    if named >= settings.topics:
+        raise SettingsError(
+            f"setting `guided` names {named} topics, and `topics` is {settings.topics}: raise `topics` to {named + 1} "
+            "or more, so that some are found"
         )
     if settings.guarantee == "theorem":
         _refuse_unproved(settings)

@@ -25,7 +25,7 @@ from streamtopic.signed import KeyRing, follow_keys
 from streamtopic.state import Connection, ModelSettings, ModelState, Reader
 from streamtopic.streams import FileLog, TopicNames, addressed, open_log
 from streamtopic.topics.heads import HeadTask
-from streamtopic.topics.learner_options import LearnerOptions
+from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -66,6 +66,7 @@ def learner_options(settings: Settings) -> LearnerOptions:
         anchor_min_df=settings.anchor_min_df,
         max_words=settings.max_words,
         tolerance=settings.tolerance,
+        guided=tuple(GuidedTopic(name, seeds) for name, seeds in settings.guided.items()),
     )
 
 
@@ -74,7 +75,6 @@ def scheduler_options(settings: Settings) -> SchedulerOptions:
     refuse_conflicts(settings)
     return SchedulerOptions(
         model=settings.model,
-        topics=settings.topics,
         policy=Policy(
             unlearn_at=settings.unlearn_at,
             batch=settings.batch,

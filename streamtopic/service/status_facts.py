@@ -35,6 +35,9 @@ def _remarks(service: Parts, base: Base | None) -> list[str]:
     failed = [check["name"] for check in checks if not check["holds"]]
     if failed:
         remarks.append(f"{len(failed)} of {len(checks)} conditions of the proof fail: {', '.join(failed)}")
+    ended = [name for name, seeds in record.get("guided", {}).items() if not seeds]
+    if ended:
+        remarks.append(f"guided topics have ended, since the documents do not bear them any more: {', '.join(ended)}")
     if "vacuity" in record:
         remarks.append(record["vacuity"])
     checked = service.state.checked()

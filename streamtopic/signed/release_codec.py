@@ -120,7 +120,7 @@ class Envelope:
     tolerance: error of A that was allowed.
     certificate: error of A that is claimed. In certified mode it is the tolerance. Under the theorem tolerance is
         Delta, and this is infinite, since nothing is certified.
-    anchors: (r,), anchor word of each topic.
+    anchors: (r,), name of each topic: its anchor word, or the name of a guided topic. Names of guided topics come last.
     margin: the least lead of an anchor, rounded down to a power of two.
     forgotten: deletions since the base.
     capacity: deletions that the base bears, by `capacity_rule`.
@@ -136,6 +136,7 @@ class Envelope:
     previous: digest of the version before (`Release.digest`); "" if it was not known, or in an older version.
     commitment: to the counts that it was made from, which only a holder of the noise key can test; "" in an older
         version.
+    guided: name of each guided topic to those of its seeds that are words of the model; () for one that has ended.
     """
 
     model: str
@@ -170,6 +171,7 @@ class Envelope:
     revision: int = 0
     previous: str = ""
     commitment: str = ""
+    guided: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     format: int = FORMAT
 
     @property
@@ -239,6 +241,9 @@ def pack_envelope(envelope: Envelope) -> bytes:
     # Keys of canonical maps are text.
     fields["cut"] = {str(partition): offset for partition, offset in envelope.cut.items()}
     fields |= {name: None for name in UNBOUNDED if fields[name] == math.inf}
+    # A program that does not know guided topics reads versions without them.
+    if not envelope.guided:
+        del fields["guided"]
     return pack(fields)
 
 
@@ -252,6 +257,8 @@ def unpack_envelope(data: bytes) -> Envelope:
         fields["cut"] = {int(partition): offset for partition, offset in cut}
         fields |= {name: math.inf for name in UNBOUNDED if fields[name] is None}
         fields["anchors"] = tuple(fields["anchors"])
+        guided = fields.get("guided", {}).items()
+        fields["guided"] = {name: tuple(seeds) for name, seeds in guided}
         fields["withdrawn"] = tuple(fields["withdrawn"])
     return fitting(Envelope, fields)
 

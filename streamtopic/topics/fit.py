@@ -103,8 +103,17 @@ class TopicFit:
 
     @property
     def topic_names(self) -> tuple[str, ...]:
-        """A name for each topic, (r,): its anchor word, or the name that a guided topic was given."""
-        return *self.anchors, *(topic.name for topic in self.guided)
+        """A name for each topic, (r,), all different: its anchor word, or the name that a guided topic was given.
+
+        A guided topic whose name is an anchor word has a star behind it.
+        """
+        names = list(self.anchors)
+        for topic in self.guided:
+            name = topic.name
+            while name in names:
+                name += "*"
+            names.append(name)
+        return tuple(names)
 
     @cached_property
     def p(self) -> Float:

@@ -248,6 +248,6 @@ def test_envelope_fields_are_the_contract():
         "format", "model", "version", "kind", "parent", "base", "cut", "m", "n", "r", "guarantee", "epsilon", "delta",
         "sigma", "tolerance", "certificate", "anchors", "margin", "forgotten", "capacity", "capacity_rule",
         "cumulative_epsilon", "withdrawn", "created", "scale", "slack", "epoch", "counted", "ratio",
-        "covered", "revision", "previous", "commitment",
+        "covered", "revision", "previous", "commitment", "guided",
     }  # fmt: skip
     assert SigningKey.generate().public != SigningKey.generate().public

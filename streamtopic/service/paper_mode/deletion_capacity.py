@@ -96,10 +96,10 @@ def _formula(fit: TopicFit, epsilon: float, delta: float, tasks: Sequence[HeadTa
     # Theorem 3 is defined only where each topic has a share.
     if not tasks or not (shares > 0).all():
         return base_capacity(1.0, fit.documents, n, r, epsilon, delta)
-    place = {anchor: k for k, anchor in enumerate(fit.anchors)}
+    place = {name: k for k, name in enumerate(fit.topic_names)}
     formulas = []
     for task in tasks:
-        # A task may name anchors of topics that are gone.
+        # A task may name topics that are gone.
         topics = [place[topic] for topic in task.topics if topic in place]
         terms = head_capacity_terms(1.0, fit.documents, n, epsilon, delta, shares, topics)
         formulas.append(terms.formula)
@@ -143,7 +143,7 @@ def model_facts(
     held = _anchor_documents(fit, snapshot)
     fitted = asdict(fit_constants(fit)).items()
     constants = {name: _plain(value) for name, value in fitted}
-    shares = dict(zip(fit.anchors, fit.topic_masses.tolist(), strict=True))
+    shares = dict(zip(fit.topic_names, fit.topic_masses.tolist(), strict=True))
     anchor_documents = dict(zip(fit.anchors, held.tolist(), strict=True))
     return {
         "documents": fit.documents,

@@ -75,7 +75,9 @@ class Made:
     cut: partition to the offset up to which records are reflected.
     documents: number of documents that it was made from.
     words: (n,), ascending.
-    anchors: (r,), the anchor word of each topic.
+    anchors: (r,), the name of each topic: its anchor word, or the name of a guided topic.
+    guided: name of each guided topic to the seeds that are left, () for one that has ended.
+    notes: a sentence for each guided topic that has ended or lacks a seed.
     tolerance: the promised distance to the model of a retraining (Frobenius norm of the difference of A).
     certificate: the proven bound on that distance, infinite where the promise rests on another proof.
     margin: the least lead of an anchor.
@@ -96,6 +98,8 @@ class Made:
     margin: float
     seconds: float
     draw: Draw
+    guided: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     fit: TopicFit | None = None
     warm: bool = False
 
@@ -250,7 +254,9 @@ class CertifiedModeller:
             cut_of(snapshot),
             documents=fit.documents,
             words=fit.words,
-            anchors=fit.anchors,
+            anchors=fit.topic_names,
+            guided=seeds_left(fit),
+            notes=fit.notes,
             tolerance=fit.options.tolerance,
             certificate=fit.certificate.bound,
             margin=fit.choice.margin,
@@ -277,6 +283,12 @@ def require_tolerance(fit: TopicFit) -> TopicFit:
             "ask for fewer topics, add documents or raise the tolerance",
         )
     return fit
+
+
+def seeds_left(fit: TopicFit) -> dict[str, tuple[str, ...]]:
+    """Return the seeds that are left of each guided topic, () for a topic that has ended."""
+    left = {topic.name: topic.seeds for topic in fit.guided}
+    return {topic.name: left.get(topic.name, ()) for topic in fit.options.guided}
 
 
 def cut_of(snapshot: Snapshot) -> dict[int, int]:
@@ -370,7 +382,7 @@ def _difference(fit: TopicFit, cold: TopicFit, key: bytes) -> str | None:
     """Say how a carried-over fit differs from one learned cold, None where it does not."""
     if fit.words != cold.words:
         return "its words are not those of a model learned from the counts alone"
-    if fit.anchors != cold.anchors:
+    if fit.topic_names != cold.topic_names:
         return "its anchors are not those of a model learned from the counts alone"
     carried = fingerprint(fit, [], [], key)
     again = fingerprint(cold, [], [], key)

@@ -158,18 +158,18 @@ def labelled_digest(counted: str, data: TaskData) -> str:
 
 
 def published_heads(
-    A: npt.NDArray[np.float32], words: tuple[str, ...], anchors: tuple[str, ...], data: TaskData
+    A: npt.NDArray[np.float32], words: tuple[str, ...], names: tuple[str, ...], data: TaskData
 ) -> tuple[dict[str, Head], dict[str, str]]:
     """Fit a head for each task on the published A.
 
     A: (n, r), the topics with their noise.
     words: (n,), the rows of A.
-    anchors: (r,), the anchor word of each topic.
+    names: (r,), the name of each topic.
 
     Return the heads by task, and for each task without a head the reason.
     """
     # Each starts from zero, so it is a function of A and the labelled documents alone, whatever was learned before.
-    model = TopicMatrix(A.astype(np.float64), words, anchors)
+    model = TopicMatrix(A.astype(np.float64), words, names)
     heads, unfitted = {}, {}
     for name, task in data.options.tasks.items():
         documents = data.labelled.by_task[name]
@@ -223,13 +223,13 @@ def withheld_heads(
 
     Raises CannotLearn where no task has a head.
     """
-    model = TopicMatrix(fit.A, fit.words, fit.anchors)
+    model = TopicMatrix(fit.A, fit.words, fit.topic_names)
 
     # At most one model is learned from counts, whatever the number of tasks that ask for it.
     @cache
     def from_counts() -> TopicMatrix:
         cold = learn(source, fit.options)
-        return TopicMatrix(cold.A, cold.words, cold.anchors)
+        return TopicMatrix(cold.A, cold.words, cold.topic_names)
 
     constants: dict[str, HeadConstants] = {}
     fitted: dict[str, TopicHead] = {}
@@ -422,6 +422,8 @@ def make_payload(
     # The noise is keyed by the digest of the numbers that it is added to. So a crash, a retry or a restored state draws
     # the same bytes again, and nobody can average over several draws.
     settings = [repr(fit.options), repr(guarded)]
+    if fit.options.guided:
+        settings.append(repr(fit.options.guided))
     digest = fingerprint(fit, frequency.tolist(), settings, key.counts_key)
     if data.options.withheld:
         digest = labelled_digest(digest, data)
@@ -437,7 +439,7 @@ def make_payload(
     # From here on only the published numbers and the retained documents are used: that is post-processing.
     A = noised.matrix.astype(np.float32)
     related = topic_correlations(fit, A.astype(np.float64))
-    heads, unfitted = published_heads(A, fit.words, fit.anchors, data)
+    heads, unfitted = published_heads(A, fit.words, fit.topic_names, data)
     evidence = WordEvidence.of(fit, frequency)
     best, quality = displayed(A, fit.words, evidence, sample)
     R = related.R.astype(np.float32)

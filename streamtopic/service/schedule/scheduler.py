@@ -103,7 +103,6 @@ class SchedulerOptions:
     """The settings of a scheduler.
 
     model: name of the model.
-    topics: number of topics.
     policy: when to act.
     capacity_rule: the rule by which the deletion capacity is set, as envelopes name it.
     tasks: downstream tasks, and whether their heads are published in place of topics.
@@ -113,7 +112,6 @@ class SchedulerOptions:
     """
 
     model: str
-    topics: int
     policy: Policy = field(default_factory=Policy)
     capacity_rule: str = "share"
     tasks: TaskOptions = field(default_factory=TaskOptions)
@@ -379,7 +377,7 @@ class Scheduler:
         spent_ms = int(1000 * sum(seconds.values()))
         times = (envelope.created - spent_ms, envelope.created)
         span("streamtopic version", times, {"version": version}, links=asked)
-        for remark in remarks(plan):
+        for remark in (*remarks(plan), *made.notes):
             extra = {"event": "version_remark", "version": version}
             logger.warning("version %d of %s: %s", version, model, remark, extra=extra)
         return Step(decision, version, envelope.withdrawn, seconds)
@@ -414,9 +412,7 @@ class Scheduler:
         options = self.options
         noise = plan.noise
         created = self._situation.now()
-        facts = describe(
-            made, base=base, kind=kind, version=version, model=options.model, topics=options.topics, created=created
-        )
+        facts = describe(made, base=base, kind=kind, version=version, model=options.model, created=created)
         before = self._situation.spent(base.version)
         spent = before.then(noise.scale, noise.slack)
         withdrawn = self._withdrawn_by(made.snapshot)

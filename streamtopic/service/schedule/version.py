@@ -121,6 +121,7 @@ def release_record(
         "forget_set": envelope.forgotten,
         "withdrawn": list(envelope.withdrawn),
         "anchors": list(envelope.anchors),
+        "guided": {name: list(seeds) for name, seeds in envelope.guided.items()},
         "margin": margin,
         "digest": digest,
         "chunks": chunks,
@@ -201,9 +202,7 @@ def outgoing(model: str, message: Message) -> OutboxRecord:
     return OutboxRecord(topic, message.key or b"", message.value, message.headers)
 
 
-def describe(
-    made: Made, *, base: Base, kind: Kind, version: int, model: str, topics: int, created: int
-) -> dict[str, Any]:
+def describe(made: Made, *, base: Base, kind: Kind, version: int, model: str, created: int) -> dict[str, Any]:
     """Return the envelope's facts about the model and its place among versions.
 
     created: milliseconds since 1970.
@@ -220,10 +219,11 @@ def describe(
         "counted": counted_of(snapshot),
         "m": made.documents,
         "n": len(made.words),
-        "r": topics,
+        "r": len(made.anchors),
         "tolerance": made.tolerance,
         "certificate": _claimed(made),
         "anchors": made.anchors,
+        "guided": dict(made.guided),
         "margin": _coarse(made.margin),
         "forgotten": forgotten_of(snapshot, base),
         "capacity": base.capacity,

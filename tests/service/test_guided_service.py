@@ -1,0 +1,104 @@
+"""Guided topics in a service: named in settings, published by name, and ended by deletions without a retrain."""
+
+import secrets
+
+import numpy as np
+import pytest
+from test_twin import DOCUMENTS, TOPICS, corpus, newest, service
+
+from streamtopic.corpus import Document
+from streamtopic.errors import SettingsError
+from streamtopic.service.verify import passed, relearned
+from streamtopic.settings import load
+from streamtopic.signed.release_codec import Envelope, pack_envelope, unpack_envelope
+
+GUIDED = {"cooking": ("oven", "flour"), "sea": ("gull", "tide")}
+
+
+def test_a_guided_topic_stands_in_the_version_by_its_name(tmp_path):
+    """Names come behind anchor words, seeds are said, and the topic's words are those of its seeds."""
+    with service(tmp_path, topics=4, guided=GUIDED) as instance:
+        instance.add(DOCUMENTS)
+        _, release = newest(instance)
+        assert release.envelope.r == 4
+        assert release.envelope.anchors[2:] == ("cooking", "sea")
+        assert release.envelope.guided == {name: tuple(sorted(seeds)) for name, seeds in GUIDED.items()}
+        cooking, sea = release.payload.top_words[2:]
+        assert {"oven", "flour", "knead"} == set(cooking[:3])
+        assert set(TOPICS["harbour"]) == set(sea[:8])
+        assert passed(list(relearned(instance.verify())))
+
+
+def test_a_name_that_is_an_anchor_word_is_told_apart(tmp_path):
+    """The names of a version's topics are all different."""
+    with service(tmp_path / "free") as instance:
+        instance.add(DOCUMENTS)
+        _, release = newest(instance)
+    anchor = release.envelope.anchors[0]
+    with service(tmp_path / "taken", topics=6, guided={anchor: GUIDED["sea"]}) as instance:
+        instance.add(DOCUMENTS)
+        _, release = newest(instance)
+        names = release.envelope.anchors
+        assert len(set(names)) == 6
+        assert names[-1] == (f"{anchor}*" if anchor in names[:-1] else anchor)
+
+
+def test_a_guided_topic_goes_on_and_ends_as_its_seeds_leave(tmp_path):
+    """Deletions that take a seed leave the topic with the others; without any it ends, in an update."""
+    key = tmp_path / "noise.key"
+    key.write_bytes(secrets.token_hex(32).encode())
+    key.chmod(0o600)
+    # The second seed stands in the later half of these documents only.
+    rare = ("lighthouse", "pelican")
+    extra = []
+    for k, document in enumerate(DOCUMENTS[:24]):
+        text = f"{document.text} {rare[0]} {rare[k >= 12]}"
+        extra.append(Document(f"bird-{k}", text, {}))
+    own = {"noise_key": key, "topics": 4, "guided": {"birds": rare}}
+    with service(tmp_path / "saw", **own) as saw, service(tmp_path / "never", **own) as never:
+        saw.add(DOCUMENTS)
+        saw.add(extra)
+        _, release = newest(saw)
+        assert release.envelope.guided == {"birds": rare}
+        saw.delete([document.id for document in extra[12:]])
+        _, release = newest(saw)
+        assert release.envelope.kind == "unlearn"
+        assert release.envelope.guided == {"birds": rare[:1]}
+        assert release.envelope.r == 4
+        saw.delete([document.id for document in extra[:12]])
+        fit, release = newest(saw)
+        never.add(DOCUMENTS)
+        twin, untouched = newest(never)
+        assert release.envelope.kind == "unlearn"
+        assert release.envelope.guided == untouched.envelope.guided == {"birds": ()}
+        assert release.envelope.anchors == untouched.envelope.anchors
+        assert release.envelope.r == untouched.envelope.r == 3
+        assert np.abs(fit.A - twin.A).max() <= 1e-12
+        (remark,) = [remark for remark in saw.status()["remarks"] if "guided" in remark]
+        assert "birds" in remark
+
+
+def test_settings_refuse_guided_topics_that_cannot_be(tmp_path):
+    """Each wrong table is named with its remedy."""
+    for value, said in [
+        ('{"a": []}', "1 to 64 seeds"),
+        ('{"a": ["x", "x"]}', "name each word once"),
+        ('{"": ["x"]}', "1 to 256 printable"),
+        ('{"a": ["x"], "b": ["y"]}', "raise `topics` to 3"),
+        ("[1]", "guided"),
+    ]:
+        with pytest.raises(SettingsError, match=said):
+            load({"guided": value, "topics": "2", "dir": str(tmp_path)})
+    with pytest.raises(SettingsError, match="set `learner` to default"):
+        load({"guided": '{"a": ["x"]}', "learner": "paper", "dir": str(tmp_path)})
+
+
+def test_versions_without_guided_topics_have_the_bytes_of_before(tmp_path):
+    """A program that does not know the field reads them."""
+    with service(tmp_path) as instance:
+        instance.add(corpus(60, 3))
+        _, release = newest(instance)
+    data = pack_envelope(release.envelope)
+    assert b"guided" not in data
+    assert unpack_envelope(data) == release.envelope
+    assert isinstance(release.envelope, Envelope)

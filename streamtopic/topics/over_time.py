@@ -1,0 +1,387 @@
+"""Topics over time and by class: shares and words of slices of the documents, through a model that stands.
+
+A slice is the documents of one period, of one class, or of both. N (slices, n) holds how often each word stands in the
+documents of each slice: integers, so that a document can be taken out again. Only the model's n words count.
+
+The shares of a slice are theta with A theta near f = N / sum(N), weighted by D^2 = diag(1 / (A s)), s the shares of the
+model: the least squares that the learner solves for words. Without the bounds theta >= 0 the solution is linear,
+theta = M^T f with M^T A = I. So a document adds y = M^T x, and theta = sum(y) / sum(L) is a ratio of two sums over
+documents, x its counts and L = sum(x). The theory of samples of clusters gives its variance:
+
+    V_k = m / (m - 1) * sum_d (y_dk - theta_k L_d)^2 / sum(L)^2,   m = sum(L)^2 / sum(L^2),
+
+m being the documents that the slice has as many as, if all were equally long (Kish 1965). It assumes that documents are
+a sample of what the slice could have held, each by itself, and takes A as given: neither the error of A nor its noise
+is in it. Words of one document may depend on each other as they like.
+
+Few documents hold a rare topic, and where none of them is long, V is too small with the share. So half of V comes from
+the whole slice: an effective number of documents sum_k theta_k (1 - theta_k) / sum_k V_k that all topics share.
+Intervals are Wilson's, with t of m - 1 degrees of freedom, around the solution without bounds.
+
+Source: Cochran, "Sampling Techniques" (1977), sections 6.3 and 9A; Wilson, JASA 22 (1927).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+from scipy.special import stdtrit
+
+from streamtopic.counts.arrays import Float, Int64, Positions
+from streamtopic.errors import UsageError
+from streamtopic.topics.simplex import solve_rows
+
+__all__ = ["FLOOR", "UNITS", "ShareEstimator", "SliceKeys", "SliceSums", "TopicSlices", "Unit", "periods", "read_days"]
+
+Unit = Literal["day", "week", "month", "quarter", "year"]
+"""Lengths of periods, all in UTC. Weeks begin on Monday and are those of ISO 8601."""
+
+UNITS: tuple[Unit, ...] = get_args(Unit)
+
+FLOOR = 20
+"""Documents of a slice that a service shows: with fewer, single documents could be read off."""
+
+# Words of a topic among which those of a slice are chosen. A reader is shown ten of them.
+_CANDIDATES = 50
+# A word that the model hardly knows gets no more weight than one that is this much rarer than the mean.
+_LEAST = 1e-3
+# Both tails of an interval that covers 95 in 100.
+_UPPER = 0.975
+_THURSDAY = 3
+
+Labels = npt.NDArray[np.str_]
+
+
+@dataclass(frozen=True, slots=True)
+class SliceKeys:
+    """The slice of each document.
+
+    times, classes: (slices,) period and class of each slice, ascending; "" where slices have none.
+    of: (documents,) the slice of each document, -1 for a document in no slice.
+    """
+
+    times: tuple[str, ...]
+    classes: tuple[str, ...]
+    of: Positions
+
+    @classmethod
+    def made(cls, times: Sequence[str] | None, classes: Sequence[str] | None) -> Self:
+        """Make a slice of each period, class, or period with class that a document has.
+
+        times, classes: (documents,) of each document, "" for a document without one; None where they do not count.
+        Raises UsageError where both are None, or have another length.
+        """
+        given = [list(one) for one in (times, classes) if one is not None]
+        if not given or len({len(one) for one in given}) > 1:
+            raise UsageError("give a time, a class, or both for each document")
+        number = len(given[0])
+        of_time = [""] * number if times is None else given[0]
+        of_class = [""] * number if classes is None else given[-1]
+        pairs = list(zip(of_time, of_class, strict=True))
+        # A document that lacks one of what was asked for is in no slice.
+        whole = [(times is None or bool(time)) and (classes is None or bool(name)) for time, name in pairs]
+        kept = {pair for pair, complete in zip(pairs, whole, strict=True) if complete}
+        slices = sorted(kept)
+        place = {pair: k for k, pair in enumerate(slices)}
+        of = [place.get(pair, -1) if complete else -1 for pair, complete in zip(pairs, whole, strict=True)]
+        return cls(tuple(time for time, _ in slices), tuple(name for _, name in slices), np.array(of, np.intp))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SliceSums:
+    """Sums over the documents of each slice.
+
+    counts: N (slices, n), int64.
+    documents: (slices,) int64.
+    lengths, squared_lengths: (slices,) int64, sums of L and L^2 over documents.
+    mixed, squares: (slices, r), sums of L y and y^2 over documents, y = M^T x.
+    """
+
+    counts: csr_array
+    documents: Int64
+    lengths: Int64
+    squared_lengths: Int64
+    mixed: Float
+    squares: Float
+
+    def plus(self, other: "SliceSums") -> "SliceSums":
+        """Return the sums over the documents of both. Its order decides the last bits of `mixed` and `squares`."""
+        return SliceSums(
+            counts=self.counts + other.counts,
+            documents=self.documents + other.documents,
+            lengths=self.lengths + other.lengths,
+            squared_lengths=self.squared_lengths + other.squared_lengths,
+            mixed=self.mixed + other.mixed,
+            squares=self.squares + other.squares,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TopicSlices:
+    """Shares of topics in slices, each with its error, and the words of topics there.
+
+    times, classes: (slices,) period and class; "" where slices have none.
+    documents, tokens: (slices,) documents, and occurrences of the model's words in them.
+    shares: (slices, r), rows on the simplex.
+    errors: (slices, r) standard errors.
+    low, high: (slices, r) ends of 95 % intervals, from 0 to 1.
+    words: (slices, r, top) positions of words, those first that speak most for the topic in the slice; -1 for none.
+    hidden: number of slices that have fewer documents than the floor, and are left out.
+    hidden_documents: documents of these slices.
+    outside: documents without the time or class that was asked for.
+    """
+
+    times: tuple[str, ...]
+    classes: tuple[str, ...]
+    documents: Int64
+    tokens: Int64
+    shares: Float
+    errors: Float
+    low: Float
+    high: Float
+    words: Positions
+    hidden: int
+    hidden_documents: int
+    outside: int
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Period and class of each slice in one text."""
+        pairs = zip(self.times, self.classes, strict=True)
+        return tuple(" ".join(part for part in pair if part) for pair in pairs)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShareEstimator:
+    """Shares of slices for one model; see the module for the method.
+
+    A: (n, r) words given topics.
+    usual: (n,) A s, the share of each word in all documents, but for words that are almost absent.
+    gram: G = A^T D^2 A, (r, r).
+    M: (n, r) the linear solution: M^T f is theta without bounds, with sum 1.
+    """
+
+    A: Float
+    usual: Float
+    gram: Float
+    M: Float
+
+    @classmethod
+    def of(cls, A: Float, shares: Float) -> Self:
+        """Prepare a model. A: (n, r), columns sum to 1. shares: s (r,).
+
+        Raises UsageError where topics depend on each other, so that shares are not determined.
+        """
+        expected = np.asarray(A @ shares)
+        usual = np.maximum(expected, _LEAST * expected.mean())
+        weighted = A / usual[:, None]
+        gram = A.T @ weighted
+        try:
+            # Fails for a matrix that is not positive definite, which `solve` would not notice.
+            np.linalg.cholesky(gram)
+            M = np.linalg.solve(gram, weighted.T).T
+            even = np.linalg.solve(gram, np.ones(len(gram)))
+        except np.linalg.LinAlgError:
+            raise UsageError(
+                "two topics of this model use the same words, so that shares of slices are not determined: learn fewer "
+                "topics, or merge them"
+            ) from None
+        # By Lagrange's multiplier for sum(theta) = 1. It vanishes up to rounding where no weight was bounded.
+        missing = 1.0 - M.sum(axis=1)
+        M += missing[:, None] * (even / even.sum())
+        return cls(A, usual, gram, np.ascontiguousarray(M))
+
+    def empty(self, slices: int) -> SliceSums:
+        """Return the sums over no document."""
+        n, r = self.A.shape
+        zeros = np.zeros(slices, np.int64)
+        table = np.zeros((slices, r))
+        return SliceSums(csr_array((slices, n), dtype=np.int64), zeros, zeros, zeros, table, table)
+
+    def sums(self, X: csr_array, of: Positions, slices: int) -> SliceSums:
+        """Sum over documents.
+
+        X: (documents, n) counts of the model's words, integers, columns ascending in each row.
+        of: (documents,) slice of each document, -1 for none.
+        slices: how many there are.
+        The bits are a function of the documents in their order.
+        """
+        chosen = np.flatnonzero(of >= 0)
+        rows = X if len(chosen) == X.shape[0] else X[chosen]
+        places = of[chosen]
+        ones = np.ones(len(chosen), np.int64)
+        numbers = np.arange(len(chosen))
+        member = csr_array((ones, (places, numbers)), shape=(slices, len(chosen)))
+        lengths = np.asarray(rows.sum(axis=1)).astype(np.int64)
+        y = rows @ self.M
+        return SliceSums(
+            counts=csr_array(member @ rows.astype(np.int64, copy=False)),
+            documents=np.bincount(places, minlength=slices).astype(np.int64),
+            lengths=member @ lengths,
+            squared_lengths=member @ (lengths * lengths),
+            mixed=member @ (lengths[:, None] * y),
+            squares=member @ (y * y),
+        )
+
+    def slices(self, keys: SliceKeys, sums: SliceSums, *, floor: int = FLOOR, top: int = 10) -> TopicSlices:
+        """Return the shares and words of the slices with enough documents.
+
+        keys: names of the slices. sums: over their documents.
+        floor: the fewest documents of a slice that is shown, at least 1.
+        top: words of a topic in a slice.
+        """
+        enough = (sums.documents >= max(floor, 1)) & (sums.lengths > 0)
+        shown = np.flatnonzero(enough)
+        N = sums.counts[shown]
+        total = sums.lengths[shown].astype(float)[:, None]
+        free = (N @ self.M) / total
+        weighted = self.A / self.usual[:, None]
+        shares = solve_rows(self.gram, (N @ weighted) / total)
+        variance = self._variance(sums, shown, free)
+        low, high = _wilson(free, variance, _effective(sums, shown))
+        held = np.asarray(sums.documents[~enough])
+        return TopicSlices(
+            times=tuple(keys.times[k] for k in shown),
+            classes=tuple(keys.classes[k] for k in shown),
+            documents=sums.documents[shown],
+            tokens=sums.lengths[shown],
+            shares=shares,
+            errors=np.sqrt(variance),
+            # The point of the simplex is shown, so it must lie within its interval.
+            low=np.minimum(low, shares),
+            high=np.maximum(high, shares),
+            words=self._words(N, shares, top),
+            hidden=len(held),
+            hidden_documents=int(held.sum()),
+            outside=int(np.count_nonzero(keys.of < 0)),
+        )
+
+    def _variance(self, sums: SliceSums, shown: Positions, free: Float) -> Float:
+        """Return the variance of each share, (slices, r). free: (slices, r) shares without bounds."""
+        total = sums.lengths[shown].astype(float)[:, None]
+        squared = sums.squared_lengths[shown].astype(float)[:, None]
+        spread = sums.squares[shown] - 2 * free * sums.mixed[shown] + free**2 * squared
+        m = _effective(sums, shown)
+        own = np.maximum(spread, 0.0) / total**2 * (m / (m - 1))[:, None]
+        chance = _chance(free)
+        # One over the effective number of documents that all topics share.
+        pooled = own.sum(axis=1) / chance.sum(axis=1)
+        return np.asarray((own + pooled[:, None] * chance) / 2)
+
+    def _words(self, N: csr_array, shares: Float, top: int) -> Positions:
+        """Return the words that speak most for each topic in each slice, (slices, r, top), -1 where there are fewer.
+
+        Of N_sw, the share A_wk theta_sk / (A theta_s)_w is the topic's. It counts by log(A_wk / usual_w), so that words
+        of all topics come last.
+        """
+        slices, r = shares.shape
+        found = np.full((slices, r, top), -1, np.intp)
+        columns = N.tocsc()
+        for k in range(r):
+            p = self.A[:, k]
+            lift = np.log(np.maximum(p, 1e-300) / self.usual)
+            speaking = np.where(lift > 0, p * lift, 0.0)
+            best = np.argsort(-speaking, kind="stable")[:_CANDIDATES]
+            best = best[speaking[best] > 0]
+            counts = columns[:, best].toarray()
+            expected = np.maximum(shares @ self.A[best].T, 1e-300)
+            of_topic = counts * p[best] * shares[:, k : k + 1] / expected
+            score = of_topic * lift[best]
+            order = np.argsort(-score, axis=1, kind="stable")[:, :top]
+            scored = np.take_along_axis(score, order, axis=1) > 0
+            found[:, k, : order.shape[1]] = np.where(scored, best[order], -1)
+        return found
+
+
+def _effective(sums: SliceSums, shown: Positions) -> Float:
+    """Return m, the documents that each slice has as many as, if all were equally long; 2 at least."""
+    total = sums.lengths[shown].astype(float)
+    squared = sums.squared_lengths[shown].astype(float)
+    # One document alone has no spread, and t no degree of freedom.
+    return np.asarray(np.maximum(total**2 / squared, 2.0))
+
+
+def _chance(free: Float) -> Float:
+    """Return theta (1 - theta), not below that of a share of one in ten thousand."""
+    inside = np.clip(free, 1e-4, 1 - 1e-4)
+    return np.asarray(inside * (1 - inside))
+
+
+def _wilson(free: Float, variance: Float, m: Float) -> tuple[Float, Float]:
+    """Return both ends of the intervals, (slices, r) each.
+
+    free: (slices, r) shares without bounds. variance: (slices, r) of them. m: (slices,) effective documents.
+    """
+    t2 = stdtrit(m - 1, _UPPER)[:, None] ** 2
+    share = np.clip(free, 0.0, 1.0)
+    number = _chance(free) / np.maximum(variance, 1e-300)
+    scale = 1 + t2 / number
+    middle = (share + t2 / (2 * number)) / scale
+    within = share * (1 - share) * t2 / number + (t2 / (2 * number)) ** 2
+    half = np.sqrt(within) / scale
+    return np.asarray(np.maximum(middle - half, 0.0)), np.asarray(np.minimum(middle + half, 1.0))
+
+
+def read_days(times: Any) -> Int64:
+    """Return days since 1970 in UTC, (documents,) int64, the least int64 for a document without a time.
+
+    times: dates or times without a zone, which are taken as UTC, as numpy reads them (datetime objects, text of
+        ISO 8601, columns of pandas or polars), or integers, which are milliseconds since 1970 as `ts` of an add.
+    Raises UsageError for other values.
+    """
+    given = np.asarray(times)
+    if given.dtype.kind in "iu":
+        given = given.astype("datetime64[ms]")
+    elif given.dtype.kind not in "MOU":
+        raise UsageError("times are dates, texts such as 1987-02-26, or whole milliseconds since 1970")
+    try:
+        found = given.astype("datetime64[D]")
+    except (ValueError, TypeError, UserWarning) as error:
+        raise UsageError(f"a time cannot be read ({error}): give dates or times in UTC, without a zone") from None
+    if found.ndim != 1:
+        raise UsageError("times must be a list with one for each document")
+    return found.astype(np.int64)
+
+
+def periods(days: Int64, unit: Unit) -> list[str]:
+    """Return the period of each day as text that sorts by time; "" for a day that is missing.
+
+    days: (documents,) days since 1970, as `read_days`.
+    unit: 2026-01-31, 2026-W05, 2026-01, 2026-Q1 or 2026.
+    Raises UsageError for another unit.
+    """
+    if unit not in UNITS:
+        raise UsageError(f"there is no period {unit}: take {', '.join(UNITS)}")
+    # Many documents share a day.
+    different, where = np.unique(days, return_inverse=True)
+    names = np.array([_period(int(day), unit) for day in different.tolist()], dtype=object)
+    found: list[str] = names[where].tolist()
+    return found
+
+
+def _period(number: int, unit: Unit) -> str:
+    """Return the period of a day."""
+    day = np.datetime64(number, "D")
+    if np.isnat(day):
+        return ""
+    if unit == "day":
+        return str(day)
+    if unit == "week":
+        # 1970 began on a Thursday. A week belongs to the year that its Thursday is in.
+        monday = number - (number + _THURSDAY) % 7
+        thursday = np.datetime64(monday + _THURSDAY, "D")
+        since = thursday - thursday.astype("datetime64[Y]").astype("datetime64[D]")
+        return f"{thursday.astype('datetime64[Y]')}-W{int(since.astype(int)) // 7 + 1:02d}"
+    year = str(day.astype("datetime64[Y]"))
+    if unit == "year":
+        return year
+    month = str(day.astype("datetime64[M]"))
+    if unit == "month":
+        return month
+    return f"{year}-Q{(int(month[-2:]) + 2) // 3}"

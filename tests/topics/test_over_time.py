@@ -1,0 +1,166 @@
+"""Topics over time and by class, in a fitted model."""
+
+from datetime import UTC, date, datetime
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array, vstack
+
+from streamtopic import AnchorTopics
+from streamtopic.errors import UsageError
+from streamtopic.lab.bench.cases.over_time import planted_slices
+from streamtopic.topics.over_time import ShareEstimator, SliceKeys, periods, read_days
+
+WORDS, TOPICS = 400, 8
+
+
+@pytest.fixture(scope="module")
+def model():
+    """Planted topics: A (n, r) and shares (r,)."""
+    rng = np.random.default_rng(3)
+    A = np.ascontiguousarray(rng.dirichlet(np.full(WORDS, 0.05), TOPICS).T)
+    return A, rng.dirichlet(np.full(TOPICS, 5.0))
+
+
+@pytest.mark.parametrize("concentration", [1.0, 5.0])
+def test_intervals_hold_the_planted_shares(model, concentration):
+    """The 95 % intervals of shares hold the planted value 93 to 97 times in 100."""
+    A, base = model
+    rng = np.random.default_rng(11)
+    slices, size = 120, 120
+    drawn = [planted_slices(rng, A, base, size, concentration) for _ in range(slices)]
+    truth = np.stack([shares for shares, _ in drawn])
+    keys = SliceKeys.made(np.repeat([f"{k:03d}" for k in range(slices)], size).tolist(), None)
+    estimator = ShareEstimator.of(A, base)
+    sums = estimator.sums(csr_array(vstack([X for _, X in drawn])), keys.of, slices)
+    found = estimator.slices(keys, sums)
+    held = (found.low <= truth) & (truth <= found.high)
+    assert 0.93 <= held.mean() <= 0.97
+    # The errors are of the size that is meant: an interval as wide as the whole line would hold everything.
+    assert np.abs(found.shares - truth).mean() == pytest.approx(0.8 * found.errors.mean(), rel=0.15)
+
+
+def test_shares_of_a_slice_without_noise_are_exact(model):
+    """Where the words of a slice are A theta, its shares are theta, also where some of them are 0."""
+    A, base = model
+    theta = np.array([0.5, 0.3, 0.2, 0, 0, 0, 0, 0])
+    X = csr_array(np.rint(np.stack([A @ theta, A @ base]) * 1e9).astype(np.int64))
+    keys = SliceKeys.made(None, ["a", "b"])
+    estimator = ShareEstimator.of(A, base)
+    found = estimator.slices(keys, estimator.sums(X, keys.of, 2), floor=1)
+    assert found.shares == pytest.approx(np.stack([theta, base]), abs=1e-6)
+    assert found.classes == ("a", "b")
+    assert (found.low <= found.shares).all()
+    assert (found.shares <= found.high).all()
+
+
+def test_documents_can_be_taken_out_of_a_slice_exactly(model):
+    """N of a slice is a sum of integers: that of all documents less that of some is that of the others."""
+    A, base = model
+    rng = np.random.default_rng(5)
+    _, X = planted_slices(rng, A, base, 60, 2.0)
+    of = rng.integers(-1, 3, 60)
+    gone = np.arange(60) % 5 == 0
+    estimator = ShareEstimator.of(A, base)
+    whole = estimator.sums(X, of, 3)
+    some = estimator.sums(X[gone], of[gone], 3)
+    rest = estimator.sums(X[~gone], of[~gone], 3)
+    assert ((whole.counts - some.counts) != rest.counts).nnz == 0
+    assert np.array_equal(whole.documents - some.documents, rest.documents)
+    both = rest.plus(some)
+    assert (both.counts != whole.counts).nnz == 0
+    assert both.squares == pytest.approx(whole.squares)
+    assert rest.counts.dtype == np.int64
+    assert estimator.empty(3).plus(rest).lengths.tolist() == rest.lengths.tolist()
+
+
+def test_slices_below_the_floor_are_left_out(model):
+    """A slice of 19 documents is not shown, and the number of such slices and documents is."""
+    A, base = model
+    rng = np.random.default_rng(5)
+    _, X = planted_slices(rng, A, base, 45, 2.0)
+    classes = ["large"] * 20 + ["small"] * 19 + [""] * 6
+    keys = SliceKeys.made(None, classes)
+    estimator = ShareEstimator.of(A, base)
+    found = estimator.slices(keys, estimator.sums(X, keys.of, 2))
+    assert found.names == ("large",)
+    assert (found.hidden, found.hidden_documents, found.outside) == (1, 19, 6)
+    assert len(estimator.slices(keys, estimator.sums(X, keys.of, 2), floor=30)) == 0
+
+
+@pytest.mark.parametrize(
+    ("unit", "names"),
+    [
+        ("day", ["1987-01-01", "2020-12-31", "2021-01-03", "2021-01-04", "1969-12-29"]),
+        ("week", ["1987-W01", "2020-W53", "2020-W53", "2021-W01", "1970-W01"]),
+        ("month", ["1987-01", "2020-12", "2021-01", "2021-01", "1969-12"]),
+        ("quarter", ["1987-Q1", "2020-Q4", "2021-Q1", "2021-Q1", "1969-Q4"]),
+        ("year", ["1987", "2020", "2021", "2021", "1969"]),
+    ],
+)
+def test_periods_are_those_of_the_calendar(unit, names):
+    """Weeks are those of ISO 8601, which Python knows too."""
+    days = [date(1987, 1, 1), date(2020, 12, 31), date(2021, 1, 3), date(2021, 1, 4), date(1969, 12, 29)]
+    assert periods(read_days(days), unit) == names
+    if unit == "week":
+        span = np.arange(np.datetime64("1995-12-20"), np.datetime64("2012-01-20"))
+        iso = [day.isocalendar() for day in span.tolist()]
+        assert periods(read_days(span), "week") == [f"{one.year}-W{one.week:02d}" for one in iso]
+
+
+def test_times_are_read_as_numpy_reads_them_and_as_producers_send_them():
+    """Texts, datetimes and milliseconds name the same day; a missing time stays missing."""
+    stamp = int(datetime(1987, 2, 26, 15, 1, tzinfo=UTC).timestamp() * 1000)
+    wanted = read_days(["1987-02-26"]).tolist()
+    assert read_days([stamp]).tolist() == wanted
+    assert read_days([datetime(1987, 2, 26, 23, 59)]).tolist() == wanted  # noqa: DTZ001  times without a zone are UTC
+    assert periods(read_days(np.array(["1987-02-26", "NaT"], "datetime64[s]")), "month") == ["1987-02", ""]
+    assert periods(read_days([date(1987, 2, 26), None]), "year") == ["1987", ""]
+
+
+@pytest.mark.parametrize("times", [["yesterday"], [1.5], [[1, 2]], [datetime(1987, 2, 26, tzinfo=UTC)]])
+def test_times_that_cannot_be_read_are_refused(times):
+    """The error names the form of a time."""
+    with pytest.raises(UsageError, match="time"):
+        read_days(times)
+
+
+def test_what_is_missing_or_unknown_is_refused(model):
+    """Neither times nor classes, lists of different lengths, an unknown period, and equal topics are named."""
+    A, base = model
+    with pytest.raises(UsageError, match="give a time"):
+        SliceKeys.made(None, None)
+    with pytest.raises(UsageError, match="give a time"):
+        SliceKeys.made(["1987"], ["a", "b"])
+    with pytest.raises(UsageError, match="decade"):
+        periods(read_days(["1987-01-01"]), "decade")
+    with pytest.raises(UsageError, match="same words"):
+        ShareEstimator.of(np.column_stack([A, A[:, 0]]), np.append(base, 0.1))
+
+
+def test_a_fitted_model_shows_topics_over_time_by_class(model):
+    """A topic that comes in March is found in March, in its class, with its words, and goes when it is unlearned."""
+    A, base = model
+    rng = np.random.default_rng(7)
+    early = np.where(np.arange(TOPICS) == 2, 0.0, base)
+    parts = []
+    for month, shares in enumerate([early, early, base]):
+        theta = rng.dirichlet(2 * shares / shares.sum() + 1e-9, 150)
+        rows = [rng.multinomial(80, np.asarray(A @ one) / (A @ one).sum()) for one in theta]
+        parts.append((np.stack(rows), [f"2026-{month + 1:02d}-{1 + k % 28:02d}" for k in range(150)]))
+    X = csr_array(np.vstack([rows for rows, _ in parts]))
+    times = [day for _, days in parts for day in days]
+    classes = ["even" if k % 2 == 0 else "odd" for k in range(len(times))]
+    estimator = AnchorTopics(TOPICS, min_df=2, min_share=0.0, max_df=1.0, anchor_min_df=0.02).fit(X)
+    found = estimator.topics_over(X, times=times)
+    assert found.times == ("2026-01", "2026-02", "2026-03")
+    assert found.documents.tolist() == [150, 150, 150]
+    assert found.shares.sum(axis=1) == pytest.approx(1.0)
+    nearest = int(np.argmax(estimator.components_ @ A[:, 2]))
+    assert found.low[2, nearest] > found.high[0, nearest]
+    own = {*np.argsort(-A[:, 2])[:20].tolist()}
+    assert len(own & {*found.words[2, nearest].tolist()}) >= 8
+    both = estimator.topics_over(X, times=times, classes=classes, unit="quarter")
+    assert both.names == ("2026-Q1 even", "2026-Q1 odd")
+    with pytest.raises(UsageError, match="450 documents, but 2"):
+        estimator.topics_over(X, times=["2026-01-01", "2026-01-02"])

@@ -18,6 +18,7 @@ PACKAGE = "streamtopic"
 # What a part may import of this package, beside itself and `errors`.
 ALLOWED = {
     "errors": set(),
+    "formats": set(),
     "lazily": set(),
     "text": set(),
     "compiled": set(),
@@ -37,14 +38,14 @@ ALLOWED = {
     "metrics": set(),
     "health": set(),
     "endpoint": {"health"},
-    "state": {"compiled", "concealing", "counts", "events", "lexicon", "text", "tls_faults"},
+    "state": {"compiled", "concealing", "counts", "events", "formats", "lexicon", "text", "tls_faults"},
     "local": set(),
-    "signed": {"text", "topics", "streams"},
+    "signed": {"formats", "text", "topics", "streams"},
     "client": {"events", "signed", "streams", "text", "topics", "tracing"},
-    "report": {"service", "signed", "topics"},
+    "report": {"formats", "service", "signed", "topics"},
     "dashboard": {"client", "concealing", "console", "report", "service", "settings", "signed", "state"},
     "corpus": set(),
-    "settings": set(),
+    "settings": {"formats"},
     "console": {"concealing"},
     "logs": {"concealing"},
 }

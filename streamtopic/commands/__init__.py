@@ -21,8 +21,24 @@ from streamtopic.commands import (
     receipts,
     run,
     suggest,
+    upgrading,
 )
 
 __all__ = ["ALL"]
 
-ALL = (demo, run, backups, changes, looking, capacity, receipts, checking, export, dashboard, suggest, keys, bench)
+ALL = (
+    demo,
+    run,
+    backups,
+    changes,
+    looking,
+    capacity,
+    receipts,
+    checking,
+    export,
+    dashboard,
+    suggest,
+    keys,
+    upgrading,
+    bench,
+)

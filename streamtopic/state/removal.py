@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 import msgpack
 
+from streamtopic.formats import program
 from streamtopic.state.connection import Connection
 from streamtopic.state.deletions import Forget
-from streamtopic.state.meta import MURMUR2, SCHEMA, ManifestEntry
+from streamtopic.state.meta import MURMUR2, ManifestEntry
 from streamtopic.state.model_state import Lease, ModelSettings
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys
 from streamtopic.state.scripts import PUT_FORGETS, REMOVE_POSITION, SEIZE_LEASE
@@ -64,8 +65,9 @@ def record(connection: Connection, model: str, settings: ModelSettings, moved: i
 
     moved: as in `Recorded`.
     """
-    fields: list[str | int] = ["schema", SCHEMA, "cap", settings.cap, "partitions", settings.partitions]
+    fields: list[str | int] = ["schema", settings.layout, "cap", settings.cap, "partitions", settings.partitions]
     fields += ["partitioner", settings.partitioner, "limits", settings.limits, "moved", moved]
+    fields += ["program", program()]
     connection.call("HSET", ModelKeys(model).named("settings"), *fields)
 
 

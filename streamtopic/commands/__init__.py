@@ -14,6 +14,7 @@ from streamtopic.commands import (
     changes,
     checking,
     dashboard,
+    deleting,
     demo,
     export,
     keys,
@@ -40,5 +41,6 @@ ALL = (
     suggest,
     keys,
     upgrading,
+    deleting,
     bench,
 )

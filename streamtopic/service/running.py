@@ -12,8 +12,10 @@ if TYPE_CHECKING:
 __all__ = ["running"]
 
 
-def running(parts: Parts) -> list[str]:
+def running(parts: Parts, own: str = "") -> list[str]:
     """Return a sentence for each process that works on the model; [] where none does.
+
+    own: name of a holder of the lease that does not count, as of a command that was killed.
 
     A scheduler is seen by its lease, ingest processes by their consumer group, and every process of an instance in a
     folder by the lock on it. Nobody can see a publisher: it holds nothing.
@@ -24,7 +26,7 @@ def running(parts: Parts) -> list[str]:
         return [] if parts.leads else [f"a process runs the instance in {settings.dir}"]
     found = []
     holder = leader(parts.connection, settings.model)
-    if holder is not None:
+    if holder not in {None, own}:
         found.append(f"a scheduler leads ({holder})")
     members = parts.log.members(settings.consumer_group)
     if members:

@@ -24,6 +24,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from streamtopic import formats
 from streamtopic.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -141,6 +142,13 @@ Tasks = Annotated[dict[TaskName, TaskSettings], NoDecode, BeforeValidator(_decod
 Guided = Annotated[dict[TaskName, Seeds], NoDecode, BeforeValidator(_decoded)]
 
 
+def _known_form(number: int) -> int:
+    """Return the number of a form of settings. Raises ValueError for one that this program does not read."""
+    if number not in formats.SETTINGS.read:
+        raise ValueError(formats.refusal(formats.SETTINGS, number))
+    return number
+
+
 class Settings(BaseSettings):
     """All settings, validated. Field descriptions are the reference in docs/settings.md (a test compares them)."""
 
@@ -154,6 +162,11 @@ class Settings(BaseSettings):
         # Kafka allows letters, digits and these signs in the names of topics, up to 249 characters.
         pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$",
         description="Name of the model; part of topic names and of keys in Redis.",
+    )
+    settings_format: Annotated[int, AfterValidator(_known_form)] = Field(
+        formats.SETTINGS.written,
+        description="Number of the form of these settings: a program that does not know it says so, and does not take "
+        "one setting for another. Leave it out for the first form.",
     )
     dir: UserPath | None = Field(None, description="Directory of an embedded instance: event log, Redis data, keys.")
     redis_url: SecretStr | None = Field(
@@ -440,6 +453,10 @@ def load(flags: Mapping[str, Any] | None = None, *, config: Path | None = None) 
         # A folder without a file is fine, while a file that somebody names must exist.
         config = own if own.is_file() else None
     file_values = _read(config) if config is not None else {}
+    number = file_values.get("settings_format", formats.SETTINGS.written)
+    # Before names are looked at: a file of a newer form may have settings that this program does not know.
+    if number not in formats.SETTINGS.read:
+        raise SettingsError(formats.refusal(formats.SETTINGS, number, name=f"the settings file {config}"))
     _refuse_unknown(file_values, str(config))
     _refuse_unknown(given, "--set")
     # pydantic-settings never looks at variables of other names, so this is the only place to refuse them.

@@ -18,6 +18,7 @@ PACKAGE = "streamtopic"
 # What a part may import of this package, beside itself and `errors`.
 ALLOWED = {
     "errors": set(),
+    "formats": set(),
     "lazily": set(),
     "text": set(),
     "compiled": set(),
@@ -37,15 +38,15 @@ ALLOWED = {
     "metrics": set(),
     "health": set(),
     "endpoint": {"health"},
-    "state": {"compiled", "concealing", "counts", "events", "lexicon", "text", "tls_faults"},
+    "state": {"compiled", "concealing", "counts", "events", "formats", "lexicon", "text", "tls_faults"},
     "private_files": set(),
     "local": {"private_files"},
-    "signed": {"private_files", "text", "topics", "streams"},
+    "signed": {"formats", "private_files", "streams", "text", "topics"},
     "client": {"events", "signed", "streams", "text", "topics", "tracing"},
-    "report": {"service", "signed", "topics"},
+    "report": {"formats", "service", "signed", "topics"},
     "dashboard": {"client", "concealing", "console", "endpoint", "report", "service", "settings", "signed", "state"},
     "corpus": set(),
-    "settings": set(),
+    "settings": {"formats"},
     "console": {"concealing"},
     "logs": {"concealing"},
 }

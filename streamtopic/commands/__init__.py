@@ -14,6 +14,7 @@ from streamtopic.commands import (
     changes,
     checking,
     dashboard,
+    deleting,
     demo,
     export,
     keys,
@@ -21,8 +22,25 @@ from streamtopic.commands import (
     receipts,
     run,
     suggest,
+    upgrading,
 )
 
 __all__ = ["ALL"]
 
-ALL = (demo, run, backups, changes, looking, capacity, receipts, checking, export, dashboard, suggest, keys, bench)
+ALL = (
+    demo,
+    run,
+    backups,
+    changes,
+    looking,
+    capacity,
+    receipts,
+    checking,
+    export,
+    dashboard,
+    suggest,
+    keys,
+    upgrading,
+    deleting,
+    bench,
+)

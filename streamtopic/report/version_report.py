@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from streamtopic.errors import InvalidRelease, UsageError
+from streamtopic.formats import REPORT, refusal
 from streamtopic.report.charts import Picture, Series, line_chart
 from streamtopic.report.rendering import render, shown
 from streamtopic.service.verify.claims import LIMITS, UNPROVEN, assumptions_of, statement_of
@@ -247,7 +248,5 @@ def read_report(path: Path) -> ReportFile:
     if not complete:
         raise UsageError(f"{path} is not a report: give a file that `streamtopic report VERSION --to FILE` wrote")
     if evidence.get("format") != FORMAT:
-        raise UsageError(
-            f"{path} is a report of format {evidence.get('format')}: this program reads {FORMAT}, update it"
-        )
+        raise UsageError(refusal(REPORT, evidence.get("format"), name=f"report {path}"))
     return ReportFile(evidence, written if embedded else None)

@@ -9,6 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.errors import StateCorrupt, StateError, StateMismatch, UsageError
+from streamtopic.formats import STATE, program, refusal
 from streamtopic.private_files import write_whole
 from streamtopic.service.backup_archive import ArchiveWriter, read_archive
 from streamtopic.service.instance import Layout, noise_key, receipt_secret, signing_key
@@ -24,7 +25,6 @@ from streamtopic.state.dumped_keys import (
     replace_model,
     replace_partition,
 )
-from streamtopic.state.meta import SCHEMA
 from streamtopic.state.reader import SnapshotExpired
 from streamtopic.state.removal import leader, note_removed, recorded
 from streamtopic.state.residue_ledger import ResidueState
@@ -118,7 +118,9 @@ def _write(parts: Parts, file: IO[bytes], passphrase: bytes) -> Contents:
     settings, connection = parts.settings, parts.connection
     made = int(parts.clock())
     files = {name: path.read_bytes() for name, path in _present_keys(settings, parts.layout).items()}
-    head = {"model": settings.model, "made": made, "schema": SCHEMA, "fixed": _fixed(parts), "keys": files}
+    layout = parts.state.settings.layout
+    head = {"model": settings.model, "made": made, "schema": layout, "fixed": _fixed(parts), "keys": files}
+    head["program"] = program()
     archive = ArchiveWriter(file, passphrase)
     archive.write(["head", head])
     # Before the partitions: what a model says of offsets must lie behind those of its partitions, not ahead.
@@ -164,11 +166,10 @@ def contents(path: Path, passphrase: bytes) -> Contents:
             end = positions, documents
     if head is None or end is None:
         raise StateCorrupt(f"{path} has no beginning or no end: it was not made by `streamtopic backup`")
-    if head["schema"] != SCHEMA:
-        raise StateMismatch(
-            f"{path} holds state of layout {head['schema']}, this program reads {SCHEMA}: restore it with the program "
-            "that wrote it, or run `streamtopic rebuild`"
-        )
+    if head["schema"] not in STATE.read:
+        # A backup of before the field has no `program`.
+        writer = str(head.get("program", ""))
+        raise StateMismatch(refusal(STATE, head["schema"], name=f"the state in {path}", writer=writer))
     fixed, keys = tuple(head["fixed"]), dict(head["keys"])
     return Contents(head["model"], head["made"], fixed, tuple(end[0]), end[1], keys)
 

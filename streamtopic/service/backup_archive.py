@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from streamtopic.errors import StateCorrupt, StateMismatch
+from streamtopic.formats import BACKUP, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["ArchiveWriter", "read_archive"]
 
 _WORDS = b"streamtopic backup "
-_VERSION = 1
+_VERSION = BACKUP.written
 _SALT = 16
 _FRAME = 4 << 20
 _TAG = 16
@@ -100,9 +101,7 @@ def _begin(file: IO[bytes]) -> bytes:
     if words != _WORDS or not version.isdigit():
         raise StateMismatch("this file is not a backup: give one that `streamtopic backup` wrote")
     if int(version) != _VERSION:
-        raise StateMismatch(
-            f"the backup has form {int(version)}, this program reads {_VERSION}: use the program that wrote it"
-        )
+        raise StateMismatch(refusal(BACKUP, int(version)))
     return file.read(_SALT)
 
 

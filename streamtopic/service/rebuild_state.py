@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from streamtopic.state import Forget
     from streamtopic.state.removal import Recorded
 
-__all__ = ["Present", "Rebuilt", "present", "rebuild"]
+__all__ = ["Present", "Rebuilt", "leading", "present", "rebuild"]
 
 HOLDER = "streamtopic rebuild"
 _PAUSE = 0.2
@@ -101,7 +101,7 @@ def rebuild(service: Service, update: Callable[[int, int | None], None]) -> Rebu
     fixed = service.fixed
     # Under another hash documents belong to other partitions, so the cuts of older versions do not hold for them.
     other_hash = before is not None and before.partitioner != fixed.partitioner
-    with _leading(service):
+    with leading(service):
         # Under the lease: before it, a scheduler could still stage a version.
         newest = _newest(service)
         for partition in range(before.partitions if before else partitions):
@@ -141,7 +141,7 @@ def _agreed(service: Service, before: Recorded | None) -> int:
 
 
 @contextmanager
-def _leading(service: Service) -> Iterator[None]:
+def leading(service: Service) -> Iterator[None]:
     """Keep every scheduler from staging as long as the block runs."""
     settings = service.settings
     ttl_ms = int(service.settings.lease * 1000)

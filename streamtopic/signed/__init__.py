@@ -50,6 +50,8 @@ ChainHead          the newest link of a chain
 digest_of          names a link; the next one repeats it
 ReceiptReader      follows the receipts topic
 audit              checks receipts in a file, without the service (Audit; export_line: a line of the file)
+ModelDeletion      the last statement of a model that was deleted (seal_deletion; open_deletion: back, verified;
+                   deletion_message: record of the receipts topic; deletion_line, open_deletion_line: in a file)
 """
 
 from streamtopic.signed.deletion_receipt import (
@@ -73,6 +75,14 @@ from streamtopic.signed.deletion_receipt import (
     to_message,
 )
 from streamtopic.signed.key_ring import KeyList, KeyRing, Revoked, open_keys, seal_keys
+from streamtopic.signed.model_deletion import (
+    ModelDeletion,
+    deletion_line,
+    deletion_message,
+    open_deletion,
+    open_deletion_line,
+    seal_deletion,
+)
 from streamtopic.signed.receipt_chain import Audit, Chain, ChainHead, ReceiptReader, audit, digest_of, export_line
 from streamtopic.signed.release import Guarantee, Release, Topic, match_topics, open_release
 from streamtopic.signed.release_codec import (
@@ -147,6 +157,7 @@ __all__ = [
     "KeyRing",
     "Kind",
     "Link",
+    "ModelDeletion",
     "Opened",
     "Payload",
     "PublicKey",
@@ -165,6 +176,8 @@ __all__ = [
     "Verifier",
     "audit",
     "completion_message",
+    "deletion_line",
+    "deletion_message",
     "digest_of",
     "document_digest",
     "export_line",
@@ -178,6 +191,8 @@ __all__ = [
     "new_signing_key",
     "newest_statement",
     "open_completion",
+    "open_deletion",
+    "open_deletion_line",
     "open_keys",
     "open_link",
     "open_receipt",
@@ -193,6 +208,7 @@ __all__ = [
     "salt_bytes",
     "seal",
     "seal_completion",
+    "seal_deletion",
     "seal_keys",
     "seal_receipt",
     "seal_release",

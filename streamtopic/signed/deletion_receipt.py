@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from streamtopic import formats
 from streamtopic.errors import InvalidRelease
 from streamtopic.signed.sealed import Sealed, kind_of, open_sealed, pack, seal, unpack_fields
 from streamtopic.signed.signing_keys import SigningKey, Verifier
@@ -42,8 +43,8 @@ __all__ = [
     "to_message",
 ]
 
-RECEIPT_FORMAT = 3
-COMPLETION_FORMAT = 1
+RECEIPT_FORMAT = formats.RECEIPT.written
+COMPLETION_FORMAT = formats.COMPLETION.written
 RECEIPT = "receipt"
 COMPLETION = "completion"
 Salt = str | bytes
@@ -297,8 +298,7 @@ _COMPLETION_FIELDS = {field.name for field in dataclasses.fields(Completion)}
 def _receipt(fields: object) -> Receipt:
     version = fields.get("format") if isinstance(fields, dict) else None
     if not isinstance(fields, dict) or not isinstance(version, int) or version not in _DROPPED:
-        read = " and ".join(map(str, _DROPPED))
-        raise InvalidRelease(f"a receipt of format {str(version)[:20]}: this program reads {read}, update it")
+        raise InvalidRelease(formats.refusal(formats.RECEIPT, version))
     dropped = _DROPPED[version]
     kept = {name: value for name, value in fields.items() if name not in dropped}
     unbounded = [name for name in _UNBOUNDED if name in kept and kept[name] is None]
@@ -324,8 +324,9 @@ def _has_type(kind: object, value: object) -> bool:
 
 
 def _completion(fields: object) -> Completion:
-    if not isinstance(fields, dict) or fields.get("format") != COMPLETION_FORMAT:
-        raise InvalidRelease(f"a signed completion has another format than {COMPLETION_FORMAT}: update this program")
+    version = fields.get("format") if isinstance(fields, dict) else None
+    if not isinstance(fields, dict) or version != COMPLETION_FORMAT:
+        raise InvalidRelease(formats.refusal(formats.COMPLETION, version))
     numbers = [fields.get(name) for name in ("sequence", "number", "created")]
     texts = [fields.get("previous"), fields.get("model")]
     texts_sound = all(isinstance(text, str) for text in texts)

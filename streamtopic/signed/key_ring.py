@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.errors import InvalidRelease, UnknownKey, UsageError
+from streamtopic.formats import KEY_LIST, refusal
 from streamtopic.signed.sealed import pack, reading_fields, seal, unpack_fields, unseal
 from streamtopic.signed.signing_keys import PublicKey, SigningKey
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KeyList", "KeyRing", "Revoked", "open_keys", "seal_keys"]
 
-FORMAT = 1
+FORMAT = KEY_LIST.written
 KIND = "keys"
 
 
@@ -116,7 +117,7 @@ def open_keys(data: bytes, root: PublicKey) -> KeyList:
     with reading_fields("key list"):
         fields = unpack_fields(parts["keys"])
         if fields["format"] != FORMAT:
-            raise InvalidRelease(f"a key list of format {fields['format']}: this program reads {FORMAT}, update it")
+            raise InvalidRelease(refusal(KEY_LIST, fields["format"]))
         previous = [_public_key(raw) for raw in fields["previous"]]
         revoked = [_unpack_revoked(entry) for entry in fields["revoked"]]
         current = _public_key(fields["current"])

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.errors import InvalidRelease
+from streamtopic.formats import RELEASE, refusal
 from streamtopic.signed.sealed import (
     fitting,
     open_sealed,
@@ -44,7 +45,7 @@ __all__ = [
     "unpack_envelope",
 ]
 
-FORMAT = 1
+FORMAT = RELEASE.written
 REVISION = 1
 """Of the learner's decisions and its certificate: 1 is proved in docs/proof.md. Older versions do not name one."""
 
@@ -252,7 +253,7 @@ def unpack_envelope(data: bytes) -> Envelope:
     with reading_fields("envelope"):
         fields = unpack_fields(data)
         if fields["format"] != FORMAT:
-            raise InvalidRelease(f"a release of format {fields['format']}: this program reads {FORMAT}, update it")
+            raise InvalidRelease(refusal(RELEASE, fields["format"]))
         cut = fields["cut"].items()
         fields["cut"] = {int(partition): offset for partition, offset in cut}
         fields |= {name: math.inf for name in UNBOUNDED if fields[name] is None}

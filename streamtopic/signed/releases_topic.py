@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from streamtopic.errors import CannotLearn, InvalidRelease, UnknownKey
+from streamtopic.formats import STATEMENT, refusal
 from streamtopic.signed.key_ring import KeyRing
 from streamtopic.signed.release import Release, open_sealed_release
 from streamtopic.signed.sealed import open_sealed, pack, reading_fields, seal, unpack_fields
@@ -39,7 +40,7 @@ __all__ = [
 ]
 
 
-FORMAT = 1
+FORMAT = STATEMENT.written
 KIND = "statement"
 # One key for all statements and one for all key lists, so that compaction keeps the newest of each.
 STATEMENT_KEY = b"st:statement"
@@ -79,7 +80,7 @@ def open_statement(data: bytes, key: Verifier) -> Statement:
     with reading_fields("statement"):
         fields = unpack_fields(sealed.parts["statement"])
         if fields["format"] != FORMAT:
-            raise InvalidRelease(f"a statement of format {fields['format']}: this program reads {FORMAT}, update it")
+            raise InvalidRelease(refusal(STATEMENT, fields["format"]))
         found = Statement(
             model=str(fields["model"]),
             sequence=int(fields["sequence"]),

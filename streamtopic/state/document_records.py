@@ -16,6 +16,7 @@ import numpy.typing as npt
 from streamtopic.compiled import kernel
 from streamtopic.counts import DocumentBatch, Passage
 from streamtopic.errors import StateCorrupt
+from streamtopic.formats import STORED_DOCUMENT
 from streamtopic.state.segments import get_varint, put_varint
 
 __all__ = ["RECORD_VERSION", "StoredDocument", "decode_records", "encode_records", "unreadable"]
@@ -23,7 +24,7 @@ __all__ = ["RECORD_VERSION", "StoredDocument", "decode_records", "encode_records
 Bytes = npt.NDArray[np.uint8]
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
-RECORD_VERSION = 1
+RECORD_VERSION = STORED_DOCUMENT.written
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,7 @@ Flush -> commit_arguments                 keys and arguments of `commit_flush.lu
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import msgpack
@@ -15,13 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.counts import DocumentBatch, SignedPassages, Weighting, statistics
+from streamtopic.formats import ROWS_FROM, TRACES_FROM
 from streamtopic.state.connection import Connection
 from streamtopic.state.deletions import Forget, Forward
 from streamtopic.state.document_records import StoredDocument, encode_records
 from streamtopic.state.meta import ManifestEntry, Meta
 from streamtopic.state.redis_keys import PartitionKeys
 from streamtopic.state.scripts import UPLOAD_SECONDS
-from streamtopic.state.segments import SegmentHead, encode_head, encode_passages
+from streamtopic.state.segments import SegmentHead, counted_blocks, encode_chunk, encode_head, encode_passages
 from streamtopic.state.word_ids import Rows, RowSpan, Vocabulary, number_rows, word_bytes, word_text
 
 __all__ = [
@@ -247,13 +248,16 @@ def plan(
     for epoch, batch, signs in _by_epoch(changes, added, base):
         head, local = _headed(batch, signs)
         heads.append(head)
-        strings = [encode_head(head, packed=False)]
         rows, pairs = _rows(local, weighting, signs)
-        # Rows that make no pair add nothing to the counts of words, which are in the head.
-        if pairs:
-            strings.append(encode_passages(rows))
+        if base.layout < ROWS_FROM:
+            strings, pairs = _counted(rows, len(head.ids))
+            passages = 0
+        else:
+            # Rows that make no pair add nothing to the counts of words, which are in the head.
+            strings = [encode_passages(rows)] if pairs else []
+            passages = rows.passages if pairs else 0
+        strings = [encode_head(head, packed=False), *strings]
         size = sum(map(len, strings))
-        passages = rows.passages if pairs else 0
         entry = ManifestEntry(new_id(), base.version, epoch, len(strings), pairs, size, passages)
         segments.append((entry, strings))
     ids, frequency = _frequency_change(heads)
@@ -277,7 +281,7 @@ def plan(
         held=held,
         ids=ids,
         frequency=frequency,
-        forgets=changes.forgets,
+        forgets=_forgets(changes.forgets, base.layout),
         increments=increments,
         forwards=changes.forwards,
     )
@@ -363,6 +367,22 @@ def _rows(local: DocumentBatch, weighting: Weighting, signs: Int64) -> tuple[Sig
     # A word that stands in a passage more than once has pairs with itself.
     repeated = np.count_nonzero(rows.counts > 1)
     return rows, int(between_words + repeated)
+
+
+def _counted(rows: SignedPassages, n_words: int) -> tuple[list[bytes], int]:
+    """Return the chunks with the pairs of rows, for a state that programs without rows read too; and how many pairs."""
+    strings = []
+    pairs = 0
+    for block in counted_blocks(rows, n_words):
+        if len(block.values):
+            pairs += len(block.values)
+            strings.append(encode_chunk(block.first, block.sizes, block.columns, block.values, packed=False))
+    return strings, pairs
+
+
+def _forgets(forgets: Sequence[Forget], layout: int) -> Sequence[Forget]:
+    """Return deletions as a state of this layout may hold them."""
+    return forgets if layout >= TRACES_FROM else [replace(forget, trace=b"") for forget in forgets]
 
 
 def _frequency_change(heads: Sequence[SegmentHead]) -> tuple[Int64, Int64]:

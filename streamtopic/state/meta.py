@@ -5,13 +5,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from streamtopic.errors import StateCorrupt, StateMismatch, StateMissing
+from streamtopic.formats import STATE, refusal
 from streamtopic.state.connection import Connection
 from streamtopic.state.redis_keys import ModelKeys, PartitionKeys
 from streamtopic.state.scripts import BEGIN_EPOCH, Outcome, outcome
 
 __all__ = [
     "MURMUR2",
-    "SCHEMA",
+    "Fixed",
     "ManifestEntry",
     "Meta",
     "changed_limits",
@@ -21,9 +22,6 @@ __all__ = [
     "mismatch",
     "read_position",
 ]
-
-SCHEMA = 3
-"""Version of the layout under a partition's tag, and of the meaning of its numbers, such as the weights of pairs."""
 
 MURMUR2 = "murmur2"
 """The default partitioner. A state that names no partitioner is older than the setting, and was made with this one."""
@@ -57,6 +55,7 @@ class Meta:
     erased: no segment holds a trace of a document that left before this offset.
     erased_ms: time since which `erased` holds.
     through: records of other partitions' keys before this offset were dealt with before the state was last rebuilt.
+    layout: number of `formats.STATE`: what a writer may write here. Readers take each entry as it is.
     """
 
     partitions: int
@@ -80,14 +79,16 @@ class Meta:
     erased: int
     erased_ms: int
     through: int = 0
+    layout: int = STATE.written
 
     @classmethod
     def parse(cls, fields: Mapping[bytes, bytes]) -> "Meta":
-        """Read the hash. Raises StateMismatch for another schema and StateCorrupt for a hash that is damaged."""
+        """Read the hash. Raises StateMismatch for another layout and StateCorrupt for a hash that is damaged."""
         text = {key.decode(): value.decode("ascii", "replace") for key, value in fields.items()}
         # Before any field is read: those of another layout may be missing, which is not damage.
-        if text.get("schema") != str(SCHEMA):
-            raise StateMismatch(_other_layout("the state in Redis", str(text.get("schema"))))
+        layout = text.get("schema", "")
+        if layout not in map(str, STATE.read):
+            raise StateMismatch(refusal(STATE, layout, writer=text.get("program", "")))
 
         def number(name: str, otherwise: str | None = None) -> int:
             return int(text[name] if otherwise is None else text.get(name, otherwise))
@@ -119,6 +120,7 @@ class Meta:
                 erased=number("erased", "0"),
                 erased_ms=number("erased_at", "0"),
                 through=number("through", "0"),
+                layout=int(layout),
             )
         except (KeyError, ValueError) as error:
             raise StateCorrupt(f"partition state cannot be read ({error}): run `streamtopic rebuild`") from None
@@ -185,7 +187,7 @@ class ManifestEntry:
     def pack(self) -> str:
         """Return the value of its field."""
         value = f"{self.order}:{self.epoch}:{self.keys}:{self.pairs}:{self.size}"
-        # Only where there are rows: an older program refuses such an entry, and must read all others.
+        # Only where there are rows: a program of layout 3 refuses such an entry, and must read all others.
         return f"{value}:{self.rows}" if self.rows else value
 
 
@@ -230,18 +232,21 @@ def fixed(answer: Sequence[bytes | None]) -> Fixed:
 
     A state of an older program may lack the partitioner, which is murmur2 then, and the limits, which are "" then.
     """
-    schema, cap, partitions, partitioner, limits = answer
+    layout, cap, partitions, partitioner, limits = answer
     hashed = "crc32" if partitioner == b"crc32" else MURMUR2
     text = (limits or b"").decode(errors="replace")
-    return int(schema or 0), int(cap or 0), int(partitions or 0), hashed, text
+    return int(layout or 0), int(cap or 0), int(partitions or 0), hashed, text
 
 
-def mismatch(model: str, have: Fixed, want: Fixed) -> str:
-    """Return the error text for settings that differ from those that the state was made with."""
-    schema, cap, partitions, partitioner, limits = have
+def mismatch(model: str, have: Fixed, want: Fixed, writer: str = "") -> str:
+    """Return the error text for settings that differ from those that the state was made with.
+
+    writer: version of the program that gave the state its layout, "" where the state does not name it.
+    """
+    layout, cap, partitions, partitioner, limits = have
     _, want_cap, want_partitions, want_partitioner, want_limits = want
-    if schema != SCHEMA:
-        return _other_layout(f"the state of {model}", str(schema))
+    if layout not in STATE.read:
+        return refusal(STATE, layout, name=f"the state of {model}", writer=writer)
     remedy = "or rebuild the state from the log under the new setting (`streamtopic rebuild`)"
     if partitions != want_partitions:
         differs = (
@@ -282,14 +287,6 @@ def changed_limits(found: str, wanted: str) -> str:
         if old != new:
             changed.append(f"{name} {old} and not {new}")
     return ", ".join(changed)
-
-
-def _other_layout(state: str, schema: str) -> str:
-    """Return the error text for a state that a program of another layout wrote."""
-    return (
-        f"{state} has layout {schema}, this program reads {SCHEMA}: count it anew from the log "
-        "(`streamtopic rebuild`), or use the version of the program that wrote it"
-    )
 
 
 def _counters(text: Mapping[str, str], prefix: str) -> dict[str, int]:

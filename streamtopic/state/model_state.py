@@ -3,7 +3,7 @@
 import hashlib
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgpack
@@ -11,9 +11,10 @@ import msgpack
 from streamtopic.counts import Weighting
 from streamtopic.errors import StateCorrupt, StateMismatch
 from streamtopic.events import LIMITS
+from streamtopic.formats import STATE, program
 from streamtopic.state import scripts
 from streamtopic.state.connection import Connection
-from streamtopic.state.meta import MURMUR2, SCHEMA, fixed, mismatch
+from streamtopic.state.meta import MURMUR2, Fixed, fixed, mismatch
 from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.state.scripts import UPLOAD_SECONDS, AlreadyApplied, Outcome, outcome
 
@@ -43,12 +44,14 @@ class ModelSettings:
     cap: upper bound of a document's weight f(L).
     partitioner: hash that chooses the partition of a key, `murmur2` or `crc32`.
     limits: every limit that refuses a record, as `events.LIMITS`.
+    layout: number of `formats.STATE` that new partitions of the model get. It is not fixed: `upgrade` changes it.
     """
 
     partitions: int
     cap: int
     partitioner: str = MURMUR2
     limits: str = LIMITS
+    layout: int = field(default=STATE.written, compare=False)
 
     @property
     def weighting(self) -> Weighting:
@@ -127,15 +130,15 @@ class ModelState:
         Raises StateMismatch, with the remedy, where the model was created with other settings.
         """
         key = ModelKeys(model).named("settings")
-        wanted = SCHEMA, settings.cap, settings.partitions, settings.partitioner, settings.limits
+        wanted = settings.layout, settings.cap, settings.partitions, settings.partitioner, settings.limits
         answer = connection.call("HMGET", key, *_FIXED)
         if answer[0] is None:
             # Read first, so that only a user who creates models needs the right to run scripts.
-            answer = connection.script(scripts.CREATE_MODEL, [key], wanted)
+            answer = connection.script(scripts.CREATE_MODEL, [key], [*wanted, program()])
         have = fixed(answer)
-        if have != wanted:
-            raise StateMismatch(mismatch(model, have, wanted))
-        return cls(connection, model, settings)
+        if have[0] not in STATE.read or have[1:] != wanted[1:]:
+            raise _mismatch(connection, model, have, wanted)
+        return cls(connection, model, replace(settings, layout=have[0]))
 
     @classmethod
     def find(cls, connection: Connection, model: str) -> "ModelState | None":
@@ -148,10 +151,10 @@ class ModelState:
         if answer[0] is None:
             return None
         have = fixed(answer)
-        schema, cap, partitions, partitioner, limits = have
-        if schema != SCHEMA:
-            raise StateMismatch(mismatch(model, have, have))
-        return cls(connection, model, ModelSettings(partitions, cap, partitioner, limits))
+        layout, cap, partitions, partitioner, limits = have
+        if layout not in STATE.read:
+            raise _mismatch(connection, model, have, have)
+        return cls(connection, model, ModelSettings(partitions, cap, partitioner, limits, layout))
 
     def acquire(self, holder: str, ttl_ms: int) -> Lease | None:
         """Become or stay leader; None while another holder's lease runs.
@@ -406,6 +409,13 @@ class ModelState:
     def _base_parts(self) -> list[str]:
         head = self._call("HGET", "base", "head")
         return [] if head is None else list(msgpack.unpackb(head)["parts"])
+
+
+def _mismatch(connection: Connection, model: str, have: Fixed, wanted: Fixed) -> StateMismatch:
+    """Return the error about a state that was made with other settings, with the program that gave it its layout."""
+    # Read only now: an older program has not written it, and no reader needs it where all is well.
+    writer = connection.call("HGET", ModelKeys(model).named("settings"), "program") or b""
+    return StateMismatch(mismatch(model, have, wanted, writer.decode(errors="replace")))
 
 
 def _cut(blob: bytes) -> list[bytes]:

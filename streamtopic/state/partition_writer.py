@@ -16,6 +16,7 @@ import numpy.typing as npt
 from streamtopic.counts import Weighting
 from streamtopic.errors import StateCorrupt, StateError, StateMismatch, TakenOver
 from streamtopic.events import LIMITS
+from streamtopic.formats import STATE, program
 from streamtopic.lexicon import Lexicon
 from streamtopic.state import scripts
 from streamtopic.state.connection import Connection
@@ -36,7 +37,7 @@ from streamtopic.state.flush import (
     plan,
     upload,
 )
-from streamtopic.state.meta import MURMUR2, SCHEMA, ManifestEntry, Meta, fixed, head_strings, mismatch, read_position
+from streamtopic.state.meta import MURMUR2, ManifestEntry, Meta, fixed, head_strings, mismatch, read_position
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys, PartitionKeys
 from streamtopic.state.scripts import Applied, Outcome, Stale, outcome
 from streamtopic.state.segments import SegmentHead, decode_head
@@ -148,6 +149,7 @@ class PartitionWriter:
         partitioner: str = MURMUR2,
         first_offset: int = 0,
         limits: str = LIMITS,
+        layout: int = STATE.written,
         word_ids: int = MAX_WORD_IDS,
         new_id: Callable[[], str] = _random_id,
     ) -> "PartitionWriter":
@@ -155,15 +157,17 @@ class PartitionWriter:
 
         partitions, weighting, partitioner, limits: settings of the model, fixed when the state is created.
         first_offset: the first record that a new state counts.
+        layout: number of `formats.STATE` that a new state gets; one that is there keeps its own.
 
         Raises StateMismatch where the state was created with other settings, StateCorrupt where it cannot be read,
         ComponentUnreachable.
         """
         keys = ModelKeys(model).partition(partition)
-        arguments = (weighting.cap, partitions, first_offset, SCHEMA, partitioner, limits)
+        arguments: list[str | bytes | int] = [weighting.cap, partitions, first_offset, layout, partitioner, limits]
+        arguments += [STATE.oldest, STATE.newest, program()]
         answer = connection.script(scripts.CLAIM_PARTITION, [keys.meta, keys.forwards], arguments)
         if answer[0] == b"differs":
-            wanted = SCHEMA, weighting.cap, partitions, partitioner, limits
+            wanted = layout, weighting.cap, partitions, partitioner, limits
             raise StateMismatch(mismatch(model, fixed(answer[1:]), wanted))
         return cls(connection, keys, partition, int(answer[1]), weighting, new_id, partitioner, word_ids)
 

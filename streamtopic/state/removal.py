@@ -1,13 +1,15 @@
 """Taking a model's counts out of Redis, so that they can be made again from the log."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 import msgpack
 
+from streamtopic.formats import program
 from streamtopic.state.connection import Connection
 from streamtopic.state.deletions import Forget
-from streamtopic.state.meta import MURMUR2, SCHEMA, ManifestEntry
+from streamtopic.state.meta import MURMUR2, ManifestEntry
 from streamtopic.state.model_state import Lease, ModelSettings
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys
 from streamtopic.state.scripts import PUT_FORGETS, REMOVE_POSITION, SEIZE_LEASE
@@ -23,10 +25,12 @@ __all__ = [
     "record",
     "recorded",
     "remove_base",
+    "remove_model",
     "remove_partition",
 ]
 
 _AT_ONCE = 500
+_PASSES = 5
 
 
 def leader(connection: Connection, model: str) -> str | None:
@@ -64,8 +68,9 @@ def record(connection: Connection, model: str, settings: ModelSettings, moved: i
 
     moved: as in `Recorded`.
     """
-    fields: list[str | int] = ["schema", SCHEMA, "cap", settings.cap, "partitions", settings.partitions]
+    fields: list[str | int] = ["schema", settings.layout, "cap", settings.cap, "partitions", settings.partitions]
     fields += ["partitioner", settings.partitioner, "limits", settings.limits, "moved", moved]
+    fields += ["program", program()]
     connection.call("HSET", ModelKeys(model).named("settings"), *fields)
 
 
@@ -109,6 +114,34 @@ def remove_partition(connection: Connection, model: str, partition: int, *, rear
     for start in range(0, len(names), _AT_ONCE):
         # UNLINK frees the memory in another thread: DEL of a large hash would block Redis.
         connection.call("UNLINK", *names[start : start + _AT_ONCE])
+
+
+def remove_model(connection: Connection, model: str, update: Callable[[int, int | None], None]) -> int:
+    """Remove every key of a model; return how many. It may be repeated after any error.
+
+    The settings and the lease go last, so that no scheduler can lead meanwhile, and a repetition finds the model.
+
+    update: told how many keys are gone.
+    """
+    keys = ModelKeys(model)
+    last = [keys.named("settings"), keys.named("lease")]
+    # Both forms of its hash tags: {st:MODEL} and {st:MODEL:PARTITION}. No letter of a name is a sign of a pattern.
+    pattern = f"{{st:{model}[:}}]*"
+    removed = 0
+    # Twice at least: a scan may pass over a key that moves to another node of a cluster meanwhile.
+    for _ in range(_PASSES):
+        names = (name for name in connection.names(pattern) if name.decode() not in last)
+        found = 0
+        while some := list(islice(names, _AT_ONCE)):
+            # One command a key: keys of two partitions may lie on two nodes, and UNLINK frees them in another thread.
+            connection.batch(("UNLINK", name) for name in some)
+            found += len(some)
+            update(removed + found, None)
+        removed += found
+        if not found:
+            break
+    # One by one, the lease at the very end.
+    return removed + sum(int(connection.call("UNLINK", name)) for name in last)
 
 
 def note_removed(connection: Connection, model: str, partition: int) -> None:

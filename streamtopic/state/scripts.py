@@ -52,6 +52,9 @@ NEXT_STATEMENT = _text("next_statement")
 # Receipts are written by the publisher, without a lease: the end of the chain is compared instead.
 APPEND_RECEIPTS = _text("append_receipts")
 
+# A change of the layout, beside the writer of a partition.
+SET_LAYOUT = _text("set_layout")
+
 # A rebuild takes partitions and lease from their holders.
 SEIZE_LEASE = _text("seize_lease")
 REMOVE_POSITION = _text("remove_position")

@@ -248,6 +248,14 @@ class EventLog(Protocol):
         """
         ...
 
+    def remove(self, topic: str) -> None:
+        """Remove a topic with all its records. Nothing happens where there is no such topic."""
+        ...
+
+    def members(self, group: str) -> list[str]:
+        """Return the host of each process in a consumer group; files have no groups."""
+        ...
+
     def close(self) -> None:
         """Give back files and connections; the log must not be used afterwards."""
         ...

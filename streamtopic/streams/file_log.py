@@ -10,13 +10,14 @@ A reader sees a record whole or not at all, also after kill -9. It needs POSIX (
 
 import json
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from streamtopic.errors import ComponentUnreachable, StateCorrupt
+from streamtopic.errors import ComponentUnreachable, StateCorrupt, UsageError
 from streamtopic.streams.event_log import (
     MAX_READ_BYTES,
     MAX_READ_RECORDS,
@@ -197,6 +198,23 @@ class FileLog(Closing):
         count = self._partitions(topic)
         with self._guard():
             return sum(self._files(topic, partition).compact(expired) for partition in range(count))
+
+    def remove(self, topic: str) -> None:
+        """See EventLog.remove."""
+        if not topic or "/" in topic or topic.startswith("."):
+            raise UsageError(f"{topic!r} is not the name of a topic")
+        folder = self._directory / topic
+        with self._guard():
+            # The number of partitions first: without it the topic is gone for everyone, however much is left of it.
+            (folder / "partitions").unlink(missing_ok=True)
+            if folder.exists():
+                shutil.rmtree(folder)
+            for key in [key for key in self._open if key[0] == topic]:
+                del self._open[key]
+
+    def members(self, group: str) -> list[str]:  # noqa: ARG002 - the protocol's
+        """See EventLog.members."""
+        return []
 
     def close(self) -> None:
         """See EventLog.close."""

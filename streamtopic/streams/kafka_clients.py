@@ -247,6 +247,27 @@ class Admin:
 
         self._ask(alter, f"AlterConfigs of topic {topic}")
 
+    def remove(self, topic: str) -> None:
+        """Remove a topic with all its records; one that does not exist is no error."""
+
+        def delete(client: Any) -> None:  # noqa: ANN401 - as above
+            with suppress(errors.UnknownTopicOrPartitionError):
+                client.delete_topics([topic])
+
+        self._ask(delete, f"Delete of topic {topic}")
+
+    def members(self, group: str) -> list[str]:
+        """Return the host of each member of a consumer group; [] where there is no such group."""
+
+        def describe(client: Any) -> list[str]:  # noqa: ANN401 - as above
+            try:
+                found = client.describe_groups([group])[group]
+            except errors.GroupIdNotFoundError:
+                return []
+            return [str(member["client_host"]).removeprefix("/") for member in found["members"]]
+
+        return self._ask(describe, f"Describe of group {group}")
+
     def close(self) -> None:
         """Give the connection back."""
         with self._mutex:

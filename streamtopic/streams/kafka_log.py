@@ -156,6 +156,15 @@ class KafkaLog(Closing):
         check_partition(topic, partition, self._count(topic))
         return self._offsets.appended_ms(topic, partition, offset)
 
+    def remove(self, topic: str) -> None:
+        """See EventLog.remove; it needs the right Delete on the topic."""
+        self._admin.remove(topic)
+        self._counts.pop(topic, None)
+
+    def members(self, group: str) -> list[str]:
+        """See EventLog.members; it needs the right Describe on the group."""
+        return self._admin.members(group)
+
     def close(self) -> None:
         """See EventLog.close; in a fraction of a second, also while the cluster is away."""
         with self._mutex:

@@ -66,3 +66,34 @@ def test_a_refusal_leaves_an_instance_as_it_was(on, instance, tmp_path):
     secret.write_text("short")
     assert "12 or more" in on("backup", tmp_path / "second")[1]
     assert not (tmp_path / "second").exists()
+
+
+class _Typed:
+    """A terminal at which somebody types a line."""
+
+    def __init__(self, line):
+        self.line = line
+
+    def isatty(self):
+        return True
+
+    def readline(self):
+        return self.line
+
+
+def test_a_model_goes_only_under_its_own_name(program, instance, tmp_path, monkeypatch):
+    """Another name changes nothing; the right one leaves the statement, the receipts and the public key."""
+    file = tmp_path / "deleted.json"
+    monkeypatch.setattr("sys.stdin", _Typed("demo-2\n"))
+    status, _, error = program("delete-model", file, "--dir", instance)
+    assert (status, "nothing was deleted" in error) == (2, True)
+    assert program("status", "--dir", instance)[0] == 0
+    monkeypatch.setattr("sys.stdin", _Typed("default\n"))
+    status, out, error = program("delete-model", file, "--dir", instance)
+    assert (status, "last statement" in out) == (0, True), error
+    assert not (instance / "redis").exists()
+    assert sorted(path.name for path in (instance / "keys").iterdir()) == ["complete", "signing.pub"]
+    status, out, _ = program("delete-model", file, "--verify", "--public-key", instance / "keys" / "signing.pub")
+    assert (status, "ok    model default was deleted" in out) == (0, True)
+    file.write_text(file.read_text().replace("signed", "sealed"))
+    assert program("delete-model", file, "--verify", "--public-key", instance / "keys" / "signing.pub")[0] == 1

@@ -11,7 +11,9 @@ from streamtopic.client import DocumentProducer, Receipts
 from streamtopic.local import LocalRedis
 from streamtopic.service.app import Service
 from streamtopic.settings import load
+from streamtopic.state import Connection
 from streamtopic.streams import TopicNames, open_log
+from streamtopic.streams.opening import open_membership
 
 pytestmark = pytest.mark.slow
 _numbers = itertools.count()
@@ -146,3 +148,34 @@ def test_other_partitions_are_refused_since_nothing_is_moved(site):
     assert "a model of another name" in site.on("rebuild", "--yes", status=2)
     site.configure(partitions=2)
     assert site.digest() == digest
+
+
+def test_a_whole_model_goes_and_leaves_its_evidence(site, tmp_path, kept_redis):
+    """A running ingest is named and stops it; afterwards receipts and statement prove what there was."""
+    made = site.on("receipts", "export", "--to", tmp_path / "receipts.jsonl")
+    file = tmp_path / "deleted.json"
+    key = ("--public-key", site.folder / "keys" / "signing.pub")
+    assert "repeat it with --yes" in site.on("delete-model", file, status=2)
+    log, _ = open_log(site.servers)
+    with log:
+        membership = open_membership(log, site.names.documents, f"streamtopic-{site.model}", 6_000)
+        while not membership.poll(1.0):
+            pass
+        assert "1 ingest process(es) count" in site.on("delete-model", file, "--yes", status=2)
+        membership.leave()
+        assert not file.exists()
+        done = site.on("delete-model", file, "--yes")
+        assert set(done["topics"]) == {site.names.documents, site.names.releases, site.names.rejected}
+        assert {path.name for path in (site.folder / "keys").iterdir()} == {"signing.pub"}
+        assert log.partitions(site.names.documents) == 0
+        with Connection(kept_redis.url) as connection:
+            assert list(connection.names(f"{{st:{site.model}*")) == []
+        stated = site.on("delete-model", file, "--verify", *key)
+        assert (stated["model"], stated["version"], stated["documents"]) == (site.model, 2, 398)
+        assert (stated["receipts"], stated["head"]) == (2, made["head"])
+        checked = site.on("receipts", "verify", tmp_path / "receipts.jsonl", "--head", stated["head"], *key)
+        assert (checked["passed"], checked["receipts"]) == (True, 2)
+        assert len(site.receipts()) == 2
+        end = log.end(site.names.receipts, 0)
+        (last,) = log.read(site.names.receipts, 0, end - 1)
+        assert last.key == f"{site.model}/deleted".encode()

@@ -214,3 +214,16 @@ def test_what_the_theorem_does_not_speak_of_is_refused_with_a_remedy(more, parts
     with pytest.raises(SettingsError) as caught:
         load(proved | more)
     assert all(part in str(caught.value) for part in parts), str(caught.value)
+
+
+def test_settings_of_a_newer_form_are_refused_before_their_names_are(tmp_path, monkeypatch):
+    """A file for a later program says so, and is not taken for one with a mistyped setting."""
+    path = _file(tmp_path, "settings_format = 2\nsomething_new = 5\n")
+    with pytest.raises(SettingsError, match=r"format 2, written by a newer program.*reads 1: use the version"):
+        load(config=path)
+    monkeypatch.setenv("STREAMTOPIC_SETTINGS_FORMAT", "2")
+    with pytest.raises(SettingsError, match=r"variable STREAMTOPIC_SETTINGS_FORMAT.*reads 1"):
+        load()
+    monkeypatch.delenv("STREAMTOPIC_SETTINGS_FORMAT")
+    write(load(config=_file(tmp_path, "settings_format = 1\ntopics = 5\n")), path)
+    assert "settings_format" not in path.read_text()

@@ -196,7 +196,7 @@ def _foreign(data):
         (_cut_at_a_frame, "ends before"),
         (_changed, "changed"),
         (_longer, "changed"),
-        (_newer, "form 2"),
+        (_newer, "format 2"),
         (_foreign, "not a backup"),
     ],
 )

@@ -142,6 +142,7 @@ class Ingest:
             partitioner=settings.partitioner,
             first_offset=log.begin(topics.documents, partition),
             limits=settings.limits,
+            layout=settings.layout,
             word_ids=word_ids,
         )
         return cls(state, log, topics, clock, base_epoch, ahead=ahead)

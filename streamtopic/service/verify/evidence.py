@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamtopic import __version__
 from streamtopic.errors import CheckFailed, UsageError
+from streamtopic.formats import REPORT
 from streamtopic.service.published import topics_of
 from streamtopic.service.schedule.version import rounded, shown_calibration
 from streamtopic.service.verify.claims import LIMITS, assumptions_of, statement_of, steps_of
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMAT", "PROGRAM", "gather", "plain", "release_findings", "signed_facts"]
 
-FORMAT = 1
+FORMAT = REPORT.written
 PROGRAM = f"streamtopic {__version__}"
 _TOP_WORDS = 8
 _ANCHOR_WORDS = re.compile(r"(anchor words changed):.*", re.DOTALL)

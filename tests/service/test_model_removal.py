@@ -1,0 +1,250 @@
+"""The end of a model: a last signed statement, then nothing of it is left, and other models stay."""
+
+import json
+import subprocess
+from base64 import b64decode
+from types import SimpleNamespace
+
+import pytest
+
+from streamtopic.corpus import Document
+from streamtopic.errors import InvalidRelease, UsageError
+from streamtopic.local import LocalRedis, LocalRedisCluster
+from streamtopic.service import model_removal as module
+from streamtopic.service.app import Service, silent
+from streamtopic.service.model_removal import HOLDER, facts_of, only_keys_left, remove, remove_files
+from streamtopic.settings import load
+from streamtopic.signed import PublicKey, ReceiptReader, open_deletion_line, open_receipt
+from streamtopic.state import Connection
+from streamtopic.state.removal import leader
+from streamtopic.streams import FileLog, TopicNames
+
+WORDS = [["apple", "banana", "cherry", "damson"], ["iron", "copper", "silver", "gold"]]
+GIVEN = {"topics": 2, "min_df": 1, "max_df": 1.0, "partitions": 2, "max_forget_lag": 86400, "capacity_share": 0.5}
+
+
+def documents(count):
+    """Return documents of two subjects."""
+    texts = [" ".join(WORDS[n % 2][(n // 2 + k) % 4] for k in range(3)) for n in range(count)]
+    return [Document(f"d{n}", text, {}) for n, text in enumerate(texts)]
+
+
+def settings_of(folder, url, model="news"):
+    """Return settings of a model in a folder of its own, with its state at an address."""
+    path = folder / model
+    path.mkdir(exist_ok=True)
+    return load(GIVEN | {"dir": path, "redis_url": url, "model": model})
+
+
+def made(settings):
+    """Make a model of two versions, two receipts and one deletion without."""
+    with Service(settings) as service:
+        service.add(documents(40))
+        service.settle()
+        service.delete(["d1", "d2"])
+        service.settle(requested="unlearn")
+        service.delete(["d3"])
+        service.settle()
+
+
+@pytest.fixture(scope="module")
+def server():
+    """Return a Redis for all models of this file."""
+    with LocalRedis() as server:
+        yield server
+
+
+@pytest.fixture
+def world(tmp_path, server):
+    """Two models whose names begin alike, in one Redis, and a file for the statement."""
+    with Connection(server.url) as connection:
+        connection.call("FLUSHALL")
+        made(settings_of(tmp_path, server.url))
+        made(settings_of(tmp_path, server.url, "news-2"))
+        yield SimpleNamespace(
+            settings=settings_of(tmp_path, server.url),
+            other=settings_of(tmp_path, server.url, "news-2"),
+            connection=connection,
+            file=tmp_path / "news.deleted",
+            key=PublicKey.load(tmp_path / "news" / "keys" / "signing.pub"),
+        )
+
+
+def delete(world, *, keep_receipts=True):
+    """Delete the model as the command does."""
+    if not only_keys_left(world.settings, world.file):
+        with Service(world.settings) as service:
+            done = remove(service, world.file, facts_of(service, keep_receipts=keep_receipts), silent)
+    else:
+        done = None
+    remove_files(world.settings, keep_keys=False)
+    return done
+
+
+def contents(connection, model):
+    """Return all keys of a model with their content."""
+    names = sorted(connection.names(f"{{st:{model}[:}}]*"))
+    return {name: connection.call("DUMP", name) for name in names}
+
+
+def gone(world, *, kept=True):
+    """Assert that only the evidence is left."""
+    assert contents(world.connection, "news") == {}
+    folder, names = world.settings.dir, TopicNames("news")
+    log = FileLog(folder / "log")
+    assert [log.partitions(topic) for topic in (names.documents, names.releases, names.rejected)] == [0, 0, 0]
+    assert log.partitions(names.receipts) == int(kept)
+    assert {path.name for path in (folder / "keys").iterdir()} == {"signing.pub", "complete"}
+    grep = subprocess.run(["grep", "-rl", "banana", str(folder)], capture_output=True, check=False)  # noqa: S607  a plain tool
+    assert grep.stdout == b""
+
+
+def test_nothing_is_left_but_the_evidence(world):
+    """The statement names model, version and head of the chain; receipts stay, and verify without the service."""
+    other = contents(world.connection, "news-2")
+    with Service(world.settings) as service:
+        newest = service.release(None)
+        receipts = service.receipts()
+    done = delete(world)
+    gone(world)
+    statement = open_deletion_line(world.file.read_text(), world.key)
+    assert statement == done.statement
+    assert (statement.model, statement.documents, statement.waiting) == ("news", 37, 1)
+    assert (statement.version, statement.receipts) == (newest.version, len(receipts))
+    assert statement.receipts_kept
+    reader = ReceiptReader(FileLog(world.settings.dir / "log"), "news", world.key)
+    assert list(reader.read()) == receipts
+    assert (reader.chain.head.sequence, reader.chain.head.digest) == (statement.receipts, statement.head)
+    # The record of the statement itself is passed over.
+    assert reader.skipped == 1
+    assert contents(world.connection, "news-2") == other
+    with Service(world.other) as service:
+        assert service.status()["documents"] == 37
+
+
+def test_receipts_go_where_that_is_asked_for(world):
+    """The statement then says so, and it is the only evidence."""
+    delete(world, keep_receipts=False)
+    gone(world, kept=False)
+    assert not open_deletion_line(world.file.read_text(), world.key).receipts_kept
+
+
+PLACES = ["hold_lease", "_stated", "remove_model"]
+
+
+@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_it_can_be_killed_anywhere_and_repeated(world, monkeypatch, where, when):
+    """No scheduler leads in between, and the first statement counts."""
+    act = getattr(module, where)
+
+    def killed(*arguments, **more):
+        if when == "after":
+            act(*arguments, **more)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, where, killed)
+        with pytest.raises(KeyboardInterrupt):
+            delete(world)
+    if where != "hold_lease" and (where, when) != ("remove_model", "after"):
+        assert leader(world.connection, "news") == HOLDER
+    written = world.file.read_bytes() if world.file.exists() else None
+    delete(world)
+    gone(world)
+    assert written in {None, world.file.read_bytes()}
+
+
+@pytest.mark.parametrize("before", [1, 2, 3])
+def test_topics_can_be_removed_by_two_attempts(world, monkeypatch, before):
+    """A kill between two topics leaves the rest to the next attempt; a statement of facts that are gone is not made."""
+    act, calls = FileLog.remove, []
+
+    def killed(log, topic):
+        calls.append(topic)
+        act(log, topic)
+        if len(calls) == before:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FileLog, "remove", killed)
+        with pytest.raises(KeyboardInterrupt):
+            delete(world)
+    delete(world)
+    gone(world)
+    assert open_deletion_line(world.file.read_text(), world.key).documents == 37
+
+
+@pytest.mark.parametrize("left", [2, 1, 0])
+def test_keys_go_last_and_the_rest_of_them_by_a_repetition(world, left):
+    """What is left of the keys after a kill goes, and no new key is made."""
+    with Service(world.settings) as service:
+        remove(service, world.file, facts_of(service, keep_receipts=True), silent)
+    for path in module._secret_files(world.settings)[: 3 - left]:
+        path.unlink()
+    assert only_keys_left(world.settings, world.file) == (left > 0)
+    remove_files(world.settings, keep_keys=False)
+    gone(world)
+
+
+def test_a_running_service_and_a_foreign_file_are_refused(world, tmp_path):
+    """Nothing is removed while somebody works on the model, or under the statement of another one."""
+    before = contents(world.connection, "news")
+    with Service(world.settings) as service:
+        facts = facts_of(service, keep_receipts=True)
+        world.file.write_text("{}")
+        with pytest.raises(UsageError, match="name a new file"):
+            remove(service, world.file, facts, silent)
+        service.leads = False
+        with pytest.raises(UsageError, match="a process runs the instance"):
+            remove(service, tmp_path / "another", facts, silent)
+    lease = b"{st:news}:lease"
+    after = contents(world.connection, "news")
+    assert after.keys() - {lease, b"{st:news}:fence"} == before.keys() - {lease, b"{st:news}:fence"}
+    with pytest.raises(UsageError, match="there is no model nothing"):
+        _no_model(tmp_path, world)
+
+
+def _no_model(tmp_path, world):
+    from streamtopic.streams import open_log
+
+    settings = settings_of(tmp_path, world.settings.redis_url.get_secret_value(), "nothing")
+    log, _ = open_log(tmp_path / "empty")
+    parts = SimpleNamespace(settings=settings, log=log, names=TopicNames("nothing"), connection=world.connection)
+    facts_of(parts, keep_receipts=True)
+
+
+def test_a_statement_is_signed_for_its_own_purpose(world):
+    """A changed statement, another key, and a receipt in its place do not verify."""
+    delete(world)
+    line = json.loads(world.file.read_text())
+    assert open_deletion_line(json.dumps({"signed": line["signed"]}), world.key).model == "news"
+    for wrong in (
+        "no JSON",
+        json.dumps({"signed": line["signed"][:-8] + "AAAAAAA="}),
+        json.dumps({"signed": 5}),
+        json.dumps([1]),
+    ):
+        with pytest.raises(InvalidRelease):
+            open_deletion_line(wrong, world.key)
+    other = PublicKey.load(world.other.dir / "keys" / "signing.pub")
+    with pytest.raises(InvalidRelease, match="signed with key"):
+        open_deletion_line(world.file.read_text(), other)
+    with pytest.raises(InvalidRelease):
+        open_receipt(b64decode(line["signed"]), world.key)
+
+
+def test_a_model_on_a_cluster_goes_from_all_nodes(tmp_path):
+    """Its partitions lie on several nodes, and no command asks for two of them at once."""
+    with LocalRedisCluster(replicas=0) as cluster, Connection(cluster.url) as connection:
+        settings = settings_of(tmp_path, cluster.url)
+        made(settings)
+        made(settings_of(tmp_path, cluster.url, "news-2"))
+        other = contents(connection, "news-2")
+        assert len(contents(connection, "news")) > 20
+        file = tmp_path / "news.deleted"
+        with Service(settings) as service:
+            done = remove(service, file, facts_of(service, keep_receipts=True), silent)
+        assert done.redis_keys > 20
+        assert contents(connection, "news") == {}
+        assert contents(connection, "news-2") == other

@@ -1,7 +1,7 @@
 -- Become the writer of a partition, and create its state where there is none.
--- KEYS: meta, forwards.
--- ARGV: cap of the document mass, partitions, first offset, layout, partitioner, limits of records.
--- Answers {'claimed', fencing token}, or {'differs', layout, cap, partitions, partitioner, limits} as they are stored.
+-- KEYS: meta, forwards, requests to forget a subject.
+-- ARGV: cap of the document mass, partitions, first offset, layout, partitioner, limits of records, a new secret.
+-- Answers {'claimed', fencing token, secret of the partition}, or {'differs', layout, cap, partitions, partitioner, limits} as they are stored.
 
 local meta, cap, partitions, partitioner = KEYS[1], ARGV[1], ARGV[2], ARGV[5]
 local have = redis.call('HMGET', meta, 'schema', 'cap', 'partitions', 'partitioner', 'limits')
@@ -18,5 +18,8 @@ if not have[1] then
              'partitioner', partitioner, 'limits', ARGV[6], 'through', redis.call('HGET', KEYS[2], 'through') or 0,
              'removed', 0, 'removed_at', 0, 'erased', 0, 'erased_at', 0)
 end
+-- Drawn once, and kept by a rebuild: digests of subjects are made with it. With the claim, so that a Redis that was set
+-- back to before it has fenced this writer out.
+redis.call('HSETNX', KEYS[3], 'secret', ARGV[7])
 -- A repetition takes the next token: its first one is lost with its answer, and fences nobody out but itself.
-return {'claimed', redis.call('HINCRBY', meta, 'fence', 1)}
+return {'claimed', redis.call('HINCRBY', meta, 'fence', 1), redis.call('HGET', KEYS[3], 'secret')}

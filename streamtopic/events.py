@@ -14,7 +14,7 @@ An empty list takes one byte in a record and 64 in this process, and a list may 
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any
@@ -24,6 +24,7 @@ import msgpack
 from streamtopic.deletes import RULES, headers_ask, holds_nothing, map_asks, salvaged, unframed
 from streamtopic.errors import InvalidEvent
 from streamtopic.streams.event_log import MAX_HEADERS, Headers, Message, Record
+from streamtopic.subjects import MAX_SUBJECT, MAX_SUBJECTS, check_subjects, is_subject, is_subject_key, subject_key
 from streamtopic.text import MAX_PAIRS, MAX_PASSAGE, MAX_WORD, MAX_WORDS, passages
 from streamtopic.tracing import HEADER
 
@@ -38,8 +39,10 @@ __all__ = [
     "Add",
     "Delete",
     "Event",
+    "ForgetSubject",
     "Heartbeat",
     "Passages",
+    "SubjectForgotten",
     "TooManyValues",
     "check_labels",
     "decode",
@@ -47,8 +50,10 @@ __all__ = [
     "document_of",
     "encode_add",
     "encode_delete",
+    "encode_delete_subject",
     "encode_heartbeat",
     "encode_rejected",
+    "encode_subject_forgotten",
     "parse",
     "request_of",
     "salt_of",
@@ -175,12 +180,14 @@ _LIMITS = {
     "labels": MAX_LABELS,
     "label": MAX_LABEL,
     "ts": MAX_TIMESTAMP,
+    "subjects": MAX_SUBJECTS,
+    "subject": MAX_SUBJECT,
 }
 LIMITS = ",".join(f"{name}={number}" for name, number in _LIMITS.items())
 """All limits that refuse a record, as the state in Redis keeps them: counts made under other limits are made anew."""
 
 # The checks of these fields refuse nested values, so their depth need not be measured.
-_CHECKED = frozenset({"text", "counts", "labels"})
+_CHECKED = frozenset({"text", "counts", "labels", "subject", "subjects"})
 
 # Bytes of a key that is too long: together with its digest they are enough to find the record.
 _KEY_START = 64
@@ -196,12 +203,14 @@ class Add:
     passages: (L, word counts) each; L counts all tokens, so it can exceed the sum of the counts; () without a token.
     labels: class by task.
     timestamp_ms: the producer's own `ts`, milliseconds since 1970.
+    subjects: the people that the document is about, each once.
     """
 
     document: str
     passages: Passages
     labels: Mapping[str, str] = field(default_factory=dict)
     timestamp_ms: int | None = None
+    subjects: tuple[str, ...] = ()
 
     @property
     def length(self) -> int:
@@ -228,7 +237,32 @@ class Heartbeat:
     """A record that only makes the partition move, so that Kafka compacts it."""
 
 
-Event = Add | Delete | Heartbeat
+@dataclass(frozen=True, slots=True)
+class ForgetSubject:
+    """A request to delete all documents of a subject in the partition of the record.
+
+    key: of the record; it names the request in every partition.
+    subject: the subject.
+    request, salt: as of a Delete.
+    """
+
+    key: bytes
+    subject: str
+    request: str | None = None
+    salt: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectForgotten:
+    """The end of a request to forget a subject: its record leaves the log.
+
+    key: of the request.
+    """
+
+    key: bytes
+
+
+Event = Add | Delete | Heartbeat | ForgetSubject | SubjectForgotten
 
 
 def decode_record(record: Record) -> Event:
@@ -246,6 +280,8 @@ def decode(key: bytes | None, value: bytes | None, headers: Headers = ()) -> Eve
     document = _document(key)
     if key == HEARTBEAT_KEY:
         return _heartbeat(value)
+    if key is not None and is_subject_key(key):
+        return _of_subject(key, value, headers)
     if value is None:
         return Delete(document, request_of(headers), salt_of(headers))
     content = unframed(value)
@@ -274,8 +310,8 @@ def decode(key: bytes | None, value: bytes | None, headers: Headers = ()) -> Eve
 
 
 def document_of(key: bytes | None) -> str | None:
-    """Return the document id in a key; None for the service's own key, and for a key that is not an id."""
-    if key == HEARTBEAT_KEY:
+    """Return the document id in a key; None for the service's own keys, and for a key that is not an id."""
+    if key == HEARTBEAT_KEY or is_subject_key(key):
         return None
     try:
         return _document(key)
@@ -305,6 +341,7 @@ def encode_add(
     counts: Mapping[str, int] | None = None,
     labels: Mapping[str, str] | None = None,
     timestamp_ms: int | None = None,
+    subjects: Sequence[str] = (),
 ) -> Message:
     """Return the record of an add; the same arguments give the same bytes.
 
@@ -312,6 +349,7 @@ def encode_add(
     text, counts: the document's text, or its words with their numbers; exactly one of the two.
     labels: class by task.
     timestamp_ms: milliseconds since 1970.
+    subjects: the people that the document is about, 1 to MAX_SUBJECTS texts; () for nobody.
     Raises InvalidEvent as `decode` does.
     """
     fields: dict[str, Any] = {"op": "add"}
@@ -323,7 +361,11 @@ def encode_add(
         fields["labels"] = dict(sorted(labels.items()))
     if timestamp_ms is not None:
         fields["ts"] = timestamp_ms
+    if subjects:
+        # One text is a sequence of letters as well, and each letter would become a subject.
+        fields["subjects"] = subjects if isinstance(subjects, str) else list(subjects)
     key = _key(document)
+    _refuse_reserved(key)
     # For its checks; words of a text cannot make an add invalid, so they need not be found.
     _add(_document(key), fields, tokenized=lambda _: ())
     return Message(key, msgpack.packb(fields))
@@ -340,6 +382,41 @@ def encode_delete(document: str, request: str, salt: bytes = b"", trace: bytes =
     """
     key = _key(document)
     _document(key)
+    _refuse_reserved(key)
+    return Message(key, None, _asking(request, salt, trace))
+
+
+def encode_delete_subject(
+    subject: str, request: str, salt: bytes, partitions: int, trace: bytes = b""
+) -> list[Message]:
+    """Return the records that ask to forget a subject, one for each partition: its documents may be in any of them.
+
+    subject: as documents name it.
+    request, trace: as of `encode_delete`.
+    salt: as of `encode_delete`, never b"": the keys of the records are made with it.
+    partitions: number of partitions of the documents topic.
+    Raises InvalidEvent for a subject, a request or a salt out of its limits.
+    """
+    if not is_subject(subject):
+        raise InvalidEvent("subject", f"a subject must be a text of 1 to {MAX_SUBJECT} characters")
+    if not salt:
+        raise InvalidEvent("request", f"a request to forget a subject needs a salt of {MIN_SALT} to {MAX_SALT} bytes")
+    headers = _asking(request, salt, trace)
+    key = subject_key(subject, request, salt)
+    value = msgpack.packb({"op": "delete_subject", "subject": subject})
+    return [Message(key, value, headers, partition) for partition in range(partitions)]
+
+
+def encode_subject_forgotten(key: bytes, partition: int) -> Message:
+    """Return the tombstone of a request to forget a subject, by which the log forgets the subject as well.
+
+    key: of the request's own record.
+    """
+    return Message(key, None, partition=partition)
+
+
+def _asking(request: str, salt: bytes, trace: bytes) -> Headers:
+    """Return the headers of a deletion. Raises InvalidEvent for a request or a salt out of its limits."""
     if _request(request) is None:
         raise InvalidEvent("request", f"a request id must have 1 to {MAX_REQUEST} bytes of UTF-8 text")
     headers: Headers = (("request", request.encode()),)
@@ -349,7 +426,7 @@ def encode_delete(document: str, request: str, salt: bytes = b"", trace: bytes =
         headers += (("salt", salt),)
     if trace:
         headers += ((HEADER, trace),)
-    return Message(key, None, headers)
+    return headers
 
 
 def encode_heartbeat(partition: int) -> Message:
@@ -415,6 +492,47 @@ def _heartbeat(value: bytes | None) -> Heartbeat:
     return Heartbeat()
 
 
+def _refuse_reserved(key: bytes) -> None:
+    """Raise InvalidEvent for a key that belongs to requests to forget a subject."""
+    if is_subject_key(key):
+        raise InvalidEvent("key-reserved", "document ids that begin with st:subject: are reserved; choose another")
+
+
+def _of_subject(key: bytes, value: bytes | None, headers: Headers) -> ForgetSubject | SubjectForgotten:
+    """Return the event in a record about a request to forget a subject. Raises InvalidEvent where it names none."""
+    if value is None:
+        return SubjectForgotten(key)
+    content = unframed(value)
+    if holds_nothing(content):
+        return SubjectForgotten(key)
+    try:
+        fields = _fields(content)
+    except InvalidEvent:
+        fields = salvaged(content)
+        # The end of a text may be lost, and its beginning may be the name of another subject.
+        if not _ends_in(content, fields.get("subject")):
+            raise
+    if fields.get("op") == "add":
+        _refuse_reserved(key)
+    subject = fields.get("subject")
+    if not isinstance(subject, str) or not is_subject(subject):
+        raise InvalidEvent("subject", f"field `subject` must be a text of 1 to {MAX_SUBJECT} characters")
+    request = _request(fields.get("request")) or request_of(headers)
+    return ForgetSubject(key, subject, request, _salt(fields.get("salt")) or salt_of(headers))
+
+
+def _ends_in(content: bytes, text: object) -> bool:
+    """Return whether damaged content holds the text of its field `subject` up to the end."""
+    if not isinstance(text, str):
+        return False
+    if not content.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
+        # A text of msgpack says its length first, so it is never read in part.
+        return True
+    written = {json.dumps(text), json.dumps(text, ensure_ascii=False)}
+    fields = (rb'"subject"\s*:\s*' + re.escape(one.encode(errors="replace")) for one in written)
+    return any(re.search(field, content) for field in fields)
+
+
 def _request(value: object) -> str | None:
     """Return a request id, None for other values: a delete must not fail over it."""
     if isinstance(value, str):
@@ -478,7 +596,7 @@ def _add(
         raise InvalidEvent("content", "an add needs either `text` or `counts`")
     parts = _count_passage(counts) if text is None else tuple(tokenized(_text(text)))
     labels = check_labels(fields.get("labels"))
-    return Add(document, parts, labels, _timestamp(fields.get("ts")))
+    return Add(document, parts, labels, _timestamp(fields.get("ts")), check_subjects(fields))
 
 
 def _text(text: object) -> str:

@@ -56,6 +56,7 @@ EVENTS: Mapping[str, Event] = MappingProxyType(
         "group_left": Event("The consumer group was left after an error; it is joined again."),
         "redis_set_back": Event("Redis holds less of a partition than was committed; records are counted again."),
         "changes_refused": Event("Refused changes removed the documents of their ids."),
+        "subject_forgotten": Event("No document of a subject that was to be forgotten is left in a partition."),
         "deletes_missed": Event("Documents were removed whose deletes had left the log."),
         "words_many": Event("A partition holds many words, or has given most of its word ids."),
         "segments_cleared": Event("No segment of a partition holds a deleted document any more."),

@@ -114,6 +114,8 @@ REASONS = (
     "op",
     "partition",
     "request",
+    "subject",
+    "subjects",
     "text-size",
     "text-type",
     "ts",

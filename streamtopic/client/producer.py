@@ -1,12 +1,12 @@
 """Adding documents to a model, and deleting them."""
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
 from streamtopic.errors import UsageError
-from streamtopic.events import encode_add, encode_delete
+from streamtopic.events import encode_add, encode_delete, encode_delete_subject
 from streamtopic.streams import MURMUR2, PARTITIONERS, EventLog, KafkaOptions, Message, TopicNames, addressed, open_log
 from streamtopic.streams.event_log import Closing
 from streamtopic.tracing import producing
@@ -79,6 +79,7 @@ class DocumentProducer(Closing):
         counts: Mapping[str, int] | None = None,
         labels: Mapping[str, str] | None = None,
         timestamp_ms: int | None = None,
+        subjects: Sequence[str] = (),
     ) -> tuple[int, int]:
         """Add a document, or replace the one with this id; return (partition, offset) of its record.
 
@@ -87,11 +88,14 @@ class DocumentProducer(Closing):
         counts: word to its count, in the place of a text.
         labels: task to class.
         timestamp_ms: time of the document, milliseconds since 1970.
+        subjects: the people that the document is about, for `delete_subject`: at most 8 texts.
 
         A replacement takes the document before it out of the counts; where the model has learned from that document,
         this counts as a deletion. The same content again changes nothing.
         """
-        message = encode_add(document, text=text, counts=counts, labels=labels, timestamp_ms=timestamp_ms)
+        message = encode_add(
+            document, text=text, counts=counts, labels=labels, timestamp_ms=timestamp_ms, subjects=subjects
+        )
         return self._append([message])[0]
 
     def add_many(self, documents: Iterable[tuple[str, str]], batch: int = 1000) -> int:
@@ -124,6 +128,23 @@ class DocumentProducer(Closing):
         made = Deletion(request or self._new_id(), salt or self._new_salt())
         with producing("streamtopic delete") as trace:
             self._append([encode_delete(document, made, made.salt.encode(), trace)])
+        return made
+
+    def delete_subject(self, subject: str, request: str | None = None, *, salt: str | None = None) -> Deletion:
+        """Delete all documents of a subject, in all partitions; return the request id and the salt.
+
+        subject: as the documents were added with it.
+        request, salt: as of `delete`.
+
+        Documents of the subject that are added while the request is carried out go as well. All of them leave in one
+        version. Each has a receipt of its own under this request, and one more receipt covers them all.
+        """
+        made = Deletion(request or self._new_id(), salt or self._new_salt())
+        partitions = self._log.partitions(self._topic)
+        with producing("streamtopic delete subject") as trace:
+            # A topic that does not exist has no partitions: the append to the first one raises an error that says so.
+            records = encode_delete_subject(subject, made, made.salt.encode(), partitions or 1, trace)
+            self._append(records)
         return made
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ Writing a partition
     word_ids            numbers of words
     document_records    a document as bytes: the counts to subtract when it is deleted
     segments            a segment as bytes
+    subject_requests    requests to forget a subject, until their receipt is published
     deletions           deletions that wait for their receipts, or wait to be sent to another partition
     compaction          the choice of segments to merge, and the time; merge_segments: the sum of several
 Reading
@@ -47,6 +48,7 @@ from streamtopic.state.model_state import Lease, ModelSettings, ModelState, Outb
 from streamtopic.state.partition_writer import LiveDocuments, PartitionWriter, PreparedBatch
 from streamtopic.state.reader import Delta, Reader, Snapshot, SnapshotExpired
 from streamtopic.state.scripts import AlreadyApplied, Applied, Outcome, Stale
+from streamtopic.state.subject_requests import SubjectRequest
 from streamtopic.state.word_ids import MAX_WORD_IDS, Rows, RowSpan
 
 __all__ = [
@@ -86,6 +88,7 @@ __all__ = [
     "Stale",
     "StoredBase",
     "StoredDocument",
+    "SubjectRequest",
     "compact",
     "cut",
 ]

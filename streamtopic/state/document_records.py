@@ -1,6 +1,7 @@
 """Document records: the word counts that are subtracted when the document is deleted.
 
-A record is `version, offset, length of the labels, labels (msgpack), number of passages, passages`. A passage is `L,
+A record is `version, offset, length of the labels, labels (msgpack), number of passages, passages`. Where the document
+has subjects, the labels are a msgpack list of two: the digests of the subjects, then the labels. A passage is `L,
 number of distinct words, words`. A word is its gap to the word before, times two; one is added if its count is above
 one, and `count - 2` follows. All integers are varints. Equal documents have equal bytes behind the offset.
 """
@@ -18,13 +19,18 @@ from streamtopic.counts import DocumentBatch, Passage
 from streamtopic.errors import StateCorrupt
 from streamtopic.formats import STORED_DOCUMENT
 from streamtopic.state.segments import get_varint, put_varint
+from streamtopic.subjects import DIGEST_BYTES, MAX_SUBJECTS
 
-__all__ = ["RECORD_VERSION", "StoredDocument", "decode_records", "encode_records", "unreadable"]
+__all__ = ["RECORD_VERSION", "StoredDocument", "decode_records", "encode_records", "labels_part", "unreadable"]
 
 Bytes = npt.NDArray[np.uint8]
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 RECORD_VERSION = STORED_DOCUMENT.written
+
+# The first byte of a msgpack list of two, and the bytes that a digest takes in the list behind it.
+_WITH_SUBJECTS = 0x92
+_PACKED_DIGEST = 2 + DIGEST_BYTES
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,11 +40,13 @@ class StoredDocument:
     offset: of the record that added it.
     passages: counts over the partition's word ids.
     labels: task to class.
+    subjects: digests of the subjects, ascending.
     """
 
     offset: int
     passages: tuple[Passage, ...]
     labels: Mapping[str, str] = field(default_factory=dict)
+    subjects: tuple[bytes, ...] = ()
 
     @property
     def length(self) -> int:
@@ -55,16 +63,23 @@ class StoredDocument:
         return found
 
 
-def encode_records(batch: DocumentBatch, offsets: Sequence[int], labels: Sequence[Mapping[str, str]]) -> list[bytes]:
+def encode_records(
+    batch: DocumentBatch,
+    offsets: Sequence[int],
+    labels: Sequence[Mapping[str, str]],
+    subjects: Sequence[tuple[bytes, ...]] = (),
+) -> list[bytes]:
     """Return the record of each document of a batch.
 
     batch: documents whose words are word ids of the partition.
     offsets: of the record that added each document.
     labels: of each document, task to class.
+    subjects: of each document, the digests of its subjects, ascending; () where no document has any.
     """
     numbers = np.arange(batch.documents + 1)
     firsts = np.searchsorted(batch.owners, numbers)
-    packed = [_packed(of_one) for of_one in labels]
+    of_each = zip(labels, subjects or [()] * len(labels), strict=True)
+    packed = [_packed(*of_one) for of_one in of_each]
     sizes = [len(label) for label in packed]
     label_ends = np.cumsum(sizes, dtype=np.int64)
     joined = bytearray().join(packed)
@@ -77,10 +92,37 @@ def encode_records(batch: DocumentBatch, offsets: Sequence[int], labels: Sequenc
     return [whole[start:end] for start, end in pairwise(edges)]
 
 
-def _packed(labels: Mapping[str, str]) -> bytes:
+def _packed(labels: Mapping[str, str], subjects: tuple[bytes, ...]) -> bytes:
     # Sorted, so that equal labels have equal bytes: the state must not depend on a producer's order.
     ordered = dict(sorted(labels.items()))
+    if subjects:
+        return bytes(msgpack.packb([subjects, ordered]))
     return bytes(msgpack.packb(ordered)) if labels else b""
+
+
+def labels_part(packed: bytes) -> bytes:
+    """Return the packed labels of a document without its subjects. Raises StateCorrupt."""
+    if not packed or packed[0] != _WITH_SUBJECTS:
+        return packed
+    # The list of digests is short, so its first byte holds its length.
+    digests = packed[1] & 0x0F if len(packed) > 1 else 0
+    if not 0 < digests <= MAX_SUBJECTS:
+        raise unreadable()
+    return packed[2 + digests * _PACKED_DIGEST :]
+
+
+def _subjects(packed: bytes) -> tuple[bytes, ...]:
+    """Return the digests of subjects in front of the labels. Raises StateCorrupt."""
+    labels = labels_part(packed)
+    if len(labels) == len(packed):
+        return ()
+    try:
+        digests = msgpack.unpackb(packed[1 : len(packed) - len(labels)])
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise unreadable() from error
+    if not all(isinstance(digest, bytes) for digest in digests):
+        raise unreadable()
+    return tuple(digests)
 
 
 def decode_records(records: Sequence[bytes]) -> list[StoredDocument]:
@@ -97,7 +139,9 @@ def _decode_record(record: bytes) -> StoredDocument:
     size = int(second)
     if at < 0 or not 0 <= size <= len(record) - at:
         raise unreadable()
-    labels = _labels(record[at : at + size])
+    packed = record[at : at + size]
+    subjects = _subjects(packed)
+    labels = _labels(labels_part(packed))
     passages, words, pieces, counts = _decode(data, at + size)
     if passages < 0:
         raise unreadable()
@@ -108,7 +152,7 @@ def _decode_record(record: bytes) -> StoredDocument:
         here = slice(start, stop)
         found.append(Passage(length, words[here], counts[here]))
         start = stop
-    return StoredDocument(offset, tuple(found), labels)
+    return StoredDocument(offset, tuple(found), labels, subjects)
 
 
 def _labels(packed: bytes) -> Mapping[str, str]:

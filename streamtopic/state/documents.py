@@ -12,7 +12,7 @@ import numpy.typing as npt
 from streamtopic.compiled import kernel
 from streamtopic.counts import MAX_LENGTH, DocumentBatch, WordSets
 from streamtopic.state.connection import Connection
-from streamtopic.state.document_records import RECORD_VERSION, unreadable
+from streamtopic.state.document_records import RECORD_VERSION, labels_part, unreadable
 from streamtopic.state.meta import Meta, read_position
 from streamtopic.state.reader import PartitionView, Snapshot
 from streamtopic.state.redis_keys import BUCKETS
@@ -161,7 +161,7 @@ class _Labels:
     def chosen(self, counted: Sequence[_Counted], view: int) -> Iterator[_Record]:
         """Yield the documents with a label of one of the tasks; view: number of their partition's view."""
         for document, record, start, end in counted:
-            packed = record[start:end]
+            packed = labels_part(record[start:end])
             labels = self._known.get(packed)
             if labels is None:
                 labels = self._known[packed] = _unpacked(packed)

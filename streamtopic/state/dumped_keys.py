@@ -79,7 +79,9 @@ def dump_partition(connection: Connection, model: str, partition: int) -> Dumped
     """
     keys = ModelKeys(model).partition(partition)
     documents = [keys.documents(bucket) for bucket in range(BUCKETS)]
-    names = [keys.meta, keys.manifest, keys.words, keys.forgets, keys.forwards, *documents]
+    subjects = [keys.subjects(bucket) for bucket in range(BUCKETS)]
+    names = [keys.meta, keys.manifest, keys.words, keys.forgets, keys.forwards, keys.subject_requests]
+    names += [*documents, *subjects]
     dumps = [("DUMP", name) for name in names]
     asked = [("HGETALL", keys.meta), ("HGETALL", keys.manifest), ("EXISTS", keys.kept_forgets)]
     # Atomic, and no copies under other names: a copy would hold a deleted document for longer than the marks of its
@@ -164,7 +166,7 @@ def replace_partition(connection: Connection, model: str, partition: int, names:
     """Remove a partition's state, and put the keys in its place that were put aside, all at once."""
     keys = ModelKeys(model).partition(partition)
     remove_partition(connection, model, partition)
-    connection.call("UNLINK", keys.kept_forgets, keys.forwards)
+    connection.call("UNLINK", keys.kept_forgets, keys.forwards, keys.subject_requests)
     _into_place(connection, model, names)
 
 

@@ -23,6 +23,7 @@ from streamtopic.state.meta import ManifestEntry, Meta
 from streamtopic.state.redis_keys import PartitionKeys
 from streamtopic.state.scripts import UPLOAD_SECONDS
 from streamtopic.state.segments import SegmentHead, counted_blocks, encode_chunk, encode_head, encode_passages
+from streamtopic.state.subject_requests import SubjectRequest
 from streamtopic.state.word_ids import Rows, RowSpan, Vocabulary, number_rows, word_bytes, word_text
 
 __all__ = [
@@ -149,12 +150,14 @@ class AddedDocument:
     offset: of the record that adds it.
     passages: words as numbers of the writer's lexicon.
     labels: task to class.
+    subjects: digests of the subjects, ascending.
     """
 
     document: bytes
     offset: int
     passages: RowSpan
     labels: Mapping[str, str] = field(default_factory=dict)
+    subjects: tuple[bytes, ...] = ()
 
     @property
     def length(self) -> int:
@@ -180,6 +183,7 @@ class Changes:
     totals: outcome to the number of records.
     forwards: deletions to send to other partitions.
     time_ms: newest time of the records, milliseconds since 1970.
+    requests: requests to forget a subject that came, or whose own record went, each once.
     """
 
     next_offset: int
@@ -190,6 +194,7 @@ class Changes:
     totals: Mapping[str, int] = field(default_factory=dict)
     forwards: Sequence[Forward] = ()
     time_ms: int = 0
+    requests: Sequence[SubjectRequest] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -204,6 +209,7 @@ class Flush:
     held: number of words of live documents afterwards.
     ids, frequency: word ids and the difference of their document frequency.
     increments: fields of the meta hash to the numbers that are added to them.
+    named, unnamed: (digest of a subject, id of a document) that come to the index of subjects, and that leave it.
     """
 
     commit_id: str
@@ -221,6 +227,9 @@ class Flush:
     forgets: Sequence[Forget]
     increments: Mapping[str, int]
     forwards: Sequence[Forward] = ()
+    named: Sequence[tuple[bytes, bytes]] = ()
+    unnamed: Sequence[tuple[bytes, bytes]] = ()
+    requests: Sequence[SubjectRequest] = ()
 
 
 def plan(
@@ -239,7 +248,8 @@ def plan(
     added, born = _number(changes.added, vocabulary)
     offsets = [document.offset for document in changes.added]
     labels = [document.labels for document in changes.added]
-    records = encode_records(added, offsets, labels)
+    subjects = [document.subjects for document in changes.added]
+    records = encode_records(added, offsets, labels, subjects)
     arrived = {a.document: record for a, record in zip(changes.added, records, strict=True)}
     left = {r.document for r in changes.removed} - arrived.keys()
     segments = []
@@ -268,6 +278,7 @@ def plan(
     held = len(vocabulary) + len(born) - len(gone)
     increments = _increments(changes, base)
     time_ms = max(base.time_ms, changes.time_ms)
+    named, unnamed = _index_change(changes)
     return Flush(
         commit_id=new_id(),
         base=base,
@@ -284,7 +295,21 @@ def plan(
         forgets=_forgets(changes.forgets, base.layout),
         increments=increments,
         forwards=changes.forwards,
+        named=named,
+        unnamed=unnamed,
+        requests=changes.requests,
     )
+
+
+def _index_change(changes: Changes) -> tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]:
+    """Return the entries that come to the index of subjects, and those that leave it, both ascending."""
+    before = set[tuple[bytes, bytes]]()
+    for gone in changes.removed:
+        before.update((digest, gone.document) for digest in gone.stored.subjects)
+    after = set[tuple[bytes, bytes]]()
+    for document in changes.added:
+        after.update((digest, document.document) for digest in document.subjects)
+    return sorted(after - before), sorted(before - after)
 
 
 def _number(added: Sequence[AddedDocument], vocabulary: Vocabulary) -> tuple[DocumentBatch, dict[str, int]]:
@@ -438,6 +463,14 @@ def commit_arguments(flush: Flush, of: PartitionKeys, fence: int) -> tuple[list[
     put(of.manifest, segments)
     forwards = ((forward.offset, forward.pack()) for forward in flush.forwards)
     put(of.forwards, forwards)
+    for bucket, members in _by_subject(flush.unnamed, of).items():
+        step("ZREM", of.subjects(bucket), members)
+    for bucket, members in _by_subject(flush.named, of).items():
+        # All of one score: Redis then sorts them by their bytes, and those of a subject are neighbours.
+        scored = ((0, member) for member in members)
+        step("ZADD", of.subjects(bucket), chain.from_iterable(scored))
+    requests = ((request.key, request.pack()) for request in flush.requests)
+    put(of.subject_requests, requests)
     entries = []
     for forget in flush.forgets:
         entries.append(len(arguments) + 2)
@@ -464,6 +497,14 @@ def commit_arguments(flush: Flush, of: PartitionKeys, fence: int) -> tuple[list[
         numbers = range(len(strings))
         keys.extend(of.segment(entry.name, k) for k in numbers)
     return keys, [msgpack.packb(head), *arguments]
+
+
+def _by_subject(entries: Iterable[tuple[bytes, bytes]], of: PartitionKeys) -> dict[int, list[bytes]]:
+    """Return the number of each sorted set with the members of it that these entries are."""
+    buckets: dict[int, list[bytes]] = {}
+    for digest, document in entries:
+        buckets.setdefault(of.bucket(digest), []).append(digest + document)
+    return buckets
 
 
 def by_bucket(documents: Iterable[bytes], of: PartitionKeys) -> dict[int, list[bytes]]:

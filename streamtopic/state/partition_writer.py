@@ -41,6 +41,7 @@ from streamtopic.state.meta import MURMUR2, ManifestEntry, Meta, fixed, head_str
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys, PartitionKeys
 from streamtopic.state.scripts import Applied, Outcome, Stale, outcome
 from streamtopic.state.segments import SegmentHead, decode_head
+from streamtopic.state.subject_requests import SubjectRequest, read_requests
 from streamtopic.state.word_ids import MAX_WORD_IDS, Rows, RowSpan, Vocabulary, WordLimits, WordPassage, word_text
 
 __all__ = ["LiveDocuments", "PartitionWriter", "PreparedBatch"]
@@ -48,6 +49,7 @@ __all__ = ["LiveDocuments", "PartitionWriter", "PreparedBatch"]
 _SPARE_WORDS = 1 << 18
 _ATTEMPTS = 5
 _AT_ONCE = 1_000
+_SECRET_BYTES = 32
 # The largest number of bytes that Lua counts exactly.
 _ALL = 1 << 53
 
@@ -77,6 +79,7 @@ class LiveDocuments:
 
     def same(self, have: StoredDocument | AddedDocument, new: AddedDocument) -> bool:
         """Return whether two versions of a document have the same passages, word by word, and the same labels."""
+        # Subjects are not compared: the same text about another person is not a text that was forgotten.
         same_labels = dict(have.labels) == dict(new.labels)
         if have.length != new.length or not same_labels:
             return False
@@ -111,6 +114,7 @@ class PartitionWriter:
     lexicon: words that this process has met, by number.
     word_ids: number of ids that there are for words.
     new_id: makes ids of segments and commits that no other process makes.
+    secret: of the partition; subjects are digested with it.
     """
 
     def __init__(
@@ -123,6 +127,7 @@ class PartitionWriter:
         new_id: Callable[[], str],
         partitioner: str = MURMUR2,
         word_ids: int = MAX_WORD_IDS,
+        secret: bytes = b"",
     ) -> None:
         self.connection = connection
         self.keys = keys
@@ -131,6 +136,7 @@ class PartitionWriter:
         self.weighting = weighting
         self.partitioner = partitioner
         self.new_id = new_id
+        self.secret = secret
         self.forgets = Forgets(connection, keys)
         self._limits = WordLimits(partition, word_ids)
         self.lexicon = Lexicon(new_id())
@@ -163,13 +169,16 @@ class PartitionWriter:
         ComponentUnreachable.
         """
         keys = ModelKeys(model).partition(partition)
+        drawn = secrets.token_bytes(_SECRET_BYTES)
         arguments: list[str | bytes | int] = [weighting.cap, partitions, first_offset, layout, partitioner, limits]
-        arguments += [STATE.oldest, STATE.newest, program()]
-        answer = connection.script(scripts.CLAIM_PARTITION, [keys.meta, keys.forwards], arguments)
+        arguments += [STATE.oldest, STATE.newest, program(), drawn]
+        claimed = [keys.meta, keys.forwards, keys.subject_requests]
+        answer = connection.script(scripts.CLAIM_PARTITION, claimed, arguments)
         if answer[0] == b"differs":
             wanted = layout, weighting.cap, partitions, partitioner, limits
             raise StateMismatch(mismatch(model, fixed(answer[1:]), wanted))
-        return cls(connection, keys, partition, int(answer[1]), weighting, new_id, partitioner, word_ids)
+        fence = int(answer[1])
+        return cls(connection, keys, partition, fence, weighting, new_id, partitioner, word_ids, answer[2])
 
     def prepare(self, batch: Batch, most: int = MAX_FLUSH_DOCUMENTS) -> PreparedBatch:
         """Look up the live documents that a batch is about, and bound the flush that its records will make.
@@ -223,6 +232,11 @@ class PartitionWriter:
     def is_current(self) -> bool:
         """Return whether the last change of the state is the last that this writer knows."""
         return self._is_last(self.meta.commit)
+
+    def is_owner(self) -> bool:
+        """Return whether this writer still owns the partition, and knows the last change of its state."""
+        fence, commit = self.connection.call("HMGET", self.keys.meta, "fence", "commit")
+        return (fence, commit) == (b"%d" % self.fence, self.meta.commit.encode())
 
     def is_set_back(self) -> bool:
         """Return whether Redis holds an older position than this writer has seen there, or none."""
@@ -295,6 +309,25 @@ class PartitionWriter:
         for start in range(0, len(offsets), _AT_ONCE):
             some = offsets[start : start + _AT_ONCE]
             self.connection.call("HDEL", self.keys.forwards, *some)
+
+    def subject_requests(self) -> dict[bytes, SubjectRequest]:
+        """Return the requests to forget a subject by key, the oldest first. Raises StateCorrupt."""
+        return read_requests(self.connection.call("HGETALL", self.keys.subject_requests))
+
+    def subject_documents(self, digest: bytes, most: int) -> list[bytes]:
+        """Return ids of live documents of a subject, at most `most`, in the order of their bytes.
+
+        digest: of the subject, under this partition's secret.
+        """
+        key = self.keys.subjects(self.keys.bucket(digest))
+        # No id has a byte that sorts behind 0xff, since ids are UTF-8.
+        span = (b"[" + digest, b"(" + digest + b"\xff")
+        members = self.connection.call("ZRANGEBYLEX", key, *span, "LIMIT", 0, most)
+        return [member[len(digest) :] for member in members]
+
+    def subject_done(self, request: SubjectRequest) -> None:
+        """Note that a request has no document left. request: with `done` set."""
+        self.connection.call("HSET", self.keys.subject_requests, request.key, request.pack())
 
     def live_elsewhere(self, partition: int, ids: Sequence[bytes]) -> tuple[int, frozenset[bytes]] | None:
         """Return the next offset of another partition, and the documents of these that are live there.

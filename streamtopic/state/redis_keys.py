@@ -50,6 +50,15 @@ class PartitionKeys:
         """Hash: offset of a record of another partition's key to the deletion to send there; and Meta's `through`."""
         return f"{self.tag}:forwards"
 
+    @property
+    def subject_requests(self) -> str:
+        """Hash: key of a request to forget a subject to the request; and the secret that subjects are digested with."""
+        return f"{self.tag}:forgetting"
+
+    def subjects(self, bucket: int) -> str:
+        """Sorted set, all of one score: digest of a subject and id of a document, one behind the other."""
+        return f"{self.tag}:subjects:{bucket}"
+
     def of(self, partition: int) -> "PartitionKeys":
         """Return the keys of another partition of the same model."""
         return PartitionKeys(f"{self.tag.rpartition(':')[0]}:{partition}}}")

@@ -106,6 +106,8 @@ def remove_partition(connection: Connection, model: str, partition: int, *, rear
     position = [keys.forgets, keys.kept_forgets, keys.meta, keys.forwards]
     connection.script(REMOVE_POSITION, position, [int(rearranged)])
     names = [keys.words, *(keys.documents(bucket) for bucket in range(BUCKETS))]
+    # Requests to forget a subject stay, with their secret: their own records may have left the log.
+    names += [keys.subjects(bucket) for bucket in range(BUCKETS)]
     for name, value in manifest.items():
         entry = ManifestEntry.parse(name, value)
         names += [keys.segment(entry.name, k) for k in range(entry.keys)]

@@ -11,7 +11,7 @@ import msgpack
 import pytest
 import yaml
 
-from streamtopic import events
+from streamtopic import events, subjects
 from streamtopic.events import MAX_VALUES, Add, Delete, decode, decode_record
 from streamtopic.local.broker_files import find_java
 from streamtopic.signed.deletion_receipt import COMPLETION_FORMAT, RECEIPT_FORMAT, Completion, Receipt
@@ -124,6 +124,8 @@ def test_limits_are_those_of_the_program():
     assert (labels["maxProperties"], labels["propertyNames"]["maxLength"]) == (events.MAX_LABELS, events.MAX_LABEL)
     assert labels["additionalProperties"]["maxLength"] == events.MAX_LABEL
     assert add["ts"]["maximum"] == events.MAX_TIMESTAMP
+    named = add["subjects"]
+    assert (named["maxItems"], named["items"]["maxLength"]) == (subjects.MAX_SUBJECTS, subjects.MAX_SUBJECT)
     for request in (MESSAGES["tombstone"]["headers"], MESSAGES["delete"]["payload"]):
         assert request["properties"]["request"]["maxLength"] == events.MAX_REQUEST
     assert MESSAGES["chunk"]["payload"]["x-max-bytes"] == CHUNK_BYTES
@@ -139,9 +141,10 @@ def test_limits_are_those_of_the_program():
 
 def test_examples_of_the_description_are_events():
     """Each example decodes to the event that it is an example of, as JSON and as msgpack."""
-    kinds = {"add": Add, "delete": Delete, "heartbeat": events.Heartbeat}
+    kinds = {"add": Add, "delete": Delete, "heartbeat": events.Heartbeat, "deleteSubject": events.ForgetSubject}
+    keys = {"heartbeat": b"st:heartbeat", "deleteSubject": b"st:subject:1"}
     for name, kind in kinds.items():
-        key = MESSAGES[name]["bindings"]["kafka"]["key"].get("const", "doc-1").encode()
+        key = keys.get(name, b"doc-1")
         for example in MESSAGES[name]["examples"]:
             for value in (msgpack.packb(example["payload"]), json.dumps(example["payload"]).encode()):
                 assert isinstance(decode(key, value), kind)
@@ -149,7 +152,7 @@ def test_examples_of_the_description_are_events():
 
 def test_reasons_are_those_of_the_program():
     """Every reason in the code is described, and none besides."""
-    source = Path(events.__file__).read_text("utf-8")
+    source = "".join(Path(module.__file__).read_text("utf-8") for module in (events, subjects))
     # A bad request id is only our own producer's fault; whether there is room is known to ingest alone.
     used = set(re.findall(r'InvalidEvent\(\s*"([a-z-]+)"', source)) - {"request"}
     assert set(MESSAGES["rejected"]["payload"]["properties"]["reason"]["enum"]) == used

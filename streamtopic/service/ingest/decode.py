@@ -26,7 +26,9 @@ from streamtopic.events import (
     MAX_VALUE,
     Add,
     Delete,
+    ForgetSubject,
     Heartbeat,
+    SubjectForgotten,
     check_labels,
     decode_record,
 )
@@ -35,6 +37,7 @@ from streamtopic.state import AddedDocument, Batch, Rows, RowSpan
 from streamtopic.streams import MURMUR2, partition_of
 from streamtopic.streams.event_log import MAX_HEADERS
 from streamtopic.streams.partitioner import murmur2
+from streamtopic.subjects import is_subject_key, subject_digests
 from streamtopic.text import MAX_PASSAGE, MAX_WORD, MAX_WORDS
 
 if TYPE_CHECKING:
@@ -46,11 +49,14 @@ if TYPE_CHECKING:
 __all__ = ["Decoded", "Event", "decode_all"]
 
 
-Event = AddedDocument | Delete | Heartbeat | InvalidEvent
+Event = AddedDocument | Delete | Heartbeat | ForgetSubject | SubjectForgotten | InvalidEvent
 
 # Bytes of an average document in Redis (measured: 1.8 a word). A flush has to be bounded before it is encoded.
 _BYTES_A_WORD = 2
 _BYTES_A_DOCUMENT = 60
+# Each subject is one more write of the commit, which costs Redis as much time as so many bytes (MAX_FLUSH_RECORD_BYTES
+# and MAX_FLUSH_WRITES).
+_BYTES_A_SUBJECT = 375
 # The lexicon grows by at most so many bytes at a time: a large record may hold few different words.
 _GROWTH = 1 << 16
 
@@ -112,13 +118,16 @@ class Decoded:
         return Decoded(records, events, homes, self.lexicon, part)
 
 
-def decode_all(records: Sequence[Record], lexicon: Lexicon, partitions: int, partitioner: str = MURMUR2) -> Decoded:
+def decode_all(
+    records: Sequence[Record], lexicon: Lexicon, partitions: int, partitioner: str = MURMUR2, secret: bytes = b""
+) -> Decoded:
     """Decode records as `events.decode` does, plain adds by compiled code.
 
     records: of one partition, in the order of the log.
     lexicon: gets the words that it does not hold yet.
     partitions: number of partitions of the topic.
     partitioner: name of the hash that chooses a key's partition.
+    secret: of the partition, for the digests of subjects.
     """
     # Another thread may give entries to words meanwhile: records are also decoded ahead of the commit.
     with lexicon.lock:
@@ -132,7 +141,7 @@ def decode_all(records: Sequence[Record], lexicon: Lexicon, partitions: int, par
     sizes = np.where(taken == TAKEN, _BYTES_A_DOCUMENT + _BYTES_A_WORD * words, 0)
     for k, (start, stop) in labels.items():
         sizes[k] += stop - start
-    unusual = _lay_out(events, records, sizes, lexicon)
+    unusual = _lay_out(events, records, sizes, lexicon, secret)
     tables = [(rows, np.arange(len(records))), unusual]
     batch = Batch([_live_key(record.key) for record in records], sizes, tables)
     homes = _homes(records, partitions, partitioner)
@@ -142,7 +151,12 @@ def decode_all(records: Sequence[Record], lexicon: Lexicon, partitions: int, par
 
 def _live_key(key: bytes | None) -> bytes:
     """Return a key that may have a document, b"" for any other: Redis is not asked for it, however long it is."""
-    return key if key and len(key) <= MAX_KEY and key != HEARTBEAT_KEY else b""
+    return key if key and len(key) <= MAX_KEY and not _is_reserved(key) else b""
+
+
+def _is_reserved(key: bytes | None) -> bool:
+    """Return whether a key is the service's own, and so names no document."""
+    return key == HEARTBEAT_KEY or is_subject_key(key)
 
 
 def _scan(
@@ -194,7 +208,7 @@ def _joined(values: Sequence[bytes]) -> tuple[Bytes, Int64]:
 def _readable(record: Record) -> bytes:
     """Return the value that compiled code looks at; b"", which it leaves, for a record that it must not take."""
     value = record.value
-    if value is None or len(value) > MAX_VALUE or record.key == HEARTBEAT_KEY:
+    if value is None or len(value) > MAX_VALUE or _is_reserved(record.key):
         return b""
     return value
 
@@ -234,7 +248,7 @@ def _is_text(key: bytes) -> bool:
     return True
 
 
-def _event(record: Record) -> Add | Delete | Heartbeat | InvalidEvent:
+def _event(record: Record) -> Add | Delete | Heartbeat | ForgetSubject | SubjectForgotten | InvalidEvent:
     """Return the event in a record, or the reason why it is refused."""
     try:
         return decode_record(record)
@@ -243,7 +257,11 @@ def _event(record: Record) -> Add | Delete | Heartbeat | InvalidEvent:
 
 
 def _lay_out(
-    events: list[Event | Add], records: Sequence[Record], sizes: npt.NDArray[np.int64], lexicon: Lexicon
+    events: list[Event | Add],
+    records: Sequence[Record],
+    sizes: npt.NDArray[np.int64],
+    lexicon: Lexicon,
+    secret: bytes,
 ) -> tuple[Rows, npt.NDArray[np.int64]]:
     """Replace each Add of `events` by a document with rows, and fill its size in.
 
@@ -259,10 +277,11 @@ def _lay_out(
         row += len(event.passages)
         words = sum(len(words) for _, words in event.passages)
         names = sum(len(task) + len(name) for task, name in event.labels.items())
-        sizes[k] = _BYTES_A_DOCUMENT + names + _BYTES_A_WORD * words
+        subjects = subject_digests(event.subjects, secret)
+        sizes[k] = _BYTES_A_DOCUMENT + names + _BYTES_A_WORD * words + _BYTES_A_SUBJECT * len(subjects)
         span = RowSpan(rows, first, row)
         document = event.document.encode()
-        events[k] = AddedDocument(document, records[k].offset, span, event.labels)
+        events[k] = AddedDocument(document, records[k].offset, span, event.labels, subjects)
         owners += [k] * len(event.passages)
     return rows, np.array(owners, np.int64)
 

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 from streamtopic.errors import StateError, StateMismatch, StreamtopicError
 from streamtopic.service.ingest.decode import decode_all
+from streamtopic.service.ingest.forget_subjects import SubjectForgetter
 from streamtopic.service.ingest.resolve import OUTCOMES, resolve
 from streamtopic.service.ingest.send_home import Forwarder
 from streamtopic.state import (
@@ -81,6 +82,7 @@ class Ingest:
     State and offset move in one commit, so a process that is killed anywhere loses nothing and counts nothing twice.
     Pointers to rejected records are confirmed by their log before the commit; after a crash they may be there twice.
     Deletions that belong to another partition are part of the commit. They are sent after it, once (send_home.py).
+    So are requests to forget a subject: they become tombstones of documents after it (forget_subjects.py).
     """
 
     def __init__(
@@ -102,9 +104,16 @@ class Ingest:
         self._fitting = MAX_FLUSH_DOCUMENTS
         self._compactor = Compactor(state)
         self._records = _ReadAhead(
-            log, topics.documents, state.partition, state.meta.partitions, state.partitioner, ahead=ahead
+            log,
+            topics.documents,
+            state.partition,
+            state.meta.partitions,
+            state.partitioner,
+            secret=state.secret,
+            ahead=ahead,
         )
         self._forwarder = Forwarder(state, log, topics.documents)
+        self._subjects = SubjectForgetter(state, log, topics.documents)
         self._check_position()
 
     @classmethod
@@ -164,10 +173,13 @@ class Ingest:
 
     @property
     def lag(self) -> int:
-        """Number of records that are not yet counted, and of deletions that are not yet in their own partition."""
+        """Number of records that are not yet counted, and of deletions that are not yet in their own partition.
+
+        A request to forget a subject counts as one until no document of the subject is left in the partition.
+        """
         end = self._log.end(self._topics.documents, self.partition)
         uncounted = end - self.state.meta.next_offset
-        return uncounted + self._forwarder.waiting
+        return uncounted + self._forwarder.waiting + self._subjects.waiting
 
     def step(
         self, max_records: int | None = None, amend: Callable[[Changes], Changes | None] = lambda changes: changes
@@ -203,9 +215,11 @@ class Ingest:
     def forward(self) -> int:
         """Send deletions to the partitions that they belong to, as far as they can be sent now.
 
-        Return how many were settled. Raises as `step`.
+        Documents of a subject that is to be forgotten are deleted in the same way, some at a time.
+
+        Return how many deletions were sent or settled. Raises as `step`.
         """
-        return self._forwarder.step()
+        return self._forwarder.step() + self._subjects.step()
 
     def went_back(self) -> bool:
         """Return whether Redis was set back to an earlier moment; go back with it if so."""
@@ -213,6 +227,7 @@ class Ingest:
         # replica, or a restored server, had not heard of would wait for the next record. Notes of deletions elsewhere
         # are struck off behind the commit, so they may be back where the position is not.
         self._forwarder.read_again()
+        self._subjects.read_again()
         if not self.state.is_set_back():
             return False
         self.state.reload()
@@ -253,12 +268,14 @@ class Ingest:
             return None
         decoded, rest = whole.split(ready.records)
         now_ms = int(self._clock() * 1000)
-        resolution = resolve(decoded, ready.live, ready.base, self.partition, now_ms)
+        resolution = resolve(decoded, ready.live, ready.base, self.partition, now_ms, self.state.secret)
         # Before the commit: the offset must not pass a refused record whose pointer could still be lost.
         self._announce(resolution)
         found = resolution.changes
         if found.forwards:
             found = replace(found, forwards=self._forwarder.placed(found.forwards))
+        if resolution.closed:
+            found = replace(found, requests=[*found.requests, *self._subjects.closing(resolution.closed)])
         changes = amend(found)
         if changes is None:
             self.state.reload()
@@ -266,12 +283,15 @@ class Ingest:
         # Before the commit as well: where its answer is lost, nobody knows whether the notes are there.
         if changes.forwards:
             self._forwarder.noted()
+        if changes.requests:
+            self._subjects.read_again()
         start = time.perf_counter()
         with self._records.beyond(decoded, rest, min(max_records, self._fitting)):
             result = self.state.apply(changes)
         seconds = time.perf_counter() - start
         if isinstance(result, Stale):
             self._forwarder.read_again()
+            self._subjects.read_again()
             return None
         if changes.forwards:
             self._forwarder.committed(changes.forwards)
@@ -367,6 +387,7 @@ class _ReadAhead:
 
     partitions: number of partitions of the topic.
     partitioner: name of the hash that chooses a key's partition.
+    secret: of the partition; subjects are digested with it.
     ahead: whether to use a second thread at all.
 
     The memory is bounded: one read of 8 MiB beside the records that are being counted.
@@ -380,10 +401,12 @@ class _ReadAhead:
         partitions: int,
         partitioner: str = MURMUR2,
         *,
+        secret: bytes = b"",
         ahead: bool = True,
     ) -> None:
         self._log = log
         self._topic = topic
+        self._secret = secret
         self._partition = partition
         self._partitions = partitions
         self._partitioner = partitioner
@@ -443,4 +466,4 @@ class _ReadAhead:
 
     def _decoded(self, records: Sequence[Record], lexicon: Lexicon) -> Decoded:
         """Decode records of this partition."""
-        return decode_all(records, lexicon, self._partitions, self._partitioner)
+        return decode_all(records, lexicon, self._partitions, self._partitioner, self._secret)

@@ -3,13 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from streamtopic.errors import InvalidEvent
-from streamtopic.events import Delete, Heartbeat, document_of, encode_rejected, request_of, salt_of
+from streamtopic.events import (
+    Delete,
+    ForgetSubject,
+    Heartbeat,
+    SubjectForgotten,
+    document_of,
+    encode_rejected,
+    request_of,
+    salt_of,
+)
 from streamtopic.metrics import OUTCOMES
-from streamtopic.state import AddedDocument, Changes, Forget, ForgetKind, Forward, RemovedDocument, StoredDocument
+from streamtopic.state import (
+    AddedDocument,
+    Changes,
+    Forget,
+    ForgetKind,
+    Forward,
+    RemovedDocument,
+    StoredDocument,
+    SubjectRequest,
+)
+from streamtopic.subjects import is_subject_key, subject_digest
 from streamtopic.tracing import HEADER, trace_of
 
 if TYPE_CHECKING:
@@ -37,11 +56,14 @@ class Resolution:
     changes: to be committed.
     rejected: pointers for the rejected topic. They must be written and confirmed before the commit.
     reasons: number of these pointers by reason.
+    closed: key of each request to forget a subject whose own record went, to the offset of its tombstone. It closes a
+        request that came before these records.
     """
 
     changes: Changes
     rejected: Sequence[Message]
     reasons: Mapping[str, int]
+    closed: Mapping[bytes, int]
 
 
 def resolve(
@@ -50,6 +72,7 @@ def resolve(
     base: Meta,
     partition: int,
     now_ms: int,
+    secret: bytes = b"",
 ) -> Resolution:
     """Apply records in order to the live documents, and return the changes.
 
@@ -57,11 +80,12 @@ def resolve(
     base: the state that these documents were read from.
     partition: the partition of the records.
     now_ms: milliseconds since 1970, for receipts.
+    secret: of the partition; subjects are digested with it.
 
     The result depends on the records only, not on how a log is cut into flushes, except for `applied_ms`. The documents
     that are live afterwards depend on the newest record of each id only, since compaction leaves no other.
     """
-    run = _Run(live, base, partition, now_ms)
+    run = _Run(live, base, partition, now_ms, secret)
     for record, event, home in zip(decoded.records, decoded.events, decoded.homes, strict=True):
         run.take(record, event, home)
     return run.result(decoded.next_offset)
@@ -74,12 +98,15 @@ class _Run:
     live: the documents as they were before the first record.
     current: the live documents of the ids in the records, after the records so far.
     forgets, totals, counted, rejected, forwards, time_ms: of the changes to commit.
+    requests: requests to forget a subject by key.
+    closed: as of the resolution.
     """
 
     live: LiveDocuments
     base: Meta
     partition: int
     now_ms: int
+    secret: bytes
     current: dict[bytes, StoredDocument | AddedDocument] = field(init=False)
     forgets: list[Forget] = field(default_factory=list)
     totals: Counter[str] = field(default_factory=Counter)
@@ -87,6 +114,8 @@ class _Run:
     counted: Counter[int] = field(default_factory=Counter)
     rejected: list[Message] = field(default_factory=list)
     forwards: list[Forward] = field(default_factory=list)
+    requests: dict[bytes, SubjectRequest] = field(default_factory=dict)
+    closed: dict[bytes, int] = field(default_factory=dict)
     time_ms: int = 0
 
     def __post_init__(self) -> None:
@@ -98,6 +127,10 @@ class _Run:
         self.time_ms = max(self.time_ms, min(record.timestamp_ms, self.now_ms))
         if isinstance(event, Heartbeat):
             return
+        # Every partition has its own record of such a request, so their keys have no home.
+        if is_subject_key(record.key):
+            self.about_subject(record, event)
+            return
         # Partitioners differ over records without a key, and such a record names no document that could be deleted.
         if home != self.partition and not _keyless(event):
             self.elsewhere(record, event, home)
@@ -105,8 +138,30 @@ class _Run:
             self.reject(record, event, here=True)
         elif isinstance(event, AddedDocument):
             self.add(record, event)
-        else:
+        elif isinstance(event, Delete):
             self.delete(record, event)
+
+    def about_subject(self, record: Record, event: Event) -> None:
+        """Open a request to forget a subject, close one, or refuse the record."""
+        if isinstance(event, InvalidEvent):
+            self.reject(record, event, here=False)
+        elif isinstance(event, ForgetSubject):
+            self.closed.pop(event.key, None)
+            self.requests[event.key] = SubjectRequest(
+                key=event.key,
+                digest=subject_digest(event.subject, self.secret),
+                request=event.request or "",
+                salt=event.salt,
+                offset=record.offset,
+                received_ms=min(max(record.timestamp_ms, 0), self.now_ms),
+                trace=trace_of(record.headers),
+            )
+        elif isinstance(event, SubjectForgotten):
+            asked = self.requests.get(event.key)
+            if asked is None:
+                self.closed[event.key] = record.offset
+            else:
+                self.requests[event.key] = replace(asked, closed=record.offset)
 
     def reject(self, record: Record, error: InvalidEvent, *, here: bool) -> None:
         """Refuse a record: point at it, and remove the document of its id.
@@ -163,6 +218,9 @@ class _Run:
         # The same content again forgets nothing, so it must not count against the deletion capacity.
         if have is not None and self.live.same(have, event):
             self.totals["unchanged"] += 1
+            if have.subjects != event.subjects:
+                # It is still the document of the earlier record, so its epoch stays as well.
+                self.current[document] = replace(event, offset=have.offset)
             return
         if have is not None:
             self.forget(record, document, ForgetKind.REPLACED, "")
@@ -220,8 +278,9 @@ class _Run:
             totals=totals,
             forwards=self.forwards,
             time_ms=self.time_ms,
+            requests=list(self.requests.values()),
         )
-        return Resolution(changes, self.rejected, self.reasons)
+        return Resolution(changes, self.rejected, self.reasons, self.closed)
 
 
 def misplaced(partition: int, home: int) -> InvalidEvent:

@@ -1,8 +1,9 @@
 -- Become the writer of a partition, and create its state where there is none.
--- KEYS: meta, forwards.
+-- KEYS: meta, forwards, requests to forget a subject.
 -- ARGV: cap of the document mass, partitions, first offset, layout of a new state, partitioner, limits of records,
---   oldest and newest layout that this program writes, its version.
--- Answers {'claimed', fencing token}, or {'differs', layout, cap, partitions, partitioner, limits} as they are stored.
+--   oldest and newest layout that this program writes, its version, a new secret.
+-- Answers {'claimed', fencing token, secret of the partition}, or
+--   {'differs', layout, cap, partitions, partitioner, limits} as they are stored.
 
 local meta, cap, partitions, partitioner = KEYS[1], ARGV[1], ARGV[2], ARGV[5]
 local have = redis.call('HMGET', meta, 'schema', 'cap', 'partitions', 'partitioner', 'limits')
@@ -21,5 +22,8 @@ if not have[1] then
              'partitioner', partitioner, 'limits', ARGV[6], 'through', redis.call('HGET', KEYS[2], 'through') or 0,
              'removed', 0, 'removed_at', 0, 'erased', 0, 'erased_at', 0, 'program', ARGV[9])
 end
+-- Drawn once, and kept by a rebuild: digests of subjects are made with it. With the claim, so that a Redis that was set
+-- back to before it has fenced this writer out.
+redis.call('HSETNX', KEYS[3], 'secret', ARGV[10])
 -- A repetition takes the next token: its first one is lost with its answer, and fences nobody out but itself.
-return {'claimed', redis.call('HINCRBY', meta, 'fence', 1)}
+return {'claimed', redis.call('HINCRBY', meta, 'fence', 1), redis.call('HGET', KEYS[3], 'secret')}

@@ -1,0 +1,139 @@
+"""Carry out requests to forget a subject: a tombstone for every document of the subject in one partition.
+
+1. A record under a reserved key asks. The commit that counts it keeps the request, with a digest of the subject.
+2. Tombstones are appended for the subject's documents, some at a time, until the index of subjects has none. They are
+   deletes like any other, so recounts, receipts and traces know nothing of subjects.
+3. A tombstone is appended for the record that asked, so that the log forgets the subject as well.
+4. Once that tombstone is counted, all that was added before it is counted, too. The request is done when no document
+   is left then; until then step 2 is repeated.
+
+A process may be killed between any two of these, since each step begins with what Redis and the log hold. Records that
+are not counted yet are read first. A document that one of them names is left for later: that record may be the
+tombstone itself, or an add that came after all the partition has counted.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from streamtopic.events import encode_subject_forgotten
+from streamtopic.streams import Message, pages
+from streamtopic.tracing import HEADER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streamtopic.state import PartitionWriter, SubjectRequest
+    from streamtopic.streams import EventLog
+    from streamtopic.streams.event_log import Headers
+
+__all__ = ["SubjectForgetter"]
+
+# Tombstones and requests of one step: counting goes on between two steps.
+_AT_ONCE = 1_000
+_REQUESTS = 100
+# Uncounted records that a step reads first. A partition that is further behind counts before it deletes.
+_MOST_BEHIND = 3_000
+
+logger = logging.getLogger(__name__)
+
+
+class SubjectForgetter:
+    """Carries out the requests to forget a subject in one partition.
+
+    state: the writer of the partition.
+    topic: the documents topic.
+    """
+
+    def __init__(self, state: PartitionWriter, log: EventLog, topic: str) -> None:
+        self._state = state
+        self._log = log
+        self._topic = topic
+        self._known: dict[bytes, SubjectRequest] | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Number of requests that are not done."""
+        return sum(not request.done for request in self._requests().values())
+
+    def read_again(self) -> None:
+        """Read the requests from Redis before they are used next."""
+        self._known = None
+
+    def closing(self, closed: Mapping[bytes, int]) -> list[SubjectRequest]:
+        """Return the requests whose own record went, as they are afterwards.
+
+        closed: key of the record to the offset of its tombstone. A key that names no request is left out.
+        """
+        known = self._requests()
+        return [replace(known[key], closed=offset) for key, offset in closed.items() if key in known]
+
+    def step(self) -> int:
+        """Append tombstones that are due now; return how many.
+
+        May be repeated after any error. Raises ComponentUnreachable, StateError.
+        """
+        open_requests = [request for request in self._requests().values() if not request.done]
+        if not open_requests:
+            return 0
+        offset = self._state.meta.next_offset
+        end = self._log.end(self._topic, self._state.partition)
+        # A process that lost the partition without noticing must not write to it.
+        if end - offset > _MOST_BEHIND or not self._state.is_owner():
+            return 0
+        uncounted = self._uncounted(offset, end)
+        # None until the end: after an error the requests are read from Redis again.
+        self._known = None
+        written = 0
+        for request in open_requests[:_REQUESTS]:
+            if written < _AT_ONCE:
+                written += self._carry_out(request, uncounted)
+        return written
+
+    def _requests(self) -> dict[bytes, SubjectRequest]:
+        """Return the requests of the partition by key, the oldest first."""
+        if self._known is None:
+            self._known = self._state.subject_requests()
+        return self._known
+
+    def _uncounted(self, offset: int, end: int) -> set[bytes]:
+        """Return the keys of the records that are in the log and not counted yet."""
+        keys = set[bytes]()
+        for page in pages(self._log, self._topic, self._state.partition, offset, end):
+            keys.update(record.key for record in page if record.key is not None)
+        return keys
+
+    def _carry_out(self, request: SubjectRequest, uncounted: set[bytes]) -> int:
+        """Do the next step of one request; return how many tombstones were appended."""
+        # As many more as may be left for later: others must not have to wait for these.
+        documents = self._state.subject_documents(request.digest, _AT_ONCE + len(uncounted))
+        if documents:
+            due = [document for document in documents if document not in uncounted][:_AT_ONCE]
+            self._append([Message(document, None, _headers(request), self._state.partition) for document in due])
+            return len(due)
+        if request.closed >= 0:
+            self._state.subject_done(replace(request, done=True))
+            logger.info(
+                "partition %d: no document of a subject is left; its request had offset %d",
+                self._state.partition,
+                request.offset,
+                extra={"event": "subject_forgotten", "partition": self._state.partition, "offset": request.offset},
+            )
+            return 0
+        if request.key in uncounted:
+            return 0
+        self._append([encode_subject_forgotten(request.key, self._state.partition)])
+        return 1
+
+    def _append(self, tombstones: list[Message]) -> None:
+        """Append tombstones to the partition."""
+        if tombstones:
+            self._log.append_many(self._topic, tombstones)
+
+
+def _headers(request: SubjectRequest) -> Headers:
+    """Return the headers of a document's tombstone: its receipt is made of them, and the trace goes on."""
+    found = {"request": request.request.encode(), "salt": request.salt, HEADER: request.trace}
+    return tuple((name, value) for name, value in found.items() if value)

@@ -1,0 +1,104 @@
+"""Subjects of documents: the people that documents are about, their limits, and the digests that stand for them.
+
+A subject is a text that a producer chooses, such as the number of a customer. The state holds no subject: it holds a
+digest under a secret of the partition. The documents topic holds subjects as long as it holds the documents.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from streamtopic.errors import InvalidEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = [
+    "DIGEST_BYTES",
+    "MAX_SUBJECT",
+    "MAX_SUBJECTS",
+    "SUBJECT_KEY",
+    "check_subjects",
+    "is_subject",
+    "is_subject_key",
+    "subject_digest",
+    "subject_digests",
+    "subject_key",
+]
+
+SUBJECT_KEY = b"st:subject:"
+"""Keys of the documents topic that begin with it belong to requests to forget a subject, and are no ids."""
+
+MAX_SUBJECTS = 8
+"""The most subjects of one document."""
+
+MAX_SUBJECT = 256
+"""Characters of a subject, at most."""
+
+DIGEST_BYTES = 16
+"""Bytes of the digest of a subject: two subjects of one partition never share one."""
+
+# They keep digests under the same secret apart from any that may be added.
+_DIGEST = b"st subject"
+_KEY = b"st subject key"
+
+
+def is_subject(value: object) -> bool:
+    """Return whether a value is a subject: a text of 1 to MAX_SUBJECT characters that UTF-8 can write."""
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_SUBJECT:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_subjects(fields: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the subjects of an add, each once, in their order; () without any.
+
+    fields: of the add. `subjects` is a list; `subject` is one text, in the place of a list.
+
+    Raises InvalidEvent for other values.
+    """
+    one = fields.get("subject")
+    several = fields.get("subjects")
+    if one is None and several is None:
+        return ()
+    if one is not None and several is not None:
+        raise InvalidEvent("subjects", "an add has either `subject` or `subjects`, not both")
+    found = [one] if several is None else several
+    if not isinstance(found, list) or not 0 < len(found) <= MAX_SUBJECTS:
+        raise InvalidEvent("subjects", f"`subjects` must be a list of 1 to {MAX_SUBJECTS} texts")
+    if not all(map(is_subject, found)):
+        raise InvalidEvent("subjects", f"a subject must be a text of 1 to {MAX_SUBJECT} characters")
+    return tuple(dict.fromkeys(found))
+
+
+def is_subject_key(key: bytes | None) -> bool:
+    """Return whether a record's key belongs to a request to forget a subject."""
+    return key is not None and key.startswith(SUBJECT_KEY)
+
+
+def subject_key(subject: str, request: str, salt: bytes) -> bytes:
+    """Return the key of a request to forget a subject: the same arguments give the same key.
+
+    salt: of the request, at most 64 bytes. Without it, whoever reads keys could try subjects.
+    """
+    named = blake2b(request.encode(errors="replace") + b"\0" + subject.encode(), key=salt, digest_size=16, person=_KEY)
+    return SUBJECT_KEY + named.hexdigest().encode()
+
+
+def subject_digest(subject: str, secret: bytes) -> bytes:
+    """Return the digest of a subject in the state of a partition, DIGEST_BYTES long.
+
+    secret: of the partition, at most 64 bytes.
+    """
+    return blake2b(subject.encode(), key=secret, digest_size=DIGEST_BYTES, person=_DIGEST).digest()
+
+
+def subject_digests(subjects: Sequence[str], secret: bytes) -> tuple[bytes, ...]:
+    """Return the digests of the subjects of a document, ascending: equal sets of subjects give equal digests."""
+    found = {subject_digest(subject, secret) for subject in subjects}
+    return tuple(sorted(found))

@@ -1,0 +1,353 @@
+"""Forgetting a subject in ingest: every document of it goes, whatever is killed, repeated or sent meanwhile."""
+
+import itertools
+from collections import Counter
+from dataclasses import replace
+
+import msgpack
+import numpy as np
+import pytest
+
+from streamtopic.counts import Weighting
+from streamtopic.events import encode_add, encode_delete, encode_delete_subject, encode_subject_forgotten
+from streamtopic.service.ingest import forget_subjects
+from streamtopic.service.ingest.partition_ingest import Ingest
+from streamtopic.service.verify.recount import documents_in_log
+from streamtopic.state import ForgetKind, ModelSettings, Reader
+from streamtopic.state.removal import remove_partition
+from streamtopic.streams import FileLog, Message, TopicNames, partition_of
+from streamtopic.subjects import SUBJECT_KEY, subject_digest
+
+NOW = 1_700_000_000.0
+SALT = b"0123456789abcdef"
+_numbers = itertools.count()
+
+
+class Crash(BaseException):
+    """The process was killed here."""
+
+
+class World:
+    """A model, its log in files, and an ingest for each partition that can be killed."""
+
+    def __init__(self, connection, folder, partitions=2):
+        self.connection = connection
+        self.topics = TopicNames(f"subjects{next(_numbers)}")
+        self.log = FileLog(folder / self.topics.model, clock=lambda: NOW)
+        self.partitions = partitions
+        self.log.create(self.topics.documents, partitions)
+        self.log.create(self.topics.rejected, 1)
+        self.open()
+
+    def open(self):
+        """Take all partitions over, as the next process."""
+        settings = ModelSettings(self.partitions, 256)
+        clock = lambda: NOW + 1  # noqa: E731  one line reads best here
+        self.ingests = [
+            Ingest.open(self.connection, self.log, self.topics, partition, settings=settings, clock=clock)
+            for partition in range(self.partitions)
+        ]
+
+    def send(self, *messages):
+        """Append records to the partitions of their keys."""
+        placed = [
+            message
+            if message.partition is not None
+            else replace(message, partition=partition_of(message.key, self.partitions))
+            for message in messages
+        ]
+        self.log.append_many(self.topics.documents, placed)
+
+    def ask(self, subject="alice", request="r-1"):
+        """Ask to forget a subject; return the key of the request."""
+        records = encode_delete_subject(subject, request, SALT, self.partitions)
+        self.send(*records)
+        return records[0].key
+
+    def drain(self):
+        """Count and carry out all that there is; outcomes."""
+        outcomes = Counter()
+        for _ in range(1_000):
+            if not any(ingest.lag for ingest in self.ingests):
+                return outcomes
+            for ingest in self.ingests:
+                for progress in ingest.drain():
+                    outcomes.update(progress.outcomes)
+        raise AssertionError("requests are never done")
+
+    def live(self):
+        """Ids of the documents that are counted."""
+        return {name.decode() for ingest in self.ingests for ids in ingest.state.live_ids() for name in ids}
+
+    def index(self, subject):
+        """Ids of the documents of a subject, as the index has them."""
+        found = set()
+        for ingest in self.ingests:
+            digest = subject_digest(subject, ingest.state.secret)
+            found.update(ingest.state.subject_documents(digest, 100_000))
+        return {name.decode() for name in found}
+
+    def indexes(self):
+        """The whole index of every partition."""
+        found = []
+        for ingest in self.ingests:
+            keys = [ingest.state.keys.subjects(bucket) for bucket in range(64)]
+            found.append([self.connection.call("ZRANGE", key, 0, -1) for key in keys])
+        return found
+
+    def forgets(self):
+        """All deletions that wait for their receipts."""
+        return [forget for ingest in self.ingests for forget in ingest.state.forgets.read(0, 100_000)]
+
+    def requests(self):
+        """Requests by partition."""
+        return [list(ingest.state.subject_requests().values()) for ingest in self.ingests]
+
+    def digests(self):
+        """Digest of the counts in Redis, and of a recount of what compaction leaves of the log."""
+        snapshot = Reader(self.connection, self.topics.model, self.partitions).snapshot()
+        counted = snapshot.restrict(np.arange(len(snapshot.words)))
+        self.log.compact(self.topics.documents)
+        ends = {p: self.log.end(self.topics.documents, p) for p in range(self.partitions)}
+        fresh = documents_in_log(self.log, self.topics.documents, ends, lambda *_: None).recount(Weighting(256))
+        return counted.digest(snapshot.words), fresh.cooccurrence.digest(fresh.words)
+
+    def log_values(self):
+        """All bytes of values that a compacted log still has."""
+        found = b""
+        for partition in range(self.partitions):
+            for record in self.log.read(self.topics.documents, partition, 0, 100_000):
+                found += record.value or b""
+        return found
+
+
+@pytest.fixture
+def world(connection, tmp_path):
+    """A model of two partitions."""
+    return World(connection, tmp_path)
+
+
+def add(name, *subjects, word="x"):
+    """An add of a document with two words."""
+    return encode_add(name, counts={word: 2, "y": 1}, subjects=subjects)
+
+
+def test_the_index_follows_adds_replacements_and_deletions(world):
+    """A document stands in the index under its present subjects, each exactly once, and nowhere without any."""
+    world.send(add("a", "alice"), add("b", "alice", "bob"), add("c"), add("d", "bob"))
+    world.drain()
+    assert (world.index("alice"), world.index("bob")) == ({"a", "b"}, {"b", "d"})
+    world.send(add("a", "carol", word="z"), encode_delete("d", "r"), add("c", "alice"), Message(b"b", b"damaged"))
+    world.drain()
+    assert (world.index("alice"), world.index("bob"), world.index("carol")) == ({"c"}, set(), {"a"})
+    assert not world.index("alic")
+
+
+def test_the_state_holds_no_subject(world):
+    """Redis has digests under a secret of the partition, which no other partition shares."""
+    world.send(add("a", "alice-in-plain"), add("b", "alice-in-plain"))
+    world.ask("alice-in-plain")
+    for ingest in world.ingests:
+        ingest.step()
+    pattern = f"{{st:{world.topics.model}:*"
+    dumps = [world.connection.call("DUMP", key) for key in world.connection.call("KEYS", pattern)]
+    assert dumps
+    assert not any(b"alice" in dump for dump in dumps)
+    assert world.ingests[0].state.secret != world.ingests[1].state.secret
+
+
+def test_all_documents_of_a_subject_go_and_no_other(world):
+    """In every partition, as ordinary deletions under one request; the log loses documents, subject and request."""
+    world.send(*(add(f"a{n}", "alice", "team") for n in range(40)), *(add(f"b{n}", "bob", "team") for n in range(40)))
+    world.drain()
+    world.ask()
+    outcomes = world.drain()
+    assert outcomes["deleted"] == 40
+    assert world.live() == {f"b{n}" for n in range(40)}
+    forgets = world.forgets()
+    assert {(f.kind, f.request, f.salt) for f in forgets} == {(ForgetKind.DELETED, "r-1", SALT)}
+    assert len(forgets) == 40
+    assert [[request.done for request in requests] for requests in world.requests()] == [[True], [True]]
+    counted, recounted = world.digests()
+    assert counted == recounted
+    assert b"alice" not in world.log_values()
+    assert world.index("team") == world.live()
+
+
+def test_the_same_content_about_another_person_is_no_deletion(world):
+    """Naming the subjects of documents that are there costs no capacity and makes no receipt."""
+    world.send(*(add(f"d{n}") for n in range(10)))
+    world.drain()
+    before = world.digests()
+    metas = [dict(ingest.state.meta.counted) for ingest in world.ingests]
+    world.send(*(add(f"d{n}", "alice") for n in range(10)), add("d3", "bob"))
+    assert world.drain() == {"unchanged": 11}
+    assert world.index("alice") == {f"d{n}" for n in range(10)} - {"d3"}
+    assert not world.forgets()
+    assert [dict(ingest.state.meta.counted) for ingest in world.ingests] == metas
+    assert world.digests() == before
+    world.ask()
+    world.drain()
+    assert world.live() == {"d3"}
+
+
+def test_what_comes_while_the_request_runs_goes_too(world):
+    """An add behind the request, and one that overtakes its tombstones, are deleted before the request is done."""
+    world.send(*(add(f"d{n}", "alice") for n in range(5)))
+    world.drain()
+    world.ask()
+    for ingest in world.ingests:
+        ingest.step()
+        ingest.forward()
+    world.send(add("late", "alice"), add("d0", "alice", word="again"))
+    world.drain()
+    assert not world.live()
+    world.send(add("d0", "alice"))
+    world.drain()
+    assert world.live() == {"d0"}
+
+
+def test_an_add_before_the_end_of_the_request_goes_even_if_it_was_counted_with_it(world):
+    """The end of a request is in the log when the add is not counted yet; the request goes on until it is gone."""
+    world.send(add("first", "alice"))
+    key = world.ask()
+    for ingest in world.ingests:
+        ingest.step()
+    world.send(add("second", "alice"), encode_subject_forgotten(key, 0), encode_subject_forgotten(key, 1))
+    world.drain()
+    assert not world.live()
+    assert all(request.done for requests in world.requests() for request in requests)
+
+
+def test_another_owner_s_document_is_not_deleted_by_a_late_tombstone(world):
+    """A record that is not counted yet may have given the id to another person: the id is left for later."""
+    world.send(add("shared", "alice"), add("own", "alice"))
+    world.drain()
+    world.ask()
+    for ingest in world.ingests:
+        ingest.step()
+    world.send(add("shared", "bob", word="new"))
+    for ingest in world.ingests:
+        ingest.forward()
+    world.drain()
+    assert world.live() == {"shared"}
+
+
+def test_a_forged_end_of_a_request_stops_nothing(world):
+    """Whoever writes a tombstone under the request's key only makes the log forget the subject earlier."""
+    world.send(*(add(f"d{n}", "alice") for n in range(5)))
+    key = world.ask()
+    world.send(*(encode_subject_forgotten(key, partition) for partition in range(2)))
+    world.send(encode_subject_forgotten(SUBJECT_KEY + b"nobody's", 0), Message(SUBJECT_KEY, None, partition=1))
+    world.drain()
+    assert not world.live()
+
+
+def test_a_request_that_cannot_be_read_is_pointed_at(world):
+    """It goes to the rejected topic, deletes nothing, and is sent to no other partition."""
+    world.send(add("a", "alice"))
+    bad = msgpack.packb({"op": "delete_subject", "subject": 7})
+    world.send(*(Message(SUBJECT_KEY + b"x", bad, partition=partition) for partition in range(2)))
+    world.send(*(Message(SUBJECT_KEY + b"y", encode_add("a", text="a").value, partition=p) for p in range(2)))
+    assert world.drain() == {"added": 1, "rejected": 4}
+    reasons = [msgpack.unpackb(r.value)["reason"] for r in world.log.read(world.topics.rejected, 0, 0)]
+    assert Counter(reasons) == {"subject": 2, "key-reserved": 2}
+    assert world.live() == {"a"}
+
+
+def test_a_subject_of_nobody_is_done_at_once(world):
+    """Without a document there is nothing to delete; the log still forgets the subject."""
+    world.send(add("a", "bob"))
+    world.ask("mallory-of-nowhere")
+    world.drain()
+    world.digests()
+    assert b"mallory" not in world.log_values()
+    assert world.live() == {"a"}
+
+
+@pytest.mark.parametrize("at", range(6))
+@pytest.mark.parametrize("written", [False, True])
+def test_a_process_that_is_killed_at_any_append_leaves_nothing_half_done(world, monkeypatch, at, written):
+    """The next process goes on where the log and Redis stand: nothing is left, and no document is deleted twice."""
+    monkeypatch.setattr(forget_subjects, "_AT_ONCE", 4)
+    world.send(*(add(f"a{n}", "alice") for n in range(14)), *(add(f"b{n}", "bob") for n in range(3)))
+    world.drain()
+    world.ask()
+    calls = itertools.count()
+    append = world.log.append_many
+
+    def killed(topic, messages):
+        crashes = topic == world.topics.documents and next(calls) == at
+        if not crashes or written:
+            append(topic, messages)
+        if crashes:
+            raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.log, "append_many", killed)
+        with pytest.raises(Crash):
+            world.drain()
+    world.open()
+    world.drain()
+    assert world.live() == {"b0", "b1", "b2"}
+    assert sorted(forget.document for forget in world.forgets()) == sorted(b"a%d" % n for n in range(14))
+    assert all(forget.found for forget in world.forgets())
+    counted, recounted = world.digests()
+    assert counted == recounted
+
+
+def test_a_process_that_lost_the_partition_writes_no_tombstone(world):
+    """A writer that another one has fenced out leaves the request to it."""
+    world.send(*(add(f"d{n}", "alice") for n in range(5)))
+    world.drain()
+    world.ask()
+    old = world.ingests
+    for ingest in old:
+        ingest.step()
+    world.open()
+    ends = [world.log.end(world.topics.documents, p) for p in range(2)]
+    assert [ingest.forward() for ingest in old] == [0, 0]
+    assert [world.log.end(world.topics.documents, p) for p in range(2)] == ends
+    world.drain()
+    assert not world.live()
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+@pytest.mark.parametrize("moment", ["before", "during", "after"])
+def test_a_rebuild_gives_the_same_index_and_finishes_the_request(world, moment, compacted):
+    """Counted again from the log, the index has the same bytes, and an open request is still carried out."""
+    world.send(*(add(f"a{n}", "alice", "team") for n in range(20)), *(add(f"b{n}", "bob", "team") for n in range(20)))
+    world.drain()
+    if moment != "before":
+        world.ask()
+        for ingest in world.ingests:
+            ingest.step()
+            ingest.forward()
+    if moment == "after":
+        world.drain()
+    if moment != "during":
+        before = world.indexes()
+    if compacted:
+        world.log.compact(world.topics.documents)
+    for partition in range(2):
+        remove_partition(world.connection, world.topics.model, partition)
+    assert not world.connection.call("KEYS", f"{{st:{world.topics.model}:*:subjects:*")
+    world.open()
+    world.drain()
+    if moment != "during":
+        assert world.indexes() == before
+    expected = {f"b{n}" for n in range(20)} | ({f"a{n}" for n in range(20)} if moment == "before" else set())
+    assert world.live() == world.index("team") == expected
+    assert all(request.done for requests in world.requests() for request in requests)
+
+
+def test_many_requests_at_once(world):
+    """Hundreds of subjects are carried out side by side, and the same request twice is one."""
+    world.send(*(add(f"d{n}", f"s{n % 300}") for n in range(900)), add("kept", "s-other"))
+    for number in range(300):
+        world.ask(f"s{number}", f"r-{number}")
+    world.ask("s7", "r-7")
+    world.drain()
+    assert world.live() == {"kept"}
+    by_request = Counter(forget.request for forget in world.forgets())
+    assert by_request == {f"r-{number}": 3 for number in range(300)}

@@ -28,6 +28,7 @@ from streamtopic.text import MAX_PAIRS, MAX_PASSAGE, MAX_WORD, MAX_WORDS, passag
 from streamtopic.tracing import HEADER
 
 __all__ = [
+    "DAY",
     "HEARTBEAT_KEY",
     "LIMITS",
     "MAX_COUNT",
@@ -42,6 +43,7 @@ __all__ = [
     "Passages",
     "TooManyValues",
     "check_labels",
+    "dated",
     "decode",
     "decode_record",
     "document_of",
@@ -49,6 +51,8 @@ __all__ = [
     "encode_delete",
     "encode_heartbeat",
     "encode_rejected",
+    "keeps_days",
+    "limits_of",
     "parse",
     "request_of",
     "salt_of",
@@ -178,6 +182,29 @@ _LIMITS = {
 }
 LIMITS = ",".join(f"{name}={number}" for name, number in _LIMITS.items())
 """All limits that refuse a record, as the state in Redis keeps them: counts made under other limits are made anew."""
+
+DAY = ""
+"""Where days are kept: the name under which a document's day stands among its labels. Producers cannot send it, since a
+task has a name. The day is the number of days since 1970 in UTC, as decimal text."""
+
+_DAY_MS = 86_400_000
+_DAYS_KEPT = "days=1"
+
+
+def limits_of(*, days: bool) -> str:
+    """Return the rules that a state is counted under, as Redis keeps them; days: whether it keeps documents' days."""
+    return f"{LIMITS},{_DAYS_KEPT}" if days else LIMITS
+
+
+def keeps_days(limits: str) -> bool:
+    """Return whether a state that was counted under these rules keeps the day of each document."""
+    return _DAYS_KEPT in limits.split(",")
+
+
+def dated(labels: Mapping[str, str], timestamp_ms: int | None) -> Mapping[str, str]:
+    """Return the labels of a document with its day, or the same labels for a document without a time."""
+    return labels if timestamp_ms is None else {**labels, DAY: str(timestamp_ms // _DAY_MS)}
+
 
 # The checks of these fields refuse nested values, so their depth need not be measured.
 _CHECKED = frozenset({"text", "counts", "labels"})

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from streamtopic.counts import Weighting
 from streamtopic.errors import StateCorrupt, StateError, StateMismatch, TakenOver
-from streamtopic.events import LIMITS
+from streamtopic.events import LIMITS, keeps_days
 from streamtopic.lexicon import Lexicon
 from streamtopic.state import scripts
 from streamtopic.state.connection import Connection
@@ -106,6 +106,7 @@ class PartitionWriter:
     fence: the fencing token.
     meta, manifest: as of `open`, `reload` or the last own commit.
     loads: how often meta and words were read, each time since another change may have come between.
+    days: whether documents keep their day, among their labels.
     vocabulary: words of live documents.
     lexicon: words that this process has met, by number.
     word_ids: number of ids that there are for words.
@@ -122,6 +123,8 @@ class PartitionWriter:
         new_id: Callable[[], str],
         partitioner: str = MURMUR2,
         word_ids: int = MAX_WORD_IDS,
+        *,
+        days: bool = False,
     ) -> None:
         self.connection = connection
         self.keys = keys
@@ -129,6 +132,7 @@ class PartitionWriter:
         self.fence = fence
         self.weighting = weighting
         self.partitioner = partitioner
+        self.days = days
         self.new_id = new_id
         self.forgets = Forgets(connection, keys)
         self._limits = WordLimits(partition, word_ids)
@@ -165,7 +169,9 @@ class PartitionWriter:
         if answer[0] == b"differs":
             wanted = SCHEMA, weighting.cap, partitions, partitioner, limits
             raise StateMismatch(mismatch(model, fixed(answer[1:]), wanted))
-        return cls(connection, keys, partition, int(answer[1]), weighting, new_id, partitioner, word_ids)
+        fence = int(answer[1])
+        days = keeps_days(limits)
+        return cls(connection, keys, partition, fence, weighting, new_id, partitioner, word_ids, days=days)
 
     def prepare(self, batch: Batch, most: int = MAX_FLUSH_DOCUMENTS) -> PreparedBatch:
         """Look up the live documents that a batch is about, and bound the flush that its records will make.

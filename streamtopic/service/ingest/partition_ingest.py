@@ -102,7 +102,13 @@ class Ingest:
         self._fitting = MAX_FLUSH_DOCUMENTS
         self._compactor = Compactor(state)
         self._records = _ReadAhead(
-            log, topics.documents, state.partition, state.meta.partitions, state.partitioner, ahead=ahead
+            log,
+            topics.documents,
+            state.partition,
+            state.meta.partitions,
+            state.partitioner,
+            ahead=ahead,
+            days=state.days,
         )
         self._forwarder = Forwarder(state, log, topics.documents)
         self._check_position()
@@ -366,6 +372,7 @@ class _ReadAhead:
 
     partitions: number of partitions of the topic.
     partitioner: name of the hash that chooses a key's partition.
+    days: whether documents keep their day.
     ahead: whether to use a second thread at all.
 
     The memory is bounded: one read of 8 MiB beside the records that are being counted.
@@ -380,7 +387,9 @@ class _ReadAhead:
         partitioner: str = MURMUR2,
         *,
         ahead: bool = True,
+        days: bool = False,
     ) -> None:
+        self._days = days
         self._log = log
         self._topic = topic
         self._partition = partition
@@ -442,4 +451,4 @@ class _ReadAhead:
 
     def _decoded(self, records: Sequence[Record], lexicon: Lexicon) -> Decoded:
         """Decode records of this partition."""
-        return decode_all(records, lexicon, self._partitions, self._partitioner)
+        return decode_all(records, lexicon, self._partitions, self._partitioner, days=self._days)

@@ -13,6 +13,7 @@ import warnings
 import zlib
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
@@ -38,6 +39,7 @@ __all__ = [
 MAX_ID = 512  # bytes of UTF-8, as in the documents topic
 RESERVED_ID = "st:heartbeat"  # key of the service's own records in the documents topic
 MAX_TEXT = 1_000_000  # bytes of UTF-8, as in the documents topic
+MAX_TIME = 1 << 53  # milliseconds since 1970, as in the documents topic
 MAX_LINE = 8 << 20  # a text of 1,000,000 bytes with every byte escaped as \uXXXX, and room to spare
 
 PACKAGES = ("numpy", "scipy", "sklearn")  # streamtopic requires them, so every machine has them
@@ -51,11 +53,13 @@ class Document:
     """One document.
 
     labels: class of the document by task.
+    timestamp_ms: when it was written, milliseconds since 1970; None where that is not known.
     """
 
     id: str
     text: str
     labels: Mapping[str, str] = field(default_factory=dict)
+    timestamp_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +195,7 @@ def parse_line(line: bytes, number: int) -> Document | Problem:
     try:
         name = _id(record.get("id"))
         text = _text(record.get("text"))
-        return Document(name, text, _labels(record))
+        return Document(name, text, _labels(record), _time_ms(record.get("ts")))
     except ValueError as error:
         return Problem(number, str(error))
 
@@ -217,6 +221,27 @@ def _text(value: object) -> str:
     if _size(value, "text") > MAX_TEXT:
         raise ValueError(f"`text` is longer than {MAX_TEXT} bytes")
     return value
+
+
+def _time_ms(value: object) -> int | None:
+    """Return milliseconds since 1970, from a number of them or from text of ISO 8601; None without a time."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        try:
+            time = datetime.fromisoformat(value)
+        except ValueError:
+            raise ValueError(f"`ts` {value[:40]!r} is not a time such as 1987-02-26T15:01:00Z") from None
+        # A time without a zone is taken as UTC, since this machine's zone says nothing about the file.
+        if time.tzinfo is None:
+            time = time.replace(tzinfo=UTC)
+        value = time.timestamp() * 1000
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError("`ts` is neither milliseconds since 1970 nor a time such as 1987-02-26T15:01:00Z")  # noqa: TRY004  as _text
+    # False for NaN too.
+    if not 0 <= value <= MAX_TIME:
+        raise ValueError("`ts` lies before 1970, or too far ahead")
+    return int(value)
 
 
 def _size(value: str, name: str) -> int:

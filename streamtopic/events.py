@@ -29,6 +29,7 @@ from streamtopic.text import MAX_PAIRS, MAX_PASSAGE, MAX_WORD, MAX_WORDS, passag
 from streamtopic.tracing import HEADER
 
 __all__ = [
+    "DAY",
     "HEARTBEAT_KEY",
     "LIMITS",
     "MAX_COUNT",
@@ -45,6 +46,7 @@ __all__ = [
     "SubjectForgotten",
     "TooManyValues",
     "check_labels",
+    "dated",
     "decode",
     "decode_record",
     "document_of",
@@ -54,9 +56,13 @@ __all__ = [
     "encode_heartbeat",
     "encode_rejected",
     "encode_subject_forgotten",
+    "keeps_days",
+    "keeps_subjects",
+    "limits_of",
     "parse",
     "request_of",
     "salt_of",
+    "without_subjects",
 ]
 
 
@@ -180,11 +186,44 @@ _LIMITS = {
     "labels": MAX_LABELS,
     "label": MAX_LABEL,
     "ts": MAX_TIMESTAMP,
-    "subjects": MAX_SUBJECTS,
-    "subject": MAX_SUBJECT,
 }
-LIMITS = ",".join(f"{name}={number}" for name, number in _LIMITS.items())
+_OF_SUBJECTS = {"subjects": MAX_SUBJECTS, "subject": MAX_SUBJECT}
+LIMITS = ",".join(f"{name}={number}" for name, number in (_LIMITS | _OF_SUBJECTS).items())
 """All limits that refuse a record, as the state in Redis keeps them: counts made under other limits are made anew."""
+
+DAY = ""
+"""Where days are kept: the name under which a document's day stands among its labels. Producers cannot send it, since a
+task has a name. The day is the number of days since 1970 in UTC, as decimal text."""
+
+_DAY_MS = 86_400_000
+_DAYS_KEPT = "days=1"
+
+
+def limits_of(*, days: bool) -> str:
+    """Return the rules that a state is counted under, as Redis keeps them; days: whether it keeps documents' days."""
+    return f"{LIMITS},{_DAYS_KEPT}" if days else LIMITS
+
+
+def keeps_subjects(limits: str) -> bool:
+    """Return whether a state that was counted under these rules knows the subjects of its documents."""
+    return not limits or any(limit.startswith("subjects=") for limit in limits.split(","))
+
+
+def without_subjects(limits: str) -> str:
+    """Return rules as they were before there were subjects."""
+    kept = [limit for limit in limits.split(",") if limit.partition("=")[0] not in _OF_SUBJECTS]
+    return ",".join(kept)
+
+
+def keeps_days(limits: str) -> bool:
+    """Return whether a state that was counted under these rules keeps the day of each document."""
+    return _DAYS_KEPT in limits.split(",")
+
+
+def dated(labels: Mapping[str, str], timestamp_ms: int | None) -> Mapping[str, str]:
+    """Return the labels of a document with its day, or the same labels for a document without a time."""
+    return labels if timestamp_ms is None else {**labels, DAY: str(timestamp_ms // _DAY_MS)}
+
 
 # The checks of these fields refuse nested values, so their depth need not be measured.
 _CHECKED = frozenset({"text", "counts", "labels", "subject", "subjects"})
@@ -265,23 +304,25 @@ class SubjectForgotten:
 Event = Add | Delete | Heartbeat | ForgetSubject | SubjectForgotten
 
 
-def decode_record(record: Record) -> Event:
+def decode_record(record: Record, *, subjects: bool = True) -> Event:
     """Return the event in a record of the documents topic; see `decode`."""
-    return decode(record.key, record.value, record.headers)
+    return decode(record.key, record.value, record.headers, subjects=subjects)
 
 
-def decode(key: bytes | None, value: bytes | None, headers: Headers = ()) -> Event:
+def decode(key: bytes | None, value: bytes | None, headers: Headers = (), *, subjects: bool = True) -> Event:
     """Return the event in a record. Raises InvalidEvent, with a reason code, and no other exception.
 
     key: the document id in UTF-8.
     value: of any of the dialects that `deletes` knows.
     headers: of the record.
+    subjects: whether the state knows subjects. One from before does not, until it is counted anew: then the fields are
+        not looked at.
     """
     document = _document(key)
     if key == HEARTBEAT_KEY:
         return _heartbeat(value)
     if key is not None and is_subject_key(key):
-        return _of_subject(key, value, headers)
+        return _of_subject(key, value, headers, subjects=subjects)
     if value is None:
         return Delete(document, request_of(headers), salt_of(headers))
     content = unframed(value)
@@ -306,7 +347,7 @@ def decode(key: bytes | None, value: bytes | None, headers: Headers = ()) -> Eve
         raise InvalidEvent("format", "the record has a schema registry's frame: only a delete may have one")
     if fields.get("op") != "add":
         raise InvalidEvent("op", "field `op` must be `add` or `delete`")
-    return _add(document, fields)
+    return _add(document, fields if subjects else _without_subjects(fields))
 
 
 def document_of(key: bytes | None) -> str | None:
@@ -498,7 +539,16 @@ def _refuse_reserved(key: bytes) -> None:
         raise InvalidEvent("key-reserved", "document ids that begin with st:subject: are reserved; choose another")
 
 
-def _of_subject(key: bytes, value: bytes | None, headers: Headers) -> ForgetSubject | SubjectForgotten:
+def _without_subjects(fields: Mapping[object, object]) -> Mapping[object, object]:
+    """Return fields without those of subjects. Raises InvalidEvent as for any other field that is not read."""
+    unread = {name: fields[name] for name in ("subject", "subjects") if name in fields}
+    _check_depth({"unread": list(unread.values())})
+    return {name: value for name, value in fields.items() if name not in unread}
+
+
+def _of_subject(
+    key: bytes, value: bytes | None, headers: Headers, *, subjects: bool
+) -> ForgetSubject | SubjectForgotten:
     """Return the event in a record about a request to forget a subject. Raises InvalidEvent where it names none."""
     if value is None:
         return SubjectForgotten(key)
@@ -517,6 +567,8 @@ def _of_subject(key: bytes, value: bytes | None, headers: Headers) -> ForgetSubj
     subject = fields.get("subject")
     if not isinstance(subject, str) or not is_subject(subject):
         raise InvalidEvent("subject", f"field `subject` must be a text of 1 to {MAX_SUBJECT} characters")
+    if not subjects:
+        raise InvalidEvent("subject", "the state knows no subjects: run `streamtopic rebuild`, then ask again")
     request = _request(fields.get("request")) or request_of(headers)
     return ForgetSubject(key, subject, request, _salt(fields.get("salt")) or salt_of(headers))
 

@@ -346,6 +346,12 @@ class Settings(BaseSettings):
         description="Downstream tasks, a table each: `[tasks.NAME]` with `topics` (anchor words; empty: all), `ridge` "
         "(1e-9), `tolerance` (1e-4), `tau` (0); as JSON in variables and `--set`.",
     )
+    slices: Literal["off", "day", "week", "month", "quarter", "year"] = Field(
+        "off",
+        description="Length of the periods of `topics --over time`. With any but `off` the day of each document's `ts` "
+        "is kept, and a document that comes again with another day replaces the earlier one; whether days are kept is "
+        "fixed when a model is created.",
+    )
     publish: Literal["topics", "tasks"] = Field(
         "topics", description="`topics`: the model with a head for each task; `tasks`: the heads alone, noised."
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.common_arguments import command, file_errors, instance_settings
+from streamtopic.commands.slices_shown import add_slices, slice_unit
 from streamtopic.console import say, say_json
 from streamtopic.errors import UsageError
 
@@ -18,20 +19,23 @@ if TYPE_CHECKING:
     from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.service.app import Service
     from streamtopic.signed import Release
+    from streamtopic.topics.over_time import SliceReport
 
 __all__ = ["register", "run"]
 
 
 @dataclass(frozen=True, slots=True)
 class _Before:
-    """Earlier versions.
+    """What a page shows beside the version: earlier versions, and slices of the documents.
 
     standing: the newest of those that still stand, oldest first.
     withdrawn: numbers of those that were withdrawn.
+    slices: topics of the documents over time or by class, where they were asked for.
     """
 
     standing: tuple[Release, ...] = ()
     withdrawn: tuple[int, ...] = ()
+    slices: SliceReport | None = None
 
 
 def register(subparsers: Subparsers) -> None:
@@ -45,6 +49,7 @@ def register(subparsers: Subparsers) -> None:
         metavar="FILE",
         help="a name that ends in .npz, .json or .html (pictures)",
     )
+    add_slices(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -55,10 +60,17 @@ def run(args: argparse.Namespace) -> int:
     if write is None:
         raise UsageError(f"cannot write {args.to.name}: end the name in .npz, .json or .html")
     settings = instance_settings(args)
+    unit = slice_unit(args.over, settings)
+    page = args.to.suffix == ".html"
+    if (unit or args.by) and not page:
+        raise UsageError(
+            f"a {args.to.suffix} file holds no slices: write a page (.html), or use `streamtopic topics --over --json`"
+        )
     with Service(settings) as service:
         release = service.release(args.number)
+        slices = service.slices(args.number, unit, args.by) if unit or args.by else None
         # The other formats hold one version: only for a page is the whole topic read.
-        before = _before(service, release) if args.to.suffix == ".html" else _Before()
+        before = _before(service, release, slices) if page else _Before()
     with file_errors("write", args.to):
         write(release, args.to, before)
     topics = 0 if release.payload.A is None else release.envelope.r
@@ -124,16 +136,17 @@ def _head(release: Release, task: str) -> dict[str, Any]:
     return found if head.w is None else found | {"w": head.w.tolist()}
 
 
-def _before(service: Service, release: Release) -> _Before:
+def _before(service: Service, release: Release, slices: SliceReport | None) -> _Before:
     from streamtopic.service.published import read_earlier
 
-    return _Before(*read_earlier(service.log, service.state, service.keys, release.version))
+    standing, withdrawn = read_earlier(service.log, service.state, service.keys, release.version)
+    return _Before(standing, withdrawn, slices)
 
 
 def _html(release: Release, path: Path, before: _Before) -> None:
     from streamtopic.report.model_page import model_page
 
-    path.write_text(model_page(release, before.standing, before.withdrawn), encoding="utf-8")
+    path.write_text(model_page(release, before.standing, before.withdrawn, before.slices), encoding="utf-8")
 
 
 _WRITERS: dict[str, Callable[[Release, Path, _Before], None]] = {".npz": _npz, ".json": _json, ".html": _html}

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.common_arguments import command, instance_settings
+from streamtopic.commands.slices_shown import add_slices, print_slices, slice_unit
 from streamtopic.console import duration, instant, number, say, say_json, show, table
 from streamtopic.errors import StreamtopicError, UsageError
 
@@ -139,6 +140,7 @@ def _register_topics(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--top", type=int, default=10, metavar="K", help="words for each topic (default: 10, at most 20)"
     )
+    add_slices(parser)
 
 
 def _run_topics(args: argparse.Namespace) -> int:
@@ -146,15 +148,21 @@ def _run_topics(args: argparse.Namespace) -> int:
     from streamtopic.service.app import Service
     from streamtopic.service.published import heads_of, topics_of
 
-    with Service(instance_settings(args)) as service:
+    settings = instance_settings(args)
+    unit = slice_unit(args.over, settings)
+    if unit or args.by:
+        with Service(settings) as service:
+            found = service.slices(args.number, unit, args.by, args.top)
+        return print_slices(found, as_json=args.json)
+    with Service(settings) as service:
         release = service.release(args.number)
         shown = release.payload.A is not None
-        found = topics_of(release, args.top) if shown else []
+        topics = topics_of(release, args.top) if shown else []
         heads = heads_of(release, args.top)
     if args.json:
-        say_json({"version": release.version, "topics": found, "heads": heads})
+        say_json({"version": release.version, "topics": topics, "heads": heads})
         return 0
-    blocks = [f"version {release.version}", topics_table(found) if shown else "its topics are withheld"]
+    blocks = [f"version {release.version}", topics_table(topics) if shown else "its topics are withheld"]
     if heads:
         blocks.append(heads_table(heads))
     show("\n\n".join(blocks))

@@ -22,8 +22,10 @@ from streamtopic.report.model_view import (
     view_of,
 )
 from streamtopic.report.rendering import render
+from streamtopic.report.slices_section import slices_section
 from streamtopic.signed import Release
 from streamtopic.signed.release import GIVEN_AWAY, HELPS
+from streamtopic.topics.over_time import SliceReport
 
 __all__ = ["map_figure", "model_page"]
 
@@ -32,11 +34,17 @@ _SPEAKING = 10
 _MAPPED, _RELATED = 100, 40
 
 
-def model_page(release: Release, earlier: Sequence[Release] = (), withdrawn: Sequence[int] = ()) -> str:
+def model_page(
+    release: Release,
+    earlier: Sequence[Release] = (),
+    withdrawn: Sequence[int] = (),
+    slices: SliceReport | None = None,
+) -> str:
     """Return a self-contained page about a release, without network and scripts.
 
     earlier: versions before it that still stand, in order; the page follows topics through them.
     withdrawn: numbers of earlier versions that were withdrawn; the page names them and does not show them.
+    slices: topics over time or by class, for readers who may see the documents.
 
     Raises InvalidRelease for a withdrawn release.
     """
@@ -61,6 +69,7 @@ def model_page(release: Release, earlier: Sequence[Release] = (), withdrawn: Seq
         topics=topics,
         tasks=tasks,
         withdrawn=withdrawn,
+        slices=None if slices is None else slices_section(slices),
         limit=f"{GIVEN_AWAY}. What helps: {HELPS}",
     )
 

@@ -24,6 +24,7 @@ from streamtopic.service.published import Published, read_all_releases, read_rel
 from streamtopic.service.schedule.decide import decision_text
 from streamtopic.service.schedule.scheduler import LeaseKeeper, Scheduler
 from streamtopic.service.schedule.situation import SituationReader
+from streamtopic.service.slices import SliceView, read_slices
 from streamtopic.service.status_facts import status_of
 from streamtopic.service.verify.relearn import verify_instance
 from streamtopic.service.verify.sources import Sources
@@ -38,12 +39,19 @@ if TYPE_CHECKING:
     from streamtopic.service.verify.relearn import Verification
     from streamtopic.signed import Receipt, Release
     from streamtopic.state import Reader
+    from streamtopic.streams import Message
+    from streamtopic.topics.over_time import SliceReport, Unit
 
 __all__ = ["Sent", "Service", "Settled", "silent"]
 
 BATCH = 1000
 # A version begets another only while documents arrive; more than this many in a row would be a loop.
 MOST_VERSIONS = 8
+
+
+def _message(document: Document) -> Message:
+    """Return the add event of a document. Raises InvalidEvent."""
+    return encode_add(document.id, text=document.text, labels=document.labels, timestamp_ms=document.timestamp_ms)
 
 
 def silent(*_: object) -> None:
@@ -226,7 +234,7 @@ class Service(Parts):
             messages = []
             for document in batch:
                 try:
-                    messages.append(encode_add(document.id, text=document.text, labels=document.labels))
+                    messages.append(_message(document))
                 except InvalidEvent as error:
                     refused.append((document.id, str(error)))
             sent += len(self.send(messages))
@@ -373,6 +381,18 @@ class Service(Parts):
     def release(self, version: int | None) -> Release:
         """Return a published version, the newest for None. Raises as `read_release`."""
         return read_release(self.log, self.state, self.keys, version)
+
+    def slices(self, version: int | None, unit: Unit | None, task: str | None, top: int = 10) -> SliceReport:
+        """Return the topics of a published version (None: the newest) over time, by class, or both.
+
+        unit: length of a period, None for classes alone.
+        task: the label whose classes make slices, None for periods alone.
+        top: words of a topic in a slice.
+
+        Raises as `read_release` and `read_slices`.
+        """
+        release = self.release(version)
+        return read_slices(self.connection, self.reader, release, SliceView(unit, task), top)
 
     def receipts(self) -> list[Receipt]:
         """Return all receipts, verified, oldest first."""

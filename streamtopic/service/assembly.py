@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from streamtopic.errors import SettingsError, UsageError
+from streamtopic.events import limits_of
 from streamtopic.local import LocalRedis
 from streamtopic.service import instance
 from streamtopic.service.paper_mode.deletion_capacity import CapacityRule, measure_capacity
@@ -336,7 +337,9 @@ class Parts:
     @property
     def fixed(self) -> ModelSettings:
         """The settings that are fixed when the model is created."""
-        return ModelSettings(self.settings.partitions, self.settings.cap, self.settings.partitioner)
+        settings = self.settings
+        limits = limits_of(days=settings.slices != "off")
+        return ModelSettings(settings.partitions, settings.cap, settings.partitioner, limits)
 
     def send(self, messages: Sequence[Message]) -> list[tuple[int, int]]:
         """Append records to the documents topic, each to its key's partition; return (partition, offset) of each."""

@@ -16,7 +16,7 @@ from streamtopic import __version__
 from streamtopic.concealing import clear_address
 from streamtopic.endpoint import is_loopback
 from streamtopic.errors import ComponentUnreachable, SettingsError, StateMissing, StreamtopicError
-from streamtopic.events import LIMITS
+from streamtopic.events import without_subjects
 from streamtopic.service.ingest.transactions import REMEDY, hidden
 from streamtopic.service.instance import differing, wanted_partitions
 from streamtopic.signed import PublicKey, ReceiptReader, SigningKey, load_secret
@@ -403,8 +403,11 @@ def examine_state(parts: Parts) -> Iterator[Diagnosis]:
         detail = f"made for {_named(fixed)}, not for {_named(wanted)}"
         yield fail("state", detail, "go back to these settings, or `streamtopic rebuild` under the new ones")
         return
-    limits = changed_limits(fixed.limits, LIMITS)
-    if limits:
+    limits = changed_limits(fixed.limits, wanted.limits)
+    if fixed.limits == without_subjects(wanted.limits):
+        remedy = "run `streamtopic rebuild` before somebody sends documents with subjects"
+        yield warn("subjects", "the state is older than subjects: requests to forget one are refused", remedy)
+    elif limits:
         yield fail("state", f"counted under other limits of records: {limits}", "run `streamtopic rebuild`")
         return
     yield ok("state", f"made for {_named(fixed)}")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamtopic.errors import StateError, StateMismatch, TakenOver, UsageError
+from streamtopic.events import keeps_days, keeps_subjects
 from streamtopic.formats import STATE, refusal
 from streamtopic.service.rebuild_state import leading
 from streamtopic.state.layout import Layouts, announce_layout, layouts, remove_rows, remove_traces, set_layout
@@ -78,6 +79,12 @@ def step_back(service: Service, update: Callable[[int, int | None], None]) -> Up
     """
     before = found_layouts(service)
     connection, model = service.connection, service.settings.model
+    limits = service.state.settings.limits
+    if keeps_subjects(limits) or keeps_days(limits):
+        raise UsageError(
+            f"the state of {model} keeps subjects or days of documents, which the version before does not know: run "
+            "`streamtopic rebuild` with that version"
+        )
     other = leader(connection, model)
     # The lock of a folder says that nobody else is there; a lease may be left over from the last command.
     if other is not None and service.layout is None:
@@ -101,7 +108,7 @@ def step_back(service: Service, update: Callable[[int, int | None], None]) -> Up
 
 def _take_back(service: Service, partition: int) -> tuple[int, int]:
     """Give one partition the oldest layout; return numbers of segments and traces that were replaced."""
-    fixed = service.fixed
+    fixed = service.state.settings
     state = PartitionWriter.open(
         service.connection,
         service.settings.model,

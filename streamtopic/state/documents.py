@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from types import MappingProxyType
+from typing import Self
 
 import msgpack
 import numpy as np
@@ -18,7 +19,7 @@ from streamtopic.state.reader import PartitionView, Snapshot
 from streamtopic.state.redis_keys import BUCKETS
 from streamtopic.state.segments import get_varint
 
-__all__ = ["StoredDocuments", "read_documents", "sample_words"]
+__all__ = ["StoredDocuments", "document_parts", "read_documents", "sample_words"]
 
 
 Bytes = npt.NDArray[np.uint8]
@@ -92,12 +93,34 @@ def read_documents(
             chosen += labels.chosen(counted, number)
     # By id: the order of the fields of a Redis hash depends on its history.
     chosen.sort(key=lambda record: record.id)
-    batch = _batch(chosen, snapshot.views, words)
+    batch = _Places.of(snapshot.views, words).batch(chosen)
     ids = [record.id for record in chosen]
     of_each = [record.labels for record in chosen]
     # The snapshot does not tell how many documents a part of the hashes holds.
     whole = found == snapshot.documents if buckets == BUCKETS else _unchanged(connection, snapshot)
     return StoredDocuments(batch, tuple(ids), tuple(of_each), whole)
+
+
+def document_parts(
+    connection: Connection, snapshot: Snapshot, words: Sequence[str]
+) -> Iterator[tuple[DocumentBatch, Sequence[Mapping[str, str]]]]:
+    """Yield all documents that a snapshot counts, part by part: their passages and their labels.
+
+    words: distinct words; those of a batch are positions in them.
+    A part holds the documents of one hash of ids, in the order of their ids: parts depend on the documents alone.
+    Documents that came or went since the snapshot are missing: where all parts together have fewer than
+    `snapshot.documents`, take a newer snapshot. Raises as `read_documents`.
+    """
+    places = _Places.of(snapshot.views, words)
+    labels = _Labels(frozenset())
+    for bucket in range(BUCKETS):
+        chosen: list[_Record] = []
+        for number, view in enumerate(snapshot.views):
+            until = view.meta.end_of(snapshot.through)
+            counted = list(_counted(connection, view, bucket, until))
+            chosen += labels.chosen(counted, number)
+        chosen.sort(key=lambda record: record.id)
+        yield places.batch(chosen), [record.labels for record in chosen]
 
 
 def _buckets(snapshot: Snapshot, limit: int) -> int:
@@ -190,23 +213,37 @@ def _positions(view: PartitionView, place: Mapping[str, int], size: int) -> Int6
     return position
 
 
-def _batch(records: Sequence[_Record], views: Sequence[PartitionView], words: Sequence[str]) -> DocumentBatch:
-    place = {word: k for k, word in enumerate(words)}
-    # The tables of all partitions in one array, since each partition has word ids of its own.
-    tables = [np.zeros(0, np.int64)]
-    starts = [0]
-    for view in views:
-        tables.append(_positions(view, place, view.meta.next_word))
-        starts.append(starts[-1] + view.meta.next_word)
-    bodies = [record.body for record in records]
-    views_of = [record.view for record in records]
-    data, ends = _together(bodies)
-    of = np.array(views_of, np.int64)
-    positions = np.concatenate(tables)
-    found = _passages(data, ends, of, positions, np.array(starts, np.int64))
-    if len(found[0]) == 0:
-        raise unreadable()
-    return DocumentBatch(*found, len(records))
+@dataclass(frozen=True, slots=True, eq=False)
+class _Places:
+    """The places of all partitions' words in one array, since each partition has word ids of its own.
+
+    positions: place of each word id, -1 for a word without a place, partition after partition.
+    starts: (partitions + 1,) where each partition begins.
+    """
+
+    positions: Int64
+    starts: Int64
+
+    @classmethod
+    def of(cls, views: Sequence[PartitionView], words: Sequence[str]) -> Self:
+        """Place the word ids of these partitions in `words`."""
+        place = {word: k for k, word in enumerate(words)}
+        tables = [np.zeros(0, np.int64)]
+        starts = [0]
+        for view in views:
+            tables.append(_positions(view, place, view.meta.next_word))
+            starts.append(starts[-1] + view.meta.next_word)
+        return cls(np.concatenate(tables), np.array(starts, np.int64))
+
+    def batch(self, records: Sequence[_Record]) -> DocumentBatch:
+        """Return the passages of documents. Raises StateCorrupt."""
+        bodies = [record.body for record in records]
+        views_of = [record.view for record in records]
+        data, ends = _together(bodies)
+        found = _passages(data, ends, np.array(views_of, np.int64), self.positions, self.starts)
+        if len(found[0]) == 0:
+            raise unreadable()
+        return DocumentBatch(*found, len(records))
 
 
 @kernel

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from streamtopic.errors import StateCorrupt, StateMismatch, StateMissing
+from streamtopic.events import keeps_days
 from streamtopic.formats import STATE, refusal
 from streamtopic.state.connection import Connection
 from streamtopic.state.redis_keys import ModelKeys, PartitionKeys
@@ -260,6 +261,10 @@ def mismatch(model: str, have: Fixed, want: Fixed, writer: str = "") -> str:
         )
     elif cap != want_cap:
         differs = f"was counted with document mass cap {cap}, not {want_cap}: go back to cap {cap}"
+    elif keeps_days(limits) != keeps_days(want_limits):
+        had, wants = ("with", "without") if keeps_days(limits) else ("without", "with")
+        back = "month" if keeps_days(limits) else "off"
+        differs = f"was counted {had} the days of documents, not {wants} them: go back to slices = {back}"
     else:
         changed = changed_limits(limits, want_limits)
         differs = (

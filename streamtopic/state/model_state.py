@@ -10,7 +10,7 @@ import msgpack
 
 from streamtopic.counts import Weighting
 from streamtopic.errors import StateCorrupt, StateMismatch
-from streamtopic.events import LIMITS
+from streamtopic.events import LIMITS, without_subjects
 from streamtopic.formats import STATE, program
 from streamtopic.state import scripts
 from streamtopic.state.connection import Connection
@@ -136,9 +136,11 @@ class ModelState:
             # Read first, so that only a user who creates models needs the right to run scripts.
             answer = connection.script(scripts.CREATE_MODEL, [key], [*wanted, program()])
         have = fixed(answer)
-        if have[0] not in STATE.read or have[1:] != wanted[1:]:
+        # A state from before there were subjects stays one without, until it is counted anew.
+        known = have[4] == wanted[4] or have[4] == without_subjects(wanted[4])
+        if have[0] not in STATE.read or have[1:4] != wanted[1:4] or not known:
             raise _mismatch(connection, model, have, wanted)
-        return cls(connection, model, replace(settings, layout=have[0]))
+        return cls(connection, model, replace(settings, layout=have[0], limits=have[4]))
 
     @classmethod
     def find(cls, connection: Connection, model: str) -> "ModelState | None":

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from streamtopic.counts import Weighting
 from streamtopic.errors import StateCorrupt, StateError, StateMismatch, TakenOver
-from streamtopic.events import LIMITS
+from streamtopic.events import LIMITS, keeps_days, keeps_subjects
 from streamtopic.formats import STATE, program
 from streamtopic.lexicon import Lexicon
 from streamtopic.state import scripts
@@ -110,6 +110,7 @@ class PartitionWriter:
     fence: the fencing token.
     meta, manifest: as of `open`, `reload` or the last own commit.
     loads: how often meta and words were read, each time since another change may have come between.
+    days: whether documents keep their day, among their labels.
     vocabulary: words of live documents.
     lexicon: words that this process has met, by number.
     word_ids: number of ids that there are for words.
@@ -128,6 +129,8 @@ class PartitionWriter:
         partitioner: str = MURMUR2,
         word_ids: int = MAX_WORD_IDS,
         secret: bytes = b"",
+        *,
+        limits: str = LIMITS,
     ) -> None:
         self.connection = connection
         self.keys = keys
@@ -135,6 +138,8 @@ class PartitionWriter:
         self.fence = fence
         self.weighting = weighting
         self.partitioner = partitioner
+        self.days = keeps_days(limits)
+        self.keeps_subjects = keeps_subjects(limits)
         self.new_id = new_id
         self.secret = secret
         self.forgets = Forgets(connection, keys)
@@ -178,7 +183,8 @@ class PartitionWriter:
             wanted = layout, weighting.cap, partitions, partitioner, limits
             raise StateMismatch(mismatch(model, fixed(answer[1:]), wanted))
         fence = int(answer[1])
-        return cls(connection, keys, partition, fence, weighting, new_id, partitioner, word_ids, answer[2])
+        secret = answer[2]
+        return cls(connection, keys, partition, fence, weighting, new_id, partitioner, word_ids, secret, limits=limits)
 
     def prepare(self, batch: Batch, most: int = MAX_FLUSH_DOCUMENTS) -> PreparedBatch:
         """Look up the live documents that a batch is about, and bound the flush that its records will make.

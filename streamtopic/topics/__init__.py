@@ -10,7 +10,8 @@ top_words        topics in display order; diversity and npmi: how good they are
 topic_correlations  R of a model
 TopicTree        topics that are alike, in a tree; merge_topics: an arrangement of it
 search_topics    the topics of a word, as TopicHit; pyldavis_data: what pyLDAvis draws of a model
-ShareEstimator   topics over time and by class: SliceKeys and SliceSums of documents to TopicSlices; read_days, periods
+ShareEstimator   topics over time and by class: SliceKeys and SliceSums of documents to TopicSlices,
+                 which a SliceReport shows; read_days, periods
 HeadTask         a downstream task, on LabelledDocuments and a TopicMatrix
 fit_head         a TopicHead from zero; unlearn_head: carried over; newton_step: the paper's single step
 
@@ -43,7 +44,15 @@ if TYPE_CHECKING:
     from streamtopic.topics.inference import fold_in
     from streamtopic.topics.learner import learn
     from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions
-    from streamtopic.topics.over_time import ShareEstimator, SliceKeys, SliceSums, TopicSlices, periods, read_days
+    from streamtopic.topics.over_time import (
+        ShareEstimator,
+        SliceKeys,
+        SliceReport,
+        SliceSums,
+        TopicSlices,
+        periods,
+        read_days,
+    )
     from streamtopic.topics.update import NeedsRetrain, Updated
 
 _HOMES = {
@@ -57,7 +66,7 @@ _HOMES = {
     "inference": ("fold_in",),
     "learner": ("learn",),
     "learner_options": ("GuidedTopic", "LearnerOptions"),
-    "over_time": ("ShareEstimator", "SliceKeys", "SliceSums", "TopicSlices", "periods", "read_days"),
+    "over_time": ("ShareEstimator", "SliceKeys", "SliceReport", "SliceSums", "TopicSlices", "periods", "read_days"),
     "update": ("NeedsRetrain", "Updated"),
 }
 
@@ -72,6 +81,7 @@ __all__ = [
     "NeedsRetrain",
     "ShareEstimator",
     "SliceKeys",
+    "SliceReport",
     "SliceSums",
     "Suggestion",
     "TopicFit",

@@ -27,14 +27,25 @@ from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, vstack
 from scipy.special import stdtrit
 
 from streamtopic.counts.arrays import Float, Int64, Positions
 from streamtopic.errors import UsageError
 from streamtopic.topics.simplex import solve_rows
 
-__all__ = ["FLOOR", "UNITS", "ShareEstimator", "SliceKeys", "SliceSums", "TopicSlices", "Unit", "periods", "read_days"]
+__all__ = [
+    "FLOOR",
+    "UNITS",
+    "ShareEstimator",
+    "SliceKeys",
+    "SliceReport",
+    "SliceSums",
+    "TopicSlices",
+    "Unit",
+    "periods",
+    "read_days",
+]
 
 Unit = Literal["day", "week", "month", "quarter", "year"]
 """Lengths of periods, all in UTC. Weeks begin on Monday and are those of ISO 8601."""
@@ -87,7 +98,27 @@ class SliceKeys:
         slices = sorted(kept)
         place = {pair: k for k, pair in enumerate(slices)}
         of = [place.get(pair, -1) if complete else -1 for pair, complete in zip(pairs, whole, strict=True)]
-        return cls(tuple(time for time, _ in slices), tuple(name for _, name in slices), np.array(of, np.intp))
+        return cls._of(slices, np.array(of, np.intp))
+
+    @classmethod
+    def joined(cls, parts: Sequence["SliceKeys"]) -> tuple[Self, list[Positions]]:
+        """Return the slices of the documents of all parts, and where the slices of each part stand among them."""
+        every = {pair for part in parts for pair in part.pairs}
+        slices = sorted(every)
+        place = {pair: k for k, pair in enumerate(slices)}
+        places = [np.array([place[pair] for pair in part.pairs], np.intp) for part in parts]
+        # The last place is for documents in no slice: they are number -1.
+        moved = [np.append(here, -1)[part.of] for here, part in zip(places, parts, strict=True)]
+        return cls._of(slices, np.concatenate([np.zeros(0, np.intp), *moved])), places
+
+    @classmethod
+    def _of(cls, slices: Sequence[tuple[str, str]], of: Positions) -> Self:
+        return cls(tuple(time for time, _ in slices), tuple(name for _, name in slices), of)
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Period and class of each slice."""
+        return list(zip(self.times, self.classes, strict=True))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,15 +138,23 @@ class SliceSums:
     mixed: Float
     squares: Float
 
-    def plus(self, other: "SliceSums") -> "SliceSums":
-        """Return the sums over the documents of both. Its order decides the last bits of `mixed` and `squares`."""
-        return SliceSums(
-            counts=self.counts + other.counts,
-            documents=self.documents + other.documents,
-            lengths=self.lengths + other.lengths,
-            squared_lengths=self.squared_lengths + other.squared_lengths,
-            mixed=self.mixed + other.mixed,
-            squares=self.squares + other.squares,
+    @classmethod
+    def gathered(cls, parts: Sequence["SliceSums"], places: Sequence[Positions], slices: int) -> Self:
+        """Return the sums over the documents of all parts, at least one. Their order decides the last bits of floats.
+
+        places: of each part, where its slices stand among all, as `SliceKeys.joined` returns them.
+        slices: how many there are.
+        """
+        rows = np.concatenate(places)
+        ones = np.ones(len(rows), np.int64)
+        member = csr_array((ones, (rows, np.arange(len(rows)))), shape=(slices, len(rows)))
+        return cls(
+            counts=csr_array(member @ vstack([part.counts for part in parts])),
+            documents=member @ np.concatenate([part.documents for part in parts]),
+            lengths=member @ np.concatenate([part.lengths for part in parts]),
+            squared_lengths=member @ np.concatenate([part.squared_lengths for part in parts]),
+            mixed=member @ np.concatenate([part.mixed for part in parts]),
+            squares=member @ np.concatenate([part.squares for part in parts]),
         )
 
 
@@ -158,6 +197,70 @@ class TopicSlices:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class SliceReport:
+    """The slices of a service's documents, as people read them.
+
+    version: of the model.
+    vocabulary: (n,) the model's words.
+    unit: length of a period, None for slices of classes alone.
+    task: the label whose classes make slices, None for periods alone.
+    found: shares, errors and words of each slice.
+    whole: whether all documents were read at one point; if not, some came or went meanwhile.
+    """
+
+    version: int
+    vocabulary: Sequence[str]
+    unit: Unit | None
+    task: str | None
+    found: TopicSlices
+    whole: bool
+
+    def words(self, row: int, topic: int) -> list[str]:
+        """Return the words of a topic in a slice. row: of the slice."""
+        places = self.found.words[row, topic].tolist()
+        return [self.vocabulary[place] for place in places if place >= 0]
+
+    def share(self, row: int, topic: int) -> str:
+        """Return the share of a topic in a slice with both ends of its interval, as text."""
+        found = self.found
+        ends = f"{found.low[row, topic]:.1%} to {found.high[row, topic]:.1%}"
+        return f"{found.shares[row, topic]:.1%} ({ends})"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return everything as `topics --over --json` shows it."""
+        found = self.found
+        return {
+            "version": self.version,
+            "unit": self.unit,
+            "by": self.task,
+            "floor": FLOOR,
+            "slices": [self._slice(row) for row in range(len(found))],
+            "hidden": {"slices": found.hidden, "documents": found.hidden_documents},
+            "outside": found.outside,
+            "whole": self.whole,
+        }
+
+    def _slice(self, row: int) -> dict[str, Any]:
+        """Return a slice as JSON shows it."""
+        found = self.found
+        topics = [self._topic(row, topic) for topic in range(found.shares.shape[1])]
+        return {
+            "time": found.times[row] or None,
+            "class": found.classes[row] or None,
+            "documents": int(found.documents[row]),
+            "tokens": int(found.tokens[row]),
+            "topics": topics,
+        }
+
+    def _topic(self, row: int, topic: int) -> dict[str, Any]:
+        """Return a topic of a slice as JSON shows it."""
+        found = self.found
+        tables = {"share": found.shares, "error": found.errors, "low": found.low, "high": found.high}
+        numbers = {name: round(float(one[row, topic]), 6) for name, one in tables.items()}
+        return {"topic": topic, **numbers, "words": self.words(row, topic)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ShareEstimator:
     """Shares of slices for one model; see the module for the method.
 
@@ -196,13 +299,6 @@ class ShareEstimator:
         missing = 1.0 - M.sum(axis=1)
         M += missing[:, None] * (even / even.sum())
         return cls(A, usual, gram, np.ascontiguousarray(M))
-
-    def empty(self, slices: int) -> SliceSums:
-        """Return the sums over no document."""
-        n, r = self.A.shape
-        zeros = np.zeros(slices, np.int64)
-        table = np.zeros((slices, r))
-        return SliceSums(csr_array((slices, n), dtype=np.int64), zeros, zeros, zeros, table, table)
 
     def sums(self, X: csr_array, of: Positions, slices: int) -> SliceSums:
         """Sum over documents.

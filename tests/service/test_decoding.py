@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamtopic.errors import InvalidEvent
-from streamtopic.events import MAX_VALUE, Add, decode_record
+from streamtopic.events import DAY, MAX_VALUE, Add, dated, decode_record
 from streamtopic.service.ingest.decode import TAKEN, decode_all
 from streamtopic.state import AddedDocument, Lexicon
 from streamtopic.streams import PARTITIONERS, Record, partition_of
@@ -22,15 +22,20 @@ def record(value, key=b"k", offset=0):
     return Record("t", 0, offset, key, value, (), 0)
 
 
-def expected(one):
-    """Return what `events` says of a record, as comparable values."""
+def expected(one, days=False):
+    """Return what `events` says of a record, as comparable values; days: with its day among the labels."""
     try:
         event = decode_record(one)
     except InvalidEvent as error:
         return error.reason
     if isinstance(event, Add):
-        return event.document, [(length, dict(words)) for length, words in event.passages], dict(event.labels)
+        return event.document, [(length, dict(words)) for length, words in event.passages], _labels(event, days)
     return event
+
+
+def _labels(event, days):
+    """Return the labels of an add."""
+    return dict(dated(event.labels, event.timestamp_ms) if days else event.labels)
 
 
 def found(event, lexicon):
@@ -58,6 +63,8 @@ def check(values, keys=None, lexicon=None):
     assert [event.offset for event in decoded.events if isinstance(event, AddedDocument)] == [
         k for k, event in enumerate(decoded.events) if isinstance(event, AddedDocument)
     ]
+    dated_ones = decode_all(records, lexicon, 5, days=True)
+    assert [found(event, lexicon) for event in dated_ones.events] == [expected(one, days=True) for one in records]
     return decoded
 
 
@@ -119,6 +126,8 @@ def test_plain_adds_do_not_come_to_the_slow_path(monkeypatch):
     decoded = decode_all([record(msgpack.packb(value)) for value in values], Lexicon("test"), 1)
     assert [sum(event.passages.lengths) for event in decoded.events] == [4, 303, 0]
     assert decoded.events[1].labels == {"task": "class"}
+    days = decode_all([record(msgpack.packb(value)) for value in values], Lexicon("test"), 1, days=True)
+    assert [dict(event.labels) for event in days.events] == [{}, {"task": "class", DAY: "19675"}, {}]
 
 
 def test_words_beyond_ascii_are_taken_once_they_are_known():

@@ -9,7 +9,7 @@ from scipy.sparse import csr_array, vstack
 from streamtopic import AnchorTopics
 from streamtopic.errors import UsageError
 from streamtopic.lab.bench.cases.over_time import planted_slices
-from streamtopic.topics.over_time import ShareEstimator, SliceKeys, periods, read_days
+from streamtopic.topics.over_time import ShareEstimator, SliceKeys, SliceSums, periods, read_days
 
 WORDS, TOPICS = 400, 8
 
@@ -67,11 +67,23 @@ def test_documents_can_be_taken_out_of_a_slice_exactly(model):
     rest = estimator.sums(X[~gone], of[~gone], 3)
     assert ((whole.counts - some.counts) != rest.counts).nnz == 0
     assert np.array_equal(whole.documents - some.documents, rest.documents)
-    both = rest.plus(some)
+    places = [np.arange(3), np.arange(3)]
+    both = SliceSums.gathered([rest, some], places, 3)
     assert (both.counts != whole.counts).nnz == 0
     assert both.squares == pytest.approx(whole.squares)
     assert rest.counts.dtype == np.int64
-    assert estimator.empty(3).plus(rest).lengths.tolist() == rest.lengths.tolist()
+
+
+def test_parts_of_the_documents_make_the_slices_of_the_whole():
+    """Documents that are read part by part have the slices that they have together."""
+    times = ["b", "a", "", "c", "b", "a"]
+    classes = ["x", "x", "x", "", "y", "x"]
+    whole = SliceKeys.made(times, classes)
+    parts = [SliceKeys.made(times[:2], classes[:2]), SliceKeys.made(times[2:], classes[2:])]
+    joined, places = SliceKeys.joined(parts)
+    assert joined.pairs == whole.pairs == [("a", "x"), ("b", "x"), ("b", "y")]
+    assert joined.of.tolist() == whole.of.tolist() == [1, 0, -1, -1, 2, 0]
+    assert [here.tolist() for here in places] == [[0, 1], [0, 2]]
 
 
 def test_slices_below_the_floor_are_left_out(model):

@@ -30,6 +30,7 @@ from streamtopic.events import (
     Heartbeat,
     SubjectForgotten,
     check_labels,
+    dated,
     decode_record,
 )
 from streamtopic.lexicon import INSERT, Table, Whole, ascii_tokens, find, leave
@@ -119,7 +120,14 @@ class Decoded:
 
 
 def decode_all(
-    records: Sequence[Record], lexicon: Lexicon, partitions: int, partitioner: str = MURMUR2, secret: bytes = b""
+    records: Sequence[Record],
+    lexicon: Lexicon,
+    partitions: int,
+    partitioner: str = MURMUR2,
+    secret: bytes = b"",
+    *,
+    days: bool = False,
+    subjects: bool = True,
 ) -> Decoded:
     """Decode records as `events.decode` does, plain adds by compiled code.
 
@@ -128,20 +136,22 @@ def decode_all(
     partitions: number of partitions of the topic.
     partitioner: name of the hash that chooses a key's partition.
     secret: of the partition, for the digests of subjects.
+    days: whether the day of a document stands among its labels.
+    subjects: whether the state knows subjects.
     """
     # Another thread may give entries to words meanwhile: records are also decoded ahead of the commit.
     with lexicon.lock:
-        rows, taken, labels = _scan(records, lexicon)
+        rows, taken, labels, times = _scan(records, lexicon)
     events: list[Event | Add] = []
     for k, (record, kind) in enumerate(zip(records, taken.tolist(), strict=True)):
-        event = _plain(record, rows, k, labels.get(k)) if kind == TAKEN else None
-        events.append(_event(record) if event is None else event)
+        event = _plain(record, rows, k, labels.get(k), times[k] if days else -1) if kind == TAKEN else None
+        events.append(_event(record, subjects=subjects) if event is None else event)
     words = rows.stops - rows.starts
     # The others are filled in by `_lay_out`.
     sizes = np.where(taken == TAKEN, _BYTES_A_DOCUMENT + _BYTES_A_WORD * words, 0)
     for k, (start, stop) in labels.items():
         sizes[k] += stop - start
-    unusual = _lay_out(events, records, sizes, lexicon, secret)
+    unusual = _lay_out(events, records, sizes, lexicon, secret, days=days)
     tables = [(rows, np.arange(len(records))), unusual]
     batch = Batch([_live_key(record.key) for record in records], sizes, tables)
     homes = _homes(records, partitions, partitioner)
@@ -161,13 +171,17 @@ def _is_reserved(key: bytes | None) -> bool:
 
 def _scan(
     records: Sequence[Record], lexicon: Lexicon
-) -> tuple[Rows, npt.NDArray[np.uint8], dict[int, tuple[int, int]]]:
-    """Return a row for each record, LEFT or TAKEN for each, and where in the values of taken records labels stand."""
+) -> tuple[Rows, npt.NDArray[np.uint8], dict[int, tuple[int, int]], list[int]]:
+    """Return what compiled code finds in records.
+
+    That is a row for each record, LEFT or TAKEN for each, where in the values of taken records labels stand, and the
+    `ts` of each taken record, -1 without one.
+    """
     values = [_readable(record) for record in records]
     number = len(values)
     data, ends = _joined(values)
     kinds = np.zeros(number, np.uint8)
-    labels = np.zeros((number, 2), np.int64)
+    labels = np.zeros((number, 3), np.int64)
     lengths = np.zeros(number, np.int64)
     stops = np.zeros(number, np.int64)
     # A word takes at least two bytes of a value: its letter and a space, or its length.
@@ -190,12 +204,12 @@ def _scan(
     labelled = (labels[:, 1] > 0) & (kinds == TAKEN)
     places: dict[int, tuple[int, int]] = {}
     for k in np.flatnonzero(labelled).tolist():
-        start, stop = (labels[k] - begins[k]).tolist()
+        start, stop = (labels[k, :2] - begins[k]).tolist()
         places[k] = start, stop
     # Copies: a slice would keep the whole of both arrays in memory as long as one of its documents.
     entries = entries[:used].copy()
     counts = counts[:used].copy()
-    return Rows(lengths, starts, stops, entries, counts), kinds, places
+    return Rows(lengths, starts, stops, entries, counts), kinds, places, labels[:, 2].tolist()
 
 
 def _joined(values: Sequence[bytes]) -> tuple[Bytes, Int64]:
@@ -213,8 +227,13 @@ def _readable(record: Record) -> bytes:
     return value
 
 
-def _plain(record: Record, rows: Rows, row: int, labels: tuple[int, int] | None) -> AddedDocument | None:
-    """Return the document of a taken record, None where its key, headers or labels need a closer look."""
+def _plain(
+    record: Record, rows: Rows, row: int, labels: tuple[int, int] | None, timestamp_ms: int
+) -> AddedDocument | None:
+    """Return the document of a taken record, None where its key, headers or labels need a closer look.
+
+    timestamp_ms: its time if days are kept, -1 for none.
+    """
     key = record.key
     value = record.value
     if not key or len(key) > MAX_KEY or value is None:
@@ -229,14 +248,15 @@ def _plain(record: Record, rows: Rows, row: int, labels: tuple[int, int] | None)
     # A text without a token has no passage.
     end = row + 1 if rows.lengths[row] else row
     span = RowSpan(rows, row, end)
+    time_ms = None if timestamp_ms < 0 else timestamp_ms
     if labels is None:
-        return AddedDocument(key, record.offset, span)
+        return AddedDocument(key, record.offset, span, dated({}, time_ms))
     start, stop = labels
     try:
         classes = check_labels(msgpack.unpackb(value[start:stop]))
     except (ValueError, TypeError, msgpack.UnpackException, InvalidEvent):
         return None
-    return AddedDocument(key, record.offset, span, classes)
+    return AddedDocument(key, record.offset, span, dated(classes, time_ms))
 
 
 def _is_text(key: bytes) -> bool:
@@ -248,10 +268,12 @@ def _is_text(key: bytes) -> bool:
     return True
 
 
-def _event(record: Record) -> Add | Delete | Heartbeat | ForgetSubject | SubjectForgotten | InvalidEvent:
+def _event(
+    record: Record, *, subjects: bool
+) -> Add | Delete | Heartbeat | ForgetSubject | SubjectForgotten | InvalidEvent:
     """Return the event in a record, or the reason why it is refused."""
     try:
-        return decode_record(record)
+        return decode_record(record, subjects=subjects)
     except InvalidEvent as error:
         return error
 
@@ -262,6 +284,8 @@ def _lay_out(
     sizes: npt.NDArray[np.int64],
     lexicon: Lexicon,
     secret: bytes,
+    *,
+    days: bool,
 ) -> tuple[Rows, npt.NDArray[np.int64]]:
     """Replace each Add of `events` by a document with rows, and fill its size in.
 
@@ -281,7 +305,8 @@ def _lay_out(
         sizes[k] = _BYTES_A_DOCUMENT + names + _BYTES_A_WORD * words + _BYTES_A_SUBJECT * len(subjects)
         span = RowSpan(rows, first, row)
         document = event.document.encode()
-        events[k] = AddedDocument(document, records[k].offset, span, event.labels, subjects)
+        labels = dated(event.labels, event.timestamp_ms) if days else event.labels
+        events[k] = AddedDocument(document, records[k].offset, span, labels, subjects)
         owners += [k] * len(event.passages)
     return rows, np.array(owners, np.int64)
 
@@ -311,7 +336,8 @@ def scan(
     kinds: (values,), filled with LEFT or TAKEN.
     lengths: (values,), filled with L, the number of tokens.
     stops: (values,), filled with where the words of each value end in `entries`.
-    labels: (values, 2), filled with where the labels of a value begin and end in `data`, msgpack; zeros without any.
+    labels: (values, 3), filled with where the labels of a value begin and end in `data`, msgpack, zeros without any;
+        and with its `ts`, -1 without one.
     entries, counts: filled with the words of all values in the order in which they first occur, and their counts.
     """
     used = stops[first - 1] if first else np.int64(0)
@@ -421,6 +447,7 @@ def _fields(data: Bytes, at: Whole, stop: Whole, labels: Int64) -> tuple[Whole, 
     A value without text and without counts also gives 0: `events.decode` knows whether it is a delete.
     """
     labels[:] = 0
+    labels[2] = -1
     left = (0, 0, 0)
     number, at = _map(data, at, stop)
     seen = 0
@@ -450,6 +477,7 @@ def _fields(data: Bytes, at: Whole, stop: Whole, labels: Int64) -> tuple[Whole, 
             value, at = _unsigned(data, behind, stop)
             if value < 0:
                 return left
+            labels[2] = value
         elif _is(data, name, behind, b"labels"):
             field = _LABELS
             at = _skip_labels(data, behind, stop)

@@ -111,6 +111,8 @@ class Ingest:
             state.partitioner,
             secret=state.secret,
             ahead=ahead,
+            days=state.days,
+            subjects=state.keeps_subjects,
         )
         self._forwarder = Forwarder(state, log, topics.documents)
         self._subjects = SubjectForgetter(state, log, topics.documents)
@@ -388,6 +390,8 @@ class _ReadAhead:
     partitions: number of partitions of the topic.
     partitioner: name of the hash that chooses a key's partition.
     secret: of the partition; subjects are digested with it.
+    days: whether documents keep their day.
+    subjects: whether the state knows subjects.
     ahead: whether to use a second thread at all.
 
     The memory is bounded: one read of 8 MiB beside the records that are being counted.
@@ -403,7 +407,11 @@ class _ReadAhead:
         *,
         secret: bytes = b"",
         ahead: bool = True,
+        days: bool = False,
+        subjects: bool = True,
     ) -> None:
+        self._days = days
+        self._with_subjects = subjects
         self._log = log
         self._topic = topic
         self._secret = secret
@@ -466,4 +474,12 @@ class _ReadAhead:
 
     def _decoded(self, records: Sequence[Record], lexicon: Lexicon) -> Decoded:
         """Decode records of this partition."""
-        return decode_all(records, lexicon, self._partitions, self._partitioner, self._secret)
+        return decode_all(
+            records,
+            lexicon,
+            self._partitions,
+            self._partitioner,
+            self._secret,
+            days=self._days,
+            subjects=self._with_subjects,
+        )

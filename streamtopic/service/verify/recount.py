@@ -17,7 +17,7 @@ import numpy as np
 
 from streamtopic.counts import Cooccurrence, Counts, DocumentBatch, Passage, Weighting, count
 from streamtopic.errors import InvalidEvent
-from streamtopic.events import Add, Heartbeat, decode_record, document_of
+from streamtopic.events import LIMITS, Add, Heartbeat, dated, decode_record, document_of, keeps_days, keeps_subjects
 from streamtopic.service.schedule.payload import Labelled, labelled_by_task
 from streamtopic.streams import MURMUR2, pages, partition_of
 from streamtopic.text import passages
@@ -175,11 +175,12 @@ class _Living:
     alive: dict[DocumentKey, Document] = field(default_factory=dict)
     labels: dict[DocumentKey, Mapping[str, str]] = field(default_factory=dict)
     added: dict[DocumentKey, int] = field(default_factory=dict)
+    limits: str = LIMITS
 
     def apply(self, record: Record) -> None:
         """Apply the next record of a partition, as ingest does."""
         try:
-            event = decode_record(record)
+            event = decode_record(record, subjects=keeps_subjects(self.limits))
         except InvalidEvent:
             event = None
         document = document_of(record.key)
@@ -192,10 +193,11 @@ class _Living:
         if not isinstance(event, Add):
             return
         self.alive[key] = self.numbering.number(event.passages)
-        if event.labels:
-            self.labels[key] = event.labels
+        labels = dated(event.labels, event.timestamp_ms) if keeps_days(self.limits) else event.labels
+        if labels:
+            self.labels[key] = labels
         # An identical add changes nothing, so the document was still added by the record before.
-        if before is None or had != event.labels or not _alike(before, self.alive[key]):
+        if before is None or had != labels or not _alike(before, self.alive[key]):
             self.added[key] = record.offset
 
 
@@ -205,6 +207,8 @@ def documents_in_log(
     offsets: Mapping[int, int],
     progress: Progress,
     partitioner: str = MURMUR2,
+    *,
+    limits: str = LIMITS,
 ) -> DocumentsInLog:
     """Return the documents that the records before these offsets leave alive, read with the events' own codec.
 
@@ -212,10 +216,12 @@ def documents_in_log(
     offsets: partition to the offset at which reading ends.
     progress: called with the number of records read so far, and their total.
     partitioner: name of the hash by which keys belong to partitions.
+    limits: rules that the state is counted under. Where it keeps days, a document that comes again on another day is
+        another one.
 
     Raises ComponentUnreachable.
     """
-    living = _Living(Numbering())
+    living = _Living(Numbering(), limits=limits)
     partitions = log.partitions(topic)
     total = sum(offsets.values())
     done = 0
@@ -322,7 +328,9 @@ class Recounts:
     def _counted(self, cut: Mapping[int, int], added: Mapping[int, int] | None) -> Recount:
         """Return the counts at a cut, as `at`, made now."""
         sources = self._sources
-        found = documents_in_log(sources.log, sources.names.documents, cut, self._update, sources.partitioner)
+        limits = sources.state.settings.limits
+        topic = sources.names.documents
+        found = documents_in_log(sources.log, topic, cut, self._update, sources.partitioner, limits=limits)
         if added is not None:
             found = found.added_before(added)
         labelled = _labelled(found, self.tasks)

@@ -1,0 +1,86 @@
+"""`streamtopic topics --over` and `--by`, and the section that `export` writes of the same."""
+
+import json
+
+import pytest
+
+from streamtopic.cli import main
+from streamtopic.commands.slices_shown import UNITS
+from streamtopic.topics import over_time
+
+WORDS = (["rose", "tulip", "soil", "seed", "bloom"], ["oven", "flour", "butter", "knead", "roast"])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a file of documents: kitchens take over from gardens, from month to month."""
+    path = tmp_path_factory.mktemp("slices")
+    with (path / "documents.jsonl").open("w", encoding="utf-8") as file:
+        for k in range(150):
+            month = k % 3
+            words = [WORDS[(j + k) % 4 <= month][(3 * j + k) % 5] for j in range(24)]
+            time = f"2026-0{month + 1}-11T08:00:00Z"
+            line = {"id": k, "text": " ".join(words), "label": f"class {k % 2}", "ts": time}
+            file.write(json.dumps(line) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def instance(folder):
+    """Arguments that name an instance which has counted the file."""
+    config = folder / "streamtopic.toml"
+    config.write_text('dir = "instance"\ntopics = 2\nslices = "month"\nmax_df = 1.0\n', encoding="utf-8")
+    where = ["--config", str(config)]
+    assert main(["init", *where]) == 0
+    assert main(["add", str(folder / "documents.jsonl"), *where]) == 0
+    assert main(["run", "--once", *where]) == 0
+    return where
+
+
+def test_units_are_those_of_the_library():
+    """The command lists the library's periods, and does not load it for its help."""
+    assert UNITS == over_time.UNITS
+
+
+def test_topics_over_time_as_json_and_for_a_person(instance, capsys):
+    """Both show each period with shares that sum to 1, within their intervals."""
+    capsys.readouterr()
+    assert main(["topics", "--over", "time", "--json", *instance]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [one["time"] for one in told["slices"]] == ["2026-01", "2026-02", "2026-03"]
+    assert (told["unit"], told["by"], told["floor"], told["whole"]) == ("month", None, 20, True)
+    for one in told["slices"]:
+        assert one["documents"] == 50
+        assert sum(topic["share"] for topic in one["topics"]) == pytest.approx(1, abs=1e-5)
+        assert all(topic["low"] <= topic["share"] <= topic["high"] for topic in one["topics"])
+    assert main(["topics", "--over", "quarter", "--by", "label", *instance]) == 0
+    shown = capsys.readouterr().out
+    assert "2026-Q1 class 0" in shown
+    assert main(["topics", "--over", "time", *instance]) == 0
+    shown = capsys.readouterr().out
+    assert "2026-01 to 2026-03" in shown
+    assert "█" in shown
+    assert "95 % intervals" in shown
+
+
+def test_a_page_shows_slices_only_where_they_are_asked_for(instance, capsys, tmp_path):
+    """The section has a band for each topic and the warning that its figures are exact; a table has none."""
+    page = tmp_path / "page.html"
+    assert main(["export", "1", "--to", str(page), *instance]) == 0
+    assert "#slices" not in page.read_text("utf-8")
+    assert main(["export", "1", "--to", str(page), "--over", "time", *instance]) == 0
+    text = page.read_text("utf-8")
+    assert "only to readers who may see the documents" in text
+    assert text.count("share of topic") == 2
+    assert "2026-02: " in text
+    assert main(["export", "1", "--to", str(page), "--by", "label", *instance]) == 0
+    assert "class 1" in page.read_text("utf-8")
+    capsys.readouterr()
+    assert main(["export", "1", "--to", str(tmp_path / "page.json"), "--by", "label", *instance]) == 2
+    assert "topics --over --json" in capsys.readouterr().err
+
+
+def test_an_instance_without_days_names_the_remedy(instance, capsys):
+    """`--over` needs the setting; the error says so before anything is read."""
+    assert main(["topics", "--over", "month", *instance, "--set", "slices=off"]) == 2
+    assert "set slices = month" in capsys.readouterr().err

@@ -1,0 +1,179 @@
+"""Topics over time and by class in a service: exact under deletion, and the same as those of a twin."""
+
+import json
+
+import numpy as np
+import pytest
+
+from streamtopic.corpus import Document
+from streamtopic.errors import StateMismatch, UsageError
+from streamtopic.service.app import Service, silent
+from streamtopic.service.rebuild_state import rebuild
+from streamtopic.service.slices import SliceView, slice_sums
+from streamtopic.settings import load
+from streamtopic.topics.over_time import ShareEstimator
+
+TOPICS = {
+    "garden": ["rose", "tulip", "soil", "seed", "bloom", "compost", "spade", "hedge"],
+    "kitchen": ["oven", "flour", "butter", "knead", "simmer", "roast", "spoon", "salt"],
+    "harbour": ["anchor", "vessel", "tide", "crew", "cargo", "mast", "rope", "gull"],
+}
+DAY_MS = 86_400_000
+START_MS = 20_454 * DAY_MS  # 1 January 2026
+
+
+def corpus(number=200, seed=0):
+    """Texts of five months, in which harbour grows and garden falls, with a label of the town that they come from."""
+    rng = np.random.default_rng(seed)
+    documents = []
+    for k in range(number):
+        month = k % 5
+        weights = np.array([5.0 - month, 3.0, 1.0 + month])
+        shares = rng.dirichlet(weights / weights.sum())
+        words = [str(rng.choice(TOPICS[str(rng.choice(list(TOPICS), p=shares))])) for _ in range(40)]
+        labels = {"town": ["north", "south"][k % 2]} if k % 7 else {}
+        time_ms = START_MS + month * 31 * DAY_MS + 1000 * k
+        documents.append(Document(f"doc-{k:03d}", " ".join(words), labels, time_ms if k % 11 else None))
+    return documents
+
+
+DOCUMENTS = corpus()
+GONE = {document.id for document in DOCUMENTS[3:60:4]}
+REST = [document for document in DOCUMENTS if document.id not in GONE]
+
+
+@pytest.fixture
+def key(tmp_path):
+    """A file with a noise key that is always the same."""
+    path = tmp_path / "noise.key"
+    path.write_text(bytes(range(32)).hex())
+    path.chmod(0o600)
+    return path
+
+
+def service(folder, **more):
+    """An embedded instance with slices, which serves deletions at once."""
+    plain = {
+        "dir": folder,
+        "topics": 3,
+        "slices": "month",
+        "max_forget_lag": 0.0,
+        "capacity": "fixed",
+        "capacity_fixed": 1000,
+        "max_df": 1.0,
+        "partitions": 2,
+    }
+    return Service(load({**plain, **more}))
+
+
+def sums(instance, view):
+    """The slices of an instance, and the sums over their documents through a fixed model of its words."""
+    snapshot = instance.reader.snapshot()
+    words = sorted(word for topic in TOPICS.values() for word in topic)
+    A = np.array([[1.0 + (word in topic) * 9 for topic in TOPICS.values()] for word in words])
+    estimator = ShareEstimator.of(A / A.sum(axis=0), np.full(3, 1 / 3))
+    return slice_sums(instance.connection, snapshot, words, estimator, view)
+
+
+def assert_same(one, other):
+    """Two results of `sums` are the same to the bit."""
+    assert one[0].pairs == other[0].pairs
+    for name in ("documents", "lengths", "squared_lengths", "mixed", "squares"):
+        assert getattr(one[1], name).tobytes() == getattr(other[1], name).tobytes()
+    assert (one[1].counts.toarray() == other[1].counts.toarray()).all()
+
+
+VIEWS = [SliceView("month", None), SliceView(None, "town"), SliceView("quarter", "town")]
+
+
+def test_service_and_twin_show_the_same_slices(tmp_path, key):
+    """Slices that forgot documents are, bit for bit, those of a service that never saw them, also after a rebuild."""
+    with service(tmp_path / "saw", noise_key=key) as saw:
+        saw.add(DOCUMENTS)
+        saw.settle()
+        before = saw.slices(None, "month", None)
+        saw.delete(sorted(GONE))
+        saw.settle()
+        assert saw.versions()[-1]["kind"] == "unlearn"
+    with service(tmp_path / "never", noise_key=key) as never:
+        never.add(REST)
+        never.settle()
+        never.state.request("retrain")
+        never.settle()
+        twins = [sums(never, view) for view in VIEWS]
+        twin = [never.slices(None, view.unit, view.task).as_json() for view in VIEWS]
+    with service(tmp_path / "saw", noise_key=key) as saw:
+        for view, other in zip(VIEWS, twins, strict=True):
+            assert_same(sums(saw, view), other)
+        shown = [saw.slices(None, view.unit, view.task).as_json() for view in VIEWS]
+        assert shown == twin
+        assert shown[0] != before.as_json()
+        assert saw.verify().passed
+        rebuild(saw, silent)
+        for view, other in zip(VIEWS, twins, strict=True):
+            assert_same(sums(saw, view), other)
+
+
+def test_slices_follow_time_and_class(tmp_path):
+    """Harbour grows and garden falls from month to month; documents without a day or a label are counted apart."""
+    with service(tmp_path) as instance:
+        instance.add(DOCUMENTS)
+        instance.settle()
+        release = instance.release(None)
+        found = instance.slices(None, "month", None)
+        names = [release.top_words[k][0] for k in range(3)]
+        topic = {name: next(k for k in range(3) if names[k] in TOPICS[name]) for name in TOPICS}
+        shares = found.found.shares
+        assert shares[-1, topic["harbour"]] > 2 * shares[0, topic["harbour"]]
+        assert shares[-1, topic["garden"]] < shares[0, topic["garden"]] / 2
+        assert {*found.words(0, topic["garden"])[:5]} <= {*TOPICS["garden"]}
+        told = json.loads(json.dumps(found.as_json()))
+        assert told["outside"] == sum(document.timestamp_ms is None for document in DOCUMENTS)
+        assert [one["time"] for one in told["slices"]] == [f"2026-{month:02d}" for month in range(1, 6)]
+        counted = sum(one["documents"] for one in told["slices"]) + told["outside"]
+        assert counted == len(DOCUMENTS)
+        assert told["whole"]
+        # Below the floor of 20 documents nothing is told but the number.
+        days = instance.slices(None, "day", "town").as_json()
+        assert all(one["documents"] >= 20 for one in days["slices"])
+        by_town = instance.slices(None, None, "town").as_json()
+        assert [one["class"] for one in by_town["slices"]] == ["north", "south"]
+        with pytest.raises(UsageError, match="label 'absent'"):
+            instance.slices(None, None, "absent")
+
+
+def test_a_replacement_moves_a_document_to_its_new_slice(tmp_path):
+    """The same text on another day is another document; the same text on the same day changes nothing."""
+    with service(tmp_path) as instance:
+        instance.add(DOCUMENTS)
+        instance.settle()
+        moved = DOCUMENTS[1]
+        view = SliceView("month", None)
+        before = sums(instance, view)[1].documents.tolist()
+        instance.add([moved])
+        assert instance.settle().ingested["unchanged"] == 1
+        instance.add([Document(moved.id, moved.text, moved.labels, START_MS)])
+        assert instance.settle().ingested["replaced"] == 1
+        after = sums(instance, view)[1].documents.tolist()
+        assert [b - a for a, b in zip(before, after, strict=True)] == [1, -1, 0, 0, 0]
+        assert instance.verify().passed
+
+
+def test_days_are_fixed_when_a_model_is_created(tmp_path):
+    """A state without days is not taken for one with them; the error names the remedy, and a rebuild gives days."""
+    with service(tmp_path, slices="off") as instance:
+        instance.add(DOCUMENTS)
+        instance.settle()
+        with pytest.raises(UsageError, match="no document has a day"):
+            instance.slices(None, "month", None)
+        # Classes need no day.
+        assert len(instance.slices(None, None, "town").found) == 2
+    with (
+        service(tmp_path) as instance,
+        pytest.raises(StateMismatch, match=r"without the days .* = off.*rebuild"),
+    ):
+        instance.settle()
+    with service(tmp_path, slices="year") as instance:
+        rebuild(instance, silent)
+        instance.settle()
+        assert instance.slices(None, "year", None).found.times == ("2026",)

@@ -156,8 +156,11 @@ def only_keys_left(settings: Settings, path: Path) -> bool:
     The keys go in an order that keeps the signing key to the end: a secret that is missing beside a statement that
     this key has signed says that everything before the keys is gone.
     """
-    *secrets, signing = _secret_files(settings)
-    if not path.exists() or not signing.exists() or all(secret.exists() for secret in secrets):
+    files = _secret_files(settings)
+    if not files or not path.exists():
+        return False
+    *secrets, signing = files
+    if not signing.exists() or all(secret.exists() for secret in secrets):
         return False
     _read(path, SigningKey.load(signing), settings.model)
     return True
@@ -186,5 +189,7 @@ def _secret_files(settings: Settings) -> list[Path]:
     layout = None if settings.dir is None else Layout(settings.dir)
     named = [settings.receipt_key, settings.noise_key, settings.signing_key]
     own = [None] * 3 if layout is None else [layout.receipt_key, layout.noise_key, layout.signing_key]
-    chosen = (path or other for path, other in zip(named, own, strict=True))
-    return [path for path in chosen if path is not None]
+    *secrets, signing = (path or other for path, other in zip(named, own, strict=True))
+    # Keys that `streamtopic keys rotate` has put aside.
+    replaced = [] if layout is None else sorted(layout.signing_key.parent.glob("signing-*.pem"))
+    return [path for path in (*secrets, *replaced, signing) if path is not None]

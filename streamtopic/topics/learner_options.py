@@ -1,7 +1,7 @@
 """The options of a learner, in one value."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from streamtopic.counts import Weighting
 from streamtopic.errors import UsageError
@@ -78,6 +78,23 @@ class LearnerOptions:
         _require(own <= self.n_topics, "n_topics", self.n_topics, f"use at least the {own} guided topics")
         _require(len(names) == own, "guided", sorted(names), "give each guided topic a name of its own")
         _require(len(seeds) == own, "guided", sorted(names), "give each guided topic other seeds")
+
+    @property
+    def rules(self) -> dict[str, Any]:
+        """The choices that decide which model belongs to counts, by the names of settings; values are plain.
+
+        Without the tolerance: it says how far from that model a published one may be.
+        """
+        return {
+            "topics": self.n_topics,
+            "learner": self.learner,
+            "min_df": self.min_df,
+            "min_share": self.min_share,
+            "max_df": self.max_df,
+            "anchor_min_df": self.anchor_min_df,
+            "max_words": self.max_words,
+            "guided": [[topic.name, *topic.seeds] for topic in self.guided],
+        }
 
     @property
     def weighting(self) -> Weighting:

@@ -180,7 +180,9 @@ def test_keys_go_last_and_the_rest_of_them_by_a_repetition(world, left):
     """What is left of the keys after a kill goes, and no new key is made."""
     with Service(world.settings) as service:
         remove(service, world.file, facts_of(service, keep_receipts=True), silent)
-    for path in module._secret_files(world.settings)[: 3 - left]:
+    (world.settings.dir / "keys" / "signing-0123456789abcdef.pem").write_text("an earlier key")
+    receipt, noise, _, signing = module._secret_files(world.settings)
+    for path in (receipt, noise, signing)[: 3 - left]:
         path.unlink()
     assert only_keys_left(world.settings, world.file) == (left > 0)
     remove_files(world.settings, keep_keys=False)

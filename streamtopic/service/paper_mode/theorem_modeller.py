@@ -221,7 +221,9 @@ class TheoremModeller:
     def refuses(self, base: Base) -> str | None:
         """Return why no update can start from a kept base model, None where one can."""
         # Another mode does not keep the C^S that an update starts from.
-        return None if _FIELD in base.kept else "the base model was not learned in theorem mode"
+        if _FIELD not in base.kept:
+            return "the base model was not learned in theorem mode"
+        return base.changed_rules(self.options.rules)
 
     def forget(self) -> None:
         """Drop the last model. This mode carries nothing over, so later models are the same without it."""

@@ -187,9 +187,12 @@ class CertifiedModeller:
         """The last model before noise: secret."""
         return self._last[0] if self._last else None
 
-    def refuses(self, _base: Base) -> str | None:
-        """Return None: an update starts from memory or from counts, so any base model will do."""
-        return None
+    def refuses(self, base: Base) -> str | None:
+        """Return which settings have changed since the base model was learned, None where none has.
+
+        An update starts from memory or from counts, so any base model will do that the same rules have made.
+        """
+        return base.changed_rules(self.options.rules)
 
     def forget(self) -> None:
         """Drop the last model, so that the next one is learned cold."""

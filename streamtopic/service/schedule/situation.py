@@ -42,6 +42,7 @@ class Base:
     calibration: the facts that the capacity was derived from (BaseCapacity.facts). A base that was read from Redis has
         only the facts that a report shows (`shown_calibration`).
     kept: names of the fields that are kept with it; some belong to one modeller alone.
+    rules: `LearnerOptions.rules` that it was learned by; {} where an older program has learned it.
     """
 
     version: int
@@ -51,6 +52,7 @@ class Base:
     capacity: int
     calibration: Mapping[str, Any] = field(default_factory=dict)
     kept: frozenset[str] = frozenset()
+    rules: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, stored: StoredBase) -> "Base":
@@ -60,7 +62,19 @@ class Base:
         anchors = tuple(fields["anchors"])
         capacity = fields["capacity"]
         calibration = fields.get("calibration", {})
-        return cls(stored.version, stored.epoch, documents, anchors, capacity, calibration, frozenset(fields))
+        rules = fields.get("rules", {})
+        return cls(stored.version, stored.epoch, documents, anchors, capacity, calibration, frozenset(fields), rules)
+
+    def changed_rules(self, now: Mapping[str, Any]) -> str | None:
+        """Return why a model learned by the rules of now is not an update of this one, None where it is.
+
+        now: `LearnerOptions.rules` of the present settings.
+        """
+        # An older program has kept no rules, but each topic has its anchor.
+        before = self.rules or {"topics": len(self.anchors)}
+        differing = [name for name in before.keys() & now.keys() if before[name] != now[name]]
+        changed = [f"{name} was {before[name]}, is {now[name]}" for name in sorted(differing)]
+        return f"settings of the model have changed: {', '.join(changed)}" if changed else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -306,6 +306,7 @@ def stored_base(base: Base, new: NewBase, salt: bytes) -> StoredBase:
     fields["documents"] = base.documents
     fields["anchors"] = list(base.anchors)
     fields["capacity"] = base.capacity
+    fields["rules"] = new.fit.options.rules
     fields["calibration"] = shown_calibration(base.calibration)
     kept = {"calibration": dict(base.calibration), **new.fields}
     arrays: dict[str, Any] = dict(new.arrays)

@@ -1,0 +1,120 @@
+"""A live model whose rules are changed in the settings: its next version is a retrain by the new rules."""
+
+import msgpack
+import pytest
+
+from streamtopic.corpus import Document
+from streamtopic.errors import StateMismatch
+from streamtopic.local import LocalRedis
+from streamtopic.service.app import Service
+from streamtopic.service.verify import passed, relearned, release_findings
+from streamtopic.settings import load
+from streamtopic.state.redis_keys import ModelKeys
+
+WORDS = [
+    ["apple", "banana", "cherry", "damson"],
+    ["iron", "copper", "silver", "gold"],
+    ["oak", "maple", "birch", "willow"],
+]
+GIVEN = {"topics": 2, "min_df": 1, "max_df": 1.0, "max_forget_lag": 86400, "capacity_share": 0.5, "model": "rules"}
+
+
+@pytest.fixture
+def on(tmp_path):
+    """Return a function: a service of one model with other settings than before."""
+    path = tmp_path / "instance"
+    path.mkdir()
+    with LocalRedis() as server:
+
+        def service(**changed):
+            return Service(load(GIVEN | {"dir": path, "redis_url": server.url} | changed))
+
+        with service() as first:
+            texts = [" ".join(WORDS[n % 3][(n // 3 + k) % 4] for k in range(3)) for n in range(60)]
+            first.add([Document(f"d{n}", text, {}) for n, text in enumerate(texts)])
+            first.settle()
+        yield service
+
+
+def newest(service):
+    """Return the newest version, after all checks of it."""
+    release = service.release(None)
+    findings = [*relearned(service.verify()), *release_findings(service.sources, release.version)]
+    assert passed(findings), findings
+    return release
+
+
+def test_another_number_of_topics_is_a_retrain_that_says_so(on):
+    """Deletions that wait are in it, the release names its number of topics, and the account begins anew."""
+    with on() as service:
+        service.delete(["d1"])
+        assert service.settle().decision.startswith("wait")
+    with on(topics=3) as service:
+        decision = service.situation.decide(service.situation.read())
+        assert "settings of the model have changed: topics was 2, is 3" in decision.reason
+        done = service.settle()
+        assert [version["kind"] for version in done.versions] == ["retrain"]
+        release = newest(service)
+        envelope = release.envelope
+        assert (envelope.kind, envelope.r, envelope.base, envelope.m) == ("retrain", 3, release.version, 59)
+        assert done.receipts == 1
+        assert service.settle().versions == []
+
+
+@pytest.mark.parametrize("rule", [{"min_df": 2}, {"max_words": 19_000}, {"max_df": 0.9}, {"anchor_min_df": 0.02}])
+def test_another_rule_of_the_vocabulary_is_a_retrain(on, rule):
+    """A version by other rules is never called an update of the base model."""
+    with on(**rule) as service:
+        (name,) = rule
+        done = service.settle()
+        assert [version["kind"] for version in done.versions] == ["retrain"]
+        assert newest(service).envelope.kind == "retrain"
+        assert name in service.state.base_head().fields["rules"]
+        assert service.settle().versions == []
+
+
+@pytest.mark.parametrize("other", [{"epsilon": 0.5}, {"tolerance": 1e-6}, {"update_after": 0.5}, {"keep_versions": 5}])
+def test_settings_that_do_not_decide_the_model_need_no_retrain(on, other):
+    """Noise, tolerance and policy of later versions may change beside the same base model."""
+    with on(**other) as service:
+        assert service.settle().versions == []
+        service.delete(["d1"])
+        (version,) = service.settle(requested="unlearn").versions
+        assert version["kind"] == "unlearn"
+
+
+def test_a_base_model_of_an_older_program_is_kept_where_its_topics_are_as_many(on):
+    """It names no rules, but it has an anchor for each topic."""
+    with on() as service:
+        key = ModelKeys("rules").named("base")
+        head = msgpack.unpackb(service.connection.call("HGET", key, "head"))
+        del head["fields"]["rules"]
+        service.connection.call("HSET", key, "head", msgpack.packb(head))
+        assert service.settle().versions == []
+    with on(min_df=2) as service:
+        assert service.settle().versions == []
+    with on(topics=3) as service:
+        assert [version["kind"] for version in service.settle().versions] == ["retrain"]
+
+
+def test_a_rule_that_allows_no_model_leaves_the_versions_that_are_there(on):
+    """The decision gives the reason, and going back to the old rule goes on as if nothing had been."""
+    with on(topics=40) as service:
+        assert "no model can be made" in service.settle().decision
+        assert service.release(None).version == 1
+    with on() as service:
+        assert service.settle().versions == []
+
+
+@pytest.mark.parametrize(
+    ("fixed", "says"),
+    [
+        ({"partitions": 2}, "set partitions = 1"),
+        ({"partitioner": "crc32"}, "set partitioner = murmur2.*rebuild"),
+        ({"learner": "paper"}, "go back to cap 256.*rebuild"),
+    ],
+)
+def test_what_is_fixed_with_the_counts_is_refused_with_a_remedy(on, fixed, says):
+    """Partitions, their hash and the learner's mass are in every count."""
+    with pytest.raises(StateMismatch, match=says), on(**fixed) as service:
+        service.settle()

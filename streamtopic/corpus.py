@@ -51,11 +51,13 @@ class Document:
     """One document.
 
     labels: class of the document by task.
+    subjects: the people that the document is about.
     """
 
     id: str
     text: str
     labels: Mapping[str, str] = field(default_factory=dict)
+    subjects: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +188,7 @@ def parse_line(line: bytes, number: int) -> Document | Problem:
     try:
         name = _id(record.get("id"))
         text = _text(record.get("text"))
-        return Document(name, text, _labels(record))
+        return Document(name, text, _labels(record), _subjects(record.get("subjects")))
     except ValueError as error:
         return Problem(number, str(error))
 
@@ -219,6 +221,16 @@ def _size(value: str, name: str) -> int:
         return len(value.encode())
     except UnicodeEncodeError:
         raise ValueError(f"`{name}` holds half a surrogate pair, which is not a character") from None
+
+
+def _subjects(value: object) -> tuple[str, ...]:
+    """Return the people that a document is about. A field `subject` is left alone: it is the title of a mail."""
+    if value is None:
+        return ()
+    # Left out, the document could not be found again when its subject asks.
+    if not isinstance(value, list) or not all(isinstance(subject, str) for subject in value):
+        raise ValueError("`subjects` is not a list of strings")
+    return tuple(value)
 
 
 def _labels(record: Mapping[str, object]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamtopic.client import Deletion, ModelSubscriber, Receipts
 from streamtopic.errors import InvalidEvent, SettingsError, UsageError
-from streamtopic.events import encode_add, encode_delete
+from streamtopic.events import encode_add, encode_delete, encode_delete_subject
 from streamtopic.service import assembly
 from streamtopic.service.assembly import Parts
 from streamtopic.service.ingest.missed_deletes import remove_missed_if_due
@@ -27,7 +27,7 @@ from streamtopic.service.schedule.situation import SituationReader
 from streamtopic.service.status_facts import status_of
 from streamtopic.service.verify.relearn import verify_instance
 from streamtopic.service.verify.sources import Sources
-from streamtopic.streams import FileLog
+from streamtopic.streams import FileLog, Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -88,6 +88,11 @@ class Settled:
             "receipts": self.receipts,
             "seconds": dict(self.seconds),
         }
+
+
+def _record_of(document: Document) -> Message:
+    """Return the record that adds a document. Raises InvalidEvent."""
+    return encode_add(document.id, text=document.text, labels=document.labels, subjects=document.subjects)
 
 
 class Service(Parts):
@@ -226,7 +231,7 @@ class Service(Parts):
             messages = []
             for document in batch:
                 try:
-                    messages.append(encode_add(document.id, text=document.text, labels=document.labels))
+                    messages.append(_record_of(document))
                 except InvalidEvent as error:
                     refused.append((document.id, str(error)))
             sent += len(self.send(messages))
@@ -247,6 +252,23 @@ class Service(Parts):
             except InvalidEvent as error:
                 raise UsageError(f"cannot delete {document[:80]!r}: {error}") from None
         # All at once: a wrong id must not leave some of the documents deleted, and their requests unknown.
+        self.send(messages)
+        return requests
+
+    def delete_subjects(self, subjects: Iterable[str]) -> list[Deletion]:
+        """Write requests to forget subjects; return request ids and salts, by which their receipts are found.
+
+        Raises UsageError for a text that no subject can be. Nothing is written then.
+        """
+        requests = []
+        messages = list[Message]()
+        for subject in subjects:
+            request = Deletion(secrets.token_hex(12), secrets.token_hex(16))
+            requests.append(request)
+            try:
+                messages += encode_delete_subject(subject, request, request.salt.encode(), self.settings.partitions)
+            except InvalidEvent as error:
+                raise UsageError(f"cannot forget {subject[:80]!r}: {error}") from None
         self.send(messages)
         return requests
 
@@ -350,7 +372,10 @@ class Service(Parts):
 
     def issue_receipts(self) -> int:
         """Publish the receipts of deletions that a published version reflects; return their number."""
-        return self.publisher.issue_receipts({p: self.reader.forgets(p) for p in range(self.settings.partitions)})
+        forgets = {p: self.reader.forgets(p) for p in range(self.settings.partitions)}
+        issued = self.publisher.issue_receipts(forgets)
+        self.publisher.cover_subjects(forgets)
+        return issued
 
     def issue_completion(self) -> bool:
         """Publish a completion where the traces of further deletions are gone; return whether one was published."""

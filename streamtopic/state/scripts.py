@@ -52,6 +52,9 @@ NEXT_STATEMENT = _text("next_statement")
 # Receipts are written by the publisher, without a lease: the end of the chain is compared instead.
 APPEND_RECEIPTS = _text("append_receipts")
 
+# Requests to forget a subject are removed by the publisher, unless they were asked again.
+DROP_SUBJECT_REQUEST = _text("drop_subject_request")
+
 # A rebuild takes partitions and lease from their holders.
 SEIZE_LEASE = _text("seize_lease")
 REMOVE_POSITION = _text("remove_position")

@@ -54,12 +54,14 @@ class Document:
 
     labels: class of the document by task.
     timestamp_ms: when it was written, milliseconds since 1970; None where that is not known.
+    subjects: the people that the document is about.
     """
 
     id: str
     text: str
     labels: Mapping[str, str] = field(default_factory=dict)
     timestamp_ms: int | None = None
+    subjects: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +197,8 @@ def parse_line(line: bytes, number: int) -> Document | Problem:
     try:
         name = _id(record.get("id"))
         text = _text(record.get("text"))
-        return Document(name, text, _labels(record), _time_ms(record.get("ts")))
+        time_ms = _time_ms(record.get("ts"))
+        return Document(name, text, _labels(record), time_ms, _subjects(record.get("subjects")))
     except ValueError as error:
         return Problem(number, str(error))
 
@@ -249,6 +252,16 @@ def _size(value: str, name: str) -> int:
         return len(value.encode())
     except UnicodeEncodeError:
         raise ValueError(f"`{name}` holds half a surrogate pair, which is not a character") from None
+
+
+def _subjects(value: object) -> tuple[str, ...]:
+    """Return the people that a document is about. A field `subject` is left alone: it is the title of a mail."""
+    if value is None:
+        return ()
+    # Left out, the document could not be found again when its subject asks.
+    if not isinstance(value, list) or not all(isinstance(subject, str) for subject in value):
+        raise ValueError("`subjects` is not a list of strings")
+    return tuple(value)
 
 
 def _labels(record: Mapping[str, object]) -> dict[str, str]:

@@ -71,6 +71,7 @@ EVENTS: Mapping[str, Event] = MappingProxyType(
         "record_passed_over": Event("A record of the releases or receipts topic is passed over.", quotes=True),
         "receipts_passed_over": Event("Records of the receipts topic are not receipts."),
         "receipts_lost": Event("The receipts topic has lost receipts that had been published."),
+        "subjects_covered": Event("Receipts were published that cover all documents of a subject."),
         "links_destroyed": Event("Keys were destroyed that tied receipts to request ids."),
         "clock_behind": Event("A statement is of a later time than this machine's clock says."),
         "rewrite_interrupted": Event("Redis was restarted before it had rewritten its append-only file."),

@@ -27,6 +27,8 @@ from streamtopic.signed import (
     ReleaseReader,
     Salt,
     Statement,
+    SubjectReceipt,
+    digest_of,
     follow_keys,
     plain_request_digest,
     request_digest,
@@ -373,6 +375,39 @@ class Receipts(Closing):
         """
         self._read_on()
         return next((one for one in self._reader.completions if one.covers(receipt)), None)
+
+    def covering(self, request: str, *, salt: Salt | None = None) -> SubjectReceipt | None:
+        """Return the receipt that covers all documents of a subject, None before it is made.
+
+        request: as `DocumentProducer.delete_subject` returned it, with its salt; or any request id.
+        salt: the salt, where `request` does not hold it.
+        """
+        known = getattr(request, "salt", None) if salt is None else salt
+        self._read_on()
+        receipts = [receipt for receipt, _ in self._reader.covering.values()]
+        return next((receipt for receipt in receipts if known and receipt.is_of(request, known)), None)
+
+    def covering_linked(self, request: str, keys: Mapping[str, bytes]) -> SubjectReceipt | None:
+        """Return the covering receipt of a request id without its salt; only the service itself can do this.
+
+        keys: as of `linked`.
+        """
+        self._read_on()
+        receipts = [receipt for receipt, _ in self._reader.covering.values()]
+        return next((receipt for receipt in receipts if receipt.is_linked(request, keys)), None)
+
+    def problem(self, covering: SubjectReceipt) -> str | None:
+        """Return why the receipts in the topic are not those that a receipt covers, None where they are.
+
+        covering: of this topic.
+        """
+        self._read_on()
+        wanted = set(covering.sequences())
+        digests = dict[int, str]()
+        for link, record in self._reader.records():
+            if link.sequence in wanted:
+                digests[link.sequence] = digest_of(record.value or b"")
+        return covering.problem(digests)
 
     def _lookup(self, name: str, wanted: Callable[[Receipt], bool]) -> list[Receipt]:
         """Return the receipts with this request digest or id that the test accepts."""

@@ -39,10 +39,17 @@ def _register_add_delete(subparsers: Subparsers) -> None:
     adding.add_argument(
         "files", nargs="+", type=Path, metavar="FILE", help='lines such as {"id": "a", "text": "words"}'
     )
-    deleting = command(subparsers, "delete", _delete, "delete documents by id")
+    deleting = command(subparsers, "delete", _delete, "delete documents by id, or all documents of a subject")
     deleting.add_argument("ids", nargs="*", metavar="ID", help="document ids")
     deleting.add_argument(
         "--from", dest="source", type=Path, metavar="FILE", help="a file of ids, one a line (- for stdin)"
+    )
+    deleting.add_argument(
+        "--subject",
+        action="append",
+        default=[],
+        metavar="ID",
+        help="forget a person: all documents that were added with this subject (may be repeated)",
     )
 
 
@@ -74,14 +81,21 @@ def _delete(args: argparse.Namespace) -> int:
     named = [*args.ids, *(_read_ids(args.source) if args.source else [])]
     # An id that is named twice is one deletion: two would be two requests, the second for no document.
     ids = list(dict.fromkeys(named))
-    if not ids:
-        raise UsageError("which documents? give ids, or a file of ids with --from FILE")
+    subjects = list(dict.fromkeys(args.subject))
+    if not ids and not subjects:
+        raise UsageError("which documents? give ids, a file of ids with --from FILE, or --subject ID")
     with Service(settings) as service:
         # Before the deletes are sent: afterwards none of these ids would be live.
         _warn_of_other_forms(service, ids)
-        requests = service.delete(ids)
+        requests = service.delete(ids) if ids else []
+        requests += service.delete_subjects(subjects)
         salts = [request.salt for request in requests]
-        return _finish(service, {"sent": len(ids), "requests": requests, "salts": salts}, as_json=args.json)
+        if subjects and not args.json:
+            # The receipt of a person is asked for by these, perhaps years later.
+            for request in requests[len(ids) :]:
+                say(f"request {request}, salt {request.salt}: `streamtopic receipt` shows its receipt")
+        report = {"sent": len(requests), "requests": requests, "salts": salts}
+        return _finish(service, report, as_json=args.json)
 
 
 def _read_ids(path: Path) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +16,14 @@ if TYPE_CHECKING:
     from streamtopic.client import Receipts
     from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.service.assembly import Parts
-    from streamtopic.signed import Audit, Receipt
+    from streamtopic.signed import Audit, Receipt, SubjectReceipt
 
 __all__ = ["readable", "register"]
 
 # One cut in the file breaks the chain at every later line: the first problems say where.
 PROBLEMS_SHOWN = 10
+# Receipts of a person's documents that are printed; --json gives all.
+RECEIPTS_SHOWN = 10
 
 
 def register(subparsers: Subparsers) -> None:
@@ -48,23 +51,43 @@ def _receipt(args: argparse.Namespace) -> int:
     """Print every receipt of the request; status 1 while there is none."""
     from streamtopic.client import Receipts
     from streamtopic.service.assembly import Parts
+    from streamtopic.service.deletion_lookup import covering_of_request
     from streamtopic.service.published import receipt_fields
 
     with Parts(instance_settings(args)) as parts:
         receipts = Receipts(parts.log, model=parts.settings.model, public_key=parts.keys)
-        found = _asked_for(parts, receipts, args)
-        fields = [receipt_fields(receipt) | _traces(parts, receipts, receipt) for receipt in found]
+        covering = covering_of_request(parts, receipts, args.name, args.salt)
+        found = [] if covering is not None and not covering.documents else _asked_for(parts, receipts, args)
+        problem = None if covering is None else receipts.problem(covering)
+        shown = found if args.json or covering is None else found[:RECEIPTS_SHOWN]
+        fields = [receipt_fields(receipt) | _traces(parts, receipts, receipt) for receipt in shown]
+    of_subject = None if covering is None else dataclasses.asdict(covering) | {"problem": problem}
     if args.json:
         # Programs from before several receipts could fit read the fields of the first.
-        say_json(fields[0] | {"receipts": fields})
-        return 0
-    for number, receipt in enumerate(found):
-        if number:
+        first = fields[0] if fields else {}
+        say_json(first | {"receipts": fields, "subject": of_subject})
+        return 0 if problem is None else 1
+    if covering is not None:
+        _say_covering(covering, problem)
+    for number, receipt in enumerate(shown):
+        if number or covering is not None:
             say()
         width = max(map(len, fields[number]))
         for name, value in readable(receipt, fields[number]).items():
             say(f"{name.replace('_', ' '):{width}}  {value}")
-    return 0
+    if len(found) > len(shown):
+        say()
+        say(f"and {len(found) - len(shown)} more receipts: --json shows all, `streamtopic receipts export` writes them")
+    return 0 if problem is None else 1
+
+
+def _say_covering(covering: SubjectReceipt, problem: str | None) -> None:
+    """Print the receipt that covers all documents of a subject, and whether their receipts are there."""
+    say(f"subject receipt  {covering.id}")
+    say(f"documents        {covering.documents}")
+    say(f"received         {instant(covering.received)}")
+    say(f"version          {covering.version or '-'} is the first without any of them")
+    say(f"{'FAIL' if problem else 'ok  '}             {problem or 'each document has its receipt in the chain'}")
 
 
 def _asked_for(parts: Parts, receipts: Receipts, args: argparse.Namespace) -> list[Receipt]:
@@ -156,6 +179,8 @@ def _export(args: argparse.Namespace) -> int:
         with file_errors("write", args.to), args.to.open("w", encoding="ascii") as file:
             for receipt, record in reader.records():
                 file.write(export_line(receipt, record.value or b"") + "\n")
+            for covering, record in reader.covering_records():
+                file.write(export_line(covering, record.value or b"") + "\n")
     head = reader.chain.head
     if args.json:
         fields = {"file": str(args.to), "receipts": count, "last": head.sequence, "head": head.digest}
@@ -192,6 +217,8 @@ def _verify(args: argparse.Namespace) -> int:
     say(
         f"ok    {found.receipts} receipts, signed by key {args.public_key}, {found.first} to {found.last} without a gap"
     )
+    if found.covering:
+        say(f"ok    {found.covering} subject receipts, each with the receipts of all its documents")
     say(f"ok    {found.completions} completions: nothing is left of {found.completed} deletions")
     return 0
 
@@ -202,6 +229,7 @@ def _audit_fields(found: Audit, problems: list[tuple[int, str]]) -> dict[str, An
         "receipts": found.receipts,
         "completions": found.completions,
         "completed": found.completed,
+        "subjects": found.covering,
         "first": found.first,
         "last": found.last,
         "head": found.head,

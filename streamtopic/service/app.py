@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamtopic.client import Deletion, ModelSubscriber, Receipts
 from streamtopic.errors import InvalidEvent, SettingsError, UsageError
-from streamtopic.events import encode_add, encode_delete
+from streamtopic.events import encode_add, encode_delete, encode_delete_subject
 from streamtopic.service import assembly
 from streamtopic.service.assembly import Parts
 from streamtopic.service.ingest.missed_deletes import remove_missed_if_due
@@ -28,7 +28,7 @@ from streamtopic.service.slices import SliceView, read_slices
 from streamtopic.service.status_facts import status_of
 from streamtopic.service.verify.relearn import verify_instance
 from streamtopic.service.verify.sources import Sources
-from streamtopic.streams import FileLog
+from streamtopic.streams import FileLog, Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -51,7 +51,13 @@ MOST_VERSIONS = 8
 
 def _message(document: Document) -> Message:
     """Return the add event of a document. Raises InvalidEvent."""
-    return encode_add(document.id, text=document.text, labels=document.labels, timestamp_ms=document.timestamp_ms)
+    return encode_add(
+        document.id,
+        text=document.text,
+        labels=document.labels,
+        timestamp_ms=document.timestamp_ms,
+        subjects=document.subjects,
+    )
 
 
 def silent(*_: object) -> None:
@@ -258,6 +264,23 @@ class Service(Parts):
         self.send(messages)
         return requests
 
+    def delete_subjects(self, subjects: Iterable[str]) -> list[Deletion]:
+        """Write requests to forget subjects; return request ids and salts, by which their receipts are found.
+
+        Raises UsageError for a text that no subject can be. Nothing is written then.
+        """
+        requests = []
+        messages = list[Message]()
+        for subject in subjects:
+            request = Deletion(secrets.token_hex(12), secrets.token_hex(16))
+            requests.append(request)
+            try:
+                messages += encode_delete_subject(subject, request, request.salt.encode(), self.settings.partitions)
+            except InvalidEvent as error:
+                raise UsageError(f"cannot forget {subject[:80]!r}: {error}") from None
+        self.send(messages)
+        return requests
+
     def settle(
         self,
         update: Callable[[int, int | None], None] = silent,
@@ -358,7 +381,10 @@ class Service(Parts):
 
     def issue_receipts(self) -> int:
         """Publish the receipts of deletions that a published version reflects; return their number."""
-        return self.publisher.issue_receipts({p: self.reader.forgets(p) for p in range(self.settings.partitions)})
+        forgets = {p: self.reader.forgets(p) for p in range(self.settings.partitions)}
+        issued = self.publisher.issue_receipts(forgets)
+        self.publisher.cover_subjects(forgets)
+        return issued
 
     def issue_completion(self) -> bool:
         """Publish a completion where the traces of further deletions are gone; return whether one was published."""

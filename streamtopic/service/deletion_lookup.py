@@ -11,10 +11,10 @@ from streamtopic.state.residue_ledger import ResidueState, Stage
 if TYPE_CHECKING:
     from streamtopic.client import Receipts
     from streamtopic.service.assembly import Parts
-    from streamtopic.signed import Receipt
+    from streamtopic.signed import Receipt, SubjectReceipt
     from streamtopic.state.deletions import Forget
 
-__all__ = ["receipts_of_request", "traces_of_receipt", "waiting_deletion"]
+__all__ = ["covering_of_request", "receipts_of_request", "traces_of_receipt", "waiting_deletion"]
 
 
 def receipts_of_request(parts: Parts, receipts: Receipts, name: str, salt: str | None) -> list[Receipt]:
@@ -31,6 +31,16 @@ def receipts_of_request(parts: Parts, receipts: Receipts, name: str, salt: str |
     if salt is None:
         found += receipts.linked(name, LinkKeys(parts.connection, parts.settings.model).all())
     return found
+
+
+def covering_of_request(parts: Parts, receipts: Receipts, name: str, salt: str | None) -> SubjectReceipt | None:
+    """Return the receipt that covers all documents of a subject that this request asked for, None without one.
+
+    salt: as of `receipts_of_request`, and raises as it does.
+    """
+    if salt is not None:
+        return receipts.covering(name, salt=salt)
+    return receipts.covering_linked(name, LinkKeys(parts.connection, parts.settings.model).all())
 
 
 def traces_of_receipt(parts: Parts, receipts: Receipts, receipt: Receipt) -> tuple[dict[Stage, int | None], str | None]:

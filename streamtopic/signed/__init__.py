@@ -42,6 +42,8 @@ Link               a receipt or a completion: one record of the chain
 seal_receipt       signed bytes (open_receipt: back, verified; to_message: record of the receipts topic)
 seal_completion    the same of a completion (open_completion, completion_message)
 open_link          opens either of the two
+SubjectReceipt     covers the receipts of all documents of a subject (seal_subject_receipt, open_subject_receipt,
+                   subject_receipt_message; subject_receipt_id, covered_digest, runs: what it is made of)
 request_digest     how a receipt names a request, under a Salt (document_digest: a document; salt_bytes)
 service_salt       the service's own salt of a receipt (service_document_salt: of the document in it)
 plain_request_digest   how receipts of format 2 name a request
@@ -138,6 +140,15 @@ from streamtopic.signed.signing_keys import (
     new_secret,
     new_signing_key,
 )
+from streamtopic.signed.subject_receipt import (
+    SubjectReceipt,
+    covered_digest,
+    open_subject_receipt,
+    runs,
+    seal_subject_receipt,
+    subject_receipt_id,
+    subject_receipt_message,
+)
 
 __all__ = [
     "KEYS_KEY",
@@ -172,10 +183,12 @@ __all__ = [
     "Sealed",
     "SigningKey",
     "Statement",
+    "SubjectReceipt",
     "Topic",
     "Verifier",
     "audit",
     "completion_message",
+    "covered_digest",
     "deletion_line",
     "deletion_message",
     "digest_of",
@@ -199,12 +212,14 @@ __all__ = [
     "open_release",
     "open_sealed",
     "open_statement",
+    "open_subject_receipt",
     "pack",
     "pack_envelope",
     "plain_request_digest",
     "receipt_id",
     "release_digest",
     "request_digest",
+    "runs",
     "salt_bytes",
     "seal",
     "seal_completion",
@@ -213,12 +228,15 @@ __all__ = [
     "seal_receipt",
     "seal_release",
     "seal_statement",
+    "seal_subject_receipt",
     "service_document_salt",
     "service_salt",
     "signature_of",
     "signed_by",
     "statement_digest",
     "statement_message",
+    "subject_receipt_id",
+    "subject_receipt_message",
     "to_message",
     "to_messages",
     "tombstones",

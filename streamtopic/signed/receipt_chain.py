@@ -15,16 +15,18 @@ import hashlib
 import json
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from streamtopic.errors import InvalidRelease, UnknownKey
 from streamtopic.signed.deletion_receipt import COMPLETIONS, Completion, Link, Receipt, open_link
+from streamtopic.signed.sealed import kind_of
 from streamtopic.signed.signing_keys import Verifier
+from streamtopic.signed.subject_receipt import SUBJECT_RECEIPT, SubjectReceipt, open_subject_receipt
 from streamtopic.streams import EventLog, Record, TopicNames
 
-__all__ = ["Audit", "Chain", "ChainHead", "ReceiptReader", "audit", "digest_of", "export_line"]
+__all__ = ["Audit", "Chain", "ChainHead", "ReceiptReader", "audit", "digest_of", "digests_of", "export_line"]
 
 
 def digest_of(data: bytes) -> str:
@@ -202,7 +204,8 @@ class ReceiptReader:
     learn: called where a record names an unknown key. It takes in newer key lists, and returns whether there were any.
     chain: the chain as far as the topic was read.
     completions: those in the chain, in its order.
-    skipped: number of records that are neither receipts nor completions.
+    covering: id of each covering receipt of a subject to it and its offset. They stand beside the chain.
+    skipped: number of records that are none of these.
     """
 
     def __init__(
@@ -224,6 +227,7 @@ class ReceiptReader:
         self._offset: int | None = None
         self.chain = Chain()
         self.completions: list[Completion] = []
+        self.covering: dict[str, tuple[SubjectReceipt, int]] = {}
         self.skipped = 0
 
     def read(self) -> Iterator[Receipt]:
@@ -253,14 +257,15 @@ class ReceiptReader:
         found = self._chained(records[0])
         return found if isinstance(found, Receipt) else None
 
-    def records(self, ids: AbstractSet[bytes] | None = None) -> Iterator[tuple[Link, Record]]:
+    def records(self, ids: AbstractSet[bytes] | None = None, start: int = 0) -> Iterator[tuple[Link, Record]]:
         """Yield each link of the chain with its record, from the start of the log up to where `read` has come.
 
         ids: keys of the wanted records; None for all.
+        start: the offset to begin at.
         """
         # A publisher that was killed may have written the same bytes twice.
         seen = set[int]()
-        offset = self._log.begin(self._topic, 0)
+        offset = max(self._log.begin(self._topic, 0), start)
         while offset < (self._offset or 0) and (records := self._log.read(self._topic, 0, offset)):
             for record in records:
                 if ids is not None and record.key not in ids:
@@ -270,6 +275,14 @@ class ReceiptReader:
                     seen.add(link.sequence)
                     yield link, record
             offset = records[-1].next_offset
+
+    def covering_records(self) -> Iterator[tuple[SubjectReceipt, Record]]:
+        """Yield each covering receipt with its record, in the order of the topic."""
+        for receipt, offset in self.covering.values():
+            records = self._log.read(self._topic, 0, offset, 1)
+            # A log that has lost the record answers with the next one.
+            if records and records[0].offset == offset:
+                yield receipt, records[0]
 
     def _receipts(self, links: Iterable[Link]) -> Iterator[Receipt]:
         for link in links:
@@ -284,12 +297,16 @@ class ReceiptReader:
         except InvalidRelease:
             self.skipped += 1
             return []
+        if isinstance(link, SubjectReceipt):
+            # A publisher that was killed may sign it again; the first one counts, as in the chain.
+            self.covering.setdefault(link.id, (link, record.offset))
+            return []
         # A stray is noted as well: it may turn out only later that it does not belong to the chain.
         if isinstance(link, Receipt):
             self._note(link, record.offset)
         return self.chain.take(link, digest_of(record.value or b""))
 
-    def _opened(self, record: Record) -> Link:
+    def _opened(self, record: Record) -> Link | SubjectReceipt:
         while True:
             try:
                 return self._open(record)
@@ -306,16 +323,23 @@ class ReceiptReader:
             link = self._open(record)
         except InvalidRelease:
             return None
+        if isinstance(link, SubjectReceipt):
+            return None
         return link if self.chain.holds(link, digest_of(record.value or b"")) else None
 
-    def _open(self, record: Record) -> Link:
+    def _open(self, record: Record) -> Link | SubjectReceipt:
         if record.value is None:
             raise InvalidRelease(f"record {record.offset} of {self._topic} is a tombstone, which erases nothing here")
-        link = open_link(record.value, self._key)
+        link = _open_any(record.value, self._key)
         # The key of a record is not signed.
         if link.model != self._model or link.id.encode() != record.key:
             raise InvalidRelease(f"receipt {link.id} has another key as a record: somebody has copied it")
         return link
+
+
+def _open_any(data: bytes, key: Verifier) -> Link | SubjectReceipt:
+    """Return the receipt of any kind, or the completion, in signed bytes. Raises InvalidRelease."""
+    return open_subject_receipt(data, key) if kind_of(data) == SUBJECT_RECEIPT else open_link(data, key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,6 +349,7 @@ class Audit:
     receipts: number of receipts in the chain.
     completions: number of completions in the chain.
     completed: number of receipts whose deletions these completions cover.
+    covering: number of covering receipts of subjects.
     first, last: number of the first and of the last link.
     head: digest of the last link, which proves the whole chain to a reader who knows it.
     problems: (line, problem); line 0 for a problem of the whole file.
@@ -333,6 +358,7 @@ class Audit:
     receipts: int
     completions: int
     completed: int
+    covering: int
     first: int
     last: int
     head: str
@@ -344,12 +370,13 @@ class Audit:
         return not self.problems
 
 
-def export_line(link: Link, data: bytes) -> str:
+def export_line(link: Link | SubjectReceipt, data: bytes) -> str:
     """Return the line of a receipt or completion, a JSON object: its number, id, request digest and signed bytes."""
     # Only `signed` is ever checked. The rest is there to find a line with grep.
     signed = base64.b64encode(data).decode()
     request = "" if isinstance(link, Completion) else link.request
-    fields = {"sequence": link.sequence, "id": link.id, "request": request, "signed": signed}
+    sequence = 0 if isinstance(link, SubjectReceipt) else link.sequence
+    fields = {"sequence": sequence, "id": link.id, "request": request, "signed": signed}
     return json.dumps(fields)
 
 
@@ -358,31 +385,54 @@ def audit(lines: Iterable[str], key: Verifier) -> Audit:
     chain = Chain()
     problems = list[tuple[int, str]]()
     accepted = list[Link]()
+    covering = dict[str, tuple[int, SubjectReceipt]]()
     models = set[str]()
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
             data = _signed(line)
-            link = open_link(data, key)
+            link = _open_any(data, key)
         except InvalidRelease as error:
             problems.append((number, str(error)))
             continue
         models.add(link.model)
+        if isinstance(link, SubjectReceipt):
+            covering.setdefault(link.id, (number, link))
+            continue
         accepted += chain.take(link, digest_of(data))
     accepted += chain.settle()
     problems += [(0, problem) for problem in _problems_of_all(chain, models)]
+    problems += _uncovered(covering.values(), digests_of(accepted, chain.head))
     completions = [link for link in accepted if isinstance(link, Completion)]
     first = _first(chain) if accepted else 0
     return Audit(
         receipts=len(chain),
         completions=len(completions),
         completed=_completed(chain, completions),
+        covering=len(covering),
         first=first,
         last=chain.head.sequence,
         head=chain.head.digest,
         problems=tuple(problems),
     )
+
+
+def digests_of(links: Iterable[Link], head: ChainHead) -> dict[int, str]:
+    """Return number to digest of links of a chain, as the link behind each names it.
+
+    links: of the chain.
+    head: its newest link.
+    """
+    found = {link.sequence - 1: link.previous for link in links}
+    found[head.sequence] = head.digest
+    return found
+
+
+def _uncovered(covering: Iterable[tuple[int, SubjectReceipt]], digests: Mapping[int, str]) -> list[tuple[int, str]]:
+    """Return (line, problem) of each covering receipt whose receipts are not in the chain."""
+    found = [(number, receipt.problem(digests)) for number, receipt in covering]
+    return [(number, problem) for number, problem in found if problem is not None]
 
 
 def _first(chain: Chain) -> int:

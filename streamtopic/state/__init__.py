@@ -48,7 +48,7 @@ from streamtopic.state.model_state import Lease, ModelSettings, ModelState, Outb
 from streamtopic.state.partition_writer import LiveDocuments, PartitionWriter, PreparedBatch
 from streamtopic.state.reader import Delta, Reader, Snapshot, SnapshotExpired
 from streamtopic.state.scripts import AlreadyApplied, Applied, Outcome, Stale
-from streamtopic.state.subject_requests import SubjectRequest
+from streamtopic.state.subject_requests import SubjectRequest, SubjectRequests
 from streamtopic.state.word_ids import MAX_WORD_IDS, Rows, RowSpan
 
 __all__ = [
@@ -89,6 +89,7 @@ __all__ = [
     "StoredBase",
     "StoredDocument",
     "SubjectRequest",
+    "SubjectRequests",
     "compact",
     "cut",
 ]

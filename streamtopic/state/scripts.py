@@ -54,6 +54,8 @@ APPEND_RECEIPTS = _text("append_receipts")
 
 # A change of the layout, beside the writer of a partition.
 SET_LAYOUT = _text("set_layout")
+# Requests to forget a subject are removed by the publisher, unless they were asked again.
+DROP_SUBJECT_REQUEST = _text("drop_subject_request")
 
 # A rebuild takes partitions and lease from their holders.
 SEIZE_LEASE = _text("seize_lease")

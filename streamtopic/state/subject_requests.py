@@ -1,17 +1,20 @@
-"""Requests to forget a subject in one partition, as Redis holds them until their receipt is published.
+"""Requests to forget a subject, as Redis holds them until the receipt that covers their documents is published.
 
 A partition has one hash: the key of each request's record to the request, and under SECRET the secret that subjects are
 digested with. The hash outlives a rebuild, so that the digests stay the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import msgpack
 
 from streamtopic.errors import StateCorrupt
+from streamtopic.state.connection import Connection
+from streamtopic.state.redis_keys import ModelKeys
+from streamtopic.state.scripts import DROP_SUBJECT_REQUEST
 
-__all__ = ["SECRET", "SubjectRequest", "read_requests"]
+__all__ = ["SECRET", "SubjectRequest", "SubjectRequests", "read_requests", "split", "unfinished"]
 
 SECRET = b"secret"
 """The field of the hash that is no request."""
@@ -28,8 +31,9 @@ class SubjectRequest:
     offset: of its record in this partition.
     received_ms: time of its record.
     trace: W3C `traceparent` of the request; b"" without one.
-    closed: offset of the tombstone of its record; -1 as long as that was not counted.
-    done: whether no document of the subject was left once `closed` was counted.
+    closed: offset of the tombstone of its record, -1 as long as that was not counted. Of a request that is done: the
+        last offset that was counted by then, so that all its deletions lie between `offset` and here.
+    done: whether no document of the subject was left once the tombstone was counted.
     """
 
     key: bytes
@@ -63,3 +67,61 @@ def read_requests(fields: Mapping[bytes, bytes]) -> dict[bytes, SubjectRequest]:
     found = [SubjectRequest.unpack(key, value) for key, value in fields.items() if key != SECRET]
     found.sort(key=lambda request: request.offset)
     return {request.key: request for request in found}
+
+
+class SubjectRequests:
+    """The requests of all partitions of a model, for those who do not write the partitions.
+
+    partitions: number of partitions of the model.
+    """
+
+    def __init__(self, connection: Connection, model: str, partitions: int) -> None:
+        self._connection = connection
+        keys = ModelKeys(model)
+        self._keys = [keys.partition(partition).subject_requests for partition in range(partitions)]
+
+    def read(self) -> dict[int, dict[bytes, SubjectRequest]]:
+        """Return partition to its requests by key, the oldest first. Raises StateCorrupt."""
+        answers = self._connection.batch([("HGETALL", key) for key in self._keys])
+        return {partition: read_requests(fields) for partition, fields in enumerate(answers)}
+
+    def drop(self, partition: int, requests: Iterable[SubjectRequest]) -> None:
+        """Remove requests of a partition that are done; one that was asked again meanwhile stays."""
+        for request in requests:
+            self._connection.script(DROP_SUBJECT_REQUEST, [self._keys[partition]], [request.key, request.pack()])
+
+
+def unfinished(requests: Mapping[int, Mapping[bytes, SubjectRequest]]) -> list[SubjectRequest]:
+    """Return the requests that are not done in every partition, from each partition that has counted them.
+
+    requests: partition to its requests by key, of all partitions. A partition that lacks one has not counted it yet.
+    """
+    found = list[SubjectRequest]()
+    for same in _by_key(requests).values():
+        if len(same) < len(requests) or not all(request.done for request in same.values()):
+            found += same.values()
+    return found
+
+
+def split(requests: Mapping[int, Mapping[bytes, SubjectRequest]], cut: Mapping[int, int]) -> list[SubjectRequest]:
+    """Return the requests of which a version may reflect a part: their records, and not all their deletions.
+
+    requests: as of `unfinished`.
+    cut: partition to the first offset that the version does not reflect.
+    """
+    found = list[SubjectRequest]()
+    for same in _by_key(requests).values():
+        begun = any(request.offset < cut.get(partition, 0) for partition, request in same.items())
+        ended = [request.done and request.closed < cut.get(partition, 0) for partition, request in same.items()]
+        if begun and not (all(ended) and len(same) == len(requests)):
+            found += same.values()
+    return found
+
+
+def _by_key(requests: Mapping[int, Mapping[bytes, SubjectRequest]]) -> dict[bytes, dict[int, SubjectRequest]]:
+    """Return each key with the request that each partition has under it."""
+    found: dict[bytes, dict[int, SubjectRequest]] = {}
+    for partition, of_partition in requests.items():
+        for key, request in of_partition.items():
+            found.setdefault(key, {})[partition] = request
+    return found

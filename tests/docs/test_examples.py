@@ -32,7 +32,7 @@ def test_every_example_is_short_and_listed():
     page = (EXAMPLES / "README.md").read_text("utf-8")
     tests = Path(__file__).read_text("utf-8")
     scripts = sorted(EXAMPLES.glob("*.py"))
-    assert len(scripts) == 5
+    assert len(scripts) == 6
     for script in scripts:
         assert len(script.read_text("utf-8").splitlines()) <= 66
         assert f"({script.name})" in page
@@ -68,6 +68,15 @@ def test_guided_topics_hold_their_seeds(tmp_path):
     assert lines[3] == "10 documents forgotten; cold start: None"
     difference, bound = (float(line.rpartition(": ")[2]) for line in lines[-2:])
     assert difference <= bound < 1e-9
+
+
+def test_a_person_is_forgotten():
+    """Ten letters and the late one leave in one version, and one receipt covers them."""
+    lines = printed("forget_person.py")
+    assert lines[0] == "version 2: 290 documents"
+    assert lines[1] == "receipt: 11 documents, none is in version 2"
+    assert lines[2] == "checked: each document has its own receipt"
+    assert re.fullmatch(r"the first of them is about letter-(7\d|late)", lines[3])
 
 
 def test_plain_kafka_python_is_enough(kafka_server):

@@ -17,6 +17,7 @@ from streamtopic.local.broker_files import find_java
 from streamtopic.signed.deletion_receipt import COMPLETION_FORMAT, RECEIPT_FORMAT, Completion, Receipt
 from streamtopic.signed.release_codec import FORMAT, Envelope, Head, Payload
 from streamtopic.signed.releases_topic import CHUNK_BYTES
+from streamtopic.signed.subject_receipt import SubjectReceipt
 from streamtopic.streams import KafkaLog, KafkaOptions, TopicNames
 from streamtopic.text import MAX_MARKS, MAX_PAIRS, MAX_PASSAGE, MAX_TEXT_WORDS, MAX_WORD, MAX_WORDS
 
@@ -167,6 +168,7 @@ def test_reasons_are_those_of_the_program():
         ("head", Head),
         ("receipt", Receipt),
         ("completion", Completion),
+        ("subjectReceipt", SubjectReceipt),
     ],
 )
 def test_fields_are_those_of_the_program(schema, kind):

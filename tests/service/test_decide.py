@@ -35,6 +35,16 @@ LONG_AGO = NOW - 3_600_000
         ({**MODEL, "base_only": True, "new_documents": 50}, Retrain, "base model's documents only"),
         ({**MODEL, "base_only": True, "requested": "unlearn", "new_documents": 49}, Unlearn, "by hand"),
         ({**MODEL, "base_only": True, "unserved": 3, "oldest_unserved_ms": 0, "forget_set": 3}, Unlearn, "waited"),
+        ({**MODEL, "new_documents": 50, "forgetting_ms": NOW - 1}, Wait, "subject"),
+        ({**MODEL, "new_documents": 50, "forgetting_ms": NOW - 300_000}, Unlearn, "50 new documents"),
+        ({**MODEL, "forgetting_ms": NOW - 1, "requested": "unlearn"}, Unlearn, "by hand"),
+        (
+            {**MODEL, "unserved": 3, "oldest_unserved_ms": LONG_AGO, "forget_set": 3, "forgetting_ms": NOW},
+            Unlearn,
+            "wai",
+        ),
+        ({**MODEL, "unserved": 3, "oldest_unserved_ms": NOW - 1, "forget_set": 101, "forgetting_ms": NOW}, Wait, "one"),
+        ({"documents": 5, "forgetting_ms": NOW - 1}, Wait, "subject"),
         ({**MODEL, "documents": 0, "unserved": 1000, "forget_set": 1000, "failed": "no document"}, Wait, "no document"),
     ],
 )
@@ -62,3 +72,12 @@ def test_no_lag_serves_every_deletion_at_once():
     """With a forget lag of zero every unserved deletion is served at once."""
     situation = Situation(**MODEL, unserved=1, forget_set=1, oldest_unserved_ms=NOW)
     assert isinstance(decide(situation, Policy(max_forget_lag_ms=0), NOW), Unlearn)
+
+
+def test_a_request_holds_a_version_back_for_five_minutes_at_most_where_every_deletion_is_urgent():
+    """With a lag of 0 the deletions of one subject still leave together, and requests without an end hold nothing."""
+    urgent = Policy(max_forget_lag_ms=0)
+    since = {**MODEL, "unserved": 3, "forget_set": 3}
+    for waited, expected in ((0, Wait), (299_999, Wait), (300_000, Unlearn)):
+        situation = Situation(**since, oldest_unserved_ms=NOW - waited, forgetting_ms=NOW)
+        assert isinstance(decide(situation, urgent, NOW), expected)

@@ -114,7 +114,8 @@ class SubjectForgetter:
             self._append([Message(document, None, _headers(request), self._state.partition) for document in due])
             return len(due)
         if request.closed >= 0:
-            self._state.subject_done(replace(request, done=True))
+            last = self._state.meta.next_offset - 1
+            self._state.subject_done(replace(request, closed=last, done=True))
             logger.info(
                 "partition %d: no document of a subject is left; its request had offset %d",
                 self._state.partition,

@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from streamtopic.errors import StateError, StateMismatch
+from streamtopic.service.publish.subject_receipts import SubjectReceipts
 from streamtopic.service.published import Published
 from streamtopic.service.watching import Watch
 from streamtopic.signed import (
@@ -35,7 +36,7 @@ from streamtopic.signed import (
     statement_message,
     to_message,
 )
-from streamtopic.state import Forget, Forgets, ModelState
+from streamtopic.state import Forget, Forgets, ModelState, SubjectRequests
 from streamtopic.state.model_state import OutboxRecord
 from streamtopic.state.receipt_state import LinkKeys, ReceiptChain, month_of, months_before
 from streamtopic.state.residue_ledger import Residue, ResidueState, Stage
@@ -100,6 +101,8 @@ class Publisher:
         self._issued = ReceiptReader(log, state.model, known)
         self._versions = Published(log, state.model, known)
         self._looked_at: dict[int, object] = {}
+        requests = SubjectRequests(state.connection, state.model, state.settings.partitions)
+        self._subjects = SubjectReceipts(state.model, requests, log, self._names.receipts, key=key, links=self._links)
 
     def drain(self) -> int:
         """Publish the records of the outbox, oldest first; return their number.
@@ -159,6 +162,15 @@ class Publisher:
                 marks[partition] = stream.mark()
             self._looked_at[partition] = (marks[partition], latest)
         return issued
+
+    def cover_subjects(self, forgets: Mapping[int, Forgets]) -> int:
+        """Publish the covering receipts of requests to forget a subject that can be made now; return their number.
+
+        forgets: partition to its stream of deletions, of all partitions. Call it once their receipts are issued.
+
+        Raises as `issue_receipts`.
+        """
+        return self._subjects.publish(forgets, self._issued)
 
     def issue_completion(self, forgets: Mapping[int, Forgets]) -> bool:
         """Publish a completion where the traces of further deletions are gone; return whether one was published.

@@ -2,7 +2,26 @@
 
 from dataclasses import dataclass
 
-__all__ = ["Decision", "Policy", "Retrain", "Situation", "Unlearn", "Wait", "decide", "decision_text"]
+__all__ = [
+    "BY_HAND",
+    "LONGEST_HOLD_MS",
+    "Decision",
+    "Policy",
+    "Retrain",
+    "Situation",
+    "Unlearn",
+    "Wait",
+    "decide",
+    "decision_text",
+    "held",
+]
+
+
+BY_HAND = "asked for by hand"
+"""The reason of an action that an operator asked for."""
+
+LONGEST_HOLD_MS = 300_000
+"""The longest that a request to forget a subject holds a version back, so that its documents leave in one version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +62,8 @@ class Situation:
     lost: why an update must not start from the kept base model; None where it may.
     doubled: versions that stand in the log with two contents.
     base_only: whether an update covers the base model's documents only.
+    forgetting_ms: when the oldest request to forget a subject that is not done in every partition came, milliseconds
+        since 1970; None where all are done.
     """
 
     documents: int
@@ -61,6 +82,7 @@ class Situation:
     lost: str | None = None
     doubled: tuple[int, ...] = ()
     base_only: bool = False
+    forgetting_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +116,20 @@ def decision_text(decision: Decision) -> str:
 
 def decide(situation: Situation, policy: Policy, now_ms: int) -> Decision:
     """Return the next action, with its reason in words for an operator."""
-    return _first(situation) or _later(situation, policy, now_ms)
+    return held(situation, policy, now_ms) or _first(situation) or _later(situation, policy, now_ms)
+
+
+def held(situation: Situation, policy: Policy, now_ms: int) -> Wait | None:
+    """Return why a version has to wait for the rest of a subject's documents, None where it need not."""
+    if situation.forgetting_ms is None or situation.requested is not None:
+        return None
+    # Anybody who may write documents may ask at any time. So neither one request nor many in a row hold a deletion back
+    # for longer than `max_forget_lag`, or than one request may take.
+    longest = max(policy.max_forget_lag_ms, LONGEST_HOLD_MS)
+    oldest = now_ms if situation.oldest_unserved_ms is None else situation.oldest_unserved_ms
+    if now_ms - situation.forgetting_ms >= LONGEST_HOLD_MS or now_ms - oldest >= longest:
+        return None
+    return Wait("the documents of a subject are being deleted; they leave in one version")
 
 
 def _first(situation: Situation) -> Decision | None:
@@ -108,7 +143,7 @@ def _first(situation: Situation) -> Decision | None:
     if situation.failed is not None and situation.requested is None:
         return Wait(f"no model can be made of the present documents: {situation.failed}")
     if situation.requested == "retrain":
-        return Retrain("asked for by hand")
+        return Retrain(BY_HAND)
     if situation.lost is not None:
         return Retrain(situation.lost)
     return Retrain("no base model yet") if situation.base_documents is None else None
@@ -137,7 +172,7 @@ def _later(situation: Situation, policy: Policy, now_ms: int) -> Decision:
 def _cause(situation: Situation, policy: Policy, now_ms: int) -> str | None:
     """Return why an action is due now, or None."""
     if situation.requested == "unlearn":
-        return "asked for by hand"
+        return BY_HAND
     if situation.doubled:
         return f"version {situation.doubled[0]} was published with two contents: it needs a successor"
     if situation.forget_set > situation.capacity and situation.unserved:

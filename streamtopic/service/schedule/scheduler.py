@@ -15,7 +15,16 @@ from dataclasses import dataclass, field
 from streamtopic.errors import CannotLearn, StreamtopicError
 from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.service.published import Published
-from streamtopic.service.schedule.decide import Decision, Policy, Retrain, Situation, Unlearn, Wait, decision_text
+from streamtopic.service.schedule.decide import (
+    BY_HAND,
+    Decision,
+    Policy,
+    Retrain,
+    Situation,
+    Unlearn,
+    Wait,
+    decision_text,
+)
 from streamtopic.service.schedule.modeller import (
     Checked,
     Made,
@@ -344,6 +353,10 @@ class Scheduler:
         newest = max((self._next_version() - 1, self._published.newest, *envelope.withdrawn))
         if newest >= version:
             return Step(Wait(f"version {newest} stands already: Redis was set back while version {version} was made"))
+        # A request to forget a subject may have come since the decision.
+        parted = None if decision.reason == BY_HAND else self._situation.splits(envelope.cut)
+        if parted is not None:
+            return Step(parted)
         sealed = seal_release(plan.payload, envelope, self._signing_key)
         chunks = to_messages(version, sealed)
         records = [outgoing(model, message) for message in chunks]

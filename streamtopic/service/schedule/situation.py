@@ -6,13 +6,14 @@ SituationReader    reads the situation, and the versions that must be withdrawn
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from streamtopic.privacy.accounting import Composition
-from streamtopic.service.schedule.decide import Decision, Policy, Situation, decide
+from streamtopic.service.schedule.decide import Decision, Policy, Situation, Wait, decide, held
 from streamtopic.signed import REVISION, Envelope
-from streamtopic.state import Forget, Meta, ModelState, Reader, StoredBase
+from streamtopic.state import Forget, Meta, ModelState, Reader, StoredBase, SubjectRequest, SubjectRequests
+from streamtopic.state.subject_requests import split, unfinished
 from streamtopic.tracing import MAX_LINKS
 
 __all__ = ["Base", "BaseCapacity", "LastRelease", "Mode", "SituationReader", "base_forget_set", "unproven", "unserved"]
@@ -198,6 +199,34 @@ class SituationReader:
 
         Raises StateMissing, StateCorrupt, ComponentUnreachable.
         """
+        # Before the counts: a request that is done by now has no document in counts that are read later.
+        forgetting = self._forgetting_ms()
+        return replace(self._of_counts(requested, failed), forgetting_ms=forgetting)
+
+    def _forgetting_ms(self) -> int | None:
+        """Return when the oldest request to forget a subject came that is not done, None where all are."""
+        return min((request.received_ms for request in unfinished(self._subject_requests())), default=None)
+
+    def _subject_requests(self) -> dict[int, dict[bytes, SubjectRequest]]:
+        """Return partition to its requests to forget a subject, by key."""
+        state = self._state
+        return SubjectRequests(state.connection, state.model, state.settings.partitions).read()
+
+    def splits(self, cut: Mapping[int, int]) -> Wait | None:
+        """Return why a version with this cut has to wait, since it would part the documents of a subject; else None.
+
+        cut: partition to the first offset that the version does not reflect.
+
+        Raises as `read`.
+        """
+        times = [request.received_ms for request in split(self._subject_requests(), cut)]
+        if not times:
+            return None
+        situation = replace(self._of_counts(None, None), forgetting_ms=min(times))
+        return held(situation, self._policy, self.now())
+
+    def _of_counts(self, requested: str | None, failed: str | None) -> Situation:
+        """Return the situation, without requests to forget a subject."""
         positions = self._reader.positions()
         documents = sum(meta.documents for meta in positions.values())
         # These two do not depend on the base model, so each situation has them.

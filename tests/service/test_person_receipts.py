@@ -1,0 +1,198 @@
+"""One request, one version, one receipt: a person's documents leave together, and a signed receipt covers them all."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from streamtopic.cli import main
+from streamtopic.client import DocumentProducer, Receipts
+from streamtopic.corpus import Document
+from streamtopic.errors import InvalidRelease
+from streamtopic.service.app import Service
+from streamtopic.service.schedule.decide import Wait
+from streamtopic.settings import Settings
+from streamtopic.signed import SigningKey, audit, open_subject_receipt, seal_subject_receipt
+from streamtopic.state import SubjectRequests
+from streamtopic.streams import Message
+
+CHOSEN = {"topics": 2, "min_df": 1, "min_share": 0.0, "max_df": 1.0, "max_forget_lag": 0.0, "partitions": 3}
+WORDS = [f"w{number}" for number in range(24)]
+
+
+def documents(number, subject=None, prefix="d"):
+    """Documents of two topics; with a subject, all are about it."""
+    made = []
+    for k in range(number):
+        words = WORDS[12 * (k % 2) : 12 * (k % 2) + 12]
+        text = " ".join(words[(k // 2 + step) % 12] for step in range(8))
+        made.append(Document(f"{prefix}{k}", text, {}, () if subject is None else (subject,)))
+    return made
+
+
+@pytest.fixture
+def service(tmp_path):
+    """A service with 40 documents of alice and 60 others, and its first version."""
+    with Service(Settings(dir=tmp_path / "instance", **CHOSEN)) as running:
+        running.add([*documents(60), *documents(40, "alice", "a")])
+        running.settle()
+        yield running
+
+
+def requests_left(service):
+    """Requests that wait for their receipt in Redis."""
+    found = SubjectRequests(service.connection, service.settings.model, service.settings.partitions).read()
+    return sum(map(len, found.values()))
+
+
+def test_a_person_leaves_in_one_version_with_one_receipt(service, tmp_path, capsys):
+    """40 documents in three partitions: one version, 40 receipts, and one that covers them, which the CLI checks."""
+    (request,) = service.delete_subjects(["alice"])
+    before = len(service.versions())
+    settled = service.settle()
+    assert (len(settled.versions), settled.receipts) == (1, 40)
+    assert len(service.versions()) == before + 1
+    receipts = Receipts(service.log, model=service.settings.model, public_key=service.public_key)
+    found = receipts.find(request)
+    assert len(found) == 40
+    assert {receipt.version for receipt in found} == {settled.versions[0]["version"]}
+    covering = receipts.covering(request)
+    assert (covering.documents, covering.version) == (40, settled.versions[0]["version"])
+    assert list(covering.sequences()) == [receipt.sequence for receipt in found]
+    assert receipts.problem(covering) is None
+    assert receipts.covering(str(request), salt="another salt, as long") is None
+    assert receipts.skipped == 0
+    assert requests_left(service) == 0
+    service._stack.close()
+    exported = tmp_path / "receipts.jsonl"
+    place = ["--dir", str(service.settings.dir), "--set", "partitions=3"]
+    assert main(["receipts", "export", "--to", str(exported), *place]) == 0
+    key = service.public_key.raw.hex()
+    assert main(["receipts", "verify", str(exported), "--public-key", key, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["subjects"] == 1
+    for salt in ([], ["--salt", request.salt]):
+        assert main(["receipt", str(request), "--json", *salt, *place]) == 0
+        shown = json.loads(capsys.readouterr().out)
+        assert (shown["subject"]["documents"], shown["subject"]["problem"]) == (40, None)
+        assert len(shown["receipts"]) == 40
+    assert main(["receipt", str(request), *place]) == 0
+    text = capsys.readouterr().out
+    assert "each document has its receipt in the chain" in text
+    assert "and 30 more receipts" in text
+
+
+def test_a_subject_without_documents_has_a_receipt_of_none(service):
+    """The request is answered as well: no document of that subject was there."""
+    (request,) = service.delete_subjects(["nobody"])
+    service.settle()
+    receipts = Receipts(service.log, model=service.settings.model, public_key=service.public_key)
+    assert receipts.covering(request).documents == 0
+    assert receipts.problem(receipts.covering(request)) is None
+
+
+def test_no_version_parts_the_documents_of_a_subject(service):
+    """While a partition still holds some, the scheduler waits; also where the request comes after its decision."""
+    with DocumentProducer(service.log, model=service.settings.model) as producer:
+        producer.delete_subject("alice")
+    for ingest in service.ingests:
+        ingest.step()
+    (first, *_) = service.ingests
+    list(first.drain())
+    decision = service.scheduler.step().decision
+    assert isinstance(decision, Wait)
+    assert "subject" in decision.reason
+    cut = {ingest.partition: ingest.state.meta.next_offset for ingest in service.ingests}
+    assert service.situation.splits(cut) is not None
+    assert service.situation.splits(dict.fromkeys(cut, 0)) is None
+    settled = service.settle()
+    assert len(settled.versions) == 1
+    assert settled.versions[0]["documents"] == 60
+
+
+def test_a_request_that_one_partition_never_got_holds_nothing_for_long(tmp_path):
+    """A producer that was killed in between leaves a request that some partitions lack: five minutes are the most."""
+    now = [1_700_000_000.0]
+    with Service(Settings(dir=tmp_path, **CHOSEN), clock=lambda: now[0]) as service:
+        service.add([*documents(60), *documents(10, "alice", "a")])
+        service.settle()
+        with DocumentProducer(service.log, model=service.settings.model) as producer:
+            log = producer._log
+            append = log.append_many
+            log.append_many = lambda topic, messages: append(topic, messages[:1])
+            try:
+                producer.delete_subject("alice")
+            finally:
+                del log.append_many
+        service.delete(["d1"])
+        assert not service.settle().versions
+        now[0] += 301
+        assert service.settle().versions
+
+
+def test_a_process_that_is_killed_behind_the_receipt_signs_it_again(service, monkeypatch):
+    """Killed before the request leaves Redis: readers see one receipt, and no request stays."""
+    (request,) = service.delete_subjects(["alice"])
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SubjectRequests, "drop", killed)
+        with pytest.raises(KeyboardInterrupt):
+            service.settle()
+    assert requests_left(service) == 3
+    service.settle()
+    receipts = Receipts(service.log, model=service.settings.model, public_key=service.public_key)
+    assert receipts.covering(request).documents == 40
+    assert (requests_left(service), receipts.skipped) == (0, 0)
+
+
+def test_an_audit_finds_a_covered_receipt_that_is_missing_or_changed(service):
+    """A covering receipt that names other receipts, or more of them, is a problem of the file; so is a forged one."""
+    from streamtopic.signed import ReceiptReader, export_line
+
+    (request,) = service.delete_subjects(["alice"])
+    service.settle()
+    reader = ReceiptReader(service.log, service.settings.model, service.keys)
+    list(reader.read())
+    lines = [export_line(link, record.value) for link, record in reader.records()]
+    ((covering, record),) = reader.covering_records()
+    assert audit([*lines, export_line(covering, record.value)], service.keys).passed
+    for changed in (
+        replace(covering, digest="0" * 64),
+        replace(covering, receipts=(1, 41), documents=41),
+    ):
+        data = seal_subject_receipt(changed, service.signing_key)
+        (problem,) = audit([*lines, export_line(changed, data)], service.keys).problems
+        assert covering.id in problem[1]
+    for broken in (replace(covering, receipts=(3, 1)), replace(covering, documents=39)):
+        with pytest.raises(InvalidRelease):
+            open_subject_receipt(seal_subject_receipt(broken, service.signing_key), service.keys)
+    forged = seal_subject_receipt(covering, SigningKey.from_bytes(bytes(32)))
+    topic = service.names.receipts
+    service.log.append_many(topic, [Message(covering.id.encode(), forged, partition=0)])
+    service.log.append_many(topic, [Message(b"copied", record.value, partition=0)])
+    receipts = Receipts(service.log, model=service.settings.model, public_key=service.public_key)
+    assert receipts.covering(request) == covering
+    assert receipts.skipped == 2
+
+
+def test_the_command_forgets_a_person(tmp_path, capsys):
+    """`add` reads `subjects` from JSON lines, `delete --subject` forgets one, and says how to ask for the receipt."""
+    place = ["--dir", str(tmp_path / "instance")]
+    for name in ("topics=2", "min_df=1", "min_share=0", "max_df=1", "max_forget_lag=0"):
+        place += ["--set", name]
+    path = tmp_path / "documents.jsonl"
+    some = [*documents(30), *documents(8, "alice", "a")]
+    lines = [{"id": one.id, "text": one.text, "subjects": list(one.subjects) or None} for one in some]
+    path.write_text("\n".join(map(json.dumps, [*lines, {"id": "bad", "text": "x", "subjects": "alice"}])))
+    assert main(["add", str(path), "--json", *place]) == 0
+    assert json.loads(capsys.readouterr().out)["skipped"] == 1
+    assert main(["delete", "--subject", "alice", "--subject", "alice", *place]) == 0
+    text = capsys.readouterr().out
+    assert "8 deleted" in text
+    request, salt = text.split("request ")[1].split(":")[0].split(", salt ")
+    assert main(["receipt", request, "--salt", salt, "--json", *place]) == 0
+    assert json.loads(capsys.readouterr().out)["subject"]["documents"] == 8
+    assert main(["delete", "--subject", "", *place]) == 2
+    assert main(["delete", *place]) == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.common_arguments import command, instance_settings
+from streamtopic.commands.common_arguments import command, instance_settings, whole_number
 from streamtopic.console import duration, number, printable, progress, say_json, show, table
 
 if TYPE_CHECKING:
@@ -26,13 +26,9 @@ def register(subparsers: Subparsers) -> None:
         action="store_true",
         help="try deletions on copies of the model now; nothing is kept (setting capacity=calibrated does that)",
     )
-    parser.add_argument("--trials", type=_trials, metavar="N", help="random forget sets of each size (default: 10)")
-
-
-def _trials(text: str) -> int:
-    if not text.isdigit() or not 1 <= int(text) <= 10_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 10000")
-    return int(text)
+    parser.add_argument(
+        "--trials", type=whole_number(1, 10_000), metavar="N", help="random forget sets of each size (default: 10)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.common_arguments import command, file_errors, instance_settings, load_documents
+from streamtopic.commands.common_arguments import command, file_errors, instance_settings, load_documents, waiting_time
 from streamtopic.console import doing, progress, say, say_json, warn
 from streamtopic.errors import CheckFailed, UsageError
 
@@ -185,7 +185,11 @@ def _register_request(subparsers: Subparsers) -> None:
     ):
         parser = command(subparsers, kind, partial(_run_request, kind), does)
         parser.add_argument(
-            "--wait", type=float, default=0.0, metavar="SECONDS", help="wait until the scheduler has acted (default: 0)"
+            "--wait",
+            type=waiting_time,
+            default=0.0,
+            metavar="SECONDS",
+            help="wait until the scheduler has acted (default: 0)",
         )
 
 

@@ -17,6 +17,7 @@ from streamtopic.commands.common_arguments import (
     settings_of,
     uses_instance,
     verifier_of,
+    whole_number,
 )
 from streamtopic.console import number, progress, say, say_json, show, table
 from streamtopic.errors import UsageError
@@ -47,7 +48,10 @@ def _register_verify(subparsers: Subparsers) -> None:
     description = "recount from the log against the counts, relearn against the models, and check published versions"
     parser = command(subparsers, "verify", _run_verify, description)
     parser.add_argument(
-        "--number", type=int, metavar="N", help="which version to make again and check (default: the newest)"
+        "--number",
+        type=whole_number(1),
+        metavar="N",
+        help="which version to make again and check (default: the newest)",
     )
     parser.add_argument("--strict", action="store_true", help="status 1 also where a check could not be made")
 
@@ -74,6 +78,9 @@ def _version_findings(service: Service, asked: int | None, *, quiet: bool) -> tu
     """Return the version that was checked, None before the first version, and the findings."""
     from streamtopic.service.verify import relearned, release_findings
 
+    # Said now, not after the minutes that a recount takes.
+    if asked is not None and asked not in dict(service.state.releases()):
+        raise UsageError(f"there is no record of version {asked}: `streamtopic versions` lists those that there are")
     # The operator sees certificates as they are. A report rounds them: they are figures of the model before noise.
     with progress("verifying", "records", quiet=quiet) as update:
         findings = list(relearned(service.verify(update, asked), exact=True))
@@ -197,7 +204,9 @@ SHOWN = {True: "ok  ", False: "FAIL", None: "-   "}
 def _register_report(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
     parser = command(subparsers, "report", _run_report, "write the evidence about a version, or check such a file")
-    parser.add_argument("number", nargs="?", type=int, metavar="VERSION", help="which version (default: the newest)")
+    parser.add_argument(
+        "number", nargs="?", type=whole_number(1), metavar="VERSION", help="which version (default: the newest)"
+    )
     parser.add_argument("--to", type=Path, metavar="FILE", help="a name that ends in .html or .json")
     parser.add_argument("--verify", action="store_true", help="count and learn again, and add the findings")
     parser.add_argument(

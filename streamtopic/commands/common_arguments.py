@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,8 @@ __all__ = [
     "settings_of",
     "uses_instance",
     "verifier_of",
+    "waiting_time",
+    "whole_number",
 ]
 
 # A file in the wrong format has a problem in each line: the first few show which.
@@ -60,6 +63,34 @@ def command(
     return parser
 
 
+def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
+    """Return a type of argument: a whole number from `least` to `most`, or without an upper bound."""
+
+    def read(text: str) -> int:
+        try:
+            found = int(text)
+        except ValueError:
+            found = least - 1
+        if found < least or (most is not None and found > most):
+            upper = "" if most is None else f" to {most}"
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least}{upper}")
+        return found
+
+    return read
+
+
+def waiting_time(text: str) -> float:
+    """Read an argument: a number of seconds, 0 or more."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    # Not a number is less than nothing, and nobody waits for ever.
+    if not 0 <= found < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0")
+    return found
+
+
 def settings_of(args: argparse.Namespace, **flags: object) -> Settings:
     """Return the settings, with the command's own `flags` (None: not given) and --set above all others."""
     from streamtopic.settings import load
@@ -78,7 +109,7 @@ def settings_of(args: argparse.Namespace, **flags: object) -> Settings:
 def instance_settings(args: argparse.Namespace, *, must_exist: bool = True) -> Settings:
     """Return the settings of an instance: one in a folder, or a service at Kafka and Redis.
 
-    must_exist: whether the folder must be there; `add`, `init` and `run` make it.
+    must_exist: whether the folder must be one of an instance; `add`, `init` and `run` make it.
     Raises UsageError where no instance is named, or its folder must exist and does not.
     """
     settings = settings_of(args)
@@ -89,12 +120,23 @@ def instance_settings(args: argparse.Namespace, *, must_exist: bool = True) -> S
             "which instance? give --dir DIR, one made by `streamtopic demo --keep DIR` or `run --dir DIR`, or the "
             "settings `kafka` and `redis_url` of a service (--config FILE)"
         )
-    # Without this check a mistyped folder would become a new instance without documents.
-    if must_exist and not settings.dir.is_dir():
+    # Without this check a mistyped folder would become a new instance without documents, closed to other users.
+    if must_exist and not _is_instance(settings.dir, settings):
         raise UsageError(
             f"there is no instance in {settings.dir}: make one with `streamtopic demo --keep {settings.dir}`"
         )
     return settings
+
+
+def _is_instance(folder: Path, settings: Settings) -> bool:
+    """Return whether a folder holds something of an instance. Next to Kafka and Redis it may be empty."""
+    from streamtopic.settings import FILE_NAME
+
+    if settings.kafka is not None:
+        return folder.is_dir()
+    # Of an instance that is to be restored, only the log may be left.
+    made = (folder / FILE_NAME, folder / "instance.lock", folder / "log" / f"{settings.model}.documents")
+    return any(path.exists() for path in made)
 
 
 def verifier_of(args: argparse.Namespace) -> Verifier:

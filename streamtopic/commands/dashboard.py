@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamtopic.commands.common_arguments import command, file_errors, instance_settings
+from streamtopic.commands.common_arguments import command, file_errors, instance_settings, whole_number
 from streamtopic.console import log_to_stderr, say, say_json, warn
 from streamtopic.endpoint import is_loopback
 from streamtopic.errors import UsageError
@@ -27,7 +27,13 @@ def register(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
     parser = command(subparsers, "dashboard", run, "serve pages about a service until told to stop")
     parser.add_argument("--host", default="127.0.0.1", metavar="HOST", help="where to listen (default: 127.0.0.1)")
-    parser.add_argument("--port", type=int, default=PORT, metavar="PORT", help=f"default: {PORT}; 0: any that is free")
+    parser.add_argument(
+        "--port",
+        type=whole_number(0, 65_535),
+        default=PORT,
+        metavar="PORT",
+        help=f"default: {PORT}; 0: any that is free",
+    )
     parser.add_argument(
         "--name",
         action="append",

@@ -57,7 +57,7 @@ class _Amount:
             ) from None
         most = 100 if self._percent else float("inf")
         if not 0 <= self._value <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is out of range")
+            raise argparse.ArgumentTypeError(f"{text!r} is less than 0 or more than all documents")
 
     def of(self, documents: int) -> int:
         """Return the number for a corpus of this size. Raises UsageError where nothing of the corpus would be left."""
@@ -136,16 +136,13 @@ def run(args: argparse.Namespace) -> int:
     """Run the demo; status 1 if the twin or a signature disagrees."""
     from streamtopic.settings import FILE_NAME, write
 
+    _refuse_keeping(args)
     stages = _Stages(quiet=args.json)
     # Importing numpy, scipy and the kernels takes a second or more: a stage of its own, so that none is blamed for it.
     with stages.stage("load the program"):
         import streamtopic.service.app  # noqa: F401  all that the flow needs comes with it
     corpus = _read(args, stages)
     count = args.delete.of(len(corpus.documents))
-    if args.kafka and args.keep is not None:
-        raise UsageError("--keep keeps a log in files, and the broker of --kafka ends with the demo: give one of them")
-    if args.redis_cluster and args.keep is not None:
-        raise UsageError("--keep keeps a Redis, and the servers of --redis-cluster end with the demo: give one of them")
     with _folder(args.keep) as folder, _broker(args, stages) as servers, _cluster(args, stages) as redis:
         settings = _settings(args, folder, servers, redis)
         if args.keep is not None:
@@ -163,6 +160,21 @@ def run(args: argparse.Namespace) -> int:
     verified = subscriber["received"] == subscriber["verified"] > 0
     proved = report["receipts"]["count"] == report["deleted"]
     return 0 if agrees and verified and proved else 1
+
+
+def _refuse_keeping(args: argparse.Namespace) -> None:
+    """Raise UsageError where the instance cannot stay, before anything is read or compiled."""
+    if args.keep is None:
+        return
+    if args.kafka:
+        raise UsageError("--keep keeps a log in files, and the broker of --kafka ends with the demo: give one of them")
+    if args.redis_cluster:
+        raise UsageError("--keep keeps a Redis, and the servers of --redis-cluster end with the demo: give one of them")
+    # The demo compares its model with a twin of this corpus alone: documents from before would make them differ.
+    if args.keep.exists() and (not args.keep.is_dir() or any(args.keep.iterdir())):
+        raise UsageError(
+            f"{args.keep} is not empty: give --keep a new folder, or go on with `streamtopic add --dir {args.keep}`"
+        )
 
 
 def _read(args: argparse.Namespace, stages: _Stages) -> Corpus:
@@ -233,9 +245,6 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="streamtopic-demo-") as folder:
             yield Path(folder)
         return
-    # The demo compares its model with a twin of this corpus alone: documents from before would make them differ.
-    if keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
-        raise UsageError(f"{keep} is not empty: give --keep a new folder, or go on with `streamtopic add --dir {keep}`")
     with file_errors("make", keep):
         keep.mkdir(parents=True, exist_ok=True)
     yield keep

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.common_arguments import command, file_errors, instance_settings
+from streamtopic.commands.common_arguments import command, file_errors, instance_settings, whole_number
 from streamtopic.commands.slices_shown import add_slices, slice_unit
 from streamtopic.console import say, say_json
 from streamtopic.errors import UsageError
@@ -41,7 +41,9 @@ class _Before:
 def register(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
     parser = command(subparsers, "export", run, "write a published model to a .npz, .json or .html file")
-    parser.add_argument("number", type=int, metavar="VERSION", help="which version")
+    parser.add_argument(
+        "number", nargs="?", type=whole_number(1), metavar="VERSION", help="which version (default: the newest)"
+    )
     parser.add_argument(
         "--to",
         type=Path,

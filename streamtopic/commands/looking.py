@@ -11,7 +11,7 @@ from collections import Counter, deque
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.common_arguments import command, instance_settings
+from streamtopic.commands.common_arguments import command, instance_settings, whole_number
 from streamtopic.commands.slices_shown import add_slices, print_slices, slice_unit
 from streamtopic.console import duration, instant, number, say, say_json, show, table
 from streamtopic.errors import StreamtopicError, UsageError
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from streamtopic.state.residue_ledger import Residue
 
 __all__ = ["heads_table", "register", "topics_table", "versions_table"]
+
+# Fields of the status that are milliseconds since 1970.
+_TIMES = frozenset({"at", "decided", "made"})
 
 
 def register(subparsers: Subparsers) -> None:
@@ -57,13 +60,16 @@ def _run_status(args: argparse.Namespace) -> int:
     # How many deletions wait is enough for a person; --json has since when.
     status["residue"] = {name: one["documents"] for name, one in status["residue"]["waiting"].items()}
     for name, value in status.items():
-        say(f"{name.replace('_', ' '):{width}}  {_shown_value(value)}")
+        say(f"{name.replace('_', ' '):{width}}  {_shown_value(name, value)}")
     return 0
 
 
-def _shown_value(value: object) -> str:
+def _shown_value(name: str, value: object) -> str:
+    """Return a field of the status as a person reads it; name: its name in JSON."""
     if isinstance(value, dict):
-        return ", ".join(f"{name} {'-' if part is None else part}" for name, part in value.items()) or "-"
+        return ", ".join(f"{key} {_shown_value(key, part)}" for key, part in value.items()) or "-"
+    if name in _TIMES and isinstance(value, int):
+        return instant(value, "seconds")
     if isinstance(value, list):
         return "; ".join(map(str, value)) or "-"
     if isinstance(value, float):
@@ -136,9 +142,11 @@ def _register_topics(subparsers: Subparsers) -> None:
         subparsers, "topics", _run_topics, "show the topics of a published version, and the words of its heads"
     )
     # Not stored as `version`: the program's own --version has that name.
-    parser.add_argument("--version", dest="number", type=int, metavar="N", help="which version (default: the newest)")
     parser.add_argument(
-        "--top", type=int, default=10, metavar="K", help="words for each topic (default: 10, at most 20)"
+        "--version", dest="number", type=whole_number(1), metavar="N", help="which version (default: the newest)"
+    )
+    parser.add_argument(
+        "--top", type=whole_number(1, 20), default=10, metavar="K", help="words for each topic, 1 to 20 (default: 10)"
     )
     add_slices(parser)
 
@@ -191,7 +199,9 @@ def _register_rejected(subparsers: Subparsers) -> None:
     parser.add_argument(
         "action", choices=["list", "retry"], help="what to do; retry is for after an update or a changed limit"
     )
-    parser.add_argument("--last", type=int, default=20, metavar="N", help="list: the newest N (default: 20)")
+    parser.add_argument(
+        "--last", type=whole_number(0), default=20, metavar="N", help="list: the newest N (default: 20)"
+    )
 
 
 def _run_rejected(args: argparse.Namespace) -> int:
@@ -205,7 +215,7 @@ def _run_rejected(args: argparse.Namespace) -> int:
             return _print_retried(outcomes, as_json=args.json)
         counted = Counter[str]()
         # A hostile producer can fill the topic: all of it is counted, and only the newest are kept in memory.
-        last = deque[Rejection](maxlen=max(args.last, 0))
+        last = deque[Rejection](maxlen=args.last)
         for rejection in rejections(parts.log, parts.names):
             counted[rejection.reason] += 1
             last.append(rejection)

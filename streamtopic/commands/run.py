@@ -16,7 +16,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.common_arguments import command, instance_settings, settings_of
+from streamtopic.commands.common_arguments import command, instance_settings, settings_of, waiting_time
 from streamtopic.console import duration, log_to_stderr, progress, say, say_json
 from streamtopic.errors import UsageError
 
@@ -77,7 +77,9 @@ def _run_init(args: argparse.Namespace) -> int:
 def _register_run(subparsers: Subparsers) -> None:
     """Add the four commands."""
     whole = command(subparsers, "run", _run, "run the service in one process until it is told to stop")
-    whole.add_argument("--interval", type=float, default=1.0, metavar="SECONDS", help="pause when idle (default: 1)")
+    whole.add_argument(
+        "--interval", type=waiting_time, default=1.0, metavar="SECONDS", help="pause when idle (default: 1)"
+    )
     whole.add_argument("--once", action="store_true", help="bring the model up to date, then leave")
     command(subparsers, "ingest", partial(_part, "ingest"), "count documents as they come, as one process of several")
     schedule = command(
@@ -89,7 +91,7 @@ def _register_run(subparsers: Subparsers) -> None:
     publish = command(subparsers, "publish", partial(_part, "publish"), "publish versions that wait, and receipts")
     for parser in (schedule, publish):
         parser.add_argument(
-            "--interval", type=float, default=0.2, metavar="SECONDS", help="pause when idle (default: 0.2)"
+            "--interval", type=waiting_time, default=0.2, metavar="SECONDS", help="pause when idle (default: 0.2)"
         )
 
 

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from streamtopic.service.verify.relearn import Verification
     from streamtopic.signed import Receipt, Release
     from streamtopic.state import Reader
-    from streamtopic.streams import Message
     from streamtopic.topics.over_time import SliceReport, Unit
 
 __all__ = ["Sent", "Service", "Settled", "silent"]

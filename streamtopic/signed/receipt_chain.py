@@ -467,4 +467,4 @@ def _signed(line: str) -> bytes:
     try:
         return base64.b64decode(json.loads(line)["signed"], validate=True)
     except (ValueError, KeyError, TypeError, RecursionError, binascii.Error) as error:
-        raise InvalidRelease(f"the line is not an exported receipt: {type(error).__name__}") from error
+        raise InvalidRelease("the line is not one that `streamtopic receipts export` wrote") from error

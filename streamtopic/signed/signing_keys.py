@@ -18,6 +18,7 @@ __all__ = ["PublicKey", "SigningKey", "Verifier", "load_secret", "new_secret", "
 
 SECRET_BYTES = 32
 _HEXADECIMAL = set("0123456789abcdefABCDEF")
+_GIVE_PUBLIC = "give signing.pub or root.pub, as `streamtopic keys new` made it, or the key in hexadecimal digits"
 
 
 class Verifier(Protocol):
@@ -72,7 +73,7 @@ class PublicKey:
         if len(text) == 2 * SECRET_BYTES and set(text) <= _HEXADECIMAL:
             return cls(bytes.fromhex(text))
         is_pem = text.lstrip().startswith("-----BEGIN")
-        data = text.encode() if is_pem else _read(Path(text), "public key")
+        data = text.encode() if is_pem else _read(Path(text), "public key", _GIVE_PUBLIC)
         try:
             key = serialization.load_pem_public_key(data)
         except ValueError as error:
@@ -190,11 +191,11 @@ def _read_private(path: Path, name: str) -> bytes:
     return data
 
 
-def _read(path: Path, name: str) -> bytes:
+def _read(path: Path, name: str, remedy: str = "make one with `streamtopic keys new`") -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise SettingsError(f"{name} {path}: {error.strerror}; make one with `streamtopic keys new`") from error
+        raise SettingsError(f"{name} {path}: {error.strerror}; {remedy}") from error
 
 
 def _write(path: Path, data: bytes, mode: int) -> None:

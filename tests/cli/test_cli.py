@@ -47,6 +47,15 @@ def test_wrong_usage_ends_with_status_2(arguments, capsys):
         (["bench", "nonsense"], "bench --list"),
         (["bench"], "bench --list"),
         (["export", "1", "--to", "model.txt", "--dir", "."], ".npz"),
+        (["topics", "--top", "0", "--dir", "."], "'0' is not a whole number from 1 to 20"),
+        (["topics", "--top", "ten", "--dir", "."], "'ten' is not a whole number from 1 to 20"),
+        (["export", "0", "--to", "model.npz", "--dir", "."], "'0' is not a whole number from 1"),
+        (["unlearn", "--wait", "-1", "--dir", "."], "'-1' is not a number of seconds from 0"),
+        (["run", "--interval", "nan", "--dir", "."], "'nan' is not a number of seconds from 0"),
+        (["dashboard", "--port", "70000", "--dir", "."], "from 0 to 65535"),
+        (["demo", "--delete", "200%"], "more than all documents"),
+        (["demo", "--documents", "/nowhere.jsonl", "--keep", "."], "is not empty"),
+        (["receipts", "verify", "/nowhere", "--public-key", "nowhere.pub"], "give signing.pub"),
     ],
 )
 def test_errors_are_one_line_that_names_the_thing(arguments, named, capsys):
@@ -55,6 +64,17 @@ def test_errors_are_one_line_that_names_the_thing(arguments, named, capsys):
     shown = capsys.readouterr().err
     assert shown.count("\n") == 1
     assert named in shown
+
+
+@pytest.mark.parametrize("command", ["status", "doctor", "versions", "verify", "dashboard"])
+def test_a_folder_of_something_else_does_not_become_an_instance(tmp_path, capsys, command):
+    """Whoever looks into a folder without an instance is told so. Its files and its mode stay as they are."""
+    tmp_path.chmod(0o755)
+    (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
+    assert main([command, "--dir", str(tmp_path)]) == 2
+    assert "there is no instance" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
 
 
 def test_debug_shows_the_traceback():

@@ -242,6 +242,8 @@ def test_an_older_version_is_made_again_as_well(program, copy, report, sample, t
     status, out, _ = program("verify", "--dir", copy, "--number", 1, "--json")
     opened = {check["name"] for check in json.loads(out)["checks"] if check["passed"] is None}
     assert (status, opened) == (0, {"this version", "signature"})
+    status, _, err = program("verify", "--dir", copy, "--number", 9)
+    assert (status, "no record of version 9" in err) == (2, True)
 
 
 def test_versions_that_cannot_be_reported_on_say_why(report, copy, monkeypatch):

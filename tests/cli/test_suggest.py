@@ -81,7 +81,7 @@ def test_an_empty_instance_says_so(program, tmp_path):
     status, _, err = program("suggest", "--dir", tmp_path / "nowhere")
     assert (status, "there is no instance" in err) == (2, True)
     folder = tmp_path / "empty"
-    folder.mkdir()
+    assert program("init", "--dir", folder)[0] == 0
     status, _, err = program("suggest", "--dir", folder)
     assert (status, "nothing is counted yet" in err) == (2, True)
 

@@ -4,6 +4,7 @@ import ipaddress
 import json
 import logging
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -263,15 +264,16 @@ def test_loopback_is_known(host, alone):
 
 def test_the_command_refuses_what_is_unsafe(tmp_path, capsys):
     """A host for others without a token, a certificate without its key, a port that is taken."""
-    (tmp_path / "instance").mkdir()
-    usual = ["dashboard", "--dir", str(tmp_path / "instance")]
-    for more, said in (
-        (["--host", "0.0.0.0"], "dashboard_token"),  # noqa: S104  it is refused
-        (["--certificate", "x.pem"], "belong together"),
-        (["--port", "70000"], "--port PORT"),
-    ):
-        assert main([*usual, *more]) == 2
-        assert said in capsys.readouterr().err
+    (tmp_path / "streamtopic.toml").touch()
+    usual = ["dashboard", "--dir", str(tmp_path)]
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        for more, said in (
+            (["--host", "0.0.0.0"], "dashboard_token"),  # noqa: S104  it is refused
+            (["--certificate", "x.pem"], "belong together"),
+            (["--port", str(taken.getsockname()[1])], "--port PORT"),
+        ):
+            assert main([*usual, *more]) == 2
+            assert said in capsys.readouterr().err
 
 
 def test_the_program_serves_until_it_is_told_to_stop(prepared, tmp_path):

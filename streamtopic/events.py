@@ -28,6 +28,7 @@ from streamtopic.text import MAX_PAIRS, MAX_PASSAGE, MAX_WORD, MAX_WORDS, passag
 from streamtopic.tracing import HEADER
 
 __all__ = [
+    "FORM_HEADER",
     "HEARTBEAT_KEY",
     "LIMITS",
     "MAX_COUNT",
@@ -49,6 +50,7 @@ __all__ = [
     "encode_delete",
     "encode_heartbeat",
     "encode_rejected",
+    "map_in",
     "parse",
     "request_of",
     "salt_of",
@@ -147,6 +149,10 @@ def _unpacker(value: bytes) -> msgpack.Unpacker:
 
 
 HEARTBEAT_KEY = b"st:heartbeat"
+FORM_HEADER = "st-form"
+"""Header of a tombstone that the service writes for another key of a document that several keys may name. It takes the
+document only where the newest add came under that same key, so never one that was added again under another key."""
+
 MAX_KEY = 512
 MAX_TEXT = 1_000_000
 MAX_COUNT = 8_192
@@ -252,7 +258,7 @@ def decode(key: bytes | None, value: bytes | None, headers: Headers = ()) -> Eve
     if holds_nothing(content) or headers_ask(headers):
         return Delete(document, request_of(headers), salt_of(headers))
     try:
-        fields = _fields(content)
+        fields = map_in(content)
     except InvalidEvent:
         # A damaged delete is a delete; other damaged records are refused for their damage.
         found = salvaged(content)
@@ -410,7 +416,7 @@ def _document(key: bytes | None) -> str:
 
 def _heartbeat(value: bytes | None) -> Heartbeat:
     """Return a heartbeat. Raises InvalidEvent for an add under its key."""
-    if value is not None and _fields(value).get("op") == "add":
+    if value is not None and map_in(value).get("op") == "add":
         raise InvalidEvent("key-reserved", f"the document id {HEARTBEAT_KEY.decode()} is reserved; choose another")
     return Heartbeat()
 
@@ -433,8 +439,8 @@ def _salt(value: object) -> bytes:
     return value if isinstance(value, bytes) and MIN_SALT <= len(value) <= MAX_SALT else b""
 
 
-def _fields(value: bytes) -> Mapping[object, object]:
-    """Return the map in a value. Raises InvalidEvent for other bytes."""
+def map_in(value: bytes) -> Mapping[Any, Any]:
+    """Return the map in a value of msgpack or JSON. Raises InvalidEvent for other bytes, and beyond the limits."""
     if len(value) > MAX_VALUE:
         raise InvalidEvent("value-size", f"the record has {len(value)} bytes; at most {MAX_VALUE} are allowed")
     try:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from streamtopic import __version__
 from streamtopic.concealing import clear_address
 from streamtopic.errors import ComponentUnreachable, SettingsError, StateMissing, StreamtopicError
-from streamtopic.events import LIMITS
 from streamtopic.service.ingest.transactions import REMEDY, hidden
 from streamtopic.service.instance import differing, wanted_partitions
 from streamtopic.signed import PublicKey, ReceiptReader, SigningKey, load_secret
@@ -404,9 +403,10 @@ def examine_state(parts: Parts) -> Iterator[Diagnosis]:
         detail = f"made for {_named(fixed)}, not for {_named(wanted)}"
         yield fail("state", detail, "go back to these settings, or `streamtopic rebuild` under the new ones")
         return
-    limits = changed_limits(fixed.limits, LIMITS)
+    limits = changed_limits(fixed.limits, wanted.limits)
     if limits:
-        yield fail("state", f"counted under other limits of records: {limits}", "run `streamtopic rebuild`")
+        detail = f"counted under other limits of records, or another `input`: {limits}"
+        yield fail("state", detail, "run `streamtopic rebuild`")
         return
     yield ok("state", f"made for {_named(fixed)}")
     try:

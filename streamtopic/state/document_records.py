@@ -1,6 +1,7 @@
 """Document records: the word counts that are subtracted when the document is deleted.
 
-A record is `version, offset, length of the labels, labels (msgpack), number of passages, passages`. A passage is `L,
+A record is `version, offset, length of the labels, labels (msgpack), number of passages, passages`. Where the document
+came under a key that is not its id, a list of labels and key stands in the place of the labels. A passage is `L,
 number of distinct words, words`. A word is its gap to the word before, times two; one is added if its count is above
 one, and `count - 2` follows. All integers are varints. Equal documents have equal bytes behind the offset.
 """
@@ -18,7 +19,7 @@ from streamtopic.counts import DocumentBatch, Passage
 from streamtopic.errors import StateCorrupt
 from streamtopic.state.segments import get_varint, put_varint
 
-__all__ = ["RECORD_VERSION", "StoredDocument", "decode_records", "encode_records", "unreadable"]
+__all__ = ["RECORD_VERSION", "StoredDocument", "decode_records", "encode_records", "unpack_labels", "unreadable"]
 
 Bytes = npt.NDArray[np.uint8]
 Int32 = npt.NDArray[np.int32]
@@ -33,11 +34,13 @@ class StoredDocument:
     offset: of the record that added it.
     passages: counts over the partition's word ids.
     labels: task to class.
+    form: key of the record that added it; b"" where the key is the id itself.
     """
 
     offset: int
     passages: tuple[Passage, ...]
     labels: Mapping[str, str] = field(default_factory=dict)
+    form: bytes = b""
 
     @property
     def length(self) -> int:
@@ -54,16 +57,20 @@ class StoredDocument:
         return found
 
 
-def encode_records(batch: DocumentBatch, offsets: Sequence[int], labels: Sequence[Mapping[str, str]]) -> list[bytes]:
+def encode_records(
+    batch: DocumentBatch, offsets: Sequence[int], labels: Sequence[Mapping[str, str]], forms: Sequence[bytes] = ()
+) -> list[bytes]:
     """Return the record of each document of a batch.
 
     batch: documents whose words are word ids of the partition.
     offsets: of the record that added each document.
     labels: of each document, task to class.
+    forms: of each document, its key where that is not the id, else b""; () for b"" each.
     """
     numbers = np.arange(batch.documents + 1)
     firsts = np.searchsorted(batch.owners, numbers)
-    packed = [_packed(of_one) for of_one in labels]
+    keys = forms or [b""] * len(labels)
+    packed = [_packed(of_one, key) for of_one, key in zip(labels, keys, strict=True)]
     sizes = [len(label) for label in packed]
     label_ends = np.cumsum(sizes, dtype=np.int64)
     joined = bytearray().join(packed)
@@ -76,9 +83,11 @@ def encode_records(batch: DocumentBatch, offsets: Sequence[int], labels: Sequenc
     return [whole[start:end] for start, end in pairwise(edges)]
 
 
-def _packed(labels: Mapping[str, str]) -> bytes:
+def _packed(labels: Mapping[str, str], form: bytes = b"") -> bytes:
     # Sorted, so that equal labels have equal bytes: the state must not depend on a producer's order.
     ordered = dict(sorted(labels.items()))
+    if form:
+        return bytes(msgpack.packb([ordered, form]))
     return bytes(msgpack.packb(ordered)) if labels else b""
 
 
@@ -96,7 +105,7 @@ def _decode_record(record: bytes) -> StoredDocument:
     size = int(second)
     if at < 0 or not 0 <= size <= len(record) - at:
         raise unreadable()
-    labels = _labels(record[at : at + size])
+    labels, form = unpack_labels(record[at : at + size])
     passages, words, pieces, counts = _decode(data, at + size)
     if passages < 0:
         raise unreadable()
@@ -107,17 +116,19 @@ def _decode_record(record: bytes) -> StoredDocument:
         here = slice(start, stop)
         found.append(Passage(length, words[here], counts[here]))
         start = stop
-    return StoredDocument(offset, tuple(found), labels)
+    return StoredDocument(offset, tuple(found), labels, form)
 
 
-def _labels(packed: bytes) -> Mapping[str, str]:
+def unpack_labels(packed: bytes) -> tuple[Mapping[str, str], bytes]:
+    """Return the labels in a record, and the key that is not the id, else b"". Raises StateCorrupt."""
     try:
-        labels = msgpack.unpackb(packed) if packed else {}
+        found = msgpack.unpackb(packed) if packed else {}
+        labels, form = found if isinstance(found, list) else (found, b"")
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise unreadable() from error
-    if not isinstance(labels, dict):
+    if not isinstance(labels, dict) or not isinstance(form, bytes):
         raise unreadable()
-    return labels
+    return labels, form
 
 
 def unreadable() -> StateCorrupt:

@@ -148,12 +148,14 @@ class AddedDocument:
     offset: of the record that adds it.
     passages: words as numbers of the writer's lexicon.
     labels: task to class.
+    form: key of that record; b"" where the key is the id itself.
     """
 
     document: bytes
     offset: int
     passages: RowSpan
     labels: Mapping[str, str] = field(default_factory=dict)
+    form: bytes = b""
 
     @property
     def length(self) -> int:
@@ -238,7 +240,8 @@ def plan(
     added, born = _number(changes.added, vocabulary)
     offsets = [document.offset for document in changes.added]
     labels = [document.labels for document in changes.added]
-    records = encode_records(added, offsets, labels)
+    forms = [document.form for document in changes.added]
+    records = encode_records(added, offsets, labels, forms)
     arrived = {a.document: record for a, record in zip(changes.added, records, strict=True)}
     left = {r.document for r in changes.removed} - arrived.keys()
     segments = []

@@ -14,6 +14,7 @@ from streamtopic.errors import StateError, StateMismatch, StreamtopicError
 from streamtopic.service.ingest.decode import decode_all
 from streamtopic.service.ingest.resolve import OUTCOMES, resolve
 from streamtopic.service.ingest.send_home import Forwarder
+from streamtopic.sources import OWN, Dialect
 from streamtopic.state import (
     MAX_FLUSH_DOCUMENTS,
     MAX_WORD_IDS,
@@ -77,6 +78,7 @@ class Ingest:
     clock: seconds since 1970, for receipts.
     base_epoch: epoch of the base model, None before the first; epochs up to it are folded when segments are merged.
     ahead: whether a second thread reads the next records while the state counts those before them.
+    dialect: of the records.
 
     State and offset move in one commit, so a process that is killed anywhere loses nothing and counts nothing twice.
     Pointers to rejected records are confirmed by their log before the commit; after a crash they may be there twice.
@@ -92,8 +94,10 @@ class Ingest:
         base_epoch: Callable[[], int | None] = lambda: None,
         *,
         ahead: bool = True,
+        dialect: Dialect = OWN,
     ) -> None:
         self.state = state
+        self.dialect = dialect
         self._log = log
         self._topics = topics
         self._clock = clock
@@ -102,7 +106,13 @@ class Ingest:
         self._fitting = MAX_FLUSH_DOCUMENTS
         self._compactor = Compactor(state)
         self._records = _ReadAhead(
-            log, topics.documents, state.partition, state.meta.partitions, state.partitioner, ahead=ahead
+            log,
+            topics.documents,
+            state.partition,
+            state.meta.partitions,
+            state.partitioner,
+            ahead=ahead,
+            dialect=dialect,
         )
         self._forwarder = Forwarder(state, log, topics.documents)
         self._check_position()
@@ -120,10 +130,12 @@ class Ingest:
         base_epoch: Callable[[], int | None] = lambda: None,
         word_ids: int = MAX_WORD_IDS,
         ahead: bool = True,
+        dialect: Dialect = OWN,
     ) -> Ingest:
         """Take ownership of a partition; a new one begins at the beginning of its log.
 
         word_ids: how many ids the partition may give to words.
+        dialect: of the records; `settings.limits` names its mapping.
 
         Raises StateMismatch where settings, partitions or the log do not fit the state.
         """
@@ -144,7 +156,7 @@ class Ingest:
             limits=settings.limits,
             word_ids=word_ids,
         )
-        return cls(state, log, topics, clock, base_epoch, ahead=ahead)
+        return cls(state, log, topics, clock, base_epoch, ahead=ahead, dialect=dialect)
 
     @property
     def topic(self) -> str:
@@ -367,6 +379,7 @@ class _ReadAhead:
     partitions: number of partitions of the topic.
     partitioner: name of the hash that chooses a key's partition.
     ahead: whether to use a second thread at all.
+    dialect: of the records.
 
     The memory is bounded: one read of 8 MiB beside the records that are being counted.
     """
@@ -380,7 +393,9 @@ class _ReadAhead:
         partitioner: str = MURMUR2,
         *,
         ahead: bool = True,
+        dialect: Dialect = OWN,
     ) -> None:
+        self._dialect = dialect
         self._log = log
         self._topic = topic
         self._partition = partition
@@ -442,4 +457,4 @@ class _ReadAhead:
 
     def _decoded(self, records: Sequence[Record], lexicon: Lexicon) -> Decoded:
         """Decode records of this partition."""
-        return decode_all(records, lexicon, self._partitions, self._partitioner)
+        return decode_all(records, lexicon, self._partitions, self._partitioner, self._dialect)

@@ -133,6 +133,9 @@ Tasks = Annotated[dict[TaskName, TaskSettings], NoDecode, BeforeValidator(_decod
 FieldPath = Annotated[str, Field(pattern=r"^[^\s,=]{1,256}$")]
 
 
+LabelledTask = Annotated[str, Field(pattern=r"^[^,=]+$"), AfterValidator(_name)]
+
+
 def _listed(value: object) -> object:
     """Return several paths for one that is given alone."""
     return (value,) if isinstance(value, str) else value
@@ -154,7 +157,7 @@ class InputSettings(BaseModel):
     text: Annotated[tuple[Annotated[str, Field(pattern=r"^[^\s,=]{0,256}$")], ...], BeforeValidator(_listed)] = Field(
         ("text",), min_length=1, max_length=16, description="Path of the text, or several; empty: the whole value."
     )
-    labels: dict[FieldPath, FieldPath] = Field({}, description="Path of the class, by task.")
+    labels: dict[LabelledTask, FieldPath] = Field({}, description="Path of the class, by task.")
     time: FieldPath | None = Field(None, description="Path of the producer's time.")
     time_unit: Literal["s", "ms", "us"] = Field("ms", description="Unit of a time that is a number.")
     operation: FieldPath | None = Field(None, description="Path of the field that says whether a record deletes.")

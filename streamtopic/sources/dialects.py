@@ -89,6 +89,7 @@ class Dialect:
     def __init__(self, mapping: InputMapping, decoder: Decoder | None = None) -> None:
         self.mapping = mapping
         self._decoder = decoder
+        self._is_own = mapping.is_own
 
     @property
     def many_forms(self) -> bool:
@@ -117,7 +118,7 @@ class Dialect:
 
     def translate(self, record: Record) -> Record:
         """Return the same record in the service's own dialect. Raises as `event`."""
-        if self.mapping.is_own:
+        if self._is_own:
             return record
         document = self.document(record.key)
         value = record.value
@@ -138,7 +139,7 @@ class Dialect:
         Where a registry does not answer, the records before the first that needs it are returned. Raises
         ComponentUnreachable where that is the very first.
         """
-        if self.mapping.is_own:
+        if self._is_own:
             return Translated(records)
         found = list[Record]()
         refused = dict[int, InvalidEvent]()
@@ -239,13 +240,19 @@ class Dialect:
         return fields
 
     def _subjects(self, row: object) -> list[str]:
-        """Return the people that a document is about, [] where the mapping names no field of them."""
+        """Return the people that a document is about, [] where the mapping names no field of them.
+
+        Raises InvalidEvent for other values than texts and numbers.
+        """
         path = self.mapping.subject
         found = None if path is None else at_path(row, path)
         if found is None:
             return []
         named = found if isinstance(found, list) else [found]
-        return [plain_text(one, "subjects", f"the subject at path `{path}`") for one in named]
+        people = [plain_text(one) for one in named]
+        if None in people:
+            raise InvalidEvent("subjects", f"a subject at path `{path}` is neither text nor a number")
+        return [name for name in people if name is not None]
 
     def _text(self, row: object) -> str:
         """Return the text of a row. Raises InvalidEvent where there is none."""

@@ -137,18 +137,24 @@ def labels_of(row: object, mapping: InputMapping) -> dict[str, str]:
     found = {}
     for task, path in mapping.labels:
         value = at_path(row, path)
-        if value is not None:
-            found[task] = plain_text(value, "labels", f"the class at path `{path}`")
+        if value is None:
+            continue
+        name = plain_text(value)
+        if name is None:
+            raise InvalidEvent(
+                "labels", f"the class at path `{path}` is a {type(value).__name__}, not text or a number"
+            )
+        found[task] = name
     return found
 
 
-def plain_text(value: object, reason: str, named: str) -> str:
-    """Return a text, a number or a truth value as text, without halves of surrogate pairs, which UTF-8 cannot write.
+def plain_text(value: object) -> str | None:
+    """Return a text, a number or a truth value as text, None for other values.
 
-    reason, named: code and subject of the error for other values, which is an InvalidEvent.
+    Halves of surrogate pairs, which JSON can write and UTF-8 cannot, become question marks.
     """
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, str | int | float):
-        raise InvalidEvent(reason, f"{named} is a {type(value).__name__}, not text or a number")
+        return None
     return str(value).encode(errors="replace").decode()

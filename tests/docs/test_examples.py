@@ -32,7 +32,7 @@ def test_every_example_is_short_and_listed():
     page = (EXAMPLES / "README.md").read_text("utf-8")
     tests = Path(__file__).read_text("utf-8")
     scripts = sorted(EXAMPLES.glob("*.py"))
-    assert len(scripts) == 5
+    assert len(scripts) == 6
     for script in scripts:
         assert len(script.read_text("utf-8").splitlines()) <= 66
         assert f"({script.name})" in page
@@ -101,6 +101,14 @@ def test_a_stream_in_kafka_learns_and_forgets(kafka_server):
     assert all(any(topic <= subject for subject in SUBJECTS) for topic in topics)
     assert re.fullmatch(r"a version of 89 documents \((unlearn|retrain)\)", lines[start + 5])
     assert lines[start + 6] == "receipt: found True, about doc-0 True"
+
+
+@pytest.mark.slow
+def test_changes_of_a_table_lead_to_a_receipt(kafka_server):
+    """Settings alone read Debezium's records; a delete under the new schema's key has its version and its receipt."""
+    assert kafka_server.servers  # as above
+    lines = printed("debezium_to_receipt.py")
+    assert lines[-3:] == ["rows: 90", "rows: 89", "receipt: found True, about row 7 True"]
 
 
 @pytest.mark.slow

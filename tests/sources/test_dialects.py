@@ -27,14 +27,14 @@ from source_pairs import (
 )  # fmt: skip
 from test_ingest import World, recount
 
-from streamtopic.errors import ComponentUnreachable, InvalidEvent, StateMismatch
+from streamtopic.errors import ComponentUnreachable, InvalidEvent, SettingsError, StateMismatch
 from streamtopic.events import LIMITS, Add, Delete, encode_delete
 from streamtopic.service import assembly
 from streamtopic.service.ingest.missed_deletes import remove_missed
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.ingest.rejections import rejections, retry
 from streamtopic.service.verify.recount import documents_in_log
-from streamtopic.settings import Settings
+from streamtopic.settings import Settings, load, write
 from streamtopic.sources import Dialect, InputMapping, SchemaRegistry
 from streamtopic.state import ForgetKind, ModelSettings
 from streamtopic.state.removal import remove_partition
@@ -411,6 +411,50 @@ def test_counts_of_another_mapping_are_refused(connection, tmp_path):
     world.dialect = Dialect(InputMapping())
     with pytest.raises(StateMismatch, match=r"input\.format json and not none"):
         world.ingest()
+
+
+def test_labels_and_subjects_are_plain_values():
+    """Numbers and truth values are written as JSON has them, null is none, and lists are refused with their path."""
+    mapping = InputMapping("json", labels=(("big", "size"), ("new", "is.new"), ("none", "none")), subject="people")
+    dialect = Dialect(mapping)
+    fields = {"text": "a b", "size": 7, "is": {"new": True}, "none": None, "people": ["ann", 7]}
+    assert dialect.event(record(b"5", written(fields))).labels == {"big": "7", "new": "true"}
+    assert msgpack.unpackb(dialect.translate(record(b"5", written(fields))).value)["subjects"] == ["ann", "7"]
+    for name, reason in (("size", "labels"), ("people", "subjects")):
+        with pytest.raises(InvalidEvent) as caught:
+            dialect.event(record(b"5", written(fields | {name: {"a": 1}})))
+        assert caught.value.reason == reason
+
+
+CONFLICTS = [
+    ({"input": {"text": "body"}}, r"`format` is streamtopic, whose fields are fixed"),
+    ({"input": {"format": "json", "key": "id"}, "partitions": 2}, r"partitions = 1; or let the connector"),
+    ({"input": {"format": "confluent-avro"}}, r"`registry_url` is not set"),
+    ({"registry_password": "secret"}, r"without `registry_username`"),
+    ({"input": {"format": "xml"}}, r"`input.format`"),
+    ({"input": {"format": "json", "text": "a, b"}}, r"`input.text.0`"),
+    ({"input": '{"format": '}, r"not JSON such as"),
+    ({"registry_url": "ftp://host"}, r"`registry_url`"),
+    ({"registry_url": "http://user:secret@host"}, r"`registry_url`"),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), CONFLICTS)
+def test_settings_that_cannot_be_kept_are_refused(given, message):
+    """Each error names the setting and the remedy, and no secret."""
+    with pytest.raises(SettingsError, match=message) as caught:
+        load(given)
+    assert "secret@" not in str(caught.value)
+
+
+def test_an_input_is_written_and_read_again(tmp_path):
+    """The table of a file, JSON of a variable, and a file that the program wrote give the same setting."""
+    table = '[input]\nformat = "debezium"\nkey = "*"\ntext = "body"\n[input.labels]\n"a b" = "x.y"\n'
+    (tmp_path / "one.toml").write_text(table, "utf-8")
+    first = load(config=tmp_path / "one.toml")
+    write(first, tmp_path / "two.toml")
+    as_json = '{"format": "debezium", "key": "*", "text": ["body"], "labels": {"a b": "x.y"}}'
+    assert first == load(config=tmp_path / "two.toml") == load({"input": as_json})
 
 
 def test_own_records_are_not_touched():

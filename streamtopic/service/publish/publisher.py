@@ -101,7 +101,7 @@ class Publisher:
         self._versions = Published(log, state.model, known)
         self._looked_at: dict[int, object] = {}
         # By the settings that the model is bound to: other models need no right to read these notes.
-        self._many_forms = _has_many_forms(state.settings.limits)
+        self._many_forms = state.settings.many_forms
 
     def drain(self) -> int:
         """Publish the records of the outbox, oldest first; return their number.
@@ -529,12 +529,6 @@ def _first(forget: Forget, partition: int, versions: Sequence[Envelope], earlier
                 return version
     # Cuts only grow, so all later versions are without the document, too.
     return next((version for version in versions if version.cut.get(partition, 0) > forget.offset), None)
-
-
-def _has_many_forms(limits: str) -> bool:
-    """Return whether several keys may name one document; limits: of the model, with its input mapping."""
-    rules = limits.split(",")
-    return any(rule.startswith("input.key=") and rule != "input.key=" for rule in rules)
 
 
 def _refuse_losing(log: EventLog, topic: str) -> None:

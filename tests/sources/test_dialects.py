@@ -6,6 +6,8 @@ from pathlib import Path
 
 import msgpack
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 # Tests are imported by path (importmode importlib), so what they share is found only if its folder is named.
 sys.path.append(str(Path(__file__).parent.parent / "service"))
@@ -68,8 +70,8 @@ def settings_of(given, url):
 
 def dialect_of(given, url):
     """The dialect of settings."""
-    settings = settings_of(given, url)
-    return Dialect(assembly.input_mapping(settings), assembly.schema_registry(settings))
+    found = settings_of(given, url)
+    return Dialect(assembly.input_mapping(found), assembly.schema_registry(found))
 
 
 class Mapped(World):
@@ -291,6 +293,50 @@ def test_a_forged_mark_deletes_its_own_key_and_nothing_else(forms):
     assert forms.live() == forms.in_log() == []
     forms.log.compact(forms.topics.documents)
     assert forms.in_log() == []
+
+
+KEY_FORMS = [b"%d", b'{"id": %d}', b'{"id": "%d"}']
+STEPS = st.lists(
+    st.tuples(st.integers(1, 2), st.integers(0, 2), st.sampled_from(["add", "other", "delete", "refused", "drain"])),
+    max_size=14,
+)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS)
+def test_the_last_event_of_an_id_decides_under_whatever_key(connection, tmp_path_factory, steps):
+    """In any history of three keys for each of two ids; and counts follow from what compaction leaves of the log."""
+    dialect = Dialect(InputMapping("json", key="id"))
+    world = Mapped(connection, tmp_path_factory.mktemp("history"), dialect)
+    values = {
+        "add": written({"text": "one two"}),
+        "other": written({"text": "three four"}),
+        "refused": b"{",
+        "delete": None,
+    }
+    live = set()
+    for number, form, what in steps:
+        if what == "drain":
+            world.drain()
+            continue
+        world.send(Message(KEY_FORMS[form] % number, values[what]))
+        document = b"%d" % number
+        live = live - {document} | ({document} if what in {"add", "other"} else set())
+    # The first round sends tombstones for other keys, the second counts them.
+    world.drain()
+    world.drain()
+    assert world.ingests[0].lag == 0
+    assert set(world.live()) == set(world.in_log()) == live
+    # Behind the last tombstone, which a compaction leaves where it ends the log.
+    world.send(Message(b"last", written({"text": "some words"})))
+    world.drain()
+    world.log.compact(world.topics.documents, tombstones_ms=-10_000)
+    assert set(world.in_log()) == live | {b"last"}
+    digest = world.digest()
+    remove_partition(connection, world.topics.model, 0)
+    world.ingests = [world.ingest()]
+    world.drain()
+    assert world.digest() == digest
 
 
 def test_a_plain_delete_of_this_service_works_beside_any_connector(forms):

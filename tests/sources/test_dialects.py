@@ -298,11 +298,12 @@ def test_a_forged_mark_deletes_its_own_key_and_nothing_else(forms):
 KEY_FORMS = [b"%d", b'{"id": %d}', b'{"id": "%d"}']
 STEPS = st.lists(
     st.tuples(st.integers(1, 2), st.integers(0, 2), st.sampled_from(["add", "other", "delete", "refused", "drain"])),
-    max_size=14,
+    min_size=5,
+    max_size=16,
 )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_the_last_event_of_an_id_decides_under_whatever_key(connection, tmp_path_factory, steps):
     """In any history of three keys for each of two ids; and counts follow from what compaction leaves of the log."""

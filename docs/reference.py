@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from pydantic import BaseModel
+
 from streamtopic.cli import build_parser
 from streamtopic.settings import PREFIX, SECRETS, Settings
 
@@ -54,7 +56,9 @@ def settings_reference() -> str:
 
 
 def _default(value: object) -> str:
-    return "" if value is None else f"`{value}`"
+    # A table of settings stands in its file, and its fields have defaults of their own.
+    table = isinstance(value, BaseModel)
+    return "" if value is None or table else f"`{value}`"
 
 
 if __name__ == "__main__":

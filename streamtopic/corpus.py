@@ -29,6 +29,7 @@ __all__ = [
     "Corpus",
     "Document",
     "Problem",
+    "document_in",
     "load_docstrings",
     "load_jsonl",
     "module_docstrings",
@@ -70,10 +71,17 @@ class Problem:
 
     line: its number, from 1.
     reason: in words.
+    place: the place in words, where it is not a line.
     """
 
     line: int
     reason: str
+    place: str = ""
+
+    @property
+    def where(self) -> str:
+        """The place in words, for a person."""
+        return self.place or f"line {self.line}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +121,7 @@ def load_jsonl(path: Path) -> Corpus:
         first = ""
         if corpus.problems:
             problem = corpus.problems[0]
-            first = f"; line {problem.line}: {problem.reason}"
+            first = f"; {problem.where}: {problem.reason}"
         raise UsageError(
             f'{path} holds no usable document{first}: expected JSON lines such as {{"id": "a", "text": "some words"}}'
         )
@@ -194,13 +202,23 @@ def parse_line(line: bytes, number: int) -> Document | Problem:
         return Problem(number, f"not JSON: {error}")
     if not isinstance(record, dict):
         return Problem(number, f"not a JSON object but {type(record).__name__}")
+    return document_in(record, number)
+
+
+def document_in(record: Mapping[str, object], number: int, place: str = "") -> Document | Problem:
+    """Return the document of a record, or the reason why there is none in it.
+
+    record: `id`, `text`, and `label` or `labels`.
+    number: of its line or row, from 1.
+    place: in words, where that is not a line.
+    """
     try:
         name = _id(record.get("id"))
         text = _text(record.get("text"))
         time_ms = _time_ms(record.get("ts"))
         return Document(name, text, _labels(record), time_ms, _subjects(record.get("subjects")))
     except ValueError as error:
-        return Problem(number, str(error))
+        return Problem(number, str(error), place)
 
 
 def _id(value: object) -> str:

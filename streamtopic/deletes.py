@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["RULES", "headers_ask", "holds_nothing", "map_asks", "salvaged", "unframed"]
+__all__ = ["RULES", "fields_ask", "headers_ask", "holds_nothing", "map_asks", "salvaged", "unframed"]
 
 RULES = 1
 """Version of these rules: counts that were made by other rules are made anew."""
@@ -68,7 +68,7 @@ def headers_ask(headers: Sequence[tuple[str, bytes]]) -> bool:
 
 def map_asks(fields: Mapping[Any, Any]) -> bool:
     """Return whether a value that is a map is a delete; its other fields do not matter."""
-    if _says_delete(fields):
+    if fields_ask(fields):
         return True
     # An add of this service is an add, whatever `payload` or `data` it has beside.
     if _text(fields, "op") == "add":
@@ -76,14 +76,14 @@ def map_asks(fields: Mapping[Any, Any]) -> bool:
     if _has(fields, "payload"):
         # Kafka Connect: beside its schema, or alone.
         payload = _of(fields, "payload")
-        return payload is None or (isinstance(payload, dict) and _says_delete(payload))
+        return payload is None or (isinstance(payload, dict) and fields_ask(payload))
     if _has(fields, "specversion"):
         data = _of(fields, "data")
-        return isinstance(data, dict) and bool(data) and _says_delete(data)
+        return isinstance(data, dict) and bool(data) and fields_ask(data)
     return False
 
 
-def _says_delete(fields: Mapping[Any, Any]) -> bool:
+def fields_ask(fields: Mapping[Any, Any]) -> bool:
     """Return whether the fields themselves ask for a delete: ours, Debezium's, a CloudEvent's, or an empty map."""
     if not fields:
         return True

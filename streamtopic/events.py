@@ -30,6 +30,7 @@ from streamtopic.tracing import HEADER
 
 __all__ = [
     "DAY",
+    "FORM_HEADER",
     "HEARTBEAT_KEY",
     "LIMITS",
     "MAX_COUNT",
@@ -59,6 +60,7 @@ __all__ = [
     "keeps_days",
     "keeps_subjects",
     "limits_of",
+    "map_in",
     "parse",
     "request_of",
     "salt_of",
@@ -158,6 +160,10 @@ def _unpacker(value: bytes) -> msgpack.Unpacker:
 
 
 HEARTBEAT_KEY = b"st:heartbeat"
+FORM_HEADER = "st-form"
+"""Header of a tombstone that the service writes for another key of a document that several keys may name. It takes the
+document only where the newest add came under that same key, so never one that was added again under another key."""
+
 MAX_KEY = 512
 MAX_TEXT = 1_000_000
 MAX_COUNT = 8_192
@@ -329,7 +335,7 @@ def decode(key: bytes | None, value: bytes | None, headers: Headers = (), *, sub
     if holds_nothing(content) or headers_ask(headers):
         return Delete(document, request_of(headers), salt_of(headers))
     try:
-        fields = _fields(content)
+        fields = map_in(content)
     except InvalidEvent:
         # A damaged delete is a delete; other damaged records are refused for their damage.
         found = salvaged(content)
@@ -528,7 +534,7 @@ def _document(key: bytes | None) -> str:
 
 def _heartbeat(value: bytes | None) -> Heartbeat:
     """Return a heartbeat. Raises InvalidEvent for an add under its key."""
-    if value is not None and _fields(value).get("op") == "add":
+    if value is not None and map_in(value).get("op") == "add":
         raise InvalidEvent("key-reserved", f"the document id {HEARTBEAT_KEY.decode()} is reserved; choose another")
     return Heartbeat()
 
@@ -556,7 +562,7 @@ def _of_subject(
     if holds_nothing(content):
         return SubjectForgotten(key)
     try:
-        fields = _fields(content)
+        fields = map_in(content)
     except InvalidEvent:
         fields = salvaged(content)
         # The end of a text may be lost, and its beginning may be the name of another subject.
@@ -603,8 +609,8 @@ def _salt(value: object) -> bytes:
     return value if isinstance(value, bytes) and MIN_SALT <= len(value) <= MAX_SALT else b""
 
 
-def _fields(value: bytes) -> Mapping[object, object]:
-    """Return the map in a value. Raises InvalidEvent for other bytes."""
+def map_in(value: bytes) -> Mapping[Any, Any]:
+    """Return the map in a value of msgpack or JSON. Raises InvalidEvent for other bytes, and beyond the limits."""
     if len(value) > MAX_VALUE:
         raise InvalidEvent("value-size", f"the record has {len(value)} bytes; at most {MAX_VALUE} are allowed")
     try:

@@ -37,6 +37,7 @@ __all__ = [
     "PATHS",
     "PREFIX",
     "SECRETS",
+    "InputSettings",
     "Settings",
     "TaskSettings",
     "Tasks",
@@ -147,6 +148,47 @@ def _known_form(number: int) -> int:
     if number not in formats.SETTINGS.read:
         raise ValueError(formats.refusal(formats.SETTINGS, number))
     return number
+
+
+# A path is kept beside the limits of records, whose text has commas between its parts.
+FieldPath = Annotated[str, Field(pattern=r"^[^\s,=]{1,256}$")]
+
+
+LabelledTask = Annotated[str, Field(pattern=r"^[^,=]+$"), AfterValidator(_name)]
+
+
+def _listed(value: object) -> object:
+    """Return several paths for one that is given alone."""
+    return (value,) if isinstance(value, str) else value
+
+
+class InputSettings(BaseModel):
+    """How records of the documents topic make documents, where other programs write them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    format: Literal["streamtopic", "json", "debezium", "cloudevents", "confluent-json", "confluent-avro"] = Field(
+        "streamtopic", description="Format of the records; `streamtopic` is the service's own."
+    )
+    key: str = Field(
+        "",
+        pattern=r"^[^\s,=]{0,256}$",
+        description="Empty: the key is the id. Else the path of the id in a structured key; `*`: its only field.",
+    )
+    text: Annotated[tuple[Annotated[str, Field(pattern=r"^[^\s,=]{0,256}$")], ...], BeforeValidator(_listed)] = Field(
+        ("text",), min_length=1, max_length=16, description="Path of the text, or several; empty: the whole value."
+    )
+    labels: dict[LabelledTask, FieldPath] = Field({}, description="Path of the class, by task.")
+    time: FieldPath | None = Field(None, description="Path of the producer's time.")
+    time_unit: Literal["s", "ms", "us"] = Field("ms", description="Unit of a time that is a number.")
+    operation: FieldPath | None = Field(None, description="Path of the field that says whether a record deletes.")
+    subject: FieldPath | None = Field(None, description="Path of the person that a document is about.")
+
+
+NO_INPUT = InputSettings.model_validate({})
+"""The service's own format."""
+
+Input = Annotated[InputSettings, NoDecode, BeforeValidator(_decoded)]
 
 
 class Settings(BaseSettings):
@@ -392,6 +434,19 @@ class Settings(BaseSettings):
         description="p under `guarantee` theorem: least probability of an anchor word in its topic; by default "
         "estimated.",
     )
+    input: Input = Field(
+        NO_INPUT,
+        description="Records of other programs, a table `[input]`: `format`, `key`, `text`, `labels`, `time`, "
+        "`time_unit`, `operation`, `subject` (docs/records.md); fixed when a model is created; as JSON in variables "
+        "and `--set`.",
+    )
+    registry_url: str | None = Field(
+        None,
+        pattern=r"^https?://[^\s/@]+(/[^\s@]*)?$",
+        description="Schema registry of records in Avro, `https://host:8081`.",
+    )
+    registry_username: str | None = Field(None, description="User at the schema registry.")
+    registry_password: SecretStr | None = Field(None, description="Password at the schema registry.")
     signing_key: UserPath | None = Field(
         None, description="Ed25519 private key (PEM); by default `keys/signing.pem` in `dir`."
     )
@@ -499,7 +554,7 @@ def write(settings: Settings, path: Path) -> None:
     lines = ["# Written by streamtopic; see docs/settings.md for every setting."]
     for name, field in Settings.model_fields.items():
         value = getattr(settings, name)
-        plain = name not in {"dir", "tasks", "guided"} and not isinstance(value, SecretStr)
+        plain = name not in {"dir", "tasks", "guided", "input"} and not isinstance(value, SecretStr)
         if plain and value != field.default:
             lines.append(f"{name} = {_toml(value)}")
     # Tables end a TOML file: a key behind them would belong to the last one.
@@ -508,16 +563,23 @@ def write(settings: Settings, path: Path) -> None:
         lines += ["", "[guided]", *seeds]
     for task, fields in settings.tasks.items():
         lines += _table(f"tasks.{_toml(task)}", fields)
+    if settings.input != NO_INPUT:
+        lines += _table("input", settings.input)
     # Private from the beginning: other users could read a file between its making and a later change of its mode.
     path.touch(mode=0o600)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _table(title: str, task: TaskSettings) -> list[str]:
-    """Return the lines of a table with the fields that differ from the defaults."""
-    changed = task.model_dump(exclude_defaults=True)
-    fields = [f"{name} = {_toml(value)}" for name, value in changed.items()]
-    return ["", f"[{title}]", *fields]
+def _table(title: str, values: BaseModel) -> list[str]:
+    """Return the lines of a table with the fields that differ from the defaults; a map in it is a table of its own."""
+    changed = values.model_dump(exclude_defaults=True)
+    fields = [f"{name} = {_toml(value)}" for name, value in changed.items() if not isinstance(value, dict)]
+    lines = ["", f"[{title}]", *fields]
+    for name, value in changed.items():
+        if isinstance(value, dict):
+            inner = [f"{_toml(key)} = {_toml(entry)}" for key, entry in value.items()]
+            lines += ["", f"[{title}.{name}]", *inner]
+    return lines
 
 
 def _toml(value: object) -> str:
@@ -589,6 +651,29 @@ def refuse_conflicts(settings: Settings) -> None:
         )
     if settings.guarantee == "theorem":
         _refuse_unproved(settings)
+    _refuse_input(settings)
+
+
+def _refuse_input(settings: Settings) -> None:
+    """Raise SettingsError for an input mapping that cannot be kept."""
+    found = settings.input
+    if found.format == "streamtopic" and found != NO_INPUT:
+        raise SettingsError(
+            "setting `input` maps fields, but its `format` is streamtopic, whose fields are fixed: set `input.format`"
+        )
+    if found.key and settings.partitions > 1:
+        raise SettingsError(
+            f"setting `input.key` reads ids out of structured keys, and `partitions` is {settings.partitions}: two "
+            "keys of one document may belong to two partitions, where a delete would miss its add; set partitions = 1; "
+            "or let the connector write the id alone as the key (ExtractField$Key, StringConverter), and no `input.key`"
+        )
+    if found.format == "confluent-avro" and settings.registry_url is None:
+        raise SettingsError(
+            "setting `input.format` is confluent-avro, but `registry_url` is not set: give the address of the registry "
+            "that has the schemas"
+        )
+    if settings.registry_password is not None and settings.registry_username is None:
+        raise SettingsError("setting `registry_password` is set without `registry_username`: set both")
 
 
 def _refuse_unproved(settings: Settings) -> None:

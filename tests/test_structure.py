@@ -33,7 +33,8 @@ ALLOWED = {
     "tls_faults": set(),
     "deletes": set(),
     "subjects": set(),
-    "events": {"deletes", "subjects", "text", "streams", "tracing"},
+    "events": {"deletes", "streams", "subjects", "text", "tracing"},
+    "sources": {"deletes", "events", "streams"},
     "concealing": set(),
     "tracing": set(),
     "metrics": set(),
@@ -48,6 +49,7 @@ ALLOWED = {
     "dashboard": {"client", "concealing", "console", "endpoint", "report", "service", "settings", "signed", "state"},
     "corpus": set(),
     "settings": {"formats"},
+    "document_files": {"corpus"},
     "console": {"concealing"},
     "logs": {"concealing"},
 }

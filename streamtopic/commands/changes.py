@@ -35,9 +35,13 @@ def register(subparsers: Subparsers) -> None:
 
 def _register_add_delete(subparsers: Subparsers) -> None:
     """Add both commands."""
-    adding = command(subparsers, "add", _add, "add documents from JSON lines files (id, text; gzip too)")
+    adding = command(subparsers, "add", _add, "add documents: JSON lines, CSV, Parquet, folders of texts")
     adding.add_argument(
-        "files", nargs="+", type=Path, metavar="FILE", help='lines such as {"id": "a", "text": "words"}'
+        "files",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help='lines such as {"id": "a", "text": "words"}, or columns id and text; gzip too',
     )
     deleting = command(subparsers, "delete", _delete, "delete documents by id, or all documents of a subject")
     deleting.add_argument("ids", nargs="*", metavar="ID", help="document ids")
@@ -59,7 +63,7 @@ def _add(args: argparse.Namespace) -> int:
 
     settings = instance_settings(args, must_exist=False)
     # All files are read before anything is sent: one that cannot be read leaves the instance as it was.
-    corpora = [load_documents(path) for path in args.files]
+    corpora = [load_documents(path, quiet=args.json) for path in args.files]
     documents = [document for corpus in corpora for document in corpus.documents]
     if not documents:
         raise UsageError("nothing to add")

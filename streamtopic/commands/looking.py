@@ -211,7 +211,7 @@ def _run_rejected(args: argparse.Namespace) -> int:
 
     with Parts(instance_settings(args)) as parts:
         if args.action == "retry":
-            outcomes = dict(retry(parts.log, parts.names, parts.settings.partitioner))
+            outcomes = dict(retry(parts.log, parts.names, parts.settings.partitioner, parts.dialect))
             return _print_retried(outcomes, as_json=args.json)
         counted = Counter[str]()
         # A hostile producer can fill the topic: all of it is counted, and only the newest are kept in memory.

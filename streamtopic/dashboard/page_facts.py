@@ -188,7 +188,7 @@ def read_refused(service: Service) -> RefusedRecords:
 
 def retry_refused(service: Service) -> Mapping[str, int]:
     """Append the refused records again that are accepted now, as `streamtopic rejected retry` does."""
-    return retry(service.log, service.names, service.settings.partitioner)
+    return retry(service.log, service.names, service.settings.partitioner, service.dialect)
 
 
 def look_up(service: Service, name: str, salt: str | None) -> LookedUp:

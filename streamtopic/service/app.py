@@ -129,6 +129,7 @@ class Service(Parts):
                 settings=self.state.settings,
                 clock=self.clock,
                 base_epoch=self.state.base_epoch,
+                dialect=self.dialect,
             )
             ingest.clear_residue_after(self.settings.residue_max_age)
             retention_ms = int(self.settings.delete_retention * 1000)
@@ -461,6 +462,7 @@ class Service(Parts):
             refuted=frozenset(self.situation.refuted()),
             epsilon_budget=settings.epsilon_budget,
             clock=self.clock,
+            dialect=self.dialect,
         )
 
     def verify(self, update: Callable[[int, int | None], None] = silent, version: int | None = None) -> Verification:

@@ -23,6 +23,7 @@ from streamtopic.service.schedule.scheduler import SchedulerOptions
 from streamtopic.service.watching import Watch
 from streamtopic.settings import refuse_conflicts
 from streamtopic.signed import KeyRing, follow_keys
+from streamtopic.sources import Dialect, InputMapping, SchemaRegistry
 from streamtopic.state import Connection, ModelSettings, ModelState, Reader
 from streamtopic.streams import FileLog, TopicNames, addressed, open_log
 from streamtopic.topics.heads import HeadTask
@@ -47,10 +48,12 @@ __all__ = [
     "capacity_measure",
     "capacity_rule",
     "guarded",
+    "input_mapping",
     "kafka_options",
     "learner_options",
     "modeller",
     "scheduler_options",
+    "schema_registry",
     "task_options",
     "theorem_rule",
 ]
@@ -148,6 +151,34 @@ def task_options(settings: Settings) -> TaskOptions:
     """Return the downstream tasks of the settings."""
     tasks = {name: HeadTask(**task.model_dump()) for name, task in settings.tasks.items()}
     return TaskOptions(tasks, withheld=settings.publish == "tasks")
+
+
+def input_mapping(settings: Settings) -> InputMapping:
+    """Return how records of the documents topic make documents."""
+    found = settings.input
+    labels = tuple(sorted(found.labels.items()))
+    return InputMapping(
+        format=found.format,
+        key=found.key,
+        text=found.text,
+        labels=labels,
+        time=found.time,
+        time_unit=found.time_unit,
+        operation=found.operation,
+        subject=found.subject,
+    )
+
+
+def schema_registry(settings: Settings) -> SchemaRegistry | None:
+    """Return the registry of the records' schemas, None where their format needs none.
+
+    Raises SettingsError where the package that reads Avro is missing.
+    """
+    if settings.input.format != "confluent-avro" or settings.registry_url is None:
+        return None
+    password = settings.registry_password
+    secret = None if password is None else password.get_secret_value()
+    return SchemaRegistry(settings.registry_url, settings.registry_username, secret)
 
 
 def kafka_options(settings: Settings) -> KafkaOptions:
@@ -338,8 +369,14 @@ class Parts:
     def fixed(self) -> ModelSettings:
         """The settings that are fixed when the model is created."""
         settings = self.settings
-        limits = limits_of(days=settings.slices != "off")
+        limits = limits_of(days=settings.slices != "off") + input_mapping(settings).rules
         return ModelSettings(settings.partitions, settings.cap, settings.partitioner, limits)
+
+    @cached_property
+    def dialect(self) -> Dialect:
+        """The dialect of the records in the documents topic. Raises SettingsError where a package for it is missing."""
+        mapping = input_mapping(self.settings)
+        return Dialect(mapping, schema_registry(self.settings))
 
     def send(self, messages: Sequence[Message]) -> list[tuple[int, int]]:
         """Append records to the documents topic, each to its key's partition; return (partition, offset) of each."""

@@ -408,7 +408,8 @@ def examine_state(parts: Parts) -> Iterator[Diagnosis]:
         remedy = "run `streamtopic rebuild` before somebody sends documents with subjects"
         yield warn("subjects", "the state is older than subjects: requests to forget one are refused", remedy)
     elif limits:
-        yield fail("state", f"counted under other limits of records: {limits}", "run `streamtopic rebuild`")
+        detail = f"counted under other limits of records, or another `input`: {limits}"
+        yield fail("state", detail, "run `streamtopic rebuild`")
         return
     yield ok("state", f"made for {_named(fixed)}")
     try:

@@ -10,6 +10,7 @@ from enum import StrEnum
 import msgpack
 
 from streamtopic.errors import StateCorrupt
+from streamtopic.events import FORM_HEADER
 from streamtopic.state.connection import Connection
 from streamtopic.state.redis_keys import PartitionKeys
 
@@ -120,6 +121,7 @@ class Forgets:
         self._connection = connection
         self._key = keys.forgets
         self._kept = keys.kept_forgets
+        self._forwards = keys.forwards
 
     def __len__(self) -> int:
         return int(self._connection.call("XLEN", self._key))
@@ -159,6 +161,15 @@ class Forgets:
         first, part = (int(number) for number in mark.split("-"))
         return part + 1 if first == offset + 1 else 1
 
+    def waits_for_other_forms(self) -> int | None:
+        """Return the offset of the first deletion whose other keys have no tombstone yet, None where there is none.
+
+        Only a model with structured keys has such deletions: its log may still hold a record of the document.
+        """
+        fields = self._connection.call("HGETALL", self._forwards)
+        own = [int(name) for name, value in fields.items() if name.isdigit() and _is_form(int(name), value)]
+        return min(own, default=None)
+
     def drop(self, forgets: Iterable[Forget]) -> None:
         """Remove entries whose receipts are published."""
         entries = [forget.entry for forget in forgets]
@@ -166,12 +177,18 @@ class Forgets:
             self._connection.call("XDEL", self._key, *entries[start : start + 1000])
 
 
+def _is_form(offset: int, value: bytes) -> bool:
+    """Return whether a note is of a tombstone for another key of the same document."""
+    names = {name for name, _ in Forward.unpack(offset, value).headers}
+    return FORM_HEADER in names
+
+
 @dataclass(frozen=True, slots=True)
 class Forward:
     """A record in another partition than that of its key. In the partition of its key it takes effect as a delete.
 
     offset: of the record, in the partition where it stood.
-    document: key of the record.
+    document: key of the record; for a tombstone that follows from a record under another key, the key to end.
     home: partition of the key.
     asked: whether the record was a delete; else it was a change, which was refused.
     time_ms: time of the record, milliseconds since 1970.

@@ -1,7 +1,8 @@
 """Document records: the word counts that are subtracted when the document is deleted.
 
 A record is `version, offset, length of the labels, labels (msgpack), number of passages, passages`. Where the document
-has subjects, the labels are a msgpack list of two: the digests of the subjects, then the labels. A passage is `L,
+has subjects, the labels are a msgpack list of two: the digests of the subjects, then the labels. Where it came under a
+key that is not its id, a list of labels and key stands in the place of the labels. A passage is `L,
 number of distinct words, words`. A word is its gap to the word before, times two; one is added if its count is above
 one, and `count - 2` follows. All integers are varints. Equal documents have equal bytes behind the offset.
 """
@@ -21,7 +22,15 @@ from streamtopic.formats import STORED_DOCUMENT
 from streamtopic.state.segments import get_varint, put_varint
 from streamtopic.subjects import DIGEST_BYTES, MAX_SUBJECTS
 
-__all__ = ["RECORD_VERSION", "StoredDocument", "decode_records", "encode_records", "labels_part", "unreadable"]
+__all__ = [
+    "RECORD_VERSION",
+    "StoredDocument",
+    "decode_records",
+    "encode_records",
+    "labels_part",
+    "unpack_labels",
+    "unreadable",
+]
 
 Bytes = npt.NDArray[np.uint8]
 Int32 = npt.NDArray[np.int32]
@@ -30,6 +39,7 @@ RECORD_VERSION = STORED_DOCUMENT.written
 
 # The first byte of a msgpack list of two, and the bytes that a digest takes in the list behind it.
 _WITH_SUBJECTS = 0x92
+_SHORT_LIST = 0x90
 _PACKED_DIGEST = 2 + DIGEST_BYTES
 
 
@@ -41,12 +51,14 @@ class StoredDocument:
     passages: counts over the partition's word ids.
     labels: task to class.
     subjects: digests of the subjects, ascending.
+    form: key of the record that added it; b"" where the key is the id itself.
     """
 
     offset: int
     passages: tuple[Passage, ...]
     labels: Mapping[str, str] = field(default_factory=dict)
     subjects: tuple[bytes, ...] = ()
+    form: bytes = b""
 
     @property
     def length(self) -> int:
@@ -68,6 +80,7 @@ def encode_records(
     offsets: Sequence[int],
     labels: Sequence[Mapping[str, str]],
     subjects: Sequence[tuple[bytes, ...]] = (),
+    forms: Sequence[bytes] = (),
 ) -> list[bytes]:
     """Return the record of each document of a batch.
 
@@ -75,10 +88,12 @@ def encode_records(
     offsets: of the record that added each document.
     labels: of each document, task to class.
     subjects: of each document, the digests of its subjects, ascending; () where no document has any.
+    forms: of each document, its key where that is not the id, else b""; () for b"" each.
     """
     numbers = np.arange(batch.documents + 1)
     firsts = np.searchsorted(batch.owners, numbers)
-    of_each = zip(labels, subjects or [()] * len(labels), strict=True)
+    number = len(labels)
+    of_each = zip(labels, subjects or [()] * number, forms or [b""] * number, strict=True)
     packed = [_packed(*of_one) for of_one in of_each]
     sizes = [len(label) for label in packed]
     label_ends = np.cumsum(sizes, dtype=np.int64)
@@ -92,20 +107,24 @@ def encode_records(
     return [whole[start:end] for start, end in pairwise(edges)]
 
 
-def _packed(labels: Mapping[str, str], subjects: tuple[bytes, ...]) -> bytes:
+def _packed(labels: Mapping[str, str], subjects: tuple[bytes, ...], form: bytes) -> bytes:
     # Sorted, so that equal labels have equal bytes: the state must not depend on a producer's order.
     ordered = dict(sorted(labels.items()))
+    part = bytes(msgpack.packb([ordered, form] if form else ordered))
     if subjects:
-        return bytes(msgpack.packb([subjects, ordered]))
-    return bytes(msgpack.packb(ordered)) if labels else b""
+        return bytes([_WITH_SUBJECTS]) + bytes(msgpack.packb(subjects)) + part
+    if form:
+        return part
+    return part if labels else b""
 
 
 def labels_part(packed: bytes) -> bytes:
     """Return the packed labels of a document without its subjects. Raises StateCorrupt."""
-    if not packed or packed[0] != _WITH_SUBJECTS:
+    # A list of labels and key begins with a map, and one of subjects and labels with a list.
+    if len(packed) < 2 or packed[0] != _WITH_SUBJECTS or packed[1] & 0xF0 != _SHORT_LIST:
         return packed
     # The list of digests is short, so its first byte holds its length.
-    digests = packed[1] & 0x0F if len(packed) > 1 else 0
+    digests = packed[1] & 0x0F
     if not 0 < digests <= MAX_SUBJECTS:
         raise unreadable()
     return packed[2 + digests * _PACKED_DIGEST :]
@@ -141,7 +160,7 @@ def _decode_record(record: bytes) -> StoredDocument:
         raise unreadable()
     packed = record[at : at + size]
     subjects = _subjects(packed)
-    labels = _labels(labels_part(packed))
+    labels, form = unpack_labels(labels_part(packed))
     passages, words, pieces, counts = _decode(data, at + size)
     if passages < 0:
         raise unreadable()
@@ -152,17 +171,19 @@ def _decode_record(record: bytes) -> StoredDocument:
         here = slice(start, stop)
         found.append(Passage(length, words[here], counts[here]))
         start = stop
-    return StoredDocument(offset, tuple(found), labels, subjects)
+    return StoredDocument(offset, tuple(found), labels, subjects, form)
 
 
-def _labels(packed: bytes) -> Mapping[str, str]:
+def unpack_labels(packed: bytes) -> tuple[Mapping[str, str], bytes]:
+    """Return the labels in a record, and the key that is not the id, else b"". Raises StateCorrupt."""
     try:
-        labels = msgpack.unpackb(packed) if packed else {}
+        found = msgpack.unpackb(packed) if packed else {}
+        labels, form = found if isinstance(found, list) else (found, b"")
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise unreadable() from error
-    if not isinstance(labels, dict):
+    if not isinstance(labels, dict) or not isinstance(form, bytes):
         raise unreadable()
-    return labels
+    return labels, form
 
 
 def unreadable() -> StateCorrupt:

@@ -6,14 +6,13 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Self
 
-import msgpack
 import numpy as np
 import numpy.typing as npt
 
 from streamtopic.compiled import kernel
 from streamtopic.counts import MAX_LENGTH, DocumentBatch, WordSets
 from streamtopic.state.connection import Connection
-from streamtopic.state.document_records import RECORD_VERSION, labels_part, unreadable
+from streamtopic.state.document_records import RECORD_VERSION, labels_part, unpack_labels, unreadable
 from streamtopic.state.meta import Meta, read_position
 from streamtopic.state.reader import PartitionView, Snapshot
 from streamtopic.state.redis_keys import BUCKETS
@@ -187,22 +186,20 @@ class _Labels:
             packed = labels_part(record[start:end])
             labels = self._known.get(packed)
             if labels is None:
-                labels = self._known[packed] = _unpacked(packed)
+                labels, form = _unpacked(packed)
+                # Labels beside a key are those of one document.
+                if not form:
+                    self._known[packed] = labels
             if not self._tasks or not self._tasks.isdisjoint(labels):
                 yield _Record(document, labels, record[end:], view)
 
 
-def _unpacked(packed: bytes) -> Mapping[str, str]:
-    try:
-        labels = msgpack.unpackb(packed)
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise unreadable() from error
-    if not isinstance(labels, dict):
-        raise unreadable()
+def _unpacked(packed: bytes) -> tuple[Mapping[str, str], bytes]:
+    labels, form = unpack_labels(packed)
     texts = chain.from_iterable(labels.items())
     if not all(isinstance(text, str) for text in texts):
         raise unreadable()
-    return MappingProxyType(labels)
+    return MappingProxyType(dict(labels)), form
 
 
 def _positions(view: PartitionView, place: Mapping[str, int], size: int) -> Int64:

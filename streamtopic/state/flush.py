@@ -151,6 +151,7 @@ class AddedDocument:
     passages: words as numbers of the writer's lexicon.
     labels: task to class.
     subjects: digests of the subjects, ascending.
+    form: key of that record; b"" where the key is the id itself.
     """
 
     document: bytes
@@ -158,6 +159,7 @@ class AddedDocument:
     passages: RowSpan
     labels: Mapping[str, str] = field(default_factory=dict)
     subjects: tuple[bytes, ...] = ()
+    form: bytes = b""
 
     @property
     def length(self) -> int:
@@ -249,7 +251,8 @@ def plan(
     offsets = [document.offset for document in changes.added]
     labels = [document.labels for document in changes.added]
     subjects = [document.subjects for document in changes.added]
-    records = encode_records(added, offsets, labels, subjects)
+    forms = [document.form for document in changes.added]
+    records = encode_records(added, offsets, labels, subjects, forms)
     arrived = {a.document: record for a, record in zip(changes.added, records, strict=True)}
     left = {r.document for r in changes.removed} - arrived.keys()
     segments = []
@@ -305,10 +308,12 @@ def _index_change(changes: Changes) -> tuple[list[tuple[bytes, bytes]], list[tup
     """Return the entries that come to the index of subjects, and those that leave it, both ascending."""
     before = set[tuple[bytes, bytes]]()
     for gone in changes.removed:
-        before.update((digest, gone.document) for digest in gone.stored.subjects)
+        key = gone.stored.form or gone.document
+        before.update((digest, key) for digest in gone.stored.subjects)
     after = set[tuple[bytes, bytes]]()
     for document in changes.added:
-        after.update((digest, document.document) for digest in document.subjects)
+        key = document.form or document.document
+        after.update((digest, key) for digest in document.subjects)
     return sorted(after - before), sorted(before - after)
 
 

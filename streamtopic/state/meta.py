@@ -269,7 +269,7 @@ def mismatch(model: str, have: Fixed, want: Fixed, writer: str = "") -> str:
         changed = changed_limits(limits, want_limits)
         differs = (
             f"was counted under other limits of records ({changed}), which decide what is refused: go back to the "
-            "program that counted it"
+            "program, and to the setting `input`, that counted it"
         )
         remedy = "or count it anew from the log (`streamtopic rebuild`)"
     return f"the state of {model} {differs}, {remedy}"

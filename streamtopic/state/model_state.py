@@ -54,6 +54,12 @@ class ModelSettings:
     layout: int = field(default=STATE.written, compare=False)
 
     @property
+    def many_forms(self) -> bool:
+        """Whether several keys may name one document, by the input mapping that stands beside the limits."""
+        rules = self.limits.split(",")
+        return any(rule.startswith("input.key=") and rule != "input.key=" for rule in rules)
+
+    @property
     def weighting(self) -> Weighting:
         """The weight of a document's word pairs."""
         return Weighting(self.cap)

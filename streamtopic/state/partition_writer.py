@@ -321,7 +321,7 @@ class PartitionWriter:
         return read_requests(self.connection.call("HGETALL", self.keys.subject_requests))
 
     def subject_documents(self, digest: bytes, most: int) -> list[bytes]:
-        """Return ids of live documents of a subject, at most `most`, in the order of their bytes.
+        """Return keys of the records of live documents of a subject, at most `most`, in the order of their bytes.
 
         digest: of the subject, under this partition's secret.
         """

@@ -56,7 +56,7 @@ class PartitionKeys:
         return f"{self.tag}:forgetting"
 
     def subjects(self, bucket: int) -> str:
-        """Sorted set, all of one score: digest of a subject and id of a document, one behind the other."""
+        """Sorted set, all of one score: digest of a subject and key of a document's record, one behind the other."""
         return f"{self.tag}:subjects:{bucket}"
 
     def of(self, partition: int) -> "PartitionKeys":

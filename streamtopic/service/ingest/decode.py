@@ -7,7 +7,7 @@ names the reason. A record that they take gives the event that `events.decode` w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, cast
 
@@ -34,6 +34,7 @@ from streamtopic.events import (
     decode_record,
 )
 from streamtopic.lexicon import INSERT, Table, Whole, ascii_tokens, find, leave
+from streamtopic.sources import OWN, Dialect
 from streamtopic.state import AddedDocument, Batch, Rows, RowSpan
 from streamtopic.streams import MURMUR2, partition_of
 from streamtopic.streams.event_log import MAX_HEADERS
@@ -87,7 +88,8 @@ class Decoded:
     events: (k,), the event of each record, or the reason why it was refused.
     homes: (k,), the partition that the key of each record belongs to.
     lexicon: holds the words of added documents.
-    batch: the same records as the state prepares them: keys, sizes, words.
+    batch: the same records as the state prepares them: keys, which are document ids, sizes, words.
+    forms: (k,), the key of each record as it stands in the log; () where a document has one key only.
     """
 
     records: Sequence[Record]
@@ -95,6 +97,7 @@ class Decoded:
     homes: Sequence[int]
     lexicon: Lexicon
     batch: Batch
+    forms: Sequence[bytes] = ()
 
     @property
     def next_offset(self) -> int:
@@ -116,7 +119,7 @@ class Decoded:
         records = self.records[here]
         events = self.events[here]
         homes = self.homes[here]
-        return Decoded(records, events, homes, self.lexicon, part)
+        return Decoded(records, events, homes, self.lexicon, part, self.forms[here])
 
 
 def decode_all(
@@ -125,6 +128,7 @@ def decode_all(
     partitions: int,
     partitioner: str = MURMUR2,
     secret: bytes = b"",
+    dialect: Dialect = OWN,
     *,
     days: bool = False,
     subjects: bool = True,
@@ -136,27 +140,46 @@ def decode_all(
     partitions: number of partitions of the topic.
     partitioner: name of the hash that chooses a key's partition.
     secret: of the partition, for the digests of subjects.
+    dialect: of the records.
     days: whether the day of a document stands among its labels.
     subjects: whether the state knows subjects.
+
+    Where a schema registry does not answer, only the records before the first that needs it are decoded. Raises
+    ComponentUnreachable where that is the very first.
     """
+    translated = dialect.read(records)
+    own = translated.records
+    records = records[: len(own)]
     # Another thread may give entries to words meanwhile: records are also decoded ahead of the commit.
     with lexicon.lock:
-        rows, taken, labels, times = _scan(records, lexicon)
+        rows, taken, labels, times = _scan(own, lexicon)
     events: list[Event | Add] = []
-    for k, (record, kind) in enumerate(zip(records, taken.tolist(), strict=True)):
-        event = _plain(record, rows, k, labels.get(k), times[k] if days else -1) if kind == TAKEN else None
+    for k, (record, kind) in enumerate(zip(own, taken.tolist(), strict=True)):
+        event: Event | Add | None = translated.refused.get(k)
+        if event is None and kind == TAKEN:
+            event = _plain(record, rows, k, labels.get(k), times[k] if days else -1)
         events.append(_event(record, subjects=subjects) if event is None else event)
     words = rows.stops - rows.starts
     # The others are filled in by `_lay_out`.
     sizes = np.where(taken == TAKEN, _BYTES_A_DOCUMENT + _BYTES_A_WORD * words, 0)
     for k, (start, stop) in labels.items():
         sizes[k] += stop - start
-    unusual = _lay_out(events, records, sizes, lexicon, secret, days=days)
+    unusual = _lay_out(events, own, sizes, lexicon, secret, days=days)
+    if translated.forms:
+        _note_forms(events, translated.forms, sizes)
     tables = [(rows, np.arange(len(records))), unusual]
-    batch = Batch([_live_key(record.key) for record in records], sizes, tables)
+    batch = Batch([_live_key(record.key) for record in own], sizes, tables)
     homes = _homes(records, partitions, partitioner)
     # `_lay_out` has replaced every Add by an AddedDocument.
-    return Decoded(records, cast("list[Event]", events), homes, lexicon, batch)
+    return Decoded(records, cast("list[Event]", events), homes, lexicon, batch, translated.forms)
+
+
+def _note_forms(events: list[Event | Add], forms: Sequence[bytes], sizes: npt.NDArray[np.int64]) -> None:
+    """Note under which key each document came, where the key is not the id itself."""
+    for k, event in enumerate(events):
+        if isinstance(event, AddedDocument) and event.document != forms[k]:
+            events[k] = replace(event, form=forms[k])
+            sizes[k] += len(forms[k])
 
 
 def _live_key(key: bytes | None) -> bytes:

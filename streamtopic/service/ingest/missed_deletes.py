@@ -82,7 +82,7 @@ def remove_missed(ingest: Ingest, log: EventLog, now_ms: int) -> MissedDeletes:
     any other, but they have no receipt: nobody knows any more who asked for them. Needs 8 bytes of memory for each
     record of the log. May be repeated after any error. Raises TakenOver, ComponentUnreachable, StateError.
     """
-    known, records = _named(log, ingest.topic, ingest.partition)
+    known, records = _named(ingest, log)
     missing = list(_missing(ingest, known))
     removed = start = 0
     while start < len(missing):
@@ -93,16 +93,18 @@ def remove_missed(ingest: Ingest, log: EventLog, now_ms: int) -> MissedDeletes:
     return MissedDeletes(ingest.partition, records, removed)
 
 
-def _named(log: EventLog, topic: str, partition: int) -> tuple[npt.NDArray[np.uint64], int]:
-    """Return hashes of all keys in the log, ascending, and how many records it holds."""
+def _named(ingest: Ingest, log: EventLog) -> tuple[npt.NDArray[np.uint64], int]:
+    """Return hashes of all document ids in the log, ascending, and how many records it holds."""
+    topic = ingest.topic
+    partition = ingest.partition
     # concatenate needs at least one array, and a log may be empty.
     hashes = [np.zeros(0, np.uint64)]
     records = 0
     offset = log.begin(topic, partition)
     end = log.end(topic, partition)
     for page in pages(log, topic, partition, offset, end):
-        keys = [record.key or b"" for record in page]
-        hashes.append(np.unique(_hashes(keys)))
+        ids = [(ingest.dialect.document_of(record.key) or "").encode() for record in page]
+        hashes.append(np.unique(_hashes(ids)))
         records += len(page)
     return np.unique(np.concatenate(hashes)), records
 

@@ -15,6 +15,7 @@ from streamtopic.service.ingest.decode import decode_all
 from streamtopic.service.ingest.forget_subjects import SubjectForgetter
 from streamtopic.service.ingest.resolve import OUTCOMES, resolve
 from streamtopic.service.ingest.send_home import Forwarder
+from streamtopic.sources import OWN, Dialect
 from streamtopic.state import (
     MAX_FLUSH_DOCUMENTS,
     MAX_WORD_IDS,
@@ -78,6 +79,7 @@ class Ingest:
     clock: seconds since 1970, for receipts.
     base_epoch: epoch of the base model, None before the first; epochs up to it are folded when segments are merged.
     ahead: whether a second thread reads the next records while the state counts those before them.
+    dialect: of the records.
 
     State and offset move in one commit, so a process that is killed anywhere loses nothing and counts nothing twice.
     Pointers to rejected records are confirmed by their log before the commit; after a crash they may be there twice.
@@ -94,8 +96,10 @@ class Ingest:
         base_epoch: Callable[[], int | None] = lambda: None,
         *,
         ahead: bool = True,
+        dialect: Dialect = OWN,
     ) -> None:
         self.state = state
+        self.dialect = dialect
         self._log = log
         self._topics = topics
         self._clock = clock
@@ -111,6 +115,7 @@ class Ingest:
             state.partitioner,
             secret=state.secret,
             ahead=ahead,
+            dialect=dialect,
             days=state.days,
             subjects=state.keeps_subjects,
         )
@@ -131,10 +136,12 @@ class Ingest:
         base_epoch: Callable[[], int | None] = lambda: None,
         word_ids: int = MAX_WORD_IDS,
         ahead: bool = True,
+        dialect: Dialect = OWN,
     ) -> Ingest:
         """Take ownership of a partition; a new one begins at the beginning of its log.
 
         word_ids: how many ids the partition may give to words.
+        dialect: of the records; `settings.limits` names its mapping.
 
         Raises StateMismatch where settings, partitions or the log do not fit the state.
         """
@@ -156,7 +163,7 @@ class Ingest:
             layout=settings.layout,
             word_ids=word_ids,
         )
-        return cls(state, log, topics, clock, base_epoch, ahead=ahead)
+        return cls(state, log, topics, clock, base_epoch, ahead=ahead, dialect=dialect)
 
     @property
     def topic(self) -> str:
@@ -393,6 +400,7 @@ class _ReadAhead:
     days: whether documents keep their day.
     subjects: whether the state knows subjects.
     ahead: whether to use a second thread at all.
+    dialect: of the records.
 
     The memory is bounded: one read of 8 MiB beside the records that are being counted.
     """
@@ -407,9 +415,11 @@ class _ReadAhead:
         *,
         secret: bytes = b"",
         ahead: bool = True,
+        dialect: Dialect = OWN,
         days: bool = False,
         subjects: bool = True,
     ) -> None:
+        self._dialect = dialect
         self._days = days
         self._with_subjects = subjects
         self._log = log
@@ -480,6 +490,7 @@ class _ReadAhead:
             self._partitions,
             self._partitioner,
             self._secret,
+            self._dialect,
             days=self._days,
             subjects=self._with_subjects,
         )

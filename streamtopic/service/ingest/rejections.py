@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgpack
 
 from streamtopic.errors import InvalidEvent
-from streamtopic.events import decode_record
+from streamtopic.sources import OWN, Dialect
 from streamtopic.streams import MURMUR2, Message, pages, partition_of
 
 if TYPE_CHECKING:
@@ -71,12 +71,13 @@ def rejections(log: EventLog, names: TopicNames, newest: int | None = None) -> I
                 yield rejection
 
 
-def retry(log: EventLog, names: TopicNames, partitioner: str = MURMUR2) -> Mapping[str, int]:
+def retry(log: EventLog, names: TopicNames, partitioner: str = MURMUR2, dialect: Dialect = OWN) -> Mapping[str, int]:
     """Append the refused records again that this version of the program accepts; return numbers by outcome.
 
     Running this twice repeats nothing, since a repeated record is newer than the refused one.
 
     partitioner: name of the hash by which the model chooses a key's partition.
+    dialect: of the records.
     """
     by_partition: dict[int, dict[int, Rejection]] = {}
     for rejection in rejections(log, names):
@@ -86,7 +87,7 @@ def retry(log: EventLog, names: TopicNames, partitioner: str = MURMUR2) -> Mappi
         if partition >= log.partitions(names.documents):
             outcomes["gone"] += len(wanted)
             continue
-        again = list(_again(log, names, partition, wanted, outcomes, partitioner))
+        again = list(_again(log, names, partition, wanted, outcomes, partitioner, dialect))
         log.append_many(names.documents, again)
         outcomes["retried"] += len(again)
     return dict(outcomes)
@@ -99,6 +100,7 @@ def _again(
     wanted: Mapping[int, Rejection],
     outcomes: Counter[str],
     partitioner: str,
+    dialect: Dialect,
 ) -> Iterator[Message]:
     """Yield the records of a partition that are to be appended again; count the outcomes of the others.
 
@@ -122,7 +124,7 @@ def _again(
         if refused is None:
             outcomes["gone"] += 1
         # A record in another partition than its key's stays refused: moved, it could arrive behind a newer one.
-        elif not _accepted(refused) or partition_of(refused.key, partitions, partitioner) != partition:
+        elif not _accepted(refused, dialect) or partition_of(refused.key, partitions, partitioner) != partition:
             outcomes["still_rejected"] += 1
         # Only the newest record of an id is repeated: an older one would undo the changes behind it.
         elif newest.get(refused.key) != place:
@@ -131,10 +133,10 @@ def _again(
             yield Message(refused.key, refused.value, refused.headers, partition)
 
 
-def _accepted(record: Record) -> bool:
+def _accepted(record: Record, dialect: Dialect) -> bool:
     """Return whether this version of the program accepts a record."""
     try:
-        decode_record(record)
+        dialect.event(record)
     except InvalidEvent:
         return False
     return True

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from streamtopic.errors import InvalidEvent
 from streamtopic.events import (
+    FORM_HEADER,
     Delete,
     ForgetSubject,
     Heartbeat,
@@ -85,9 +86,10 @@ def resolve(
     The result depends on the records only, not on how a log is cut into flushes, except for `applied_ms`. The documents
     that are live afterwards depend on the newest record of each id only, since compaction leaves no other.
     """
-    run = _Run(live, base, partition, now_ms, secret)
-    for record, event, home in zip(decoded.records, decoded.events, decoded.homes, strict=True):
-        run.take(record, event, home)
+    run = _Run(live, base, partition, now_ms, secret, bool(decoded.forms))
+    ids = decoded.batch.keys
+    for record, event, home, document in zip(decoded.records, decoded.events, decoded.homes, ids, strict=True):
+        run.take(record, event, home, document)
     return run.result(decoded.next_offset)
 
 
@@ -96,6 +98,7 @@ class _Run:
     """The state while records are applied.
 
     live: the documents as they were before the first record.
+    many_forms: whether several keys may name one document.
     current: the live documents of the ids in the records, after the records so far.
     forgets, totals, counted, rejected, forwards, time_ms: of the changes to commit.
     requests: requests to forget a subject by key.
@@ -107,6 +110,7 @@ class _Run:
     partition: int
     now_ms: int
     secret: bytes
+    many_forms: bool = False
     current: dict[bytes, StoredDocument | AddedDocument] = field(init=False)
     forgets: list[Forget] = field(default_factory=list)
     totals: Counter[str] = field(default_factory=Counter)
@@ -121,8 +125,12 @@ class _Run:
     def __post_init__(self) -> None:
         self.current = dict(self.live.documents)
 
-    def take(self, record: Record, event: Event, home: int) -> None:
-        """Apply a record."""
+    def take(self, record: Record, event: Event, home: int, document: bytes) -> None:
+        """Apply a record.
+
+        home: partition of its key.
+        document: the id in its key, b"" without one.
+        """
         # A producer's clock may be ahead; records behind this one would then look old.
         self.time_ms = max(self.time_ms, min(record.timestamp_ms, self.now_ms))
         if isinstance(event, Heartbeat):
@@ -133,9 +141,9 @@ class _Run:
             return
         # Partitioners differ over records without a key, and such a record names no document that could be deleted.
         if home != self.partition and not _keyless(event):
-            self.elsewhere(record, event, home)
+            self.elsewhere(record, event, home, document)
         elif isinstance(event, InvalidEvent):
-            self.reject(record, event, here=True)
+            self.reject(record, event, document, here=True)
         elif isinstance(event, AddedDocument):
             self.add(record, event)
         elif isinstance(event, Delete):
@@ -144,7 +152,7 @@ class _Run:
     def about_subject(self, record: Record, event: Event) -> None:
         """Open a request to forget a subject, close one, or refuse the record."""
         if isinstance(event, InvalidEvent):
-            self.reject(record, event, here=False)
+            self.reject(record, event, b"", here=False)
         elif isinstance(event, ForgetSubject):
             self.closed.pop(event.key, None)
             self.requests[event.key] = SubjectRequest(
@@ -163,26 +171,27 @@ class _Run:
             else:
                 self.requests[event.key] = replace(asked, closed=record.offset)
 
-    def reject(self, record: Record, error: InvalidEvent, *, here: bool) -> None:
+    def reject(self, record: Record, error: InvalidEvent, document: bytes, *, here: bool) -> None:
         """Refuse a record: point at it, and remove the document of its id.
 
+        document: its id, b"" without one.
         here: whether the record is in the partition of its key.
         """
         self.totals["rejected"] += 1
         self.reasons[error.reason] += 1
         self.rejected.append(encode_rejected(record, error))
-        document = record.key or b""
         request = request_of(record.headers) or ""
         salt = salt_of(record.headers)
         # Compaction keeps only this record of the id: a recount of the log could not find the document any more.
         if document in self.current:
             self.totals["deleted_by_refusal"] += 1
+            self.end_other_form(record, document)
             self.forget(record, document, ForgetKind.REFUSED, request, salt)
             del self.current[document]
         elif here and request and document_of(document) is not None:
             self.forget(record, document, ForgetKind.NOT_FOUND, request, salt)
 
-    def elsewhere(self, record: Record, event: Event, home: int) -> None:
+    def elsewhere(self, record: Record, event: Event, home: int, document: bytes) -> None:
         """Take a record in another partition than its key's: an add is refused, but its document is deleted at home.
 
         A refused change is a delete everywhere. Compaction keeps the last record of a key only, so an add may have
@@ -196,7 +205,7 @@ class _Run:
         else:
             self.totals["misplaced"] += 1
             error = event if isinstance(event, InvalidEvent) else misplaced(self.partition, home)
-            self.reject(record, error, here=False)
+            self.reject(record, error, document, here=False)
         # A rebuild reads old records again, whose deletions at other partitions were settled before it.
         if record.offset < self.base.through or record.key is None:
             return
@@ -215,14 +224,16 @@ class _Run:
         """Put a document in place of the one that its id held."""
         document = event.document
         have = self.current.get(document)
-        # The same content again forgets nothing, so it must not count against the deletion capacity.
-        if have is not None and self.live.same(have, event):
+        # The same content again forgets nothing, so it must not count against the deletion capacity. Under another key
+        # it takes the place of the first record, which has to leave the log.
+        if have is not None and have.form == event.form and self.live.same(have, event):
             self.totals["unchanged"] += 1
             if have.subjects != event.subjects:
                 # It is still the document of the earlier record, so its epoch stays as well.
                 self.current[document] = replace(event, offset=have.offset)
             return
         if have is not None:
+            self.end_other_form(record, document)
             self.forget(record, document, ForgetKind.REPLACED, "")
         self.totals["added" if have is None else "replaced"] += 1
         # A pair needs two words of one passage.
@@ -234,10 +245,42 @@ class _Run:
         """Delete a document."""
         document = event.document.encode()
         found = document in self.current
+        if self.many_forms and _has(record, FORM_HEADER) and self.key_of(document) != record.key:
+            # The service's own, for a key whose document came again under another key, or is gone.
+            self.totals["unchanged"] += 1
+            return
+        self.end_other_form(record, document)
         self.totals["deleted" if found else "not_found"] += 1
         kind = ForgetKind.DELETED if found else ForgetKind.NOT_FOUND
         self.forget(record, document, kind, event.request or "", event.salt)
         self.current.pop(document, None)
+
+    def key_of(self, document: bytes) -> bytes | None:
+        """Return the key under which a document was added, None without a document."""
+        have = self.current.get(document)
+        return None if have is None else have.form or document
+
+    def end_other_form(self, record: Record, document: bytes) -> None:
+        """Note that the key under which a document was added needs a tombstone, where a record has another key.
+
+        Compaction goes by keys: without that tombstone the older record would stay in the log, and a recount of the
+        compacted log would find its document again.
+        """
+        key = self.key_of(document)
+        if not self.many_forms or key is None or key == record.key:
+            return
+        note = Forward(
+            offset=record.offset,
+            document=key,
+            home=self.partition,
+            asked=True,
+            time_ms=record.timestamp_ms,
+            headers=((FORM_HEADER, b"1"),),
+            # Any later record of that key is newer than this one.
+            end=record.next_offset,
+            late=self.now_ms - record.timestamp_ms > _LATE_MS,
+        )
+        self.forwards.append(note)
 
     def forget(self, record: Record, document: bytes, kind: ForgetKind, request: str, salt: bytes = b"") -> None:
         """Note a deletion, before the document leaves `current`."""
@@ -290,6 +333,11 @@ def misplaced(partition: int, home: int) -> InvalidEvent:
         f"the record is in partition {partition}, its key belongs to {home}: set the producer's partitioner to that of "
         "the model (setting `partitioner`) and send the document again",
     )
+
+
+def _has(record: Record, header: str) -> bool:
+    """Return whether a record has a header of this name."""
+    return any(name == header for name, _ in record.headers)
 
 
 def _keyless(event: Event) -> bool:

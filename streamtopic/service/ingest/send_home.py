@@ -1,5 +1,8 @@
 """Forward deletions from a wrong partition to the partition of their document, each at most once.
 
+Where several keys name one document, a tombstone for each other key that was live is sent the same way, to the same
+partition.
+
 The deletion is sent as a plain tombstone without a mark. So nobody can forge one, and a recount of the log gives the
 same counts as ingest.
 
@@ -61,10 +64,11 @@ class Forwarder:
         self._notes = self._before = None
 
     def placed(self, forwards: Sequence[Forward]) -> list[Forward]:
-        """Return the notes with the present end of each home."""
-        homes = {forward.home for forward in forwards}
+        """Return the notes with the present end of each home; those for the own partition name its offset already."""
+        here = self._state.partition
+        homes = {forward.home for forward in forwards} - {here}
         ends = {home: self._log.written_end(self._topic, home) for home in homes}
-        return [replace(forward, end=ends[forward.home]) for forward in forwards]
+        return [replace(forward, end=ends.get(forward.home, forward.end)) for forward in forwards]
 
     def noted(self) -> None:
         """Take notice that notes are being committed: whether that succeeds or not, they have to be read again."""
@@ -149,9 +153,11 @@ class Forwarder:
 
     def _records(self, home: int, notes: Sequence[Forward]) -> Iterator[Record]:
         """Yield the records of the home that may be newer than one of these notes."""
-        starts = [note.end for note in notes if not note.late]
+        here = home == self._state.partition
+        starts = [note.end for note in notes if here or not note.late]
         # Newer records may lie before the end that a late note names, so the broker's times decide.
-        if late := [note.time_ms for note in notes if note.late]:
+        late = [] if here else [note.time_ms for note in notes if note.late]
+        if late:
             oldest = min(late) + CLOCKS_MS
             starts.append(self._log.offset_at(self._topic, home, oldest))
         if not starts:

@@ -235,8 +235,22 @@ class ResidueKeeper:
             reflected = [cut.get(partition, 0) for cut in cuts]
             withdrawn[partition] = min(reflected, default=newest.get(partition, 0))
             if meta.removals:
-                log[partition] = yield from superseded_from(self._log, self._names.documents, partition)
+                # Before the log is read: a tombstone that is sent meanwhile may come too late for this pass.
+                known = self._known(partition, meta)
+                superseded = yield from superseded_from(self._log, self._names.documents, partition)
+                log[partition] = superseded if known is None else min(superseded, known)
         return {Stage.WITHDRAWN: withdrawn, Stage.LOG: log}
+
+    def _known(self, partition: int, meta: Meta) -> int | None:
+        """Return the offset before which the keys of a partition's log tell whether a document is still there.
+
+        None where they always do. Where several keys name one document, a record under one key ends the record under
+        another only once it was counted and the tombstone for the other key was sent.
+        """
+        if not self._state.settings.many_forms:
+            return None
+        waits = self._reader.forgets(partition).waits_for_other_forms()
+        return meta.next_offset if waits is None else min(waits, meta.next_offset)
 
     def _base(self, progress: _Progress, lease: Lease) -> None:
         """Move the marks of the base model; drop its bytes once the log cannot make them again."""

@@ -103,6 +103,8 @@ class Publisher:
         self._looked_at: dict[int, object] = {}
         requests = SubjectRequests(state.connection, state.model, state.settings.partitions)
         self._subjects = SubjectReceipts(state.model, requests, log, self._names.receipts, key=key, links=self._links)
+        # By the settings that the model is bound to: other models need no right to read these notes.
+        self._many_forms = state.settings.many_forms
 
     def drain(self) -> int:
         """Publish the records of the outbox, oldest first; return their number.
@@ -152,7 +154,9 @@ class Publisher:
             # A million deletions may wait for the next version: they are read once, until something changes.
             if self._looked_at.get(partition) == (marks[partition], latest):
                 continue
-            while served := _served(stream, partition, ordered):
+            # A receipt says that a rebuild will not find the document again either.
+            before = stream.waits_for_other_forms() if self._many_forms else None
+            while served := _served(stream, partition, ordered, before):
                 issued += self._issue(partition, served)
                 stream.drop([forget for forget, _ in served])
                 now = self._clock()
@@ -160,7 +164,8 @@ class Publisher:
                 self._watch.confirmed([now - forget.received_ms / 1000 for forget in asked])
                 _trace(partition, served, int(now * 1000))
                 marks[partition] = stream.mark()
-            self._looked_at[partition] = (marks[partition], latest)
+            if before is None:
+                self._looked_at[partition] = (marks[partition], latest)
         return issued
 
     def cover_subjects(self, forgets: Mapping[int, Forgets]) -> int:
@@ -500,8 +505,13 @@ def _trace(partition: int, served: Sequence[tuple[Forget, Envelope]], now_ms: in
             span("streamtopic receipt", (forget.applied_ms, now_ms), facts, parent=forget.trace)
 
 
-def _served(stream: Forgets, partition: int, versions: Sequence[Envelope]) -> list[tuple[Forget, Envelope]]:
-    """Return the oldest deletions that a published version reflects, each with the first such version."""
+def _served(
+    stream: Forgets, partition: int, versions: Sequence[Envelope], before: int | None = None
+) -> list[tuple[Forget, Envelope]]:
+    """Return the oldest deletions that a published version reflects, each with the first such version.
+
+    before: offset from which on deletions wait for something else; None where none does.
+    """
     served: list[tuple[Forget, Envelope]] = []
     # A document may be deleted, added and deleted again while its first deletion still waits.
     touched: dict[bytes, list[Forget]] = {}
@@ -509,6 +519,8 @@ def _served(stream: Forgets, partition: int, versions: Sequence[Envelope]) -> li
     while versions and len(served) < PAGE and (page := stream.read(offset, PAGE)):
         offset = page[-1].offset + 1
         for forget in page:
+            if before is not None and forget.offset >= before:
+                return served
             envelope = _first(forget, partition, versions, touched.get(forget.document, []))
             if envelope is not None:
                 served.append((forget, envelope))

@@ -17,8 +17,17 @@ import numpy as np
 
 from streamtopic.counts import Cooccurrence, Counts, DocumentBatch, Passage, Weighting, count
 from streamtopic.errors import InvalidEvent
-from streamtopic.events import LIMITS, Add, Heartbeat, dated, decode_record, document_of, keeps_days, keeps_subjects
+from streamtopic.events import (
+    FORM_HEADER,
+    LIMITS,
+    Add,
+    Heartbeat,
+    dated,
+    keeps_days,
+    keeps_subjects,
+)
 from streamtopic.service.schedule.payload import Labelled, labelled_by_task
+from streamtopic.sources import OWN, Dialect
 from streamtopic.streams import MURMUR2, pages, partition_of
 from streamtopic.text import passages
 from streamtopic.topics.working_vocabulary import thresholds
@@ -172,21 +181,31 @@ class _Living:
     """The documents that the records read so far leave alive, as in DocumentsInLog."""
 
     numbering: Numbering
+    dialect: Dialect = OWN
     alive: dict[DocumentKey, Document] = field(default_factory=dict)
     labels: dict[DocumentKey, Mapping[str, str]] = field(default_factory=dict)
     added: dict[DocumentKey, int] = field(default_factory=dict)
+    forms: dict[DocumentKey, bytes | None] = field(default_factory=dict)
     limits: str = LIMITS
 
     def apply(self, record: Record) -> None:
         """Apply the next record of a partition, as ingest does."""
         try:
-            event = decode_record(record, subjects=keeps_subjects(self.limits))
+            event = self.dialect.event(record, subjects=keeps_subjects(self.limits))
         except InvalidEvent:
             event = None
-        document = document_of(record.key)
+        document = self.dialect.document_of(record.key)
         if document is None or isinstance(event, Heartbeat):
             return
         key = record.partition, document
+        form = self.forms.get(key)
+        if self.dialect.many_forms and event is not None:
+            marked = any(name == FORM_HEADER for name, _ in record.headers)
+            # Such a tombstone is about another key of a document that was added again since.
+            if marked and not isinstance(event, Add) and form != record.key:
+                return
+            self.forms[key] = record.key
+        same_form = not self.dialect.many_forms or form == record.key
         # A record that is refused ends what its id held, as a delete does.
         before = self.alive.pop(key, None)
         had = self.labels.pop(key, {})
@@ -197,7 +216,7 @@ class _Living:
         if labels:
             self.labels[key] = labels
         # An identical add changes nothing, so the document was still added by the record before.
-        if before is None or had != labels or not _alike(before, self.alive[key]):
+        if before is None or not same_form or had != labels or not _alike(before, self.alive[key]):
             self.added[key] = record.offset
 
 
@@ -207,6 +226,7 @@ def documents_in_log(
     offsets: Mapping[int, int],
     progress: Progress,
     partitioner: str = MURMUR2,
+    dialect: Dialect = OWN,
     *,
     limits: str = LIMITS,
 ) -> DocumentsInLog:
@@ -216,12 +236,13 @@ def documents_in_log(
     offsets: partition to the offset at which reading ends.
     progress: called with the number of records read so far, and their total.
     partitioner: name of the hash by which keys belong to partitions.
+    dialect: of the records.
     limits: rules that the state is counted under. Where it keeps days, a document that comes again on another day is
         another one.
 
     Raises ComponentUnreachable.
     """
-    living = _Living(Numbering(), limits=limits)
+    living = _Living(Numbering(), dialect, limits=limits)
     partitions = log.partitions(topic)
     total = sum(offsets.values())
     done = 0
@@ -330,7 +351,9 @@ class Recounts:
         sources = self._sources
         limits = sources.state.settings.limits
         topic = sources.names.documents
-        found = documents_in_log(sources.log, topic, cut, self._update, sources.partitioner, limits=limits)
+        found = documents_in_log(
+            sources.log, topic, cut, self._update, sources.partitioner, sources.dialect, limits=limits
+        )
         if added is not None:
             found = found.added_before(added)
         labelled = _labelled(found, self.tasks)

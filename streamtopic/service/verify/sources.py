@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from streamtopic.service.published import read_release
+from streamtopic.sources import OWN, Dialect
 from streamtopic.streams import TopicNames
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class Sources:
     refuted: versions that failed the service's own check.
     epsilon_budget: for all versions of a base model together, for the report.
     clock: returns seconds since 1970.
+    dialect: of the records.
     """
 
     log: EventLog
@@ -90,6 +92,7 @@ class Sources:
     refuted: frozenset[int]
     epsilon_budget: float
     clock: Callable[[], float]
+    dialect: Dialect = OWN
 
     @property
     def model(self) -> str:

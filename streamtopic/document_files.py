@@ -1,0 +1,198 @@
+"""Files of documents by their kind: JSON lines, CSV, Parquet, and folders of texts.
+
+load_file   a file or folder, by its name
+read_csv    rows with the columns id and text
+read_parquet   the same, where pyarrow is installed
+read_folder    one document a file
+
+A row or file that cannot be used becomes a `Problem` with its place, and the others are read.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from typing import IO, TYPE_CHECKING, Any, cast
+
+from streamtopic.corpus import MAX_TEXT, Corpus, Document, Problem, document_in, load_jsonl
+from streamtopic.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+__all__ = ["load_file", "read_csv", "read_folder", "read_parquet"]
+
+_TABLES = {".csv": ",", ".tsv": "\t"}
+# Characters of one cell: the csv module takes 131,072 by default, and a text may be longer.
+_MAX_CELL = 4 << 20
+_LABEL = "label."
+_ROWS = 1_000
+_GZIP = b"\x1f\x8b"
+
+
+def load_file(path: Path, update: Callable[[int, int | None], None] = lambda *_: None) -> Corpus:
+    """Return the documents of a file, or of a folder of texts.
+
+    path: a folder; a file that ends in .csv, .tsv or .parquet, a table perhaps with .gz behind; or JSON lines.
+    update: told how many documents were read so far.
+
+    Raises UsageError where it cannot be read or holds no usable document.
+    """
+    if path.is_dir():
+        return _collected(path, read_folder(path), update, "expected files of text in UTF-8")
+    kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    if kind.lower() in _TABLES:
+        return _collected(path, read_csv(path, _TABLES[kind.lower()]), update, "expected the columns id and text")
+    if kind.lower() == ".parquet":
+        return _collected(path, read_parquet(path), update, "expected the columns id and text")
+    return load_jsonl(path)
+
+
+def _collected(
+    path: Path, items: Iterable[Document | Problem], update: Callable[[int, int | None], None], expected: str
+) -> Corpus:
+    """Return the documents of a source. Raises UsageError where it has none; expected: what it should have."""
+    try:
+        corpus = Corpus.collect(path.name, _told(items, update))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
+    if not corpus.documents:
+        first = "".join(f"; {problem.where}: {problem.reason}" for problem in corpus.problems[:1])
+        raise UsageError(f"{path} holds no usable document{first}: {expected}")
+    return corpus
+
+
+def _told(
+    items: Iterable[Document | Problem], update: Callable[[int, int | None], None]
+) -> Iterator[Document | Problem]:
+    """Yield items, and tell how many there were."""
+    for done, item in enumerate(items, 1):
+        yield item
+        if done % _ROWS == 0:
+            update(done, None)
+
+
+def read_csv(path: Path, delimiter: str = ",") -> Iterator[Document | Problem]:
+    """Yield the document or problem of each row of a table in UTF-8, plain or gzip.
+
+    path: of the file. Its first line names the columns: `id`, `text`, and perhaps `label`, or `label.TASK` each.
+    delimiter: between cells.
+    Raises UsageError for a table without these columns, OSError.
+    """
+    with path.open("rb") as file:
+        packed = file.read(2) == _GZIP
+        file.seek(0)
+        data = cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if packed else file
+        # Bytes that are not UTF-8 become halves of surrogate pairs, so that only their own row is refused.
+        lines = io.TextIOWrapper(data, "utf-8-sig", "surrogateescape", newline="")
+        before = csv.field_size_limit(_MAX_CELL)
+        try:
+            yield from _rows(path, csv.reader(lines, delimiter=delimiter))
+        finally:
+            csv.field_size_limit(before)
+
+
+def _rows(path: Path, rows: Any) -> Iterator[Document | Problem]:  # noqa: ANN401 -- csv names no type of a reader
+    """Yield the document or problem of each row behind the header. Raises UsageError for a header without columns."""
+    try:
+        names: list[str] = next(rows, [])
+        _check_columns(path, names)
+        for cells in rows:
+            if not cells:
+                continue
+            if len(cells) != len(names):
+                yield Problem(rows.line_num, f"{len(cells)} cells, where the header has {len(names)}")
+                continue
+            yield _document(dict(zip(names, cells, strict=True)), rows.line_num)
+    # The rows before the damage are good.
+    except (csv.Error, EOFError, gzip.BadGzipFile) as error:
+        yield Problem(rows.line_num, f"the rest of the file cannot be read: {error}")
+
+
+def _check_columns(path: Path, names: Iterable[str]) -> None:
+    """Raise UsageError where a table lacks the columns of a document."""
+    have = list(names)
+    missing = [name for name in ("id", "text") if name not in have]
+    if missing:
+        shown = ", ".join(have[:10]) or "none"
+        raise UsageError(
+            f"{path} has no column {' and no column '.join(missing)} (it has: {shown}): rename its columns"
+        )
+
+
+def _document(row: Mapping[str, object], number: int, place: str = "") -> Document | Problem:
+    """Return the document of a row, or its problem. An empty label is none."""
+    labels = {}
+    for name, value in row.items():
+        if name.startswith(_LABEL) and value not in {"", None}:
+            labels[name.removeprefix(_LABEL)] = value
+    fields: dict[str, object] = {"id": row["id"] or None, "text": row["text"], "labels": labels}
+    if row.get("label") not in {"", None}:
+        fields["label"] = row["label"]
+    found = document_in(fields, number, place)
+    if isinstance(found, Problem) and "surrogate" in found.reason:
+        return Problem(number, "not UTF-8", place)
+    return found
+
+
+def read_parquet(path: Path) -> Iterator[Document | Problem]:
+    """Yield the document or problem of each row of a Parquet file, columns as `read_csv` has them.
+
+    Raises UsageError where pyarrow is not installed, the file is not Parquet or lacks a column, OSError.
+    """
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError:
+        raise UsageError(f"to read {path}, install pyarrow: pip install 'streamtopic[parquet]'") from None
+    row = 0
+    try:
+        with parquet.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            _check_columns(path, names)
+            wanted = [name for name in names if name in {"id", "text", "label"} or name.startswith(_LABEL)]
+            for batch in file.iter_batches(_ROWS, columns=wanted):
+                for fields in batch.to_pylist():
+                    row += 1
+                    yield _document(fields, row, f"row {row}")
+    except pa.ArrowException as error:
+        # Its message has several lines and paths of the package's own sources.
+        reason = str(error).partition("\n")[0]
+        if not row:
+            raise UsageError(f"{path} is not a Parquet file: {reason}") from None
+        yield Problem(row + 1, f"the rest of the file cannot be read: {reason}", f"row {row + 1}")
+
+
+def read_folder(path: Path) -> Iterator[Document | Problem]:
+    """Yield the document or problem of each file in a folder, in the order of their names.
+
+    The id of a document is the file's path in the folder. The folder that it is in becomes the label `folder`. Files
+    whose names begin with a dot, and links, are left out. Raises OSError.
+    """
+    for file in sorted(path.rglob("*")):
+        parts = file.relative_to(path).parts
+        hidden = any(part.startswith(".") for part in parts)
+        if hidden or file.is_symlink() or not file.is_file():
+            continue
+        yield _text_file(file, parts)
+
+
+def _text_file(file: Path, parts: tuple[str, ...]) -> Document | Problem:
+    """Return the document of a file, or its problem; parts: of its path in the folder."""
+    name = "/".join(parts)
+    place = f"file {name}"
+    with file.open("rb") as opened:
+        # One byte more than a text may have, so that a longer file is noticed without being read.
+        content = opened.read(MAX_TEXT + 1)
+    if b"\0" in content:
+        return Problem(1, "it is not a text but binary data", place)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        # The limit may have cut a character in two.
+        reason = "not UTF-8" if len(content) <= MAX_TEXT else f"longer than {MAX_TEXT} bytes"
+        return Problem(1, reason, place)
+    labels = {"folder": "/".join(parts[:-1])} if len(parts) > 1 else {}
+    return document_in({"id": name, "text": text, "labels": labels}, 1, place)

@@ -1,0 +1,131 @@
+"""Files of documents by their kind: what is read, and what the user is told of all else."""
+
+import gzip
+import json
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from streamtopic.cli import main
+from streamtopic.corpus import Document
+from streamtopic.document_files import load_file, read_csv
+from streamtopic.errors import UsageError
+
+TABLE = 'id,text,label,label.lang\n1,"two lines\nof text",sport,en\nb,other words,,\n'
+EXPECTED = [
+    Document("1", "two lines\nof text", {"label": "sport", "lang": "en"}),
+    Document("b", "other words", {}),
+]
+
+
+@pytest.fixture(params=["a.csv", "a.csv.gz", "a.tsv", "bom.csv", "a.parquet"])
+def table(request, tmp_path):
+    """The same two documents as each kind of table."""
+    path = tmp_path / request.param
+    text = TABLE.replace(",", "\t") if ".tsv" in request.param else TABLE
+    data = text.encode("utf-8-sig" if "bom" in request.param else "utf-8")
+    if path.suffix == ".parquet":
+        columns = {"id": ["1", "b"], "text": ["two lines\nof text", "other words"], "other": [0, 0]}
+        parquet.write_table(pa.table(columns | {"label": ["sport", None], "label.lang": ["en", None]}), path)
+    else:
+        path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def test_tables_are_read_by_their_columns(table):
+    """CSV, with tabs, packed, with Excel's mark, and Parquet: the same documents with their labels."""
+    told = []
+    corpus = load_file(table, lambda *done: told.append(done))
+    assert corpus.documents == EXPECTED
+    assert corpus.problems == []
+
+
+def test_a_folder_is_a_document_a_file(tmp_path):
+    """Ids are paths, folders are labels; binary data, links and hidden files are no documents."""
+    (tmp_path / "sport").mkdir()
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "sport" / "one.txt").write_text("a match", "utf-8")
+    (tmp_path / "two.md").write_text("\ufeffsome words", "utf-8")
+    (tmp_path / ".git" / "config").write_text("hidden", "utf-8")
+    (tmp_path / "link.txt").symlink_to(tmp_path / "two.md")
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG\0\0")
+    (tmp_path / "latin.txt").write_bytes("caf\xe9".encode("latin-1"))
+    (tmp_path / "long.txt").write_text("x" * 1_000_001, "utf-8")
+    corpus = load_file(tmp_path)
+    assert corpus.documents == [
+        Document("sport/one.txt", "a match", {"folder": "sport"}),
+        Document("two.md", "some words"),
+    ]
+    assert [(problem.where, problem.reason) for problem in corpus.problems] == [
+        ("file latin.txt", "not UTF-8"),
+        ("file long.txt", "`text` is longer than 1000000 bytes"),
+        ("file picture.png", "it is not a text but binary data"),
+    ]
+
+
+def test_a_bad_row_is_named_and_the_others_are_read(tmp_path):
+    """Too few cells, no id, bytes that are not UTF-8: each with the line that it ends in."""
+    path = tmp_path / "a.csv"
+    path.write_bytes(b'id,text\na,one\nb\n,no id\nc,caf\xe9\n\nd,"two\nlines"\ne,last\n')
+    found = load_file(path)
+    assert [document.id for document in found.documents] == ["a", "d", "e"]
+    assert [(problem.where, problem.reason) for problem in found.problems] == [
+        ("line 3", "1 cells, where the header has 2"), ("line 4", "`id` is missing"), ("line 5", "not UTF-8"),
+    ]  # fmt: skip
+
+
+BAD = {
+    "columns.csv": (b"name,body\na,b\n", r"no column id and no column text \(it has: name, body\): rename"),
+    "empty.csv": (b"", r"it has: none"),
+    "rows.csv": (b"id,text\n", r"holds no usable document: expected the columns id and text"),
+    "cut.csv.gz": (gzip.compress(TABLE.encode())[:20], r"rest of the file cannot be read"),
+    "text.parquet": (b"no such thing", r"is not a Parquet file"),
+    "big.csv": (b'id,text\na,"' + b"x" * (5 << 20) + b'"\n', r"rest of the file cannot be read: field larger"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_file_without_documents_says_what_was_expected(tmp_path, name):
+    """One line with the file, the fault and the remedy."""
+    content, message = BAD[name]
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match=message):
+        load_file(path)
+
+
+def test_the_limit_of_cells_is_the_callers_again(tmp_path):
+    """The csv module has one limit for the whole process, which others rely on."""
+    import csv
+
+    path = tmp_path / "a.csv"
+    path.write_text(TABLE, "utf-8")
+    before = csv.field_size_limit()
+    assert len(list(read_csv(path))) == 2
+    assert csv.field_size_limit() == before
+
+
+def test_parquet_without_its_package_names_it(tmp_path, monkeypatch):
+    """Pyarrow is large, so it is asked for only where a file needs it."""
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    (tmp_path / "a.parquet").write_bytes(b"")
+    with pytest.raises(UsageError, match=r"pip install 'streamtopic\[parquet\]'"):
+        load_file(tmp_path / "a.parquet")
+
+
+def test_add_takes_all_kinds_at_once(tmp_path, capsys, redis_server):
+    """A table, JSON lines and a folder become documents of one instance; a bad row is skipped, and said so."""
+    (tmp_path / "a.csv").write_text("id,text\n1,some words here\n2\n", "utf-8")
+    (tmp_path / "b.jsonl").write_text(json.dumps({"id": "3", "text": "other words there"}), "utf-8")
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    (texts / "c.txt").write_text("third words again", "utf-8")
+    model = f"files{abs(hash(tmp_path))}"
+    given = ["--dir", str(tmp_path / "instance"), "--set", f"redis_url={redis_server.url}", "--set", f"model={model}"]
+    files = [str(tmp_path / name) for name in ("a.csv", "b.jsonl", "texts")]
+    assert main(["add", *given, "--json", *files]) == 0
+    printed = capsys.readouterr()
+    report = json.loads(printed.out)
+    assert (report["sent"], report["skipped"], report["ingested"]["added"]) == (3, 1, 3)
+    assert "line 3: 1 cells, where the header has 2; skipped" in printed.err

@@ -48,6 +48,7 @@ EVENTS: Mapping[str, Event] = MappingProxyType(
         "staged": Event("A version was staged, for this reason, in so many seconds by stage."),
         "decided": Event("The scheduler decided something else than before, or withdrew versions."),
         "published": Event("Records, receipts or a completion were published."),
+        "requests": Event("Requests for deletions were paused, sent or completed, by number."),
         "waiting": Event("A server is away or refuses; the work begins again after so many seconds."),
         # Logged by the parts, on standard error.
         "partition_taken": Event("This process took ownership of a partition."),
@@ -76,6 +77,8 @@ EVENTS: Mapping[str, Event] = MappingProxyType(
         "rewrite_failed": Event("Redis could not rewrite its append-only file."),
         "rewrite_refused": Event("Redis refuses to rewrite its append-only file; rewrite it by hand, and attest it."),
         "files_closed": Event("Files of an instance were open to other users of the machine, and are closed now."),
+        "requests_paused": Event("The brake paused requests for deletions; they wait for approval."),
+        "requests_lost": Event("Requests for deletions had lost the ids of their documents, and were cancelled."),
         "dashboard_login": Event("A visit to the dashboard was opened with the token."),
         "dashboard_refused": Event("The dashboard refused a wrong token, or an act without a visit."),
         "dashboard_retried": Event("Refused records were sent again from the dashboard, by outcome."),

@@ -193,6 +193,23 @@ class Settings(BaseSettings):
         description="Secret of 16 characters or more that opens the pages of `streamtopic dashboard`, and guards what "
         "can be done there. Unset: this machine reads without it, and no other may.",
     )
+    hold_seconds: float = Field(
+        0.0,
+        ge=0,
+        le=90 * 86_400,
+        description="Seconds that a request for deletions waits before its deletes are sent; it can be cancelled until "
+        "then. 0: `streamtopic delete` sends at once.",
+    )
+    brake_share: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Requests that together name more than this share of the documents within `brake_seconds` are "
+        "paused until `streamtopic deletions approve`. 0: no brake.",
+    )
+    brake_seconds: float = Field(
+        3600.0, ge=60, le=7 * 86_400, description="Seconds within which the brake adds requests up."
+    )
     linger: float = Field(0.1, ge=0, le=60, description="Seconds that ingest waits for more records to commit at once.")
     heartbeat: float = Field(
         43_200.0,
@@ -207,6 +224,12 @@ class Settings(BaseSettings):
     )
     max_compaction_lag: float = Field(
         86_400.0, gt=0, description="Seconds after which a deleted document's text has left the log, on Kafka."
+    )
+    min_compaction_lag: float = Field(
+        43_200.0,
+        ge=0,
+        description="Seconds for which a deleted document stays in the log, so that `streamtopic deletions undo` can "
+        "bring it back; at most half of `max_compaction_lag` is used.",
     )
     delete_retention: float = Field(
         30 * 86_400.0,

@@ -14,6 +14,7 @@ from streamtopic.commands import (
     changes,
     checking,
     dashboard,
+    deletions,
     demo,
     export,
     keys,
@@ -25,4 +26,19 @@ from streamtopic.commands import (
 
 __all__ = ["ALL"]
 
-ALL = (demo, run, backups, changes, looking, capacity, receipts, checking, export, dashboard, suggest, keys, bench)
+ALL = (
+    demo,
+    run,
+    backups,
+    changes,
+    deletions,
+    looking,
+    capacity,
+    receipts,
+    checking,
+    export,
+    dashboard,
+    suggest,
+    keys,
+    bench,
+)

@@ -67,8 +67,12 @@ def _add(args: argparse.Namespace) -> int:
 
 
 def _delete(args: argparse.Namespace) -> int:
-    """Write delete events, then bring the model up to date unless another process is doing so."""
+    """Write delete events, then bring the model up to date unless another process is doing so.
+
+    Where a hold or a brake is set, requests are made in place of events.
+    """
     from streamtopic.service.app import Service
+    from streamtopic.service.request_door import guarded_by
 
     settings = instance_settings(args)
     named = [*args.ids, *(_read_ids(args.source) if args.source else [])]
@@ -79,9 +83,27 @@ def _delete(args: argparse.Namespace) -> int:
     with Service(settings) as service:
         # Before the deletes are sent: afterwards none of these ids would be live.
         _warn_of_other_forms(service, ids)
+        if guarded_by(settings):
+            return _ask(service, ids, as_json=args.json)
         requests = service.delete(ids)
         salts = [request.salt for request in requests]
         return _finish(service, {"sent": len(ids), "requests": requests, "salts": salts}, as_json=args.json)
+
+
+def _ask(service: Service, ids: Sequence[str], *, as_json: bool) -> int:
+    """Make requests for deletions, and move on those that are due."""
+    from streamtopic.state.deletion_requests import MOST_DOCUMENTS
+
+    starts = range(0, len(ids), MOST_DOCUMENTS)
+    received = [service.door.receive(ids[start : start + MOST_DOCUMENTS]) for start in starts]
+    names = [one.request.id for one in received]
+    salts = [one.salt for one in received]
+    report = {"sent": 0, "asked": len(ids), "requests": names, "salts": salts}
+    if not as_json:
+        say(f"asked for {len(ids)} deletions; `streamtopic deletions list` shows where they stand, by request id:")
+        for name in names:
+            say(f"  {name}")
+    return _finish(service, report, as_json=as_json)
 
 
 def _read_ids(path: Path) -> list[str]:

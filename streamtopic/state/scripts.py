@@ -52,6 +52,10 @@ NEXT_STATEMENT = _text("next_statement")
 # Receipts are written by the publisher, without a lease: the end of the chain is compared instead.
 APPEND_RECEIPTS = _text("append_receipts")
 
+# Requests are received and cancelled by whoever may; only the leading scheduler moves them on.
+RECEIVE_DELETION = _text("receive_deletion")
+MOVE_DELETION = _text("leads", "move_deletion")
+
 # A rebuild takes partitions and lease from their holders.
 SEIZE_LEASE = _text("seize_lease")
 REMOVE_POSITION = _text("remove_position")

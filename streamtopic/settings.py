@@ -60,6 +60,8 @@ PATHS = (
     "kafka_ssl_cafile",
     "kafka_ssl_certfile",
     "kafka_ssl_keyfile",
+    "gateway_certificate",
+    "gateway_key",
 )
 
 
@@ -192,6 +194,34 @@ class Settings(BaseSettings):
         min_length=16,
         description="Secret of 16 characters or more that opens the pages of `streamtopic dashboard`, and guards what "
         "can be done there. Unset: this machine reads without it, and no other may.",
+    )
+    gateway_token: SecretStr | None = Field(
+        None,
+        min_length=16,
+        description="Secret of 16 characters or more that `streamtopic gateway` wants as `Authorization: Bearer`. "
+        "Unset: this machine asks without it, and no other may.",
+    )
+    gateway_domain: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$",
+        description="Domain of the gateway, one of the names of its certificate.",
+    )
+    gateway_certificate: UserPath | None = Field(
+        None, description="Certificate (PEM) by which requesters verify what the gateway says."
+    )
+    gateway_key: UserPath | None = Field(None, description="Private key (PEM, RSA or elliptic curve) of it.")
+    gateway_controller: str = Field(
+        "controller", min_length=1, max_length=256, description="`controller_id` that the gateway calls its requester."
+    )
+    gateway_identities: str = Field(
+        "controller_customer_id=document",
+        pattern=r"^[A-Za-z0-9_.-]+=document(,[A-Za-z0-9_.-]+=document)*$",
+        description="What the identities of requests are, `TYPE=document,TYPE=document`: the `identity_value` of this "
+        "`identity_type` is the id of a document.",
+    )
+    gateway_private_callbacks: bool = Field(
+        False,  # noqa: FBT003  pydantic takes the default by position
+        description="Whether the gateway may call back private addresses, and this machine without TLS.",
     )
     hold_seconds: float = Field(
         0.0,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.common_arguments import command, file_errors, instance_settings, load_documents
 from streamtopic.console import doing, progress, say, say_json, warn
-from streamtopic.errors import CheckFailed, UsageError
+from streamtopic.errors import CheckFailed, InvalidEvent, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,9 +92,16 @@ def _delete(args: argparse.Namespace) -> int:
 
 def _ask(service: Service, ids: Sequence[str], *, as_json: bool) -> int:
     """Make requests for deletions, and move on those that are due."""
+    from streamtopic.events import encode_delete
     from streamtopic.state.deletion_requests import MOST_DOCUMENTS
 
     starts = range(0, len(ids), MOST_DOCUMENTS)
+    try:
+        # All at once: a wrong id must not leave requests for some of the documents, whose names nobody was told.
+        for document in ids:
+            encode_delete(document, "checked")
+    except InvalidEvent as error:
+        raise UsageError(f"cannot delete {document[:80]!r}: {error}") from None
     received = [service.door.receive(ids[start : start + MOST_DOCUMENTS]) for start in starts]
     names = [one.request.id for one in received]
     salts = [one.salt for one in received]

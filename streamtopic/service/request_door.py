@@ -10,7 +10,7 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streamtopic.errors import InvalidEvent, UsageError
+from streamtopic.errors import UsageError
 from streamtopic.events import encode_delete
 from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests, RequestState, Wanted
 from streamtopic.state.scripts import Stale
@@ -69,13 +69,14 @@ class RequestDoor:
         source: `command` or `gateway`.
         callbacks: addresses that are told of each new status.
 
-        Raises UsageError for an id that no document can have, and as DeletionRequests.receive.
+        Raises InvalidEvent for an id that no document can have, and as DeletionRequests.receive.
         """
         ids = tuple(dict.fromkeys(documents))
         name = name or secrets.token_hex(12)
         salt = secrets.token_hex(16)
         for document in ids:
-            _check(document, name, salt)
+            # Refused now: the log would refuse it when nobody is there to be told.
+            encode_delete(document, name, salt.encode())
         now_ms = self._now_ms()
         due_ms = now_ms + int(self._settings.hold_seconds * 1000)
         request = DeletionRequest(
@@ -130,11 +131,3 @@ class RequestDoor:
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)
-
-
-def _check(document: str, name: str, salt: str) -> None:
-    """Raise UsageError for a request whose deletes the log would not take."""
-    try:
-        encode_delete(document, name, salt.encode())
-    except InvalidEvent as error:
-        raise UsageError(f"cannot delete {document[:80]!r}: {error}") from None

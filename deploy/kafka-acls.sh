@@ -28,9 +28,10 @@ rule --allow-principal User:ingest --operation Read --operation Write --operatio
 rule --allow-principal User:ingest --operation Read --operation Describe --group "$group"
 
 # Makes versions from the counts; it publishes nothing by itself. It looks through the documents topic for records that
-# deletions have left there.
+# deletions have left there, and writes the deletes of requests that were held until they were due.
 rule --allow-principal User:schedule --operation Read --operation Describe \
   --topic "$documents" --topic "$releases" --topic "$receipts"
+rule --allow-principal User:schedule --operation Write --topic "$documents"
 
 # Publishes versions and receipts. Before it writes a receipt, it looks whether the settings of the topic keep every
 # record; without this right it would see no settings, and find nothing wrong with them.

@@ -208,7 +208,12 @@ STATE_BYTES = _gauge(
     "state_bytes", "Memory of Redis, by what it holds; `redis` is all that the server uses.", "bytes",
     kind=("documents", "segments", "words", "redis"),
 )  # fmt: skip
-FORGET_PENDING = _gauge("forget_pending", "Deletions and replacements that wait for a version and their receipt.")
+FORGET_PENDING = _gauge(
+    "forget_pending",
+    "Deletions on their way, by where they are: `held` and `paused` are documents that requests name; `counted` are "
+    "deletions and replacements that wait for a version and their receipt.",
+    at=("held", "paused", "counted"),
+)  # fmt: skip
 FORGET_OLDEST = _gauge(
     "forget_oldest_timestamp_seconds", "When the oldest of them was sent, by the broker's clock; absent without one.",
     "seconds since 1970",

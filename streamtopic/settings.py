@@ -62,6 +62,8 @@ PATHS = (
     "kafka_ssl_cafile",
     "kafka_ssl_certfile",
     "kafka_ssl_keyfile",
+    "gateway_certificate",
+    "gateway_key",
 )
 
 
@@ -261,6 +263,51 @@ class Settings(BaseSettings):
         description="Secret of 16 characters or more that opens the pages of `streamtopic dashboard`, and guards what "
         "can be done there. Unset: this machine reads without it, and no other may.",
     )
+    gateway_token: SecretStr | None = Field(
+        None,
+        min_length=16,
+        description="Secret of 16 characters or more that `streamtopic gateway` wants as `Authorization: Bearer`. "
+        "Unset: this machine asks without it, and no other may.",
+    )
+    gateway_domain: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$",
+        description="Domain of the gateway, one of the names of its certificate.",
+    )
+    gateway_certificate: UserPath | None = Field(
+        None, description="Certificate (PEM) by which requesters verify what the gateway says."
+    )
+    gateway_key: UserPath | None = Field(None, description="Private key (PEM, RSA or elliptic curve) of it.")
+    gateway_controller: str = Field(
+        "controller", min_length=1, max_length=256, description="`controller_id` that the gateway calls its requester."
+    )
+    gateway_identities: str = Field(
+        "controller_customer_id=document",
+        pattern=r"^[A-Za-z0-9_.-]+=document(,[A-Za-z0-9_.-]+=document)*$",
+        description="What the identities of requests are, `TYPE=document,TYPE=document`: the `identity_value` of this "
+        "`identity_type` is the id of a document.",
+    )
+    gateway_private_callbacks: bool = Field(
+        False,  # noqa: FBT003  pydantic takes the default by position
+        description="Whether the gateway may call back private addresses, and this machine without TLS.",
+    )
+    hold_seconds: float = Field(
+        0.0,
+        ge=0,
+        le=90 * 86_400,
+        description="Seconds that a request for deletions waits before its deletes are sent; it can be cancelled until "
+        "then. 0: `streamtopic delete` sends at once.",
+    )
+    brake_share: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Requests that together name more than this share of the documents within `brake_seconds` are "
+        "paused until `streamtopic deletions approve`. 0: no brake.",
+    )
+    brake_seconds: float = Field(
+        3600.0, ge=60, le=7 * 86_400, description="Seconds within which the brake adds requests up."
+    )
     linger: float = Field(0.1, ge=0, le=60, description="Seconds that ingest waits for more records to commit at once.")
     heartbeat: float = Field(
         43_200.0,
@@ -275,6 +322,12 @@ class Settings(BaseSettings):
     )
     max_compaction_lag: float = Field(
         86_400.0, gt=0, description="Seconds after which a deleted document's text has left the log, on Kafka."
+    )
+    min_compaction_lag: float = Field(
+        43_200.0,
+        ge=0,
+        description="Seconds for which a deleted document stays in the log, so that `streamtopic deletions undo` can "
+        "bring it back; at most half of `max_compaction_lag` is used.",
     )
     delete_retention: float = Field(
         30 * 86_400.0,

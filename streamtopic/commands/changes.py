@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.common_arguments import command, file_errors, instance_settings, load_documents, waiting_time
 from streamtopic.console import doing, progress, say, say_json, warn
-from streamtopic.errors import CheckFailed, UsageError
+from streamtopic.errors import CheckFailed, InvalidEvent, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,8 +78,12 @@ def _add(args: argparse.Namespace) -> int:
 
 
 def _delete(args: argparse.Namespace) -> int:
-    """Write delete events, then bring the model up to date unless another process is doing so."""
+    """Write delete events, then bring the model up to date unless another process is doing so.
+
+    Where a hold or a brake is set, requests are made in place of events.
+    """
     from streamtopic.service.app import Service
+    from streamtopic.service.request_door import guarded_by
 
     settings = instance_settings(args)
     named = [*args.ids, *(_read_ids(args.source) if args.source else [])]
@@ -91,6 +95,13 @@ def _delete(args: argparse.Namespace) -> int:
     with Service(settings) as service:
         # Before the deletes are sent: afterwards none of these ids would be live.
         _warn_of_other_forms(service, ids)
+        if guarded_by(settings):
+            if subjects:
+                raise UsageError(
+                    "a hold or a brake is set, and neither covers --subject: name the documents, or unset "
+                    "`hold_seconds` and `brake_share` for this command (--set)"
+                )
+            return _ask(service, ids, as_json=args.json)
         requests = service.delete(ids) if ids else []
         requests += service.delete_subjects(subjects)
         salts = [request.salt for request in requests]
@@ -100,6 +111,29 @@ def _delete(args: argparse.Namespace) -> int:
                 say(f"request {request}, salt {request.salt}: `streamtopic receipt` shows its receipt")
         report = {"sent": len(requests), "requests": requests, "salts": salts}
         return _finish(service, report, as_json=args.json)
+
+
+def _ask(service: Service, ids: Sequence[str], *, as_json: bool) -> int:
+    """Make requests for deletions, and move on those that are due."""
+    from streamtopic.events import encode_delete
+    from streamtopic.state.deletion_requests import MOST_DOCUMENTS
+
+    starts = range(0, len(ids), MOST_DOCUMENTS)
+    try:
+        # All at once: a wrong id must not leave requests for some of the documents, whose names nobody was told.
+        for document in ids:
+            encode_delete(document, "checked")
+    except InvalidEvent as error:
+        raise UsageError(f"cannot delete {document[:80]!r}: {error}") from None
+    received = [service.door.receive(ids[start : start + MOST_DOCUMENTS]) for start in starts]
+    names = [one.request.id for one in received]
+    salts = [one.salt for one in received]
+    report = {"sent": 0, "asked": len(ids), "requests": names, "salts": salts}
+    if not as_json:
+        say(f"asked for {len(ids)} deletions; `streamtopic deletions list` shows where they stand, by request id:")
+        for name in names:
+            say(f"  {name}")
+    return _finish(service, report, as_json=as_json)
 
 
 def _read_ids(path: Path) -> list[str]:

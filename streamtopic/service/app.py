@@ -21,6 +21,8 @@ from streamtopic.service.paper_mode.theorem_modeller import TheoremCheck
 from streamtopic.service.publish.erasure import ResidueKeeper, ResidueOptions
 from streamtopic.service.publish.publisher import Publisher, Statements
 from streamtopic.service.published import Published, read_all_releases, read_release, versions_of
+from streamtopic.service.request_door import RequestDoor
+from streamtopic.service.request_mover import Brake, Moved, RequestMover
 from streamtopic.service.schedule.decide import decision_text
 from streamtopic.service.schedule.scheduler import LeaseKeeper, Scheduler
 from streamtopic.service.schedule.situation import SituationReader
@@ -28,7 +30,8 @@ from streamtopic.service.slices import SliceView, read_slices
 from streamtopic.service.status_facts import status_of
 from streamtopic.service.verify.relearn import verify_instance
 from streamtopic.service.verify.sources import Sources
-from streamtopic.streams import FileLog, Message
+from streamtopic.signed import ReceiptReader
+from streamtopic.streams import FileLog, Message, shortest_lag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -199,6 +202,33 @@ class Service(Parts):
             return lease is not None and self.residue.step(lease, whole=whole)
 
     @cached_property
+    def door(self) -> RequestDoor:
+        """Takes requests for deletions in, and lets people approve or cancel them."""
+        return RequestDoor(self.settings, self.connection, self.clock)
+
+    @cached_property
+    def request_mover(self) -> RequestMover:
+        """Moves requests for deletions on."""
+        settings = self.settings
+        return RequestMover(
+            self.connection,
+            settings.model,
+            Brake(settings.brake_share, int(settings.brake_seconds * 1000)),
+            lambda: sum(meta.documents for meta in self.reader.positions().values()),
+            self.send,
+            lambda: ReceiptReader(self.log, settings.model, self.keys),
+            self.clock,
+        )
+
+    def move_requests(self) -> Moved:
+        """Move requests for deletions as far as they can go, if this process leads. May be repeated.
+
+        Raises as RequestMover.step.
+        """
+        with self.scheduler.leading() as lease:
+            return Moved() if lease is None else self.request_mover.step(lease)
+
+    @cached_property
     def publisher(self) -> Publisher:
         """Publishes staged versions, receipts and completions."""
         return Publisher(
@@ -297,6 +327,7 @@ class Service(Parts):
         requested: the request of an operator, "unlearn" or "retrain".
         """
         start = time.perf_counter()
+        self.move_requests()
         ingested = self._ingest(update, stopped)
         seconds = {"count": time.perf_counter() - start} if any(ingested.values()) else {}
         made: list[int] = []
@@ -324,6 +355,8 @@ class Service(Parts):
         with self.watch.busy("clearing"):
             self.clear_residue(whole=True)
         self.issue_completion()
+        # The receipts of requests are there now.
+        self.move_requests()
         announce("")
         if made or receipts:
             seconds["publish"] = time.perf_counter() - start
@@ -372,10 +405,14 @@ class Service(Parts):
         if not done.exists():
             done.touch(mode=0o600)
             os.utime(done, (now, now))
-        due = now - done.stat().st_mtime >= self.settings.max_compaction_lag
+        longest_ms = int(self.settings.max_compaction_lag * 1000)
+        younger_ms = shortest_lag(int(self.settings.min_compaction_lag * 1000), longest_ms)
+        # A delete that is too young for one compaction must not be too old at the next.
+        due = (now - done.stat().st_mtime) * 1000 >= longest_ms - younger_ms
         if due:
-            for topic in (self.names.documents, self.names.releases):
-                self.log.compact(topic, tombstones_ms=int(self.settings.delete_retention * 1000))
+            tombstones_ms = int(self.settings.delete_retention * 1000)
+            self.log.compact(self.names.documents, tombstones_ms=tombstones_ms, younger_ms=younger_ms)
+            self.log.compact(self.names.releases, tombstones_ms=tombstones_ms)
             os.utime(done, (now, now))
         return due
 

@@ -281,6 +281,7 @@ class Parts:
         return self.names.settings(
             max_compaction_lag_ms=int(settings.max_compaction_lag * 1000),
             delete_retention_ms=int(settings.delete_retention * 1000),
+            min_compaction_lag_ms=int(settings.min_compaction_lag * 1000),
         )
 
     @cached_property

@@ -39,6 +39,7 @@ from streamtopic.service.schedule.scheduler import Step
 from streamtopic.service.schedule.situation import Base, base_forget_set
 from streamtopic.service.watching import Watch, Watching
 from streamtopic.state import MAX_WORD_IDS, ModelState, Reader
+from streamtopic.state.deletion_requests import DeletionRequests, RequestState
 from streamtopic.state.measure import measure
 from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.state.residue_ledger import ResidueState
@@ -146,11 +147,18 @@ class Looks:
         self._metrics.set(catalogue.DOCUMENTS, sum(meta.documents for meta in positions.values()))
         streams = [reader.forgets(partition) for partition in positions]
         first = [page[0].received_ms for stream in streams if (page := stream.read(0, 1))]
-        self._metrics.set(catalogue.FORGET_PENDING, sum(map(len, streams)))
+        self._metrics.set(catalogue.FORGET_PENDING, sum(map(len, streams)), at="counted")
+        self._requests(state)
         self._metrics.set(catalogue.FORGET_OLDEST, min(first) / 1000 if first else None)
         self._residue(state)
         self._versions(state, positions)
         self._sizes(state)
+
+    def _requests(self, state: ModelState) -> None:
+        found = DeletionRequests(state.connection, state.model).open()
+        for at, kind in (("held", RequestState.WAITING), ("paused", RequestState.PAUSED)):
+            documents = sum(request.documents for request in found if request.state is kind)
+            self._metrics.set(catalogue.FORGET_PENDING, documents, at=at)
 
     def _residue(self, state: ModelState) -> None:
         waiting = waiting_by_stage(ResidueState(state.connection, state.model).read())
@@ -363,6 +371,8 @@ def _one_step(service: Service, said: str, say: Callable[[dict[str, Any]], None]
         step = Step(Wait(f"not every partition has been counted yet: {error}"))
     else:
         service.clear_residue()
+        if moved := service.move_requests():
+            say({"event": "requests", "paused": moved.paused, "sent": moved.sent, "completed": moved.completed})
     text = decision_text(step.decision)
     if step.version is not None:
         say({"event": "staged", "version": step.version, "decision": _public(text), "seconds": dict(step.seconds)})

@@ -21,6 +21,7 @@ Reading
 Of a model, beside its partitions
     model_state         settings, lease, base model, releases, outbox, ledger
     receipt_state       the end of the chain of receipts, and the keys that tie them to requests
+    deletion_requests   requests for deletions, until their receipts are there
     residue_ledger      where traces of deleted documents are left
     removal             taking counts out, so that they are made again from the log
 Below all

@@ -56,6 +56,9 @@ APPEND_RECEIPTS = _text("append_receipts")
 SET_LAYOUT = _text("set_layout")
 # Requests to forget a subject are removed by the publisher, unless they were asked again.
 DROP_SUBJECT_REQUEST = _text("drop_subject_request")
+# Requests are received and cancelled by whoever may; only the leading scheduler moves them on.
+RECEIVE_DELETION = _text("receive_deletion")
+MOVE_DELETION = _text("leads", "move_deletion")
 
 # A rebuild takes partitions and lease from their holders.
 SEIZE_LEASE = _text("seize_lease")

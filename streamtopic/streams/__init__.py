@@ -11,9 +11,10 @@ addressed      messages with the partitions of their keys
 open_log       the log at a place
 pages          the records of a partition, one list for each read
 partition_of   the partition of a key
+shortest_lag   how long a delete leaves its document in the log
 """
 
-from streamtopic.streams.event_log import EventLog, Headers, Message, Record, TopicNames, pages
+from streamtopic.streams.event_log import EventLog, Headers, Message, Record, TopicNames, pages, shortest_lag
 from streamtopic.streams.file_log import FileLog
 from streamtopic.streams.kafka_log import KafkaLog, KafkaOptions
 from streamtopic.streams.opening import open_log
@@ -34,4 +35,5 @@ __all__ = [
     "open_log",
     "pages",
     "partition_of",
+    "shortest_lag",
 ]

@@ -27,6 +27,7 @@ __all__ = [
     "check_partition",
     "check_topic",
     "pages",
+    "shortest_lag",
 ]
 
 
@@ -70,13 +71,18 @@ class TopicNames:
         return f"{self.model}.rejected"
 
     def settings(
-        self, max_compaction_lag_ms: int = DAY_MS, delete_retention_ms: int = 30 * DAY_MS
+        self,
+        max_compaction_lag_ms: int = DAY_MS,
+        delete_retention_ms: int = 30 * DAY_MS,
+        min_compaction_lag_ms: int = DAY_MS // 2,
     ) -> dict[str, dict[str, str]]:
         """Return the Kafka settings of each topic by its name. All times are milliseconds.
 
         max_compaction_lag_ms: time within which a delete erases its add from the log.
         delete_retention_ms: life of a delete after it was compacted.
+        min_compaction_lag_ms: time for which a delete leaves its add in the log; at most half of the longest time.
         """
+        least = shortest_lag(min_compaction_lag_ms, max_compaction_lag_ms)
         common = {
             # The time of a producer may be anything.
             "message.timestamp.type": "LogAppendTime",
@@ -87,7 +93,14 @@ class TopicNames:
         }
         compacted = common | {"cleanup.policy": "compact", "max.compaction.lag.ms": str(max_compaction_lag_ms)}
         kept = common | {"cleanup.policy": "delete"}
-        documents = {"delete.retention.ms": str(delete_retention_ms), "max.message.bytes": str(4 << 20)}
+        documents = {
+            "delete.retention.ms": str(delete_retention_ms),
+            "max.message.bytes": str(4 << 20),
+            "min.compaction.lag.ms": str(least),
+            # Kafka compacts whole segments, each once its newest record is old enough. Segments must be short, or the
+            # oldest record of one would stay for longer than it may.
+            "segment.ms": str(max((max_compaction_lag_ms - least) // 2, 1)),
+        }
         return {
             self.documents: compacted | documents,
             # Withdrawn versions hold words of deleted documents, so their chunks must go in time as well.
@@ -96,6 +109,15 @@ class TopicNames:
             self.receipts: kept | {"retention.ms": "-1", "retention.bytes": "-1"},
             self.rejected: kept | {"retention.ms": str(_REJECTED_MS)},
         }
+
+
+def shortest_lag(wanted_ms: int, max_compaction_lag_ms: int) -> int:
+    """Return the time for which a delete leaves its add in the log, milliseconds.
+
+    wanted_ms: the setting `min_compaction_lag`.
+    max_compaction_lag_ms: time within which the add must be gone.
+    """
+    return min(wanted_ms, max_compaction_lag_ms // 2)
 
 
 Headers = tuple[tuple[str, bytes], ...]

@@ -184,20 +184,23 @@ class FileLog(Closing):
         found = self.read(topic, partition, max(offset, self.begin(topic, partition)), 1)
         return found[0].timestamp_ms if found else None
 
-    def compact(self, topic: str, *, tombstones_ms: int = 30 * 24 * 3600 * 1000) -> int:
+    def compact(self, topic: str, *, tombstones_ms: int = 30 * 24 * 3600 * 1000, younger_ms: int = 0) -> int:
         """Erase records that later ones of the same key supersede; return how many went.
 
         tombstones_ms: age after which tombstones go as well, milliseconds.
+        younger_ms: age below which a record supersedes nothing, milliseconds; 0: each record does at once.
 
         This erases the text of a deleted document from the log. Readers and writers may go on meanwhile; offsets do
         not change. A topic with the setting `cleanup.policy=delete` keeps everything.
         """
         if self.settings(topic).get("cleanup.policy") == "delete":
             return 0
-        expired = int(self._clock() * 1000) - tombstones_ms
+        now_ms = int(self._clock() * 1000)
+        expired = now_ms - tombstones_ms
+        settled = now_ms - younger_ms if younger_ms else None
         count = self._partitions(topic)
         with self._guard():
-            return sum(self._files(topic, partition).compact(expired) for partition in range(count))
+            return sum(self._files(topic, partition).compact(expired, settled) for partition in range(count))
 
     def remove(self, topic: str) -> None:
         """See EventLog.remove."""

@@ -237,10 +237,11 @@ class PartitionFiles:
                 os.close(descriptor)
         return max(segment.next_offset, segment.base)
 
-    def compact(self, expired_ms: int) -> int:
+    def compact(self, expired_ms: int, settled_ms: int | None = None) -> int:
         """Erase records that a later one of the same key supersedes, and old tombstones; return how many went.
 
         expired_ms: tombstones from before this time go, milliseconds since 1970.
+        settled_ms: records from after this time supersede nothing yet, milliseconds since 1970; None for all do.
 
         Offsets stay as they are. Records without a key stay, and so does the very last record.
         """
@@ -252,7 +253,9 @@ class PartitionFiles:
             last: dict[bytes | None, int] = {}
             for frame in self.read(self._segments[0].base):
                 key, _, _ = frame.decode()
-                last[key] = frame.offset
+                # A newer record supersedes nothing yet, and is not superseded either.
+                if settled_ms is None or frame.timestamp_ms <= settled_ms:
+                    last[key] = frame.offset
             # The last record stays, so that a reader before the end always finds one.
             return sum(self._rewrite(segment, last, expired_ms, end - 1) for segment in self._segments[:-1])
 
@@ -267,7 +270,7 @@ class PartitionFiles:
         try:
             for frame in frames(descriptor, 0, str(segment.path)):
                 key, value, headers = frame.decode()
-                superseded = key is not None and last[key] != frame.offset
+                superseded = key is not None and frame.offset < last.get(key, 0)
                 expired = key is not None and value is None and frame.timestamp_ms < expired_ms
                 if superseded or (expired and frame.offset != tail):
                     dropped += 1

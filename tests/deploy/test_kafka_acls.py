@@ -25,6 +25,7 @@ READS = {
 WRITES = {
     "producer": {"news.documents"},
     "ingest": {"news.documents", "news.rejected"},
+    "schedule": {"news.documents"},
     "publish": {"news.releases", "news.receipts"},
     "operator": set(TOPICS[:4]),
 }

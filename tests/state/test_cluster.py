@@ -12,7 +12,8 @@ from streamtopic.local import LocalRedisCluster
 from streamtopic.service.app import Service, silent
 from streamtopic.service.rebuild_state import rebuild
 from streamtopic.settings import Settings
-from streamtopic.state import Connection
+from streamtopic.state import Applied, Connection, ModelSettings, ModelState
+from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests, RequestState, Wanted
 from streamtopic.state.redis_keys import ModelKeys
 
 
@@ -85,3 +86,22 @@ def whole_flow(cluster, url, model, tmp_path):
         assert service.verify().passed
     with Connection(url) as connection:
         assert any(connection.names(f"{{st:{model}}}:*")), "names are looked for on every master"
+
+
+def test_requests_for_deletions_live_on_a_cluster(cluster):
+    """All keys of a request lie in one slot, so one script moves it."""
+    with Connection(cluster.url) as connection:
+        requests = DeletionRequests(connection, "asked")
+        made = DeletionRequest("r-1", RequestState.WAITING, 1, 1, 1, 1, callbacks=("https://a.example/",))
+        before = requests.receive(made, Wanted(("doc",), "s" * 32))
+        lease = ModelState.open(connection, "asked", ModelSettings(1, 256)).acquire("a", 60_000)
+        sending = before.moved(RequestState.SENDING, 2)
+        assert requests.move(before, sending, lease) == Applied()
+        assert requests.salts(["r-1"]) == {"r-1": "s" * 32}
+        assert requests.move(sending, sending.moved(RequestState.COMPLETED, 3), lease) == Applied()
+        told = requests.callbacks()
+        assert [one.state for one in told] == [RequestState.SENDING, RequestState.COMPLETED]
+        for one in told:
+            requests.drop(one)
+        requests.trim(10, 60_000)
+        assert requests.callbacks_waiting() == 0

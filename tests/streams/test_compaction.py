@@ -99,3 +99,20 @@ def test_compaction_after_a_torn_write(tmp_path, torn):
     assert FileLog(tmp_path).compact("t") == 1
     assert [record.value for record in everything(FileLog(tmp_path))] == [b"2"]
     assert log.append("t", b"k", b"3") == (0, 2)
+
+
+def test_a_young_delete_leaves_its_document_in_a_log_of_files(tmp_path):
+    """Until it is old enough nothing is superseded; a newer record stays beside the older ones."""
+    now = [1_000.0]
+    log = FileLog(tmp_path, clock=lambda: now[0])
+    log.create("t", 1)
+    log.append("t", b"a", b"first")
+    log.append("t", b"a", b"second")
+    now[0] += 100
+    log.append("t", b"a", None)
+    log.append("t", b"b", b"x")
+    assert log.compact("t", younger_ms=50_000) == 1
+    assert [record.value for record in log.read("t", 0, 0)] == [b"second", None, b"x"]
+    now[0] += 50
+    assert log.compact("t", younger_ms=50_000) == 1
+    assert [record.value for record in log.read("t", 0, 0)] == [None, b"x"]

@@ -41,6 +41,8 @@ MAY_FIRE = frozenset(
     for name in (
         "Clocks",
         "Down",
+        # Campaigns delete a large part of their documents within minutes.
+        "ErasureWave",
         "HiddenRecords",
         "MisplacedRecords",
         "RefusedChange",

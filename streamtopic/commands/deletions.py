@@ -1,0 +1,187 @@
+"""`streamtopic deletions`: requests for deletions that wait, and documents that were deleted by mistake."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from streamtopic.commands.common_arguments import command, instance_settings
+from streamtopic.console import instant, progress, say, say_json, show, table
+from streamtopic.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamtopic.commands.common_arguments import Subparsers
+    from streamtopic.service.app import Service
+    from streamtopic.service.undo_deletions import Undone
+    from streamtopic.state.deletion_requests import DeletionRequest
+
+__all__ = ["register"]
+
+_SHOWN = 20
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command's arguments."""
+    parser = command(
+        subparsers, "deletions", _run, "list, approve or cancel requests for deletions, or undo deletes of the log"
+    )
+    parser.add_argument("action", choices=["list", "approve", "cancel", "undo"], help="what to do")
+    parser.add_argument("requests", nargs="*", metavar="REQUEST", help="approve, cancel: ids of requests")
+    parser.add_argument("--all", action="store_true", help="approve: every paused request; list: ended ones too")
+    parser.add_argument("--since", metavar="TIME", help="undo: deletes from this time on, such as 2026-01-31T12:00Z")
+    parser.add_argument(
+        "--offset",
+        action="append",
+        default=[],
+        metavar="PARTITION/OFFSET",
+        help="undo: deletes of a partition from this offset on; may be repeated",
+    )
+    parser.add_argument("--yes", action="store_true", help="undo: add the documents again, and not only count them")
+
+
+def _run(args: argparse.Namespace) -> int:
+    """Do what is asked for, on a service that runs as well."""
+    from streamtopic.service.app import Service
+
+    _refuse_other(args)
+    with Service(instance_settings(args)) as service:
+        if args.action == "list":
+            return _list(service, args)
+        if args.action == "undo":
+            return _undo(service, args)
+        return _change(service, args)
+
+
+def _refuse_other(args: argparse.Namespace) -> None:
+    """Raise UsageError for arguments that the action does not have."""
+    if args.action != "undo" and (args.since or args.offset or args.yes):
+        raise UsageError(f"--since, --offset and --yes belong to `deletions undo`, not to `deletions {args.action}`")
+    if args.action in {"list", "undo"} and args.requests:
+        raise UsageError(f"`deletions {args.action}` takes no ids of requests")
+    if args.action in {"cancel", "undo"} and args.all:
+        raise UsageError(f"--all is for `deletions approve` and `deletions list`, not for {args.action}")
+    if args.action == "approve" and bool(args.requests) is args.all:
+        raise UsageError("which requests? give their ids, or --all for every paused request")
+    if args.action == "cancel" and not args.requests:
+        raise UsageError("which requests? give their ids, as `streamtopic deletions list` shows them")
+
+
+def _list(service: Service, args: argparse.Namespace) -> int:
+    found = service.door.requests.open()
+    if args.all:
+        found = [*service.door.requests.ended(), *found]
+    if args.json:
+        say_json({"requests": [_fields(request) for request in found]})
+        return 0
+    if not found:
+        say("no requests" if args.all else "no open requests")
+        return 0
+    rows = [_row(request) for request in found]
+    show(table(["request", "state", "documents", "received", "due", "source"], rows))
+    return 0
+
+
+def _fields(request: DeletionRequest) -> dict[str, Any]:
+    """Return a request as JSON shows it; times are milliseconds since 1970, and None is not yet."""
+    return {
+        "id": request.id,
+        "state": request.state.value,
+        "documents": request.documents,
+        "received": request.received_ms,
+        "due": request.due_ms,
+        "changed": request.changed_ms,
+        "sent": request.sent_ms or None,
+        "expected": request.expected_ms or None,
+        "approved": request.approved,
+        "source": request.source,
+    }
+
+
+def _row(request: DeletionRequest) -> list[str]:
+    times = [instant(request.received_ms), instant(request.due_ms)]
+    return [request.id, request.state.value, str(request.documents), *times, request.source]
+
+
+def _change(service: Service, args: argparse.Namespace) -> int:
+    """Approve or cancel requests, one after the other."""
+    door = service.door
+    change = door.approve if args.action == "approve" else door.cancel
+    names = [request.id for request in door.paused()] if args.all else args.requests
+    changed = [change(name) for name in names]
+    if service.leads:
+        # Nobody else moves the requests of an instance that nobody runs.
+        service.settle()
+    if args.json:
+        say_json({"requests": [_fields(request) for request in changed]})
+        return 0
+    done = "approved" if args.action == "approve" else "cancelled"
+    say(f"{done} {len(changed)} requests, for {sum(request.documents for request in changed)} documents")
+    return 0
+
+
+def _undo(service: Service, args: argparse.Namespace) -> int:
+    """Add documents again that were deleted in a range of the log."""
+    from streamtopic.service.undo_deletions import undo
+
+    starts = _starts(service, args)
+    with progress("reading the log", "records", quiet=args.json) as update:
+        undone = undo(service, starts, append=args.yes, update=update)
+    settled = args.yes and undone.restored and service.leads
+    if settled:
+        service.settle()
+    if args.json:
+        say_json(undone.as_json() | {"appended": args.yes})
+        return 0
+    _show_undone(undone, appended=args.yes)
+    return 0
+
+
+def _show_undone(undone: Undone, *, appended: bool) -> None:
+    verb = "were added again" if appended else "can be added again: repeat with --yes"
+    say(f"{len(undone.restored)} deleted documents {verb}")
+    if undone.requested:
+        say(f"{undone.requested} stay deleted: requests of `streamtopic deletions list --all` asked for them")
+    if undone.lost:
+        say(f"{len(undone.lost)} have left the log and cannot be added again:")
+        for document in undone.lost[:_SHOWN]:
+            say(f"  {document}")
+        if len(undone.lost) > _SHOWN:
+            say(f"  and {len(undone.lost) - _SHOWN} more; --json lists all")
+
+
+def _starts(service: Service, args: argparse.Namespace) -> dict[int, int]:
+    """Return where the range begins, partition to offset. Raises UsageError."""
+    if bool(args.since) is bool(args.offset):
+        raise UsageError("from when on? give --since TIME, or --offset PARTITION/OFFSET for each partition")
+    if args.since:
+        return _starts_at(service, args.since)
+    return _starts_behind(service, args.offset)
+
+
+def _starts_at(service: Service, text: str) -> dict[int, int]:
+    try:
+        since = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"--since {text}: expected a time such as 2026-01-31T12:00Z") from None
+    # A guess at the zone could bring documents back that were deleted on purpose hours before.
+    if since.tzinfo is None:
+        raise UsageError(f"--since {text}: say in which time zone, for instance {text}Z")
+    from streamtopic.service.undo_deletions import starts_at
+
+    return starts_at(service, int(since.timestamp() * 1000))
+
+
+def _starts_behind(service: Service, places: Sequence[str]) -> dict[int, int]:
+    found = {}
+    partitions = service.settings.partitions
+    for place in places:
+        partition, _, offset = place.partition("/")
+        if not (partition.isdecimal() and offset.isdecimal() and int(partition) < partitions):
+            raise UsageError(
+                f"--offset {place}: expected PARTITION/OFFSET, such as 0/1200; partitions are 0 to {partitions - 1}"
+            )
+        found[int(partition)] = int(offset)
+    return found

@@ -1,0 +1,144 @@
+"""`streamtopic gateway`: takes requests for deletions from privacy tools over HTTP."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import ssl
+import sys
+import threading
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from streamtopic.commands.common_arguments import command, settings_of
+from streamtopic.console import log_to_stderr, say, say_json, warn
+from streamtopic.endpoint import is_loopback
+from streamtopic.errors import SettingsError, UsageError
+
+if TYPE_CHECKING:
+    from streamtopic.commands.common_arguments import Subparsers
+    from streamtopic.gateway.gateway_routes import GatewayOptions
+    from streamtopic.gateway.response_signing import ResponseSigner
+    from streamtopic.settings import Settings
+
+__all__ = ["register"]
+
+PORT = 8788
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command's arguments."""
+    parser = command(
+        subparsers, "gateway", _run, "take requests for deletions over HTTP (OpenDSR 2.0) until told to stop"
+    )
+    parser.add_argument("--host", default="127.0.0.1", metavar="HOST", help="where to listen (default: 127.0.0.1)")
+    parser.add_argument("--port", type=int, default=PORT, metavar="PORT", help=f"default: {PORT}; 0: any that is free")
+    parser.add_argument("--tls", action="store_true", help="speak TLS with the gateway's certificate")
+
+
+def _run(args: argparse.Namespace) -> int:
+    """Serve until a signal, and send callbacks meanwhile."""
+    try:
+        from streamtopic.dashboard import dashboard_server
+    except ModuleNotFoundError as error:
+        raise UsageError(f"the gateway needs {error.name}: pip install 'streamtopic[dashboard]'") from None
+    from streamtopic.gateway.callback_sender import CallbackSender, SenderOptions
+    from streamtopic.gateway.gateway_routes import gateway
+    from streamtopic.service.request_door import RequestDoor
+    from streamtopic.state import Connection
+
+    settings = settings_of(args)
+    signer = _signer(settings)
+    options = _options(settings, args.host)
+    if settings.redis_url is None:
+        raise SettingsError("the gateway needs the setting `redis_url`: the Redis of the service, which keeps requests")
+    if not args.tls and not is_loopback(args.host):
+        warn("the token and identities cross the network in the clear: give --tls, or a proxy with TLS")
+    if signer.self_signed:
+        warn("the certificate is self-signed, which OpenDSR forbids: requesters may refuse what the gateway signs")
+    _log(settings.model)
+    stop = threading.Event()
+    with (
+        Connection(settings.redis_url.get_secret_value()) as connection,
+        dashboard_server.listening(args.host, args.port) as listener,
+    ):
+        connection.ping()
+        door = RequestDoor(settings, connection, time.time)
+        sending = SenderOptions(options.controller, options.private, ssl.create_default_context())
+        sender = CallbackSender(door.requests, signer, sending, time.time)
+        thread = threading.Thread(target=sender.run, args=(stop,), name="callbacks", daemon=True)
+        host, port = listener.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        address = f"{'https' if args.tls else 'http'}://{shown}:{port}/"
+        files = None
+        if args.tls and settings.gateway_certificate is not None and settings.gateway_key is not None:
+            files = dashboard_server.TlsFiles(settings.gateway_certificate, settings.gateway_key)
+
+        def started() -> None:
+            if args.json:
+                say_json({"event": "gateway", "address": address})
+            else:
+                say(f"gateway: {address}")
+
+        _leave_quietly()
+        thread.start()
+        try:
+            server = dashboard_server.dashboard_server(gateway(door, signer, options), files, started)
+            server.run(sockets=[listener])
+        finally:
+            stop.set()
+            thread.join(30)
+    return 0
+
+
+def _signer(settings: Settings) -> ResponseSigner:
+    """Return what signs answers. Raises SettingsError where a setting is missing, or does not fit another."""
+    from streamtopic.gateway.response_signing import ResponseSigner
+
+    domain, certificate, key = settings.gateway_domain, settings.gateway_certificate, settings.gateway_key
+    if domain is None or certificate is None or key is None:
+        raise SettingsError(
+            "the gateway signs what it says: set `gateway_domain`, and `gateway_certificate` and `gateway_key`, the "
+            "files of a certificate for this domain and of its private key"
+        )
+    return ResponseSigner.load(domain, certificate, key, datetime.now(UTC))
+
+
+def _options(settings: Settings, host: str) -> GatewayOptions:
+    """Return whom the gateway answers. Raises SettingsError for a host that others reach, without a token."""
+    from streamtopic.dashboard.gate import Access
+    from streamtopic.gateway.gateway_routes import GatewayOptions
+
+    secret = settings.gateway_token
+    if secret is None and not is_loopback(host):
+        raise SettingsError(
+            f"--host {host} lets other machines ask for deletions: set `gateway_token`, 16 characters or more, in "
+            "STREAMTOPIC_GATEWAY_TOKEN or a file of secrets; or leave out --host"
+        )
+    token = None if secret is None else secret.get_secret_value()
+    kinds = (entry.partition("=")[0] for entry in settings.gateway_identities.split(","))
+    return GatewayOptions(
+        access=Access(token, reading=True),
+        controller=settings.gateway_controller,
+        identity_types=frozenset(kinds),
+        private=settings.gateway_private_callbacks,
+        names=frozenset({host.lower()}),
+    )
+
+
+def _log(model: str) -> None:
+    """Log requests and callbacks: in words at a terminal, else as lines of JSON."""
+    from streamtopic.logs import JsonLines
+
+    lines = None if sys.stderr.isatty() else JsonLines({"role": "gateway", "model": model})
+    log_to_stderr(detailed=True, lines=lines)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+
+
+def _leave_quietly() -> None:
+    """Let SIGTERM and Ctrl-C end the server, and nothing after it."""
+    # Uvicorn stops at these signals, and then sends them once more to whoever had them before.
+    for name in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(name, lambda *_: None)

@@ -1,0 +1,248 @@
+"""Requests for deletions on their way: paused by the brake, sent as tombstones, completed by their receipts.
+
+RequestMover  one step: every open request as far as it can go
+Moved         what a step did
+ReceiptWatch  counts the documents of each request that have a receipt
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from streamtopic.events import encode_delete
+from streamtopic.signed import request_digest
+from streamtopic.state.deletion_requests import DeletionRequests, RequestState, received_near
+from streamtopic.state.scripts import Stale
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from streamtopic.signed import ReceiptReader
+    from streamtopic.state import Connection, Lease
+    from streamtopic.state.deletion_requests import DeletionRequest, Wanted
+    from streamtopic.streams import Message
+
+__all__ = ["Brake", "Moved", "ReceiptWatch", "RequestMover"]
+
+MOST_SENT = 20_000
+"""Documents whose tombstones one step writes: then the scheduler decides again."""
+_TRIM_EVERY = 3600.0
+
+logger = logging.getLogger("streamtopic.service")
+
+
+@dataclass(frozen=True, slots=True)
+class Brake:
+    """When requests are paused.
+
+    share: of the live documents; 0 for never.
+    window_ms: milliseconds within which requests are summed.
+    """
+
+    share: float
+    window_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What one step did: the number of requests that it paused, sent, completed, and gave up."""
+
+    paused: int = 0
+    sent: int = 0
+    completed: int = 0
+    lost: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.paused or self.sent or self.completed or self.lost)
+
+
+class ReceiptWatch:
+    """Counts how many documents of a request have a receipt. The receipts topic is read once.
+
+    new_reader: opens a reader of the receipts topic at its beginning.
+    """
+
+    def __init__(self, new_reader: Callable[[], ReceiptReader]) -> None:
+        self._new_reader = new_reader
+        self._reader = new_reader()
+        self._found: dict[str, set[str]] = {}
+
+    def expect(self, digest: str) -> None:
+        """Take that a request is about to be sent: its receipts are all still to come."""
+        self._found.setdefault(digest, set())
+
+    def count(self, digests: Sequence[str]) -> dict[str, int]:
+        """Return how many documents have a receipt, for each digest of a request id.
+
+        Raises ComponentUnreachable.
+        """
+        if any(digest not in self._found for digest in digests):
+            # Another leader sent it, or Redis was set back: its receipts may lie before the place that was reached.
+            self._reader = self._new_reader()
+            self._found = {}
+        self._found = {digest: self._found.get(digest, set()) for digest in digests}
+        for receipt in self._reader.read():
+            if receipt.request in self._found:
+                # A tombstone that was sent twice has two receipts of one document.
+                self._found[receipt.request].add(receipt.document)
+        return {digest: len(documents) for digest, documents in self._found.items()}
+
+
+class RequestMover:
+    """Moves requests. Each step can be repeated, and may end anywhere.
+
+    connection: to Redis.
+    model: name of the model.
+    brake: when requests are paused.
+    documents: counts the live documents.
+    send: writes records to the documents topic, and returns once they are there.
+    new_reader: opens a reader of the receipts topic.
+    clock: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        model: str,
+        brake: Brake,
+        documents: Callable[[], int],
+        send: Callable[[Sequence[Message]], object],
+        new_reader: Callable[[], ReceiptReader],
+        clock: Callable[[], float],
+    ) -> None:
+        self._requests = DeletionRequests(connection, model)
+        self._brake = brake
+        self._documents = documents
+        self._append = send
+        self._new_reader = new_reader
+        self._clock = clock
+        self._watch: ReceiptWatch | None = None
+        self._digests: dict[str, str] = {}
+        self._trimmed = 0.0
+
+    def step(self, lease: Lease) -> Moved:
+        """Move every open request as far as it can go.
+
+        Raises ComponentUnreachable and StateError; whatever was moved stays so.
+        """
+        self._trim()
+        found = self._requests.open()
+        if not found:
+            return Moved()
+        completed = self._complete(lease, [one for one in found if one.state is RequestState.SENT])
+        paused = self._pause(lease, [one for one in found if one.state is RequestState.WAITING])
+        outcomes = Counter[RequestState]()
+        documents = 0
+        for request in found:
+            if request.id not in paused and self._is_due(request) and documents < MOST_SENT:
+                documents += request.documents
+                outcomes[self._send(lease, request)] += 1
+        moved = Moved(len(paused), outcomes[RequestState.SENT], completed, outcomes[RequestState.CANCELLED])
+        _tell(moved)
+        return moved
+
+    def _is_due(self, request: DeletionRequest) -> bool:
+        if request.state is RequestState.SENDING:
+            # Its sender was killed, or lost the lease.
+            return True
+        return request.state is RequestState.WAITING and request.due_ms <= self._now_ms()
+
+    def _pause(self, lease: Lease, waiting: Sequence[DeletionRequest]) -> set[str]:
+        """Pause the requests of a wave, those whose hold has not ended too; return their ids."""
+        todo = [request for request in waiting if not request.approved]
+        if not todo or not self._brake.share:
+            return set()
+        limit = self._brake.share * self._documents()
+        tally = self._requests.tally()
+        paused = set()
+        for request in todo:
+            if received_near(request, self._brake.window_ms, tally) <= limit:
+                continue
+            paused.add(request.id)
+            self._requests.move(request, request.moved(RequestState.PAUSED, self._now_ms()), lease)
+        return paused
+
+    def _send(self, lease: Lease, request: DeletionRequest) -> RequestState:
+        """Write the tombstones of a request; return the state in which it is now, as far as this process knows.
+
+        It is CANCELLED where the ids of its documents are lost.
+        """
+        sending = request
+        if request.state is RequestState.WAITING:
+            sending = request.moved(RequestState.SENDING, self._now_ms())
+            if isinstance(self._requests.move(request, sending, lease), Stale):
+                # Cancelled meanwhile, or sent by another leader: the next step sees what became of it.
+                return request.state
+        wanted = self._requests.wanted(request.id)
+        if wanted is None:
+            return self._give_up(lease, sending)
+        if self._watch is not None:
+            self._watch.expect(request_digest(request.id, wanted.salt))
+        self._append(tombstones(request.id, wanted))
+        now_ms = self._now_ms()
+        sent = replace(sending.moved(RequestState.SENT, now_ms), sent_ms=now_ms)
+        # Where this is Stale another leader sends it again, which does no harm.
+        self._requests.move(sending, sent, lease)
+        return RequestState.SENT
+
+    def _give_up(self, lease: Lease, request: DeletionRequest) -> RequestState:
+        """End a request whose ids are lost, unless another leader has moved it on."""
+        if self._requests.get(request.id) == request:
+            # Not completed, which would be untrue: its requester learns that it was cancelled, and can send it again.
+            cancelled = request.moved(RequestState.CANCELLED, self._now_ms())
+            self._requests.move(request, cancelled, lease)
+            return cancelled.state
+        return request.state
+
+    def _complete(self, lease: Lease, sent: Sequence[DeletionRequest]) -> int:
+        """Complete the requests whose documents all have receipts; return their number."""
+        unknown = [request.id for request in sent if request.id not in self._digests]
+        salts = self._requests.salts(unknown)
+        self._digests |= {name: request_digest(name, salt) for name, salt in salts.items()}
+        # Those that have ended are not needed any more.
+        self._digests = {one.id: self._digests[one.id] for one in sent if one.id in self._digests}
+        digests = {self._digests[one.id]: one for one in sent if one.id in self._digests}
+        if not digests:
+            return 0
+        completed = 0
+        for digest, documents in self._receipts.count(list(digests)).items():
+            request = digests[digest]
+            if documents >= request.documents:
+                after = request.moved(RequestState.COMPLETED, self._now_ms())
+                completed += not isinstance(self._requests.move(request, after, lease), Stale)
+        return completed
+
+    @property
+    def _receipts(self) -> ReceiptWatch:
+        # Made when a request was sent first: most leaders never need it.
+        if self._watch is None:
+            self._watch = ReceiptWatch(self._new_reader)
+        return self._watch
+
+    def _trim(self) -> None:
+        now = self._clock()
+        if now - self._trimmed < _TRIM_EVERY:
+            return
+        self._requests.trim(int(now * 1000), self._brake.window_ms)
+        self._trimmed = now
+
+    def _now_ms(self) -> int:
+        return int(self._clock() * 1000)
+
+
+def tombstones(name: str, wanted: Wanted) -> list[Message]:
+    """Return the records of a request, the same each time: one request id and one salt."""
+    salt = wanted.salt.encode()
+    return [encode_delete(document, name, salt) for document in wanted.documents]
+
+
+def _tell(moved: Moved) -> None:
+    if moved.paused:
+        extra = {"event": "requests_paused", "requests": moved.paused}
+        logger.warning("the brake paused %d requests for deletions", moved.paused, extra=extra)
+    if moved.lost:
+        extra = {"event": "requests_lost", "requests": moved.lost}
+        logger.error("%d requests for deletions had lost their ids and were cancelled", moved.lost, extra=extra)

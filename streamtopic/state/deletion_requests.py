@@ -1,0 +1,381 @@
+"""Requests for deletions, before they become records of the log and until their receipts are there.
+
+RequestState      where a request stands
+DeletionRequest   one request: a value, with a method for each move that a person may make
+DeletionRequests  all requests of a model in Redis
+
+    waiting ──► sending ──► sent ──► completed
+       │  ▲ approved
+       ▼  │
+     paused            waiting and paused requests may be cancelled
+
+A move is a compare-and-set: of two processes that move a request at once, one is Stale. `sending` is written before the
+first tombstone, so that nobody cancels a request whose tombstones are on their way. A process that is killed while it
+sends leaves `sending` behind, and the next leader sends the same tombstones again.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from enum import StrEnum
+from typing import Any
+
+import msgpack
+
+from streamtopic.errors import StateCorrupt, UsageError
+from streamtopic.state.connection import Connection
+from streamtopic.state.model_state import Lease
+from streamtopic.state.redis_keys import ModelKeys
+from streamtopic.state.scripts import MOVE_DELETION, RECEIVE_DELETION, Outcome, Stale, outcome
+
+__all__ = [
+    "MOST_DOCUMENTS",
+    "MOST_OPEN",
+    "MOST_OPEN_DOCUMENTS",
+    "Callback",
+    "DeletionRequest",
+    "DeletionRequests",
+    "RequestState",
+    "Wanted",
+    "received_near",
+]
+
+MOST_DOCUMENTS = 10_000
+"""Documents of one request."""
+MOST_OPEN = 10_000
+"""Requests that are open at the same time."""
+MOST_OPEN_DOCUMENTS = 1_000_000
+"""Documents of all open requests: their ids are in Redis's memory."""
+MOST_ENDED = 10_000
+"""Ended requests that are kept, without the ids of their documents."""
+MOST_CALLBACKS = 100_000
+"""Callbacks that wait to be sent."""
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+_MINUTE_MS = 60_000
+
+
+class RequestState(StrEnum):
+    """Where a request stands."""
+
+    WAITING = "waiting"
+    PAUSED = "paused"
+    SENDING = "sending"
+    SENT = "sent"
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more happens to the request."""
+        return self in {RequestState.COMPLETED, RequestState.CANCELLED}
+
+    @property
+    def status(self) -> str:
+        """The state as a requester is told it: a hold and a pause are no business of theirs."""
+        return _STATUS.get(self, self.value)
+
+
+_STATUS = {
+    RequestState.WAITING: "pending",
+    RequestState.PAUSED: "pending",
+    RequestState.SENDING: "in_progress",
+    RequestState.SENT: "in_progress",
+}
+_RECALLABLE = frozenset({RequestState.WAITING, RequestState.PAUSED})
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionRequest:
+    """One request, without the ids of its documents. Times are milliseconds since 1970; 0 is not yet.
+
+    id: its request id, under which its receipts are found.
+    state: where it stands.
+    documents: number of documents that it names.
+    received_ms: when it was taken in.
+    due_ms: when its hold ends.
+    changed_ms: when it came to its present state.
+    sent_ms: when its tombstones had been written.
+    expected_ms: by when its receipts are expected.
+    approved: whether somebody let it through the brake.
+    source: `command` or `gateway`.
+    callbacks: addresses that are told of each new status.
+    """
+
+    id: str
+    state: RequestState
+    documents: int
+    received_ms: int
+    due_ms: int
+    changed_ms: int
+    sent_ms: int = 0
+    expected_ms: int = 0
+    approved: bool = False
+    source: str = "command"
+    callbacks: tuple[str, ...] = ()
+
+    def moved(self, state: RequestState, now_ms: int) -> "DeletionRequest":
+        """Return the request in another state."""
+        return replace(self, state=state, changed_ms=now_ms)
+
+    def approve(self, now_ms: int) -> "DeletionRequest":
+        """Return the request as the brake lets it through. Raises UsageError where it is on its way already."""
+        self._must_be_recallable("approved")
+        return replace(self.moved(RequestState.WAITING, now_ms), approved=True)
+
+    def cancel(self, now_ms: int) -> "DeletionRequest":
+        """Return the request as cancelled. Raises UsageError where its deletes may be in the log already."""
+        self._must_be_recallable("cancelled")
+        return self.moved(RequestState.CANCELLED, now_ms)
+
+    def _must_be_recallable(self, act: str) -> None:
+        if self.state not in _RECALLABLE:
+            raise UsageError(
+                f"request {self.id} is {self.state.value} and cannot be {act}: only requests that are waiting or "
+                "paused can"
+            )
+
+    def pack(self) -> bytes:
+        """Return the value of its field."""
+        return bytes(msgpack.packb(asdict(self)))
+
+    @classmethod
+    def unpack(cls, data: bytes) -> "DeletionRequest":
+        """Undo `pack`. Raises StateCorrupt."""
+        try:
+            values: dict[str, Any] = msgpack.unpackb(data)
+            # A later version may have written more.
+            known = {field.name: values[field.name] for field in fields(cls) if field.name in values}
+            known |= {"state": RequestState(known["state"]), "callbacks": tuple(known.get("callbacks", ()))}
+            return cls(**known)
+        except (KeyError, TypeError, ValueError, msgpack.UnpackException) as error:
+            raise StateCorrupt(
+                f"a request for deletions cannot be read ({error}): send it again under another id"
+            ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a request asks for: ids of documents, and the salt of their receipts."""
+
+    documents: tuple[str, ...]
+    salt: str
+
+
+@dataclass(frozen=True, slots=True)
+class Callback:
+    """A message to a requester that waits to be sent, at least once.
+
+    entry: its id in the stream.
+    url: the address.
+    request: id of the request.
+    state: the state that it tells of.
+    expected_ms: as in DeletionRequest.
+    attempts: how often it was tried in vain.
+    next_ms: when it is tried next, milliseconds since 1970.
+    """
+
+    entry: str
+    url: str
+    request: str
+    state: RequestState
+    expected_ms: int
+    attempts: int = 0
+    next_ms: int = 0
+
+    @property
+    def since_ms(self) -> int:
+        """When it began to wait, by Redis's clock."""
+        return int(self.entry.partition("-")[0])
+
+
+class DeletionRequests:
+    """The requests of a model in Redis. All keys lie in one slot, and each is bounded.
+
+    connection: to Redis.
+    model: name of the model.
+    """
+
+    def __init__(self, connection: Connection, model: str) -> None:
+        self._connection = connection
+        self._keys = ModelKeys(model)
+        self._open, self._ended = self._named("open"), self._named("ended")
+        self._tally, self._sums = self._named("tally"), self._named("sums")
+        self._callbacks, self._attempts = self._named("callbacks"), self._named("attempts")
+
+    def receive(self, request: DeletionRequest, wanted: Wanted) -> DeletionRequest:
+        """Take a request in; return it as it is stored. The same request again changes nothing.
+
+        Raises UsageError for an id that is not usable or belongs to another request, for no document or too many, and
+        where too many requests are open.
+        """
+        self._check(request, wanted)
+        keys = [self._open, self._ended, self._wanted(request.id), self._tally, self._sums]
+        documents = msgpack.packb(wanted.documents)
+        facts: list[str | bytes | int] = [request.id, request.pack(), documents, wanted.salt, request.documents]
+        bounds = [_minute(request.received_ms), MOST_OPEN, MOST_OPEN_DOCUMENTS]
+        done = outcome(self._connection.script(RECEIVE_DELETION, keys, [*facts, *bounds]))
+        if isinstance(done, Stale):
+            raise UsageError(_refusal(request.id, done.reason))
+        return self.get(request.id) or request
+
+    def get(self, name: str) -> DeletionRequest | None:
+        """Return a request by its id, None without one. Raises StateCorrupt."""
+        if not _ID.fullmatch(name):
+            return None
+        # Open ones last: a request that ends between the two reads is found in one of them.
+        for key in (self._open, self._ended):
+            if (data := self._connection.call("HGET", key, name)) is not None:
+                return DeletionRequest.unpack(data)
+        return None
+
+    def open(self) -> list[DeletionRequest]:
+        """Return the requests that have not ended, oldest first. Raises StateCorrupt."""
+        return self._all(self._open)
+
+    def ended(self) -> list[DeletionRequest]:
+        """Return the requests that have ended, oldest first. Raises StateCorrupt."""
+        return self._all(self._ended)
+
+    def wanted(self, name: str) -> Wanted | None:
+        """Return what an open request asks for; None where it has ended."""
+        documents, salt = self._connection.call("HMGET", self._wanted(name), "documents", "salt")
+        if documents is None or salt is None:
+            return None
+        return Wanted(tuple(msgpack.unpackb(documents)), salt.decode())
+
+    def salts(self, names: Sequence[str]) -> dict[str, str]:
+        """Return the salts of open requests by their ids; those that have ended have none."""
+        found = self._connection.batch([("HGET", self._wanted(name), "salt") for name in names])
+        return {name: salt.decode() for name, salt in zip(names, found, strict=True) if salt is not None}
+
+    def move(self, before: DeletionRequest, after: DeletionRequest, lease: Lease | None = None) -> Outcome:
+        """Move a request, and put its callbacks into their outbox, all or nothing.
+
+        before: the request as the caller has seen it.
+        after: the request in its next state.
+        lease: of the scheduler that moves it; None for a person's move.
+
+        Stale where the request has moved on, or another scheduler leads.
+        """
+        keys = [self._open, self._ended, self._wanted(before.id), self._tally, self._sums, self._callbacks]
+        holder: list[str | bytes | int] = ["", ""]
+        if lease is not None:
+            # Not for a person's move: who moves requests need not have a right to the lease.
+            keys += [self._keys.named("fence"), self._keys.named("lease")]
+            holder = [lease.token, lease.holder]
+        # Whatever a person has looked at does not count for the brake any more.
+        looked_at = after.approved or after.state is RequestState.CANCELLED
+        untold = int(looked_at and not before.approved)
+        change: list[str | bytes | int] = [
+            before.id,
+            before.pack(),
+            after.pack(),
+            int(after.state.ended),
+            before.documents,
+        ]
+        told: list[str | bytes | int] = [_minute(before.received_ms), untold, *_told(before, after)]
+        return outcome(self._connection.script(MOVE_DELETION, keys, [*holder, *change, *told]))
+
+    def tally(self) -> dict[int, int]:
+        """Return how many documents were asked for in each minute, without requests that a person has looked at."""
+        found = self._connection.call("HGETALL", self._tally)
+        return {int(minute): int(documents) for minute, documents in found.items()}
+
+    def trim(self, now_ms: int, window_ms: int) -> None:
+        """Forget minutes that no window reaches any more, and the oldest of many ended requests. May be repeated."""
+        # A request may wait for long, and its window reaches back from when it came.
+        oldest = min((request.received_ms for request in self.open()), default=now_ms)
+        before = _minute(min(oldest, now_ms) - 2 * window_ms)
+        gone = [minute for minute in self.tally() if minute < before]
+        self._drop(self._tally, [str(minute) for minute in gone])
+        if int(self._connection.call("HLEN", self._ended)) > MOST_ENDED:
+            many = self.ended()
+            many.sort(key=lambda request: request.changed_ms)
+            self._drop(self._ended, [request.id for request in many[:-MOST_ENDED]])
+
+    def callbacks(self, count: int = 1000) -> list[Callback]:
+        """Return the callbacks that wait, oldest first, `count` at most. Raises StateCorrupt."""
+        rows = self._connection.call("XRANGE", self._callbacks, "-", "+", "COUNT", count)
+        tried = self._connection.call("HGETALL", self._attempts)
+        found = []
+        for entry, values in rows:
+            attempts, next_ms = msgpack.unpackb(tried[entry]) if entry in tried else (0, 0)
+            url, request, state, expected_ms = msgpack.unpackb(values[b"callback"])
+            name = entry.decode()
+            found.append(Callback(name, url, request, RequestState(state), expected_ms, attempts, next_ms))
+        return found
+
+    def callbacks_waiting(self) -> int:
+        """Return how many callbacks wait."""
+        return int(self._connection.call("XLEN", self._callbacks))
+
+    def postpone(self, callback: Callback, next_ms: int) -> None:
+        """Note that a callback was tried in vain, and when it is tried again."""
+        value = msgpack.packb([callback.attempts + 1, next_ms])
+        self._connection.call("HSET", self._attempts, callback.entry, value)
+
+    def drop(self, callback: Callback) -> None:
+        """Remove a callback that was sent, or is given up. May be repeated."""
+        # The attempts first: what is left behind by a kill between the two is sent once more.
+        self._connection.call("HDEL", self._attempts, callback.entry)
+        self._connection.call("XDEL", self._callbacks, callback.entry)
+
+    def _check(self, request: DeletionRequest, wanted: Wanted) -> None:
+        if not _ID.fullmatch(request.id):
+            raise UsageError(f"request id {request.id[:100]!r}: use 1 to 100 letters, digits, dashes and underscores")
+        if not 0 < len(wanted.documents) <= MOST_DOCUMENTS:
+            raise UsageError(
+                f"a request names 1 to {MOST_DOCUMENTS} documents, not {len(wanted.documents)}: send several requests"
+            )
+        if request.callbacks and self.callbacks_waiting() >= MOST_CALLBACKS:
+            raise UsageError(f"{MOST_CALLBACKS} callbacks wait to be sent: start `streamtopic gateway`, then try again")
+
+    def _all(self, key: str) -> list[DeletionRequest]:
+        found = [DeletionRequest.unpack(data) for data in self._connection.call("HGETALL", key).values()]
+        return sorted(found, key=lambda request: (request.received_ms, request.id))
+
+    def _drop(self, key: str, names: Sequence[str]) -> None:
+        for start in range(0, len(names), 1000):
+            self._connection.call("HDEL", key, *names[start : start + 1000])
+
+    def _wanted(self, name: str) -> str:
+        return self._named(f"wanted:{name}")
+
+    def _named(self, name: str) -> str:
+        return self._keys.named(f"deletions:{name}")
+
+
+def received_near(request: DeletionRequest, window_ms: int, tally: Mapping[int, int]) -> int:
+    """Return the number of documents of requests that came within a time of this one, before or after it.
+
+    window_ms: milliseconds, counted in whole minutes.
+    tally: as `DeletionRequests.tally` returns it.
+    """
+    first, last = _minute(request.received_ms - window_ms), _minute(request.received_ms + window_ms)
+    return sum(documents for minute, documents in tally.items() if first <= minute <= last)
+
+
+def _minute(time_ms: int) -> int:
+    return time_ms // _MINUTE_MS
+
+
+def _told(before: DeletionRequest, after: DeletionRequest) -> list[bytes]:
+    """Return the callbacks of a move."""
+    if before.state.status == after.state.status:
+        return []
+    values = ([url, after.id, after.state.value, after.expected_ms] for url in after.callbacks)
+    return [msgpack.packb(value) for value in values]
+
+
+def _refusal(name: str, reason: str) -> str:
+    match reason:
+        case "full":
+            return (
+                f"{MOST_OPEN} requests, or requests for {MOST_OPEN_DOCUMENTS} documents, are open: approve or cancel "
+                "some of them (`streamtopic deletions list`), then send it again"
+            )
+        case "ended":
+            return f"request {name} has ended: ask for its status, or send a new request under another id"
+        case _:
+            return f"request {name} is known with other documents: send this one under another id"

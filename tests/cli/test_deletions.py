@@ -1,0 +1,124 @@
+"""`streamtopic deletions`: a person lists, approves and cancels requests, and brings back what went by mistake."""
+
+import json
+import shutil
+
+import pytest
+
+from streamtopic.cli import main
+from streamtopic.client import DocumentProducer
+
+HELD = ["--set", "hold_seconds=600"]
+BRAKED = ["--set", "brake_share=0.01"]
+
+
+@pytest.fixture(scope="module")
+def made(sample_file, tmp_path_factory):
+    """An instance with a version of 600 documents."""
+    folder = tmp_path_factory.mktemp("made") / "instance"
+    keep = ["--keep", str(folder), "--set", "max_df=1", "--set", "capacity_share=0.05"]
+    assert main(["demo", "--documents", str(sample_file), "--topics", "4", "--delete", "0", "--json", *keep]) == 0
+    return folder
+
+
+@pytest.fixture
+def on(program, made, tmp_path):
+    """Run a command on a copy of the instance, with JSON output."""
+    folder = tmp_path / "instance"
+    shutil.copytree(made, folder)
+
+    def run(command, *arguments, status=0):
+        found, out, err = program(command, *arguments, "--dir", folder, "--json")
+        assert found == status, err
+        return json.loads(out) if out else err
+
+    run.folder = folder
+    return run
+
+
+def listed(on, *arguments):
+    """Requests by their ids."""
+    return {one["id"]: one for one in on("deletions", "list", *arguments)["requests"]}
+
+
+def test_a_held_delete_can_be_cancelled(on):
+    """`delete` asks in place of deleting; `cancel` ends it, and nothing was ever sent."""
+    asked = on("delete", "doc-1", "doc-2", "doc-1", *HELD)
+    assert (asked["sent"], asked["asked"], len(asked["requests"])) == (0, 2, 1)
+    assert asked["ingested"].get("deleted", 0) == 0
+    (name,) = asked["requests"]
+    assert (listed(on)[name]["state"], listed(on)[name]["documents"]) == ("waiting", 2)
+    assert on("deletions", "cancel", name)["requests"][0]["state"] == "cancelled"
+    assert listed(on) == {}
+    assert listed(on, "--all")[name]["state"] == "cancelled"
+    assert on("status")["documents"] == 600
+    assert "cannot be cancelled" in on("deletions", "cancel", name, status=2)
+
+
+def test_a_wave_waits_for_approval(on):
+    """Over the share a delete is paused; `approve --all` lets it go, and its receipts are found by request and salt."""
+    asked = on("delete", *[f"doc-{k}" for k in range(8)], *BRAKED)
+    (name,), (salt,) = asked["requests"], asked["salts"]
+    assert listed(on)[name]["state"] == "paused"
+    assert on("deletions", "approve", "--all", *BRAKED)["requests"][0]["approved"] is True
+    assert listed(on, "--all")[name]["state"] == "completed"
+    assert on("status")["documents"] == 592
+    assert len(on("receipt", name, "--salt", salt)["receipts"]) == 8
+
+
+def test_a_small_delete_passes_the_brake_at_once(on):
+    """Below the share nobody is asked."""
+    asked = on("delete", "doc-3", *BRAKED)
+    assert asked["ingested"] == {"deleted": 1}
+    assert listed(on, "--all")[asked["requests"][0]]["state"] == "completed"
+
+
+def test_mistaken_deletes_are_undone(on):
+    """Documents come back as they were, unless they were added again, or a request asked for their delete."""
+    with DocumentProducer(on.folder / "log", model="default") as producer:
+        producer.add("doc-9", text="replaced since then")
+    on("run", "--once")
+    before = on("status")["documents"]
+    (wanted,) = on("delete", "doc-20", *BRAKED)["requests"]
+    with DocumentProducer(on.folder / "log", model="default") as producer:
+        producer.delete("doc-5")
+        producer.delete("doc-9")
+        producer.delete("never-there")
+        producer.delete("doc-6")
+        producer.add("doc-6", text="sent again by its producer")
+    on("run", "--once")
+    assert on("status")["documents"] == before - 3
+    looked = on("deletions", "undo", "--offset", "0/0")
+    assert (sorted(looked["restored"]), looked["lost"]) == (["doc-5", "doc-9"], ["never-there"])
+    assert (looked["requested"], looked["appended"]) == (1, False)
+    assert on("status")["documents"] == before - 3
+    assert on("deletions", "undo", "--offset", "0/0", "--yes")["appended"] is True
+    assert on("status")["documents"] == before - 1
+    again = on("deletions", "undo", "--since", "2020-01-31T12:00Z")
+    assert (again["restored"], again["requested"]) == ([], 1)
+    assert on("verify")["passed"] is True
+    assert listed(on, "--all")[wanted]["state"] == "completed"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["approve"], "--all"),
+        (["approve", "a", "--all"], "--all"),
+        (["cancel"], "which requests"),
+        (["cancel", "nobody"], "there is no request nobody"),
+        (["list", "x"], "takes no ids"),
+        (["list", "--yes"], "deletions undo"),
+        (["undo"], "from when on"),
+        (["undo", "--since", "yesterday"], "expected a time"),
+        (["undo", "--since", "2026-01-31T12:00"], "time zone"),
+        (["undo", "--offset", "7/0"], "PARTITION/OFFSET"),
+        (["undo", "--offset", "0"], "PARTITION/OFFSET"),
+        (["undo", "--offset", "0/9999999"], "offset"),
+    ],
+)
+def test_wrong_arguments_are_refused_with_the_remedy(program, made, arguments, said):
+    """Nothing is guessed."""
+    status, _, err = program("deletions", *arguments, "--dir", made)
+    assert status in {1, 2}
+    assert said in err

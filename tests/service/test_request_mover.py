@@ -1,0 +1,222 @@
+"""Requests for deletions move through hold and brake to their receipts, whatever happens on the way."""
+
+import contextlib
+
+import pytest
+from watched_service import Clock, Watched, documents, opened
+
+from streamtopic.client import Receipts
+from streamtopic.errors import ComponentUnreachable, UsageError
+from streamtopic.state.deletion_requests import RequestState
+from streamtopic.state.redis_keys import ModelKeys
+
+IDS = [document.id for document in documents()]
+
+
+@pytest.fixture
+def clock():
+    """Time that the test moves on."""
+    return Clock()
+
+
+@pytest.fixture
+def started(tmp_path, clock):
+    """Open an instance with 60 documents and a version, with these settings."""
+    made = []
+
+    def start(**settings):
+        context = opened(tmp_path / "instance", Watched(), clock, **settings)
+        service = context.__enter__()
+        made.append(context)
+        service.add(documents())
+        service.settle()
+        return service
+
+    yield start
+    for context in made:
+        context.__exit__(None, None, None)
+
+
+def tombstones(service):
+    """Keys of the deletes in the documents topic."""
+    records = service.log.read(service.names.documents, 0, 0, 10_000)
+    return [record.key.decode() for record in records if record.value is None]
+
+
+def state(service, name):
+    """Where a request stands."""
+    return service.door.requests.get(name).state
+
+
+def test_a_request_waits_for_its_hold_and_gets_its_receipts(started, clock):
+    """Nothing is sent before; then one request id and one salt find a receipt for each document, and ids are gone."""
+    service = started(hold_seconds=600.0)
+    received = service.door.receive(IDS[:3])
+    name, salt = received.request.id, received.salt
+    service.settle()
+    assert (state(service, name), tombstones(service)) == (RequestState.WAITING, [])
+    clock.ahead += 601
+    assert service.settle().ingested == {"deleted": 3}
+    assert state(service, name) is RequestState.COMPLETED
+    receipts = Receipts(service.log, model="default", public_key=service.keys)
+    found = receipts.find(name, salt=salt)
+    assert len(found) == 3
+    assert all(any(receipt.is_about(document, salt) for receipt in found) for document in IDS[:3])
+    assert service.door.requests.wanted(name) is None
+    service.settle()
+    assert tombstones(service) == IDS[:3]
+
+
+def test_a_cancelled_request_deletes_nothing(started, clock):
+    """Not later either; and what was sent cannot be cancelled."""
+    service = started(hold_seconds=600.0)
+    cancelled = service.door.receive(IDS[:2]).request.id
+    kept = service.door.receive(IDS[2:3]).request.id
+    service.door.cancel(cancelled)
+    clock.ahead += 601
+    assert service.move_requests().sent == 1
+    with pytest.raises(UsageError, match="cannot be cancelled"):
+        service.door.cancel(kept)
+    service.settle()
+    assert tombstones(service) == IDS[2:3]
+    with pytest.raises(UsageError, match="no request"):
+        service.door.cancel("nobody")
+
+
+def test_a_wave_is_paused_until_somebody_looks(started, clock):
+    """All requests of the wave stay, the first ones too; others before and after it pass; approval lets it through."""
+    service = started(brake_share=0.1, brake_seconds=60.0)
+    alone = service.door.receive(IDS[:4]).request.id
+    assert service.move_requests().sent == 1
+    clock.ahead += 3600
+    wave = [service.door.receive([document]).request.id for document in IDS[4:12]]
+    assert service.move_requests().paused == 8
+    service.look()
+    assert service.watch.metrics.samples()["streamtopic_forget_pending", ("paused",)] == 8
+    clock.ahead += 3600
+    later = service.door.receive(IDS[12:14]).request.id
+    service.settle()
+    assert [state(service, one) for one in (alone, later)] == [RequestState.COMPLETED] * 2
+    assert {state(service, one) for one in wave} == {RequestState.PAUSED}
+    service.door.approve(wave[0])
+    service.door.cancel(wave[1])
+    service.settle()
+    assert state(service, wave[0]) is RequestState.COMPLETED
+    assert state(service, wave[1]) is RequestState.CANCELLED
+    assert sorted(tombstones(service)) == sorted([*IDS[:5], *IDS[12:14]])
+
+
+def test_one_request_over_the_share_is_paused(started):
+    """The brake needs no second request."""
+    service = started(brake_share=0.1)
+    name = service.door.receive(IDS[:7]).request.id
+    service.settle()
+    assert state(service, name) is RequestState.PAUSED
+    assert tombstones(service) == []
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("step", range(1, 8))
+def test_a_kill_between_two_steps_repeats_one_harmlessly(started, clock, monkeypatch, step):
+    """Wherever the process ends, the next one completes the request; each document goes, and nothing else does."""
+    service = started()
+    received = service.door.receive(IDS[:2])
+    mover = service.request_mover
+    steps = iter(range(1, 100))
+
+    def dying(act, *, after):
+        def call(*arguments, **named):
+            number = next(steps)
+            if number == step and not after:
+                raise Killed
+            done = act(*arguments, **named)
+            if number == step:
+                raise Killed
+            return done
+
+        return call
+
+    with monkeypatch.context() as patch, contextlib.suppress(Killed):
+        for name in ("move", "wanted"):
+            patch.setattr(mover._requests, name, dying(getattr(mover._requests, name), after=step % 2 == 0))
+        patch.setattr(mover, "_append", dying(mover._append, after=step % 2 == 0))
+        service.settle()
+    # Another process has nothing but what Redis and the log hold.
+    del service.__dict__["request_mover"]
+    service.settle()
+    service.settle()
+    assert state(service, received.request.id) is RequestState.COMPLETED
+    assert set(tombstones(service)) == set(IDS[:2])
+    found = Receipts(service.log, model="default", public_key=service.keys).find(
+        received.request.id, salt=received.salt
+    )
+    assert len({receipt.document for receipt in found}) == 2
+
+
+def test_a_request_is_taken_up_where_another_leader_left_it(started, monkeypatch):
+    """A log that does not answer leaves the request on its way; it is neither lost nor told as sent."""
+    service = started()
+    name = service.door.receive(IDS[:2]).request.id
+
+    def away(_messages):
+        raise ComponentUnreachable("the log is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(service.request_mover, "_append", away)
+        with pytest.raises(ComponentUnreachable):
+            service.move_requests()
+    assert state(service, name) is RequestState.SENDING
+    service.settle()
+    assert state(service, name) is RequestState.COMPLETED
+
+
+def test_receipts_of_before_count_where_redis_was_set_back(started):
+    """A request that a restored Redis holds as sent is completed by the receipts that are there already."""
+    service = started()
+    received = service.door.receive(IDS[:2])
+    service.move_requests()
+    keys = ModelKeys("default")
+    kept = {}
+    for end in ("open", f"wanted:{received.request.id}", "sums"):
+        name = keys.named(f"deletions:{end}")
+        kept[name] = service.connection.call("DUMP", name)
+    service.settle()
+    assert state(service, received.request.id) is RequestState.COMPLETED
+    for name, value in kept.items():
+        service.connection.call("RESTORE", name, 0, value, "REPLACE")
+    assert state(service, received.request.id) is RequestState.SENT
+    assert service.move_requests().completed == 1
+
+
+def test_a_request_without_its_ids_is_told_as_cancelled(started):
+    """It is never told as completed, since nobody knows which documents it named."""
+    service = started()
+    name = service.door.receive(IDS[:2]).request.id
+    service.connection.call("DEL", ModelKeys("default").named(f"deletions:wanted:{name}"))
+    assert service.move_requests().lost == 1
+    assert state(service, name) is RequestState.CANCELLED
+
+
+def test_only_the_leader_sends(started, clock):
+    """A scheduler that stands by moves nothing."""
+    service = started()
+    service.door.receive(IDS[:2])
+    service.scheduler.close()
+    assert service.state.acquire("another", 60_000) is not None
+    assert not service.move_requests()
+    assert tombstones(service) == []
+
+
+def test_the_expected_time_is_measured(started, clock):
+    """Until 20 requests are completed it is `max_forget_lag`; then 99 of 100 were as fast."""
+    service = started()
+    assert service.door.usual_ms() == 0
+    for document in IDS[:20]:
+        service.door.receive([document])
+    service.move_requests()
+    clock.ahead += 50
+    service.settle()
+    assert 50_000 <= service.door.usual_ms() < 70_000

@@ -12,7 +12,7 @@ from threading import Lock
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.compiled import kernel
+from streamtopic.compiled import Whole, kernel
 from streamtopic.text import MAX_PASSAGE, MAX_WORD, MAX_WORDS
 
 __all__ = ["Lexicon", "Table", "Whole", "ascii_tokens", "count_texts", "find", "leave"]
@@ -22,7 +22,6 @@ Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 UInt64 = npt.NDArray[np.uint64]
 
-Whole = int | np.int64
 
 Table = tuple[UInt64, UInt64, Int64, Bytes, Int64]
 """The arrays of a Lexicon, as compiled code takes them.

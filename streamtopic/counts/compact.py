@@ -85,8 +85,15 @@ def allocate(n_columns: int, indptr: Int64, wide_indptr: Int64) -> Compact:
 
 def pack(n_columns: int, indptr: Int64, columns: Int32, values: Int64) -> Compact:
     """Return rows in few bytes. Columns ascend in each row."""
-    out = allocate(n_columns, indptr, _wide_indptr(indptr, values))
-    _pack(columns, values, out)
+    # A negative value is large as an unsigned one.
+    wide = values.view(np.uint64) >= MARK
+    wide_before = np.zeros(len(values) + 1, np.int64)
+    np.cumsum(wide, out=wide_before[1:])
+    out = allocate(n_columns, indptr, wide_before[indptr])
+    out.columns[:] = columns
+    out.low[:] = np.where(wide, MARK, values)
+    out.wide_columns[:] = columns[wide]
+    out.wide[:] = values[wide]
     return out
 
 
@@ -160,33 +167,10 @@ def seek(m: Compact, row: Integer, column: Integer) -> tuple[Integer, Integer]:
     return place, search(m.wide_columns, first_wide, last_wide, column)
 
 
-@kernel
 def unpack(m: Compact, values: Int64) -> None:
     """Write all values, in order."""
-    w: Integer = np.int64(0)
-    for k in range(len(m.low)):
-        values[k], w = read(m, k, w)
-
-
-@kernel
-def _wide_indptr(indptr: Int64, values: Int64) -> Int64:
-    """Return where the wide values of each row begin, (rows + 1,)."""
-    wide = np.zeros(len(indptr), np.int64)
-    for row in range(len(indptr) - 1):
-        found = 0
-        for k in range(indptr[row], indptr[row + 1]):
-            found += not fits(values[k])
-        wide[row + 1] = wide[row] + found
-    return wide
-
-
-@kernel
-def _pack(columns: Int32, values: Int64, out: Compact) -> None:
-    """Write all entries, in order."""
-    w: Integer = np.int64(0)
-    for k in range(len(values)):
-        column = np.int64(columns[k])
-        w = put(out, k, w, column, values[k])
+    values[:] = m.low
+    values[m.low == MARK] = m.wide
 
 
 @kernel

@@ -11,8 +11,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from streamtopic.compiled import kernel
-from streamtopic.counts.arrays import Int32, Int64, UInt64
+from streamtopic.compiled import Whole, kernel
+from streamtopic.counts.arrays import Int32, Int64, UInt64, row_ends
 from streamtopic.counts.batch import DocumentBatch
 from streamtopic.counts.cooccurrence import Cooccurrence
 from streamtopic.counts.weights import Weighting
@@ -135,7 +135,7 @@ def count_weighted(
     indptr, words, counts: as in `DocumentBatch`.
     weights: (rows,) signed weight of the pairs of each passage.
     """
-    starts, positions, rows = _occurrences(indptr, words, n_words)
+    starts, positions, rows = _occurrences_of(indptr, words, n_words)
     accumulator = np.zeros(n_words, np.int64)
     touched = np.zeros(n_words // 64 + 1, np.uint64)
     lengths = np.zeros(n_words + 1, np.int64)
@@ -162,21 +162,25 @@ def statistics(batch: DocumentBatch, n_words: int, signs: Int64) -> tuple[Int64,
     Each is (n_words,). A word is heavy in a document of L tokens that holds it h times where 10 h >= L. Both h and L
     are those of all passages of the document together, and a word of several passages counts once.
     """
-    found: tuple[Int64, Int64, Int64] = _statistics(
-        batch.indptr, batch.words, batch.counts, batch.lengths, batch.owners, signs, n_words
-    )
-    return found
-
-
-@kernel
-def _statistics(
-    indptr: Int64, words: Int32, counts: Int32, lengths: Int64, owners: Int32, signs: Int64, n_words: int
-) -> tuple[Int64, Int64, Int64]:
-    """Go through the documents; the rows of one document follow each other."""
     frequency = np.zeros(n_words, np.int64)
     tokens = np.zeros(n_words, np.int64)
     heavy = np.zeros(n_words, np.int64)
     held = np.zeros(n_words, np.int64)
+    given = batch.indptr, batch.words, batch.counts, batch.lengths, batch.owners, signs
+    _statistics(*given, frequency, tokens, heavy, held)
+    return frequency, tokens, heavy
+
+
+@kernel
+def _statistics(
+    indptr: Int64, words: Int32, counts: Int32, lengths: Int64, owners: Int32, signs: Int64,
+    frequency: Int64, tokens: Int64, heavy: Int64, held: Int64,
+) -> None:  # fmt: skip
+    """Go through the documents; the rows of one document follow each other.
+
+    frequency, tokens, heavy: (n_words,) zeros, filled.
+    held: (n_words,) zeros; zeros again afterwards.
+    """
     row = 0
     while row < len(owners):
         sign = signs[owners[row]]
@@ -208,27 +212,26 @@ def _statistics(
                     if HEAVY * times >= length:
                         heavy[word] += sign
         row = stop
-    return frequency, tokens, heavy
+
+
+def _occurrences_of(indptr: Int64, words: Int32, n_words: int) -> tuple[Int64, Int64, Int64]:
+    """Return where each word stands: starts (n_words + 1,), and for each occurrence its position and its row."""
+    starts = row_ends(np.bincount(words, minlength=n_words))
+    positions = np.empty(len(words), np.int64)
+    rows = np.empty(len(words), np.int64)
+    _occurrences(indptr, words, starts[:-1].copy(), positions, rows)
+    return starts, positions, rows
 
 
 @kernel
-def _occurrences(indptr: Int64, words: Int32, n_words: int) -> tuple[Int64, Int64, Int64]:
-    """Return where each word stands: starts (n_words + 1,), and for each occurrence its position and its row."""
-    starts = np.zeros(n_words + 1, np.int64)
-    for word in words:
-        starts[word + 1] += 1
-    for word in range(n_words):
-        starts[word + 1] += starts[word]
-    fill = starts[:-1].copy()
-    positions = np.empty(len(words), np.int64)
-    rows = np.empty(len(words), np.int64)
+def _occurrences(indptr: Int64, words: Int32, fill: Int64, positions: Int64, rows: Int64) -> None:
+    """Write the position and the row of each occurrence. fill: (n_words,) where those of each word go."""
     for row in range(len(indptr) - 1):
         for position in range(indptr[row], indptr[row + 1]):
             slot = fill[words[position]]
             fill[words[position]] = slot + 1
             positions[slot] = position
             rows[slot] = row
-    return starts, positions, rows
 
 
 def _upper_product(
@@ -238,7 +241,7 @@ def _upper_product(
 
     Cost: a buffer is filled with as many rows as fit; nearly always that is all of them, and nothing is copied.
     """
-    starts, positions, rows = _occurrences(indptr, words, n_words)
+    starts, positions, rows = _occurrences_of(indptr, words, n_words)
     sizes = np.diff(indptr)
     largest = int(sizes.astype(np.float64) @ (sizes + 1.0) / 2)
     # As large as the pairs could be: pages that are never written cost nothing, and numpy puts a large array on huge
@@ -270,7 +273,7 @@ def _upper_product(
 
 
 @kernel
-def drain(sums: Int64, touched: UInt64, first: int, last: int, columns: Int32, values: Int64, used: int) -> int:
+def drain(sums: Int64, touched: UInt64, first: Whole, last: Whole, columns: Int32, values: Int64, used: Whole) -> Whole:
     """Move the sums of columns first ... last behind the entries of a row. Return where the entries end then.
 
     sums: (n,) int64, zero afterwards where they were moved.
@@ -298,9 +301,10 @@ def drain(sums: Int64, touched: UInt64, first: int, last: int, columns: Int32, v
 def _fill_rows(
     indptr: Int64, words: Int32, counts: Int32, weights: Int64, starts: Int64, positions: Int64, rows: Int64,
     accumulator: Int64, touched: UInt64, word: int, lengths: Int64, columns: Int32, values: Int64,
-) -> tuple[int, int]:  # fmt: skip
+) -> tuple[int, Whole]:  # fmt: skip
     """Write rows from `word` on until the buffer might not hold the next. Return the next word and how many entries."""
-    used = 0
+    # Of one type from the start: numba would compile `drain` again for a literal.
+    used: Whole = np.int64(0)
     while word < len(accumulator):
         work = 0
         last = word

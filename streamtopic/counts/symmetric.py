@@ -47,9 +47,11 @@ class SymmetricCounts:
         # Words are renamed on the way: a triangle of the wanted words alone would be a copy as large as Q's half.
         ids = places(counts.n_words, kept, np.int32)
         entries = counts.indptr, counts.columns, counts.values
-        indptr, wide_indptr = _mirrored_sizes(*entries, kept, ids)
-        out = allocate(len(kept), indptr, wide_indptr)
-        _mirror(*entries, kept, ids, out)
+        sizes = np.zeros(len(kept) + 1, np.int64)
+        wide = np.zeros(len(kept) + 1, np.int64)
+        _mirrored_sizes(*entries, kept, ids, sizes, wide)
+        out = allocate(len(kept), np.cumsum(sizes), np.cumsum(wide))
+        _mirror(*entries, kept, ids, out, out.indptr[:-1].copy(), out.wide_indptr[:-1].copy())
         return cls(len(kept), out)
 
     @property
@@ -146,8 +148,9 @@ class SymmetricCounts:
     def row(self, row: int) -> tuple[Int64, Int64]:
         """Return columns and values of one row, (entries,) each."""
         first, last = self.indptr[row : row + 2]
-        values = np.empty(last - first, np.int64)
-        _row(self.rows, row, values)
+        values = self.rows.low[first:last].astype(np.int64)
+        first_wide, last_wide = self.rows.wide_indptr[row : row + 2]
+        values[values == MARK] = self.rows.wide[first_wide:last_wide]
         return self.columns[first:last].astype(np.int64), values
 
     def row_sums(self) -> Int64:
@@ -155,10 +158,9 @@ class SymmetricCounts:
         # Integers wrap in silence. A sum of floats is off by little, and so shows where they would.
         rough = np.zeros(self.n)
         sums = np.zeros(self.n, np.int64)
-        _row_sums(self.rows, rough)
+        _row_sums(self.rows, sums, rough)
         if self.n and float(np.abs(rough).max()) >= 2.0**62:
             raise CountsOverflow("a row of counts exceeds 64 bits: too many documents for one model, split the corpus")
-        _row_sums(self.rows, sums)
         return sums
 
 
@@ -170,10 +172,10 @@ def _spread_indptr(indptr: Int64, ids: Int64, n: int) -> Int64:
 
 
 @kernel
-def _mirrored_sizes(indptr: Int64, columns: Int32, values: Int64, kept: Positions, ids: Int32) -> tuple[Int64, Int64]:
-    """Return where rows, and their wide entries, begin once both triangles are there."""
-    full = np.zeros(len(kept) + 1, np.int64)
-    wide = np.zeros(len(kept) + 1, np.int64)
+def _mirrored_sizes(
+    indptr: Int64, columns: Int32, values: Int64, kept: Positions, ids: Int32, full: Int64, wide: Int64
+) -> None:
+    """Add the entries, and the wide ones, that each row has once both triangles are there, (rows + 1,)."""
     for row, kept_row in enumerate(kept):
         for k in range(indptr[kept_row], indptr[kept_row + 1]):
             column = ids[columns[k]]
@@ -183,14 +185,16 @@ def _mirrored_sizes(indptr: Int64, columns: Int32, values: Int64, kept: Position
                 if not fits(values[k]):
                     wide[row + 1] += 1
                     wide[column + 1] += column != row
-    return np.cumsum(full), np.cumsum(wide)
 
 
 @kernel
-def _mirror(indptr: Int64, columns: Int32, values: Int64, kept: Positions, ids: Int32, out: Compact) -> None:
-    """Write every entry to its own row and to that of its column."""
-    fill = out.indptr[:-1].copy()
-    wide = out.wide_indptr[:-1].copy()
+def _mirror(
+    indptr: Int64, columns: Int32, values: Int64, kept: Positions, ids: Int32, out: Compact, fill: Int64, wide: Int64
+) -> None:
+    """Write every entry to its own row and to that of its column.
+
+    fill, wide: (rows,) the next place of each row, and of its wide values.
+    """
     # Rows are visited in order, so entries left of the diagonal arrive in column order before those of the row itself.
     for row, kept_row in enumerate(kept):
         # Arrays named once, and the row's own place in a register: five times as fast as `put` for each entry.
@@ -199,7 +203,8 @@ def _mirror(indptr: Int64, columns: Int32, values: Int64, kept: Positions, ids: 
         here = fill[row]
         for k in range(indptr[kept_row], indptr[kept_row + 1]):
             value = values[k]
-            column = ids[columns[k]]
+            # In 64 bits, as all callers of `put_wide` pass it: it would be compiled once more for others.
+            column = np.int64(ids[columns[k]])
             if column < 0:
                 continue
             narrow = fits(value)
@@ -252,17 +257,11 @@ def _upper(q: Compact, columns: Int32, values: Int64) -> None:
 
 
 @kernel
-def _row(q: Compact, row: int, values: Int64) -> None:
-    w = q.wide_indptr[row]
-    first = q.indptr[row]
-    for k in range(len(values)):
-        values[k], w = read(q, first + k, w)
-
-
-@kernel
-def _row_sums(q: Compact, sums: Float | Int64) -> None:
+def _row_sums(q: Compact, sums: Int64, rough: Float) -> None:
+    """Add up the values of each row, as integers and as floats, (n,) each."""
     for row in range(len(sums)):
         w = q.wide_indptr[row]
         for k in range(q.indptr[row], q.indptr[row + 1]):
             value, w = read(q, k, w)
             sums[row] += value
+            rough[row] += value

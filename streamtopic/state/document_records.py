@@ -15,7 +15,7 @@ import msgpack
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.compiled import kernel
+from streamtopic.compiled import Whole, kernel
 from streamtopic.counts import DocumentBatch, Passage
 from streamtopic.errors import StateCorrupt
 from streamtopic.formats import STORED_DOCUMENT
@@ -101,8 +101,13 @@ def encode_records(
     names = np.frombuffer(joined, np.uint8)
     places = np.array(offsets, np.int64)
     arrays = batch.indptr, batch.words, batch.counts, batch.lengths
-    buffer, ends = _encode(firsts, *arrays, places, names, label_ends)
-    whole = buffer.tobytes()
+    # The most that varints of these numbers can take: growing the array inside the loop would cost more.
+    for_words = 10 * len(batch.words)
+    for_heads = 16 * len(batch.lengths) + 32 * batch.documents
+    out = np.empty(for_words + for_heads + len(names) + 16, np.uint8)
+    ends = np.empty(batch.documents, np.int64)
+    used = _encode(firsts, *arrays, places, names, label_ends, out, ends)
+    whole = out[:used].tobytes()
     edges = [0, *ends.tolist()]
     return [whole[start:end] for start, end in pairwise(edges)]
 
@@ -150,23 +155,26 @@ def decode_records(records: Sequence[bytes]) -> list[StoredDocument]:
 
 
 def _decode_record(record: bytes) -> StoredDocument:
-    data = np.frombuffer(record, np.uint8)
+    # A bytearray, because numba treats arrays over bytes as another, read-only type.
+    data = np.frombuffer(bytearray(record), np.uint8)
     if not record or record[0] != RECORD_VERSION:
         raise unreadable()
-    first, second, at = _get_two(data)
-    offset = int(first)
-    size = int(second)
-    if at < 0 or not 0 <= size <= len(record) - at:
-        raise unreadable()
-    packed = record[at : at + size]
-    subjects = _subjects(packed)
-    labels, form = unpack_labels(labels_part(packed))
-    passages, words, pieces, counts = _decode(data, at + size)
+    # Each word and each passage takes a byte at least.
+    words = np.empty(len(data), np.int32)
+    counts = np.empty(len(data), np.int32)
+    pieces = np.empty((len(data), 2), np.int64)
+    offset, start, stop, passages, used = map(int, _decode(data, words, counts, pieces))
     if passages < 0:
         raise unreadable()
+    packed = record[start:stop]
+    subjects = _subjects(packed)
+    labels, form = unpack_labels(labels_part(packed))
+    # Copies: a slice would keep the whole of both arrays in memory.
+    words = words[:used].copy()
+    counts = counts[:used].copy()
     found = list[Passage]()
     start = 0
-    for length, distinct in pieces.tolist():
+    for length, distinct in pieces[:passages].tolist():
         stop = start + distinct
         here = slice(start, stop)
         found.append(Passage(length, words[here], counts[here]))
@@ -192,25 +200,13 @@ def unreadable() -> StateCorrupt:
 
 
 @kernel
-def _get_two(data: Bytes) -> tuple[np.uint64, np.uint64, int]:
-    first, at = get_varint(data, 1)
-    second, at = get_varint(data, at)
-    return first, second, at
-
-
-@kernel
 def _encode(
     firsts: Int64, indptr: Int64, words: Int32, counts: Int32, lengths: Int64, offsets: Int64, names: Bytes,
-    label_ends: Int64,
-) -> tuple[Bytes, Int64]:  # fmt: skip
+    label_ends: Int64, out: Bytes, ends: Int64,
+) -> Whole:  # fmt: skip
+    """Write the records one behind the other to `out`, and the end of each to `ends`. Return the end of the last."""
     documents = len(firsts) - 1
-    # The most that varints of these numbers can take: growing the array inside the loop would cost more.
-    for_words = 10 * len(words)
-    for_heads = 16 * len(lengths) + 32 * documents
-    most = for_words + for_heads + len(names) + 16
-    out = np.empty(most, np.uint8)
-    ends = np.empty(documents, np.int64)
-    at = 0
+    at: Whole = np.int64(0)
     label = np.int64(0)
     for document in range(documents):
         out[at] = RECORD_VERSION
@@ -240,45 +236,48 @@ def _encode(
                     at = put_varint(out, at, np.uint64(count - 2))
                 previous = word
         ends[document] = at
-    return out[:at], ends
+    return at
 
 
 @kernel
-def _decode(data: Bytes, at: int) -> tuple[int, Int32, Int64, Int32]:
-    """Return the number of passages, words, (L, distinct words) of each passage, and counts; -1 first if malformed."""
-    passages, at = get_varint(data, at)
-    words = np.empty(len(data), np.int32)
-    counts = np.empty(len(data), np.int32)
-    pieces = np.zeros((len(data), 2), np.int64)
-    # Each passage takes a byte at least: a larger number is damage, and must not size an array.
+def _decode(data: Bytes, words: Int32, counts: Int32, pieces: Int64) -> tuple[Whole, Whole, Whole, Whole, Whole]:
+    """Read a record into `words`, `counts` and `pieces`, as long as the record each.
+
+    pieces: filled with (L, distinct words) of each passage.
+    Returns the offset, where the labels begin and end, the number of passages, -1 if malformed, and of words.
+    """
+    malformed = 0, 0, 0, -1, 0
+    offset, start = get_varint(data, np.int64(1))
+    size, start = get_varint(data, start)
+    # Each passage takes a byte at least. Larger numbers are damage, and must not become negative ones.
+    if start < 0 or size > np.uint64(len(data)) or offset >> np.uint64(63):
+        return malformed
+    stop = start + np.int64(size)
+    passages, at = get_varint(data, stop)
     if at < 0 or passages > np.uint64(len(data)):
-        return -1, words, pieces, counts
-    pieces = pieces[: int(passages)]
+        return malformed
     used = 0
-    for piece in range(len(pieces)):
+    for piece in range(np.int64(passages)):
         length, at = get_varint(data, at)
         size, at = get_varint(data, at)
         if at < 0 or size > np.uint64(len(data)):
-            return -1, words, pieces, counts
+            return malformed
         pieces[piece, 0] = np.int64(length)
         pieces[piece, 1] = np.int64(size)
         previous = np.int64(-1)
-        for _ in range(int(size)):
+        for _ in range(np.int64(size)):
             gap, at = get_varint(data, at)
             count = np.uint64(0)
             if gap & np.uint64(1):
                 extra, at = get_varint(data, at)
                 count = extra + np.uint64(1)
             if at < 0 or used == len(words):
-                return -1, words, pieces, counts
+                return malformed
             step = np.int64(gap >> np.uint64(1))
             previous = np.int64(previous + 1 + step)
             words[used] = previous
             counts[used] = np.int64(count) + 1
             used += 1
     if at != len(data):
-        return -1, words, pieces, counts
-    # Copies: a slice would keep the whole of both arrays in memory.
-    words = words[:used].copy()
-    counts = counts[:used].copy()
-    return len(pieces), words, pieces, counts
+        return malformed
+    return np.int64(offset), start, stop, np.int64(passages), used

@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.compiled import kernel
+from streamtopic.compiled import Whole, kernel
 from streamtopic.counts import MAX_LENGTH, DocumentBatch, WordSets
 from streamtopic.state.connection import Connection
 from streamtopic.state.document_records import RECORD_VERSION, labels_part, unpack_labels, unreadable
@@ -17,6 +17,7 @@ from streamtopic.state.meta import Meta, read_position
 from streamtopic.state.reader import PartitionView, Snapshot
 from streamtopic.state.redis_keys import BUCKETS
 from streamtopic.state.segments import get_varint
+from streamtopic.state.sort_in_place import sort_in_place
 
 __all__ = ["StoredDocuments", "document_parts", "read_documents", "sample_words"]
 
@@ -253,7 +254,7 @@ def _heads(data: Bytes, ends: Int64) -> Int64:
         start = ends[k]
         if len(record) == 0 or record[0] != RECORD_VERSION:
             return heads[:k]
-        offset, at = get_varint(record, 1)
+        offset, at = get_varint(record, np.int64(1))
         size, at = get_varint(record, at)
         rest = np.uint64(len(record) - at)
         if at < 0 or size > rest or offset >> np.uint64(63):
@@ -292,7 +293,7 @@ def _passages(
         start = ends[k]
         part = of[k]
         position = positions[starts[part] : starts[part + 1]]
-        passages, at = get_varint(body, 0)
+        passages, at = get_varint(body, np.int64(0))
         if at < 0 or passages > np.uint64(len(body)):
             return bad
         for _ in range(np.int64(passages)):
@@ -319,8 +320,8 @@ def _passages(
 
 @kernel
 def _words(
-    body: Bytes, at: int, size: int, length: int, position: Int64, words: Int32, counts: Int32
-) -> tuple[int, int]:
+    body: Bytes, at: Whole, size: int, length: int, position: Int64, words: Int32, counts: Int32
+) -> tuple[Whole, int]:
     """Read a passage into `words`, ascending, and `counts`. Return its end, -1 if malformed, and its number of words.
 
     at: place of the first word in the body.
@@ -351,7 +352,7 @@ def _words(
             found[held] = (place << 32) | count
             held += 1
     # Word and count in one number, so that one plain sort moves both.
-    found = np.sort(found[:held])
+    sort_in_place(found, held)
     for k in range(held):
         words[k] = found[k] >> 32
         counts[k] = found[k] & np.int64(0xFFFFFFFF)
@@ -393,22 +394,24 @@ def _bucket(connection: Connection, view: PartitionView, bucket: int, position: 
     scanned = connection.scan(view.keys.documents(bucket))
     records = [record for _, record in scanned]
     data, ends = _together(records)
-    indptr, held = _held(data, ends, position, until)
-    if len(indptr) == 0:
+    indptr = np.zeros(len(ends) + 1, np.int64)
+    held = np.empty(len(data), np.int64)
+    documents = _held(data, ends, position, until, indptr, held)
+    if documents < 0:
         raise unreadable()
-    return WordSets(indptr, held)
+    indptr = indptr[: documents + 1]
+    return WordSets(indptr, held[: indptr[-1]].copy())
 
 
 @kernel
-def _held(data: npt.NDArray[np.uint8], ends: Int64, position: Int64, until: int) -> tuple[Int64, Int64]:
-    """Return the words of records with offsets below `until`, as (indptr, words); empty arrays if one is malformed.
+def _held(data: Bytes, ends: Int64, position: Int64, until: int, indptr: Int64, held: Int64) -> int:
+    """Read the words of records with offsets below `until`. Return how many records these are, -1 if one is malformed.
 
     data, ends: the records one after the other, and the end of each.
     position: (ids + 1,) place of each word id, -1 to leave it out.
+    indptr: (records + 1,) zeros, filled with where the words of each of these records end.
+    held: (bytes,) filled with the words.
     """
-    nothing = np.empty(0, np.int64)
-    indptr = np.zeros(len(ends) + 1, np.int64)
-    held = np.empty(len(data), np.int64)
     last = len(position) - 1
     used = 0
     documents = 0
@@ -417,14 +420,14 @@ def _held(data: npt.NDArray[np.uint8], ends: Int64, position: Int64, until: int)
         record = data[start:end]
         start = end
         if len(record) == 0 or record[0] != RECORD_VERSION:
-            return nothing, nothing
-        offset, at = get_varint(record, 1)
+            return -1
+        offset, at = get_varint(record, np.int64(1))
         labels, at = get_varint(record, at)
         if at < 0:
-            return nothing, nothing
-        passages, at = get_varint(record, int(at + np.int64(labels)))
+            return -1
+        passages, at = get_varint(record, at + np.int64(labels))
         if at < 0:
-            return nothing, nothing
+            return -1
         if np.int64(offset) >= until:
             continue
         for _ in range(np.int64(passages)):
@@ -437,7 +440,7 @@ def _held(data: npt.NDArray[np.uint8], ends: Int64, position: Int64, until: int)
                     _, at = get_varint(record, at)
                 step = gap >> np.uint64(1)
                 if at < 0 or step > np.uint64(last):
-                    return nothing, nothing
+                    return -1
                 word += 1 + np.int64(step)
                 # Words that came after the snapshot have no place.
                 place = position[word] if word < last else -1
@@ -445,7 +448,7 @@ def _held(data: npt.NDArray[np.uint8], ends: Int64, position: Int64, until: int)
                     held[used] = place
                     used += 1
             if at < 0:
-                return nothing, nothing
+                return -1
         documents += 1
         indptr[documents] = used
-    return indptr[: documents + 1], held[:used].copy()
+    return documents

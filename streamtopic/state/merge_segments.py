@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.compiled import kernel
+from streamtopic.compiled import Whole, kernel
 from streamtopic.counts import PairBlock
 from streamtopic.counts.count_pairs import ONE, drain
 from streamtopic.errors import CountsOverflow
@@ -166,7 +166,7 @@ def _add_rows(
     out_sizes = np.zeros(before - first, np.int64)
     out_columns = np.empty(pairs, np.int32)
     out_values = np.empty(pairs, np.int64)
-    used = 0
+    used: Whole = np.int64(0)
     for row in range(first, before):
         last = np.int64(-1)
         for part in range(len(stops)):

@@ -15,11 +15,10 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.compiled import kernel
+from streamtopic.compiled import Whole, kernel, short
 from streamtopic.counts import PairBlock, SignedPassages, count_weighted
 from streamtopic.errors import StateCorrupt
 from streamtopic.state.meta import ManifestEntry
@@ -355,9 +354,12 @@ def _corrupt() -> StateCorrupt:
     return StateCorrupt("a count segment fails its checksum: rebuild the state from the log (`streamtopic rebuild`)")
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
-def put_varint(out: Bytes, at: int, value: np.uint64) -> int:
-    """Write `value` at `at`; return the position behind it. The caller sees to LONGEST_VARINT free bytes."""
+@short
+def put_varint(out: Bytes, at: Whole, value: np.uint64) -> Whole:
+    """Write `value` at `at`; return the position behind it. The caller sees to LONGEST_VARINT free bytes.
+
+    at: np.int64 in a kernel also at the beginning, since numba compiles the function again for a literal.
+    """
     rest = np.uint64(value)
     while rest > np.uint64(127):
         out[at] = np.uint8(rest & np.uint64(127)) | np.uint8(128)
@@ -367,8 +369,8 @@ def put_varint(out: Bytes, at: int, value: np.uint64) -> int:
     return at + 1
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
-def get_varint(data: Bytes, at: int) -> tuple[np.uint64, int]:
+@short
+def get_varint(data: Bytes, at: Whole) -> tuple[np.uint64, Whole]:
     """Read an integer at `at`; return it and the position behind it, which is -1 for a malformed one.
 
     With a position of -1 it returns -1 again, so that a caller may read several integers and look once.
@@ -387,42 +389,52 @@ def get_varint(data: Bytes, at: int) -> tuple[np.uint64, int]:
     return value, -1
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@short
 def zigzag(value: np.int64) -> np.uint64:
     """Map small numbers of either sign to small unsigned ones."""
     return np.uint64((np.int64(value) << np.int64(1)) ^ (np.int64(value) >> np.int64(63)))
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@short
 def unzigzag(value: np.uint64) -> np.int64:
     """Undo `zigzag`."""
     return np.int64(value >> np.uint64(1)) ^ -np.int64(value & np.uint64(1))
 
 
-@kernel
 def pack_integers(values: Int64) -> Bytes:
     """Write signed integers one after the other."""
     out = np.empty(LONGEST_VARINT * len(values) + 1, np.uint8)
-    at = 0
-    for value in values:
-        at = put_varint(out, at, zigzag(value))
-    return out[:at].copy()
+    return out[: _pack_integers(values, out)].copy()
 
 
 @kernel
+def _pack_integers(values: Int64, out: Bytes) -> Whole:
+    """Write the integers to `out`. Return their end."""
+    at: Whole = np.int64(0)
+    for value in values:
+        at = put_varint(out, at, zigzag(value))
+    return at
+
+
 def unpack_integers(data: Bytes, count: int) -> tuple[Int64, bool]:
     """Undo `pack_integers`; the flag says whether the bytes were exactly `count` integers."""
     # Each takes a byte at least: a larger number is damage, and must not size an array.
     if count < 0 or count > len(data):
         return np.empty(0, np.int64), False
     out = np.empty(count, np.int64)
-    at = 0
-    for k in range(count):
+    return out, bool(_unpack_integers(data, out) == len(data))
+
+
+@kernel
+def _unpack_integers(data: Bytes, out: Int64) -> Whole:
+    """Fill `out`. Return where its bytes end, -1 if they are malformed."""
+    at: Whole = np.int64(0)
+    for k in range(len(out)):
         value, at = get_varint(data, at)
         if at < 0:
-            return out, False
+            return at
         out[k] = unzigzag(value)
-    return out, at == len(data)
+    return at
 
 
 @kernel
@@ -435,7 +447,7 @@ def pack_columns(rows: Int32, sizes: Int64, columns: Int32) -> tuple[Bytes, Byte
     # A gap between 32-bit columns takes five bytes at most.
     large = np.empty(5 * len(columns) + LONGEST_VARINT, np.uint8)
     start = 0
-    at = 0
+    at: Whole = np.int64(0)
     half = np.int64(0)
     for r in range(len(rows)):
         previous = np.int64(rows[r]) - 1
@@ -466,7 +478,7 @@ def unpack_columns(rows: Int32, sizes: Int64, small: Bytes, large: Bytes, n_word
         return np.empty(0, np.int32), False
     columns = np.empty(pairs, np.int32)
     k = 0
-    at = 0
+    at: Whole = np.int64(0)
     for r in range(len(rows)):
         previous = np.int64(rows[r]) - 1
         for _ in range(sizes[r]):
@@ -484,14 +496,14 @@ def unpack_columns(rows: Int32, sizes: Int64, small: Bytes, large: Bytes, n_word
     return columns, at == len(large)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@short
 def _home(value: np.int64, slots: int) -> np.int64:
     """Return the first of `slots` places, a power of two, to look for `value`."""
     mixed = np.uint64(value) * np.uint64(0x9E3779B97F4A7C15)
     return np.int64(mixed >> np.uint64(40)) & np.int64(slots - 1)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@short
 def _slot(keys: Int64, value: np.int64) -> np.int64:
     """Return the slot that holds `value`, or the empty one where it belongs. The number of slots is a power of two.
 
@@ -545,7 +557,7 @@ def pack_values(values: Int64, table: Int64) -> tuple[Bytes, Bytes, Bytes]:
     second = np.empty(len(values) + 1, np.uint8)
     literal = np.empty(LONGEST_VARINT * len(values) + 1, np.uint8)
     seconds = 0
-    at = 0
+    at: Whole = np.int64(0)
     for k in range(len(values)):
         slot = _home(values[k], slots)
         if keys[slot] == values[k]:
@@ -564,7 +576,7 @@ def unpack_values(first: Bytes, second: Bytes, literal: Bytes, table: Int64) -> 
     """Undo `pack_values`; the flag says whether the bytes were sound."""
     values = np.empty(len(first), np.int64)
     seconds = 0
-    at = 0
+    at: Whole = np.int64(0)
     for k in range(len(first)):
         rank = np.int64(first[k])
         if rank == _ESCAPE:

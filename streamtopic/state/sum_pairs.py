@@ -7,8 +7,10 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.compiled import kernel
+from streamtopic.compiled import Whole, kernel
+from streamtopic.counts.arrays import UInt64
 from streamtopic.counts.compact import UpperRows, pack, unpack
+from streamtopic.counts.count_pairs import ONE, drain
 from streamtopic.errors import CountsOverflow
 from streamtopic.state.meta import ManifestEntry
 from streamtopic.state.redis_keys import PartitionKeys
@@ -211,7 +213,6 @@ def relabel(
     return indptr, out_columns, out_values
 
 
-@kernel
 def accumulate(
     indptrs: Int64, columns: Int32, values: Int64, first: int, n_words: int
 ) -> tuple[Int64, Int32, Int64, bool]:
@@ -223,46 +224,42 @@ def accumulate(
     first: the word of the first row.
     n_words: number of words.
     """
-    parts = indptrs.shape[0]
-    rows = indptrs.shape[1] - 1
-    indptr = np.zeros(rows + 1, np.int64)
+    indptr = np.zeros(indptrs.shape[1], np.int64)
     out_columns = np.empty(len(columns), np.int32)
     out_values = np.empty(len(columns), np.int64)
     sums = np.zeros(n_words, np.int64)
-    seen = np.zeros(n_words, np.bool_)
-    touched = np.empty(n_words, np.int32)
-    used = 0
+    touched = np.zeros(n_words // 64 + 1, np.uint64)
+    fits = bool(_accumulate(indptrs, columns, values, first, indptr, out_columns, out_values, sums, touched))
+    used = indptr[-1]
+    return indptr, out_columns[:used].copy(), out_values[:used].copy(), fits
+
+
+@kernel
+def _accumulate(
+    indptrs: Int64, columns: Int32, values: Int64, first: int, indptr: Int64, out_columns: Int32, out_values: Int64,
+    sums: Int64, touched: UInt64,
+) -> bool:  # fmt: skip
+    """Fill indptr (rows + 1,), out_columns and out_values. Return whether the sum fits into 64 bits.
+
+    indptrs, columns, values, first: as in `accumulate`.
+    sums: (n_words,) zeros.
+    touched: (n_words / 64 + 1,) one bit for each word, zeros.
+    """
+    used: Whole = np.int64(0)
     fits = True
-    for row in range(rows):
-        found = 0
-        for part in range(parts):
+    for row in range(len(indptr) - 1):
+        last = np.int64(-1)
+        for part in range(len(indptrs)):
             for k in range(indptrs[part, row], indptrs[part, row + 1]):
-                column = columns[k]
-                if not seen[column]:
-                    seen[column] = True
-                    touched[found] = column
-                    found += 1
+                column = np.int64(columns[k])
+                touched[column >> 6] |= ONE << np.uint64(column & 63)
+                last = max(last, column)
                 before = sums[column]
                 after = before + values[k]
                 # Two numbers of one sign have a sum of the other sign: it has wrapped around.
                 if ((before ^ after) & (values[k] ^ after)) < 0:
                     fits = False
                 sums[column] = after
-        # For a full row, looking at all columns is cheaper than sorting those that were met.
-        if 16 * found > n_words - first - row:
-            found = 0
-            for column in range(first + row, n_words):
-                if seen[column]:
-                    touched[found] = column
-                    found += 1
-        else:
-            touched[:found].sort()
-        for column in touched[:found]:
-            if sums[column] != 0:
-                out_columns[used] = column
-                out_values[used] = sums[column]
-                used += 1
-            sums[column] = 0
-            seen[column] = False
+        used = drain(sums, touched, first + row, last, out_columns, out_values, used)
         indptr[row + 1] = used
-    return indptr, out_columns[:used].copy(), out_values[:used].copy(), fits
+    return fits

@@ -17,6 +17,7 @@ from streamtopic.compiled import kernel
 from streamtopic.errors import StateCorrupt, StateError
 from streamtopic.lexicon import Lexicon
 from streamtopic.state.segments import SegmentHead
+from streamtopic.state.sort_in_place import sort_in_place
 
 __all__ = [
     "MANY_WORDS",
@@ -303,7 +304,6 @@ class RowSpan:
         return found
 
 
-@kernel
 def number_rows(
     chosen: Int64, starts: Int64, stops: Int64, entries: Int32, counts: Int32, numbers: Int32, next_number: int
 ) -> tuple[Int64, Int32, Int32, Int32]:
@@ -314,29 +314,43 @@ def number_rows(
     numbers: (entries,) id of each entry, -1 for none; changed here: an entry that is met first gets the next id.
     next_number: the first id to give.
     """
+    sizes = stops[chosen] - starts[chosen]
     indptr = np.zeros(len(chosen) + 1, np.int64)
-    for k in range(len(chosen)):
-        row = chosen[k]
-        indptr[k + 1] = indptr[k] + stops[row] - starts[row]
+    np.cumsum(sizes, out=indptr[1:])
     words = np.empty(indptr[-1], np.int32)
     amounts = np.empty(indptr[-1], np.int32)
     born = np.empty(len(numbers), np.int32)
+    pairs = np.empty(sizes.max(initial=0), np.int64)
+    firsts = starts[chosen]
+    found = _number(firsts, indptr, entries, counts, numbers, next_number, words, amounts, born, pairs)
+    return indptr, words, amounts, born[:found].copy()
+
+
+@kernel
+def _number(
+    firsts: Int64, indptr: Int64, entries: Int32, counts: Int32, numbers: Int32, next_number: int,
+    words: Int32, amounts: Int32, born: Int32, pairs: Int64,
+) -> int:  # fmt: skip
+    """Fill `words` and `amounts`, and the begin of `born` with the entries that got an id. Return how many did.
+
+    firsts: (k,) where each row begins in `entries`.
+    indptr: (k + 1,) where its words go.
+    pairs: memory for the longest row.
+    """
     found = 0
-    for k in range(len(chosen)):
-        row = chosen[k]
-        start = starts[row]
-        pairs = np.empty(stops[row] - start, np.int64)
-        for j in range(len(pairs)):
-            entry = entries[start + j]
+    for k in range(len(firsts)):
+        at = indptr[k]
+        size = indptr[k + 1] - at
+        for j in range(size):
+            entry = entries[firsts[k] + j]
             if numbers[entry] < 0:
                 numbers[entry] = next_number + found
                 born[found] = entry
                 found += 1
             # Word and count in one number, so that one plain sort moves both.
-            pairs[j] = (np.int64(numbers[entry]) << 32) | np.int64(counts[start + j])
-        pairs.sort()
-        at = indptr[k]
-        for j in range(len(pairs)):
+            pairs[j] = (np.int64(numbers[entry]) << 32) | np.int64(counts[firsts[k] + j])
+        sort_in_place(pairs, size)
+        for j in range(size):
             words[at + j] = pairs[j] >> 32
             amounts[at + j] = pairs[j] & 0xFFFFFFFF
-    return indptr, words, amounts, born[:found].copy()
+    return found

@@ -239,7 +239,8 @@ def fingerprint(fit: RetainedCounts, frequency: Sequence[int], settings: Sequenc
     # vanish, so they are secret.
     by_word = [_factors(word, key) for word in fit.names]
     factors = np.array(by_word, np.uint64)
-    sketch = _sketch(fit.q.rows, factors.reshape(-1, _SKETCHES))
+    sketch = np.zeros((fit.q.n, _SKETCHES), np.uint64)
+    _sketch(fit.q.rows, factors.reshape(-1, _SKETCHES), sketch)
     state = hmac.new(key, b"streamtopic model 2\0", hashlib.sha256)
     for text in (*settings, str(fit.documents), *fit.words):
         data = text.encode("utf-8", "surrogatepass")
@@ -260,10 +261,8 @@ def _factors(word: str, key: bytes) -> list[int]:
 
 
 @kernel
-def _sketch(q: Compact, factors: UInt64) -> UInt64:
-    """Return each row's sums of pair counts times the factors of their columns, modulo 2^64, (n, 4)."""
-    rows = len(q.indptr) - 1
-    out = np.zeros((rows, factors.shape[1]), np.uint64)
+def _sketch(q: Compact, factors: UInt64, out: UInt64) -> None:
+    """Add each row's sums of pair counts times the factors of their columns, modulo 2^64, (n, 4)."""
     for row in range(len(out)):
         w = q.wide_indptr[row]
         for k in range(q.indptr[row], q.indptr[row + 1]):
@@ -272,4 +271,3 @@ def _sketch(q: Compact, factors: UInt64) -> UInt64:
             column = q.columns[k]
             for t in range(factors.shape[1]):
                 out[row, t] += value * factors[column, t]
-    return out

@@ -104,10 +104,15 @@ def _known_answers(
     return answers
 
 
-@kernel
 def product(A: Float, B: Float) -> Float:
     """Return A B, (a, b), for A (a, k) and B (k, b) in C order. Each entry is summed in the order of k."""
     out = np.zeros((A.shape[0], B.shape[1]))
+    _add_product(A, B, out)
+    return out
+
+
+@kernel
+def _add_product(A: Float, B: Float, out: Float) -> None:
     for i in range(A.shape[0]):
         row = out[i]
         for k in range(A.shape[1]):
@@ -115,11 +120,9 @@ def product(A: Float, B: Float) -> Float:
             other = B[k]
             for j in range(len(row)):
                 row[j] += factor * other[j]
-    return out
 
 
-@kernel
-def cholesky(G: Float) -> Any:
+def cholesky(G: Float) -> tuple[Float, int]:
     """Return the lower triangle L with L L^T = G (r, r), and how many pivots are positive.
 
     There are r of them if G is positive definite. Rows of L are 0 from the first other pivot on. Only the lower
@@ -127,38 +130,41 @@ def cholesky(G: Float) -> Any:
     """
     r = len(G)
     L = np.zeros((r, r))
-    for i in range(r):
-        # Row by row: L_ij = (G_ij - sum over k < j of L_ik L_jk) / L_jj.
-        for j in range(i):
-            total = G[i, j]
-            for k in range(j):
-                total -= L[i, k] * L[j, k]
-            L[i, j] = total / L[j, j]
-        pivot = G[i, i]
-        for k in range(i):
-            pivot -= L[i, k] * L[i, k]
+    for j in range(r):
+        # Column by column: L_ij = (G_ij - sum over k < j of L_ik L_jk) / L_jj.
+        terms = np.empty((j + 1, r - j))
+        terms[0] = G[j:, j]
+        with np.errstate(all="ignore"):
+            terms[1:] = -(L[j:, :j] * L[j, :j]).T
+            totals = _sum_in_order(terms)
+        pivot = totals[0]
         # Also where it is not a number.
         if not pivot > 0.0:
-            L[i] = 0.0
-            return L, i
-        L[i, i] = np.sqrt(pivot)
+            L[j:] = 0.0
+            return L, j
+        root = np.sqrt(pivot)
+        L[j, j] = root
+        with np.errstate(all="ignore"):
+            L[j + 1 :, j] = totals[1:] / root
     return L, r
 
 
-@kernel
 def solve_lower(L: Float, B: Float) -> Float:
     """Return X with L X = B, (r, c), for B (r, c) and a lower triangle L (r, r) whose diagonal holds no zero."""
-    X = B.copy()
+    X = np.empty(B.shape)
     for i in range(len(L)):
-        row = X[i]
-        for k in range(i):
-            factor = L[i, k]
-            other = X[k]
-            for j in range(len(row)):
-                row[j] -= factor * other[j]
-        for j in range(len(row)):
-            row[j] /= L[i, i]
+        terms = np.empty((i + 1, B.shape[1]))
+        terms[0] = B[i]
+        with np.errstate(all="ignore"):
+            terms[1:] = -(L[i, :i, None] * X[:i])
+            X[i] = _sum_in_order(terms) / L[i, i]
     return X
+
+
+def _sum_in_order(terms: Float) -> Any:
+    """Return the sum of the rows of `terms`, each added to the sum of those before it."""
+    # Other sums of numpy add numbers in pairs, and which ones depends on the shape. A running sum has one order only.
+    return np.cumsum(terms, axis=0)[-1]
 
 
 def leading_pairs(H: Float, wanted: int) -> tuple[Float, Float]:
@@ -170,90 +176,57 @@ def leading_pairs(H: Float, wanted: int) -> tuple[Float, Float]:
     reduced = np.array(H, np.float64)
     # Vectors are rows on the way: a rotation reads and writes two of them, whose numbers then lie side by side.
     vectors = np.eye(len(H))
-    diagonal, beside = _tridiagonal(reduced, vectors)
+    with np.errstate(all="ignore"):
+        diagonal, beside = _tridiagonal(reduced, vectors)
     values = _tridiagonal_values(diagonal, beside, vectors)
     order = np.argsort(-values, kind="stable")[:wanted]
     return values[order], np.ascontiguousarray(vectors[order].T)
 
 
-@kernel
 def _tridiagonal(H: Float, vectors: Float) -> tuple[Float, Float]:
     """Reduce H to T = V H V^T in place, V in `vectors`. Return the diagonal of T and its neighbour, (k,) each."""
     k = len(H)
     beside = np.zeros(k)
-    v = np.zeros(k)
-    moved = np.zeros(k)
     for first in range(1, k - 1):
         # A reflection of the words from `first` on takes column first - 1 to a multiple of their first unit vector.
         column = first - 1
-        length = 0.0
-        for i in range(first, k):
-            v[i] = H[i, column]
-            length += v[i] * v[i]
-        length = np.sqrt(length)
+        v = H[first:, column].copy()
+        length = np.sqrt(_sum_in_order(v * v))
         if length == 0.0:
             continue
         # The sign for which the next difference adds two sizes, and loses no digits.
-        target = -length if v[first] > 0.0 else length
-        v[first] -= target
-        size = 0.0
-        for i in range(first, k):
-            size += v[i] * v[i]
+        target = -length if v[0] > 0.0 else length
+        v[0] -= target
+        size = _sum_in_order(v * v)
+        beside[column] = target
         if size == 0.0:
-            beside[column] = target
             continue
         factor = 2.0 / size
-        _reflect_both_sides(H, v, moved, factor, first)
-        _reflect(vectors, v, factor, first)
-        beside[column] = target
+        _reflect_both_sides(H[first:, first:], v, factor)
+        _reflect(vectors[first:], v, factor)
     if k > 1:
         beside[k - 2] = H[k - 1, k - 2]
-    diagonal = np.empty(k)
-    for i in range(k):
-        diagonal[i] = H[i, i]
-    return diagonal, beside
+    return H.diagonal().copy(), beside
 
 
-@kernel
-def _reflect_both_sides(H: Float, v: Float, moved: Float, factor: float, first: int) -> None:
-    """Apply the reflection to rows and columns from `first` on: H - v w^T - w v^T. `moved` (k,) becomes w."""
-    k = len(H)
-    moved[first:] = 0.0
-    for i in range(first, k):
-        part = v[i]
-        row = H[i]
-        for j in range(first, k):
-            moved[j] += part * row[j]
-    inner = 0.0
-    for i in range(first, k):
-        moved[i] *= factor
-        inner += v[i] * moved[i]
-    inner *= factor / 2.0
-    for i in range(first, k):
-        moved[i] -= inner * v[i]
-    for i in range(first, k):
-        row = H[i]
-        part = v[i]
-        other = moved[i]
-        for j in range(first, k):
-            row[j] -= part * moved[j] + other * v[j]
+def _reflect_both_sides(H: Float, v: Float, factor: float) -> None:
+    """Apply the reflection to rows and columns in place: H - v w^T - w v^T."""
+    w = _product_in_order(v, H) * factor
+    inner = _sum_in_order(v * w) * (factor / 2.0)
+    w -= inner * v
+    H -= np.outer(v, w) + np.outer(w, v)
 
 
-@kernel
-def _reflect(vectors: Float, v: Float, factor: float, first: int) -> None:
-    """Apply the reflection I - factor v v^T to the rows from `first` on."""
-    k = vectors.shape[1]
-    sums = np.zeros(k)
-    for i in range(first, len(vectors)):
-        part = v[i]
-        row = vectors[i]
-        for j in range(k):
-            sums[j] += part * row[j]
-    for i in range(first, len(vectors)):
-        part = factor * v[i]
-        row = vectors[i]
-        for j in range(k):
-            row[j] -= part * sums[j]
+def _reflect(vectors: Float, v: Float, factor: float) -> None:
+    """Apply the reflection I - factor v v^T to these rows in place."""
+    sums = _product_in_order(v, vectors)
+    vectors -= np.outer(factor * v, sums)
+
+
+def _product_in_order(v: Float, rows: Float) -> Float:
+    """Return v^T rows, each entry summed in the order of rows."""
+    # A sum that begins with 0 is never a negative zero.
+    return np.asarray(0.0 + _sum_in_order(v[:, None] * rows))
 
 
 @kernel

@@ -12,14 +12,12 @@ every machine and for any number of threads.
 
 import numpy as np
 
-from streamtopic.compiled import kernel
+from streamtopic.compiled import Whole, kernel, once
 from streamtopic.counts.arrays import Float, Int64, Mask
 from streamtopic.topics.reproducible import cholesky, solve_lower
 from streamtopic.topics.threads import chunks, each
 
 __all__ = ["holders", "project_rows", "solve_rows"]
-
-Whole = int | np.int64
 
 
 _CHUNK = 1024
@@ -57,7 +55,10 @@ def holders(G: Float, B: Float, least: float) -> Int64:
     # duality gap g the minimiser c* has |c - c*|_G^2 <= g, so |c_k - c*_k| <= sqrt(g (G^-1)_kk).
     reach = np.full(r, np.inf)
     if rank == r:
-        reach = np.sqrt(_column_squares(solve_lower(L, np.eye(r))))
+        inverse = solve_lower(L, np.eye(r))
+        # A running sum: the bits must not depend on how numpy takes a sum apart.
+        squares = np.cumsum(inverse * inverse, axis=0)[-1]
+        reach = np.sqrt(squares)
     C = np.zeros_like(B)
     _solve_all(G, B, C, least, reach)
     best = np.argmax(C, axis=1)
@@ -136,7 +137,7 @@ def _on_support(L: Float, b: Float, support: Int64, size: Whole, y: Float, v: Fl
         y[i] -= v[i] * level
 
 
-@kernel
+@once
 def _begin(G: Float, b: Float, c: Float, support: Int64) -> Whole:
     """Make c a point of the simplex: the best vertex where c has no support. Return the size of its support."""
     size, total = 0, 0.0
@@ -191,7 +192,7 @@ def _normalise(c: Float, support: Int64, size: Whole) -> None:
     c[support[0]] = 1.0
 
 
-@kernel
+@once
 def _solve_row(  # noqa: C901, PLR0912, PLR0915  one loop of the active-set method; numba inlines no closures
     G: Float, b: Float, c: Float, support: Int64, L: Float, y: Float, v: Float, g: Float,
     barred: Mask, least: float, reach: Float,
@@ -304,7 +305,7 @@ def _entering(G: Float, b: Float, c: Float, support: Int64, size: Whole, g: Floa
     return entering, lowest
 
 
-@kernel
+@once
 def _is_clear(c: Float, reach: Float, root: float, least: float) -> bool:
     """Return whether the answer is known: a share stays at `least` or more, or none can reach it.
 
@@ -318,17 +319,6 @@ def _is_clear(c: Float, reach: Float, root: float, least: float) -> bool:
         if c[k] + moved >= least:
             open_shares += 1
     return open_shares == 0
-
-
-@kernel
-def _column_squares(X: Float) -> Float:
-    """Return the sum of squares of each column, added from the top, (c,)."""
-    out = np.zeros(X.shape[1])
-    for i in range(len(X)):
-        for j in range(X.shape[1]):
-            entry = X[i, j]
-            out[j] += entry * entry
-    return out
 
 
 @kernel

@@ -341,8 +341,10 @@ def _homes(records: Sequence[Record], partitions: int, partitioner: str) -> list
     if partitioner != MURMUR2:
         return [partition_of(key, partitions, partitioner) for key in keys]
     data, ends = _joined(keys)
-    homes: list[int] = partitions_of(data, ends, partitions).tolist()
-    return homes
+    homes = np.empty(len(keys), np.int64)
+    partitions_of(data, ends, partitions, homes)
+    found: list[int] = homes.tolist()
+    return found
 
 
 @kernel
@@ -575,11 +577,9 @@ def _counts(
 
 
 @kernel
-def partitions_of(keys: Bytes, ends: Int64, partitions: Whole) -> Int32:
-    """Return the partition of each key, as `streams.partition_of`, for keys one behind the other."""
-    homes = np.empty(len(ends), np.int32)
+def partitions_of(keys: Bytes, ends: Int64, partitions: Whole, homes: Int64) -> None:
+    """Write the partition of each key to `homes`, as `streams.partition_of`, for keys one behind the other."""
     start = np.int64(0)
     for k in range(len(ends)):
         homes[k] = (_murmur2(keys, start, ends[k]) & 0x7FFFFFFF) % partitions
         start = ends[k]
-    return homes

@@ -210,7 +210,12 @@ def test_a_writer_of_the_version_before_ends_at_its_next_write(service, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr(meta, "STATE", dataclasses.replace(STATE, written=3, read=(3,)))
         old = PartitionWriter.open(
-            service.connection, "before", 0, partitions=PARTITIONS, weighting=service.fixed.weighting
+            service.connection,
+            "before",
+            0,
+            partitions=PARTITIONS,
+            weighting=service.fixed.weighting,
+            limits=service.state.settings.limits,
         )
         flush = old.plan(module_changes(old))
         upgrade(service, silent)

@@ -244,6 +244,23 @@ def test_a_forged_end_of_a_request_stops_nothing(world):
     assert not world.live()
 
 
+def test_requests_for_two_subjects_under_one_key_are_both_carried_out(world):
+    """Whoever takes the key of a request for another one neither stops it nor is ignored."""
+    world.send(*(add(f"a{n}", "alice") for n in range(5)), *(add(f"b{n}", "bob") for n in range(5)), add("c", "carol"))
+    world.drain()
+    key = world.ask()
+    value = msgpack.packb({"op": "delete_subject", "subject": "bob", "request": "r-2"})
+    world.send(*(Message(key, value, partition=partition) for partition in range(2)))
+    world.drain()
+    assert world.live() == {"c"}
+    assert {forget.request for forget in world.forgets()} == {"r-1", "r-2"}
+    assert [len(requests) for requests in world.requests()] == [2, 2]
+    world.ask()
+    world.send(add("again", "alice"))
+    world.drain()
+    assert world.live() == {"c"}
+
+
 def test_a_request_that_cannot_be_read_is_pointed_at(world):
     """It goes to the rejected topic, deletes nothing, and is sent to no other partition."""
     world.send(add("a", "alice"))

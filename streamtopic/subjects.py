@@ -22,6 +22,8 @@ __all__ = [
     "check_subjects",
     "is_subject",
     "is_subject_key",
+    "record_key",
+    "request_name",
     "subject_digest",
     "subject_digests",
     "subject_key",
@@ -42,6 +44,10 @@ DIGEST_BYTES = 16
 # They keep digests under the same secret apart from any that may be added.
 _DIGEST = b"st subject"
 _KEY = b"st subject key"
+_NAME = b"st subject name"
+
+# Between a key, which is UTF-8 and never has this byte, and what tells two subjects under it apart.
+_BEHIND_KEY = b"\xff"
 
 
 def is_subject(value: object) -> bool:
@@ -88,6 +94,21 @@ def subject_key(subject: str, request: str, salt: bytes) -> bytes:
     """
     named = blake2b(request.encode(errors="replace") + b"\0" + subject.encode(), key=salt, digest_size=16, person=_KEY)
     return SUBJECT_KEY + named.hexdigest().encode()
+
+
+def request_name(key: bytes, subject: str, salt: bytes) -> bytes:
+    """Return what names a request in the state of every partition.
+
+    key: of its record. Somebody may send a request for another subject under the same key: both are carried out.
+    subject, salt: of the request.
+    """
+    named = blake2b(subject.encode(), key=salt, digest_size=8, person=_NAME)
+    return key + _BEHIND_KEY + named.hexdigest().encode()
+
+
+def record_key(name: bytes) -> bytes:
+    """Return the key of a request's record. name: as `request_name` made it."""
+    return name.partition(_BEHIND_KEY)[0]
 
 
 def subject_digest(subject: str, secret: bytes) -> bytes:

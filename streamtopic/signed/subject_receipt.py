@@ -114,10 +114,10 @@ def covered_digest(digests: Iterable[str]) -> str:
     return total.hexdigest()
 
 
-def subject_receipt_id(model: str, key: bytes) -> str:
-    """Return the id of the receipt of a request. key: of the request's record in the documents topic."""
-    # Senders choose the key, and it may hold what it should not.
-    named = hashlib.sha256(b"streamtopic subject request\0" + key).hexdigest()
+def subject_receipt_id(model: str, name: bytes) -> str:
+    """Return the id of the receipt of a request. name: of the request in the service's state."""
+    # Senders choose the key that is a part of it, and it may hold what it should not.
+    named = hashlib.sha256(b"streamtopic subject request\0" + name).hexdigest()
     return f"{model}/subject/{named[:32]}"
 
 

@@ -474,7 +474,7 @@ def commit_arguments(flush: Flush, of: PartitionKeys, fence: int) -> tuple[list[
         # All of one score: Redis then sorts them by their bytes, and those of a subject are neighbours.
         scored = ((0, member) for member in members)
         step("ZADD", of.subjects(bucket), chain.from_iterable(scored))
-    requests = ((request.key, request.pack()) for request in flush.requests)
+    requests = ((request.name, request.pack()) for request in flush.requests)
     put(of.subject_requests, requests)
     entries = []
     for forget in flush.forgets:

@@ -317,7 +317,7 @@ class PartitionWriter:
             self.connection.call("HDEL", self.keys.forwards, *some)
 
     def subject_requests(self) -> dict[bytes, SubjectRequest]:
-        """Return the requests to forget a subject by key, the oldest first. Raises StateCorrupt."""
+        """Return the requests to forget a subject by name, the oldest first. Raises StateCorrupt."""
         return read_requests(self.connection.call("HGETALL", self.keys.subject_requests))
 
     def subject_documents(self, digest: bytes, most: int) -> list[bytes]:
@@ -333,7 +333,7 @@ class PartitionWriter:
 
     def subject_done(self, request: SubjectRequest) -> None:
         """Note that a request has no document left. request: with `done` set."""
-        self.connection.call("HSET", self.keys.subject_requests, request.key, request.pack())
+        self.connection.call("HSET", self.keys.subject_requests, request.name, request.pack())
 
     def live_elsewhere(self, partition: int, ids: Sequence[bytes]) -> tuple[int, frozenset[bytes]] | None:
         """Return the next offset of another partition, and the documents of these that are live there.

@@ -52,7 +52,7 @@ class PartitionKeys:
 
     @property
     def subject_requests(self) -> str:
-        """Hash: key of a request to forget a subject to the request; and the secret that subjects are digested with."""
+        """Hash: name of a request to forget a subject to the request; and the secret that digests subjects."""
         return f"{self.tag}:forgetting"
 
     def subjects(self, bucket: int) -> str:

@@ -1,7 +1,7 @@
 """Requests to forget a subject, as Redis holds them until the receipt that covers their documents is published.
 
-A partition has one hash: the key of each request's record to the request, and under SECRET the secret that subjects are
-digested with. The hash outlives a rebuild, so that the digests stay the same.
+A partition has one hash: the name of each request (`subjects.request_name`) to the request, and under SECRET the secret
+that subjects are digested with. The hash outlives a rebuild, so that the digests stay the same.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,6 +13,7 @@ from streamtopic.errors import StateCorrupt
 from streamtopic.state.connection import Connection
 from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.state.scripts import DROP_SUBJECT_REQUEST
+from streamtopic.subjects import record_key
 
 __all__ = ["SECRET", "SubjectRequest", "SubjectRequests", "read_requests", "split", "unfinished"]
 
@@ -24,7 +25,7 @@ SECRET = b"secret"
 class SubjectRequest:
     """A request to forget a subject. Times are milliseconds since 1970.
 
-    key: of its record in the documents topic.
+    name: of the request, the same in every partition.
     digest: of the subject, under the secret of the partition.
     request: request id; "" without one.
     salt: of the requester; b"" without one.
@@ -36,7 +37,7 @@ class SubjectRequest:
     done: whether no document of the subject was left once the tombstone was counted.
     """
 
-    key: bytes
+    name: bytes
     digest: bytes
     request: str
     salt: bytes
@@ -46,16 +47,21 @@ class SubjectRequest:
     closed: int = -1
     done: bool = False
 
+    @property
+    def key(self) -> bytes:
+        """The key of its record in the documents topic."""
+        return record_key(self.name)
+
     def pack(self) -> bytes:
         """Return the value of its field."""
         fields = [self.digest, self.request, self.salt, self.offset, self.received_ms, self.trace]
         return bytes(msgpack.packb([*fields, self.closed, self.done]))
 
     @classmethod
-    def unpack(cls, key: bytes, value: bytes) -> "SubjectRequest":
+    def unpack(cls, name: bytes, value: bytes) -> "SubjectRequest":
         """Undo `pack`. Raises StateCorrupt."""
         try:
-            return cls(key, *msgpack.unpackb(value))
+            return cls(name, *msgpack.unpackb(value))
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise StateCorrupt(
                 f"a request to forget a subject cannot be read ({error}): run `streamtopic rebuild`"
@@ -63,10 +69,10 @@ class SubjectRequest:
 
 
 def read_requests(fields: Mapping[bytes, bytes]) -> dict[bytes, SubjectRequest]:
-    """Return the requests in a partition's hash by key, the oldest first. Raises StateCorrupt."""
-    found = [SubjectRequest.unpack(key, value) for key, value in fields.items() if key != SECRET]
+    """Return the requests in a partition's hash by name, the oldest first. Raises StateCorrupt."""
+    found = [SubjectRequest.unpack(name, value) for name, value in fields.items() if name != SECRET]
     found.sort(key=lambda request: request.offset)
-    return {request.key: request for request in found}
+    return {request.name: request for request in found}
 
 
 class SubjectRequests:
@@ -81,23 +87,23 @@ class SubjectRequests:
         self._keys = [keys.partition(partition).subject_requests for partition in range(partitions)]
 
     def read(self) -> dict[int, dict[bytes, SubjectRequest]]:
-        """Return partition to its requests by key, the oldest first. Raises StateCorrupt."""
+        """Return partition to its requests by name, the oldest first. Raises StateCorrupt."""
         answers = self._connection.batch([("HGETALL", key) for key in self._keys])
         return {partition: read_requests(fields) for partition, fields in enumerate(answers)}
 
     def drop(self, partition: int, requests: Iterable[SubjectRequest]) -> None:
         """Remove requests of a partition that are done; one that was asked again meanwhile stays."""
         for request in requests:
-            self._connection.script(DROP_SUBJECT_REQUEST, [self._keys[partition]], [request.key, request.pack()])
+            self._connection.script(DROP_SUBJECT_REQUEST, [self._keys[partition]], [request.name, request.pack()])
 
 
 def unfinished(requests: Mapping[int, Mapping[bytes, SubjectRequest]]) -> list[SubjectRequest]:
     """Return the requests that are not done in every partition, from each partition that has counted them.
 
-    requests: partition to its requests by key, of all partitions. A partition that lacks one has not counted it yet.
+    requests: partition to its requests by name, of all partitions. A partition that lacks one has not counted it yet.
     """
     found = list[SubjectRequest]()
-    for same in _by_key(requests).values():
+    for same in _by_name(requests).values():
         if len(same) < len(requests) or not all(request.done for request in same.values()):
             found += same.values()
     return found
@@ -110,7 +116,7 @@ def split(requests: Mapping[int, Mapping[bytes, SubjectRequest]], cut: Mapping[i
     cut: partition to the first offset that the version does not reflect.
     """
     found = list[SubjectRequest]()
-    for same in _by_key(requests).values():
+    for same in _by_name(requests).values():
         begun = any(request.offset < cut.get(partition, 0) for partition, request in same.items())
         ended = [request.done and request.closed < cut.get(partition, 0) for partition, request in same.items()]
         if begun and not (all(ended) and len(same) == len(requests)):
@@ -118,10 +124,10 @@ def split(requests: Mapping[int, Mapping[bytes, SubjectRequest]], cut: Mapping[i
     return found
 
 
-def _by_key(requests: Mapping[int, Mapping[bytes, SubjectRequest]]) -> dict[bytes, dict[int, SubjectRequest]]:
-    """Return each key with the request that each partition has under it."""
+def _by_name(requests: Mapping[int, Mapping[bytes, SubjectRequest]]) -> dict[bytes, dict[int, SubjectRequest]]:
+    """Return each name with the request that each partition has under it."""
     found: dict[bytes, dict[int, SubjectRequest]] = {}
     for partition, of_partition in requests.items():
-        for key, request in of_partition.items():
-            found.setdefault(key, {})[partition] = request
+        for name, request in of_partition.items():
+            found.setdefault(name, {})[partition] = request
     return found

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from streamtopic.client import Receipts
 from streamtopic.corpus import Document
 from streamtopic.errors import SettingsError, StateError
 from streamtopic.health import Health
@@ -270,3 +271,23 @@ def test_the_file_is_for_the_redis_that_reads_it(tmp_path, version):
     assert "eval" not in dashboard
     refused = subprocess.run(script, env=run | {"MODEL": "*"}, check=False, capture_output=True, text=True)
     assert refused.returncode == 2
+
+
+def test_a_person_is_forgotten_with_these_rights(run, service):
+    """Ingest keeps the index and the request, the scheduler sees it, and the publisher signs and removes it."""
+    with service("ingest") as ingest:
+        ingest.add([Document("p1", "apple iron", {}, ("person",)), Document("p2", "banana tin", {}, ("person",))])
+        (request,) = ingest.delete_subjects(["person"])
+        writer = ingest.open_ingest(0)
+        while writer.lag:
+            list(writer.drain())
+    with service("dashboard") as dashboard:
+        assert dashboard.status()["documents"] == 58
+    with service("scheduler") as scheduler:
+        assert scheduler.scheduler.step("unlearn").version is not None
+    with service("publisher") as publisher:
+        publisher.publisher.drain()
+        assert publisher.issue_receipts() == 2
+        receipts = Receipts(publisher.log, model="default", public_key=publisher.public_key)
+        assert receipts.covering(request).documents == 2
+        assert publisher.connection.call("HGETALL", f"{PARTITION}:forgetting").keys() == {b"secret"}

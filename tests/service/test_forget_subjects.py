@@ -8,6 +8,7 @@ import msgpack
 import numpy as np
 import pytest
 
+from streamtopic.client import DocumentProducer
 from streamtopic.counts import Weighting
 from streamtopic.events import encode_add, encode_delete, encode_delete_subject, encode_subject_forgotten
 from streamtopic.service.ingest import forget_subjects
@@ -15,7 +16,7 @@ from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.verify.recount import documents_in_log
 from streamtopic.state import ForgetKind, ModelSettings, Reader
 from streamtopic.state.removal import remove_partition
-from streamtopic.streams import FileLog, Message, TopicNames, partition_of
+from streamtopic.streams import FileLog, Message, TopicNames, open_log, partition_of
 from streamtopic.subjects import SUBJECT_KEY, subject_digest
 
 NOW = 1_700_000_000.0
@@ -28,12 +29,12 @@ class Crash(BaseException):
 
 
 class World:
-    """A model, its log in files, and an ingest for each partition that can be killed."""
+    """A model, its log, and an ingest for each partition that can be killed."""
 
-    def __init__(self, connection, folder, partitions=2):
+    def __init__(self, connection, log, partitions=2):
         self.connection = connection
         self.topics = TopicNames(f"subjects{next(_numbers)}")
-        self.log = FileLog(folder / self.topics.model, clock=lambda: NOW)
+        self.log = log
         self.partitions = partitions
         self.log.create(self.topics.documents, partitions)
         self.log.create(self.topics.rejected, 1)
@@ -123,8 +124,8 @@ class World:
 
 @pytest.fixture
 def world(connection, tmp_path):
-    """A model of two partitions."""
-    return World(connection, tmp_path)
+    """A model of two partitions, with a log in files."""
+    return World(connection, FileLog(tmp_path, clock=lambda: NOW))
 
 
 def add(name, *subjects, word="x"):
@@ -243,6 +244,23 @@ def test_a_forged_end_of_a_request_stops_nothing(world):
     assert not world.live()
 
 
+def test_requests_for_two_subjects_under_one_key_are_both_carried_out(world):
+    """Whoever takes the key of a request for another one neither stops it nor is ignored."""
+    world.send(*(add(f"a{n}", "alice") for n in range(5)), *(add(f"b{n}", "bob") for n in range(5)), add("c", "carol"))
+    world.drain()
+    key = world.ask()
+    value = msgpack.packb({"op": "delete_subject", "subject": "bob", "request": "r-2"})
+    world.send(*(Message(key, value, partition=partition) for partition in range(2)))
+    world.drain()
+    assert world.live() == {"c"}
+    assert {forget.request for forget in world.forgets()} == {"r-1", "r-2"}
+    assert [len(requests) for requests in world.requests()] == [2, 2]
+    world.ask()
+    world.send(add("again", "alice"))
+    world.drain()
+    assert world.live() == {"c"}
+
+
 def test_a_request_that_cannot_be_read_is_pointed_at(world):
     """It goes to the rejected topic, deletes nothing, and is sent to no other partition."""
     world.send(add("a", "alice"))
@@ -339,6 +357,50 @@ def test_a_rebuild_gives_the_same_index_and_finishes_the_request(world, moment, 
     expected = {f"b{n}" for n in range(20)} | ({f"a{n}" for n in range(20)} if moment == "before" else set())
     assert world.live() == world.index("team") == expected
     assert all(request.done for requests in world.requests() for request in requests)
+
+
+def test_ten_thousand_documents_of_one_person(world):
+    """They go in bounded steps, together with those that come meanwhile, and each of them once."""
+    world.send(*(add(f"a{n}", "alice") for n in range(10_000)), add("kept", "bob"))
+    world.drain()
+    world.ask()
+    steps = 0
+    while any(ingest.lag for ingest in world.ingests):
+        for ingest in world.ingests:
+            ingest.step()
+            assert ingest.forward() <= 1_000
+        if steps < 5:
+            world.send(add(f"late{steps}", "alice"))
+        steps += 1
+    assert steps > 5
+    assert world.live() == {"kept"}
+    gone = Counter(forget.document for forget in world.forgets())
+    assert (len(gone), set(gone.values())) == (10_005, {1})
+
+
+def test_a_person_is_forgotten_on_a_real_broker(connection, kafka_server):
+    """The same over Kafka, with a producer, a restart in the middle, and adds that come meanwhile."""
+    with open_log(kafka_server.servers)[0] as log:
+        world = World(connection, log)
+        with DocumentProducer(log, model=world.topics.model) as producer:
+            for number in range(60):
+                producer.add(f"d{number}", text=f"some words {number % 7}", subjects=[f"s{number % 3}"])
+            world.drain()
+            request = producer.delete_subject("s1")
+            producer.add("late", text="one more of them", subjects=["s1", "s2"])
+            for ingest in world.ingests:
+                ingest.step()
+                ingest.forward()
+            world.open()
+        world.drain()
+        assert world.live() == {f"d{number}" for number in range(60) if number % 3 != 1}
+        forgets = world.forgets()
+        assert len(forgets) == 21
+        assert {(forget.request, forget.salt) for forget in forgets} == {(str(request), request.salt.encode())}
+        assert all(done.done for requests in world.requests() for done in requests)
+        for partition in range(2):
+            *_, last = log.read(world.topics.documents, partition, 0, 1_000)
+            assert (last.key[:11], last.value) == (SUBJECT_KEY, None)
 
 
 def test_many_requests_at_once(world):

@@ -127,6 +127,10 @@ def test_a_request_that_one_partition_never_got_holds_nothing_for_long(tmp_path)
         assert not service.settle().versions
         now[0] += 301
         assert service.settle().versions
+        assert requests_left(service) == 1
+        now[0] += 8 * 86_400
+        service.issue_receipts()
+        assert requests_left(service) == 0
 
 
 def test_a_process_that_is_killed_behind_the_receipt_signs_it_again(service, monkeypatch):

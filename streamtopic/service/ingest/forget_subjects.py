@@ -67,8 +67,8 @@ class SubjectForgetter:
 
         closed: key of the record to the offset of its tombstone. A key that names no request is left out.
         """
-        known = self._requests()
-        return [replace(known[key], closed=offset) for key, offset in closed.items() if key in known]
+        known = self._requests().values()
+        return [replace(request, closed=closed[request.key]) for request in known if request.key in closed]
 
     def step(self) -> int:
         """Append tombstones that are due now; return how many.
@@ -93,7 +93,7 @@ class SubjectForgetter:
         return written
 
     def _requests(self) -> dict[bytes, SubjectRequest]:
-        """Return the requests of the partition by key, the oldest first."""
+        """Return the requests of the partition by name, the oldest first."""
         if self._known is None:
             self._known = self._state.subject_requests()
         return self._known

@@ -284,7 +284,10 @@ class Ingest:
         if found.forwards:
             found = replace(found, forwards=self._forwarder.placed(found.forwards))
         if resolution.closed:
-            found = replace(found, requests=[*found.requests, *self._subjects.closing(resolution.closed)])
+            # A request that came in these records as well is as these records leave it.
+            new = {request.name for request in found.requests}
+            older = [one for one in self._subjects.closing(resolution.closed) if one.name not in new]
+            found = replace(found, requests=[*found.requests, *older])
         changes = amend(found)
         if changes is None:
             self.state.reload()

@@ -29,7 +29,7 @@ from streamtopic.state import (
     StoredDocument,
     SubjectRequest,
 )
-from streamtopic.subjects import is_subject_key, subject_digest
+from streamtopic.subjects import is_subject_key, request_name, subject_digest
 from streamtopic.tracing import HEADER, trace_of
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class _Run:
     many_forms: whether several keys may name one document.
     current: the live documents of the ids in the records, after the records so far.
     forgets, totals, counted, rejected, forwards, time_ms: of the changes to commit.
-    requests: requests to forget a subject by key.
+    requests: requests to forget a subject by name.
     closed: as of the resolution.
     """
 
@@ -154,9 +154,9 @@ class _Run:
         if isinstance(event, InvalidEvent):
             self.reject(record, event, b"", here=False)
         elif isinstance(event, ForgetSubject):
-            self.closed.pop(event.key, None)
-            self.requests[event.key] = SubjectRequest(
-                key=event.key,
+            name = request_name(event.key, event.subject, event.salt)
+            self.requests[name] = SubjectRequest(
+                name=name,
                 digest=subject_digest(event.subject, self.secret),
                 request=event.request or "",
                 salt=event.salt,
@@ -165,11 +165,10 @@ class _Run:
                 trace=trace_of(record.headers),
             )
         elif isinstance(event, SubjectForgotten):
-            asked = self.requests.get(event.key)
-            if asked is None:
-                self.closed[event.key] = record.offset
-            else:
-                self.requests[event.key] = replace(asked, closed=record.offset)
+            self.closed[event.key] = record.offset
+            for name, asked in self.requests.items():
+                if asked.key == event.key:
+                    self.requests[name] = replace(asked, closed=record.offset)
 
     def reject(self, record: Record, error: InvalidEvent, document: bytes, *, here: bool) -> None:
         """Refuse a record: point at it, and remove the document of its id.

@@ -27,7 +27,7 @@ from streamtopic.signed import (
 from streamtopic.state.receipt_state import month_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from streamtopic.signed import ReceiptReader, SigningKey
     from streamtopic.state import Forgets, SubjectRequest, SubjectRequests
@@ -40,6 +40,8 @@ __all__ = ["SubjectReceipts"]
 _CLOCKS_MS = 60_000
 # A record of the receipts topic has at most 1 MiB. Each number takes 9 bytes at most.
 _MOST_RUNS = 80_000
+# A request that some partition never got is done nowhere else: its producer was killed, and has to ask again.
+_ABANDONED_MS = 7 * 86_400_000
 # Each receipt is compared with each request.
 _AT_ONCE = 100
 
@@ -66,10 +68,19 @@ class SubjectReceipts:
     log, topic: where receipts are.
     key: signs them.
     links: keys of the months, which tie receipts to request ids for the service.
+    clock: seconds since 1970.
     """
 
     def __init__(
-        self, model: str, requests: SubjectRequests, log: EventLog, topic: str, *, key: SigningKey, links: LinkKeys
+        self,
+        model: str,
+        requests: SubjectRequests,
+        log: EventLog,
+        topic: str,
+        *,
+        key: SigningKey,
+        links: LinkKeys,
+        clock: Callable[[], float],
     ) -> None:
         self._model = model
         self._requests = requests
@@ -77,6 +88,7 @@ class SubjectReceipts:
         self._topic = topic
         self._key = key
         self._links = links
+        self._clock = clock
 
     def publish(self, forgets: Mapping[int, Forgets], issued: ReceiptReader) -> int:
         """Publish the receipts that can be made now; return their number.
@@ -89,6 +101,7 @@ class SubjectReceipts:
         requests = self._requests.read()
         if not any(requests.values()):
             return 0
+        self._drop_abandoned(requests)
         ready = dict(islice(_ready(requests, forgets).items(), _AT_ONCE))
         if not ready:
             return 0
@@ -108,6 +121,14 @@ class SubjectReceipts:
         extra = {"event": "subjects_covered", "requests": len(ready), "receipts": made}
         logger.info("requests to forget a subject with a receipt: %d of %d", made, len(ready), extra=extra)
         return made
+
+    def _drop_abandoned(self, requests: Mapping[int, Mapping[bytes, SubjectRequest]]) -> None:
+        """Remove requests that are done where they came, and that some partition never got."""
+        before = self._clock() * 1000 - _ABANDONED_MS
+        for partition, of_partition in requests.items():
+            old = [one for one in of_partition.values() if one.done and one.received_ms < before]
+            everywhere = {name for name in of_partition if all(name in others for others in requests.values())}
+            self._requests.drop(partition, [one for one in old if one.name not in everywhere])
 
     def _covered(
         self, ready: Mapping[bytes, Mapping[int, SubjectRequest]], issued: ReceiptReader
@@ -131,7 +152,7 @@ class SubjectReceipts:
 
     def _receipt(self, request: SubjectRequest, covered: _Covered) -> SubjectReceipt:
         """Return the receipt of a request."""
-        name = subject_receipt_id(self._model, request.key)
+        name = subject_receipt_id(self._model, request.name)
         month = month_of(request.received_ms / 1000)
         own = service_salt(self._links.of(month), name)
         numbers = sorted(covered.digests)

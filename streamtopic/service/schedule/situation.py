@@ -208,7 +208,7 @@ class SituationReader:
         return min((request.received_ms for request in unfinished(self._subject_requests())), default=None)
 
     def _subject_requests(self) -> dict[int, dict[bytes, SubjectRequest]]:
-        """Return partition to its requests to forget a subject, by key."""
+        """Return partition to its requests to forget a subject, by name."""
         state = self._state
         return SubjectRequests(state.connection, state.model, state.settings.partitions).read()
 

@@ -1,6 +1,6 @@
 -- Remove a request to forget a subject that is done.
 -- KEYS: requests of the partition.
--- ARGV: key of the request, its value.
+-- ARGV: name of the request, its value.
 -- Answers 1, also where the request has changed.
 
 -- The same request may have been sent again meanwhile: it is open then, and has another value.

@@ -287,16 +287,26 @@ def _whole_text(content: bytes) -> str | None:
         text = content.decode()
     except UnicodeDecodeError:
         raise InvalidEvent("format", "the value is not UTF-8, and `input.text` says that it is the text") from None
+    if text[:1] == "{":
+        return None if _is_map(content) else text
     # Serializers of JSON put a text in quotes, and plain ones do not.
-    if text[:1] not in {"{", '"'}:
+    if text[:1] != '"':
         return text
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    if isinstance(found, dict):
-        return None
     return found if isinstance(found, str) else text
+
+
+def _is_map(content: bytes) -> bool:
+    """Return whether a value is a map in JSON, or a delete that was one before it was damaged."""
+    try:
+        map_in(content)
+    except InvalidEvent:
+        rest = salvaged(content)
+        return bool(rest) and map_asks(rest)
+    return True
 
 
 def _payload(fields: Fields) -> Fields:

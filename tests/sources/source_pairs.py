@@ -170,7 +170,7 @@ PAIRS = {
         {"format": "json", "text": ""},
         b"5",
         lambda text: text.encode(),
-        [TOMBSTONE, (b"", ()), (b"  ", ()), (b'{"op": "delete"}', ())],
+        [TOMBSTONE, (b"", ()), (b"  ", ()), (b'{"op": "delete"}', ()), (b'{"op": "delete", "cu', ())],
         [(b"\xff\xfe", (), "format")],
     ),
 }

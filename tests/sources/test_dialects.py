@@ -460,6 +460,23 @@ def test_counts_of_another_mapping_are_refused(connection, tmp_path):
         world.ingest()
 
 
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (b"some words", {"some": 1, "words": 1}),
+        (b'"some words"', {"some": 1, "words": 1}),
+        (b'{"schema": {"type": "string"}, "payload": "some words"}', {"some": 1, "words": 1}),
+        (b'"Quoted" words', {"quoted": 1, "words": 1}),
+        (b"{some words} in braces", {"some": 1, "words": 1, "in": 1, "braces": 1}),
+        (b"{" + b"[" * 100_000 + b" words", {"words": 1}),
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+def test_a_whole_value_is_a_text(value, words):
+    """As a string serializer and a JSON serializer write it, and where it only looks like JSON."""
+    assert dict(Dialect(InputMapping("json", text=("",))).event(record(b"5", value)).passages[0][1]) == words
+
+
 def test_labels_and_subjects_are_plain_values():
     """Numbers and truth values are written as JSON has them, null is none, and lists are refused with their path."""
     mapping = InputMapping("json", labels=(("big", "size"), ("new", "is.new"), ("none", "none")), subject="people")

@@ -22,8 +22,8 @@ __all__ = ["NamedTopic", "TopicBook"]
 
 # Words of a topic by which it is known again: the others add little to a cosine.
 _WORDS = 100
-# Less alike than this, two topics without a common anchor are two topics. Unrelated topics are at .0 to .3.
-_ALIKE = 0.5
+# Less alike than this, two topics without a common anchor are two topics.
+_ALIKE = 0.3
 # An anchor may move to another topic when documents go: below this, a common anchor alone is not enough.
 _SAME_ANCHOR = 0.2
 _FORMAT = 1
@@ -77,7 +77,7 @@ class TopicBook:
         """Return the topics of a version with their numbers and names, in the version's order.
 
         A topic is known again by its anchor word, else by its words: those pairs first whose cosines are largest in
-        sum, of .5 at least. All others are new. A version that was followed before changes nothing.
+        sum, of .3 at least. All others are new. A version that was followed before changes nothing.
 
         Raises UsageError for a version of another model or an older one, InvalidRelease where topics are withheld.
         """

@@ -48,7 +48,7 @@ def test_topics_are_known_again_by_anchor_and_by_words(table):
 
 
 def test_a_topic_that_ends_gives_its_number_to_no_other(table):
-    """Table topic with new words is a new one, also in the place and with the anchor of one that ended."""
+    """A topic with new words is a new one, also in the place and with the anchor of one that ended."""
     book = TopicBook()
     book.follow(release(1, table, "abcdef"))
     other = np.random.default_rng(9).dirichlet(np.full(len(WORDS), 0.02), 1)[0]
@@ -61,7 +61,7 @@ def test_a_topic_that_ends_gives_its_number_to_no_other(table):
 
 
 def test_names_stay_and_a_file_keeps_them(table, tmp_path):
-    """Table name goes with its topic, through another process; a topic that ended leaves none of its words in the file."""
+    """A name goes with its topic, through another process; a topic that ended leaves none of its words in the file."""
     path = tmp_path / "names.json"
     book = TopicBook(path)
     book.follow(release(1, table, "abcdef"))
@@ -81,7 +81,7 @@ def test_names_stay_and_a_file_keeps_them(table, tmp_path):
 
 
 def test_the_same_version_again_changes_nothing(table):
-    """Table reader that starts again may follow the version that it has followed."""
+    """A reader that starts again may follow the version that it has followed."""
     book = TopicBook()
     first = book.follow(release(1, table, "abcdef"))
     assert book.follow(release(1, table, "abcdef")) == first

@@ -4,11 +4,22 @@ DocumentProducer   add and delete documents
 Deletion           the result of a delete: its request id, with the salt of its receipt
 ModelSubscriber    published versions, verified and in order (Freshness: how sure it is that it has the newest)
 Release            a published version
+TopicBook          numbers and names of topics that stay from version to version (NamedTopic)
 Receipts           the receipts of deletions
 """
 
 from streamtopic.client.producer import Deletion, DocumentProducer
 from streamtopic.client.subscriber import Freshness, ModelSubscriber, Receipts
+from streamtopic.client.topic_book import NamedTopic, TopicBook
 from streamtopic.signed import Release
 
-__all__ = ["Deletion", "DocumentProducer", "Freshness", "ModelSubscriber", "Receipts", "Release"]
+__all__ = [
+    "Deletion",
+    "DocumentProducer",
+    "Freshness",
+    "ModelSubscriber",
+    "NamedTopic",
+    "Receipts",
+    "Release",
+    "TopicBook",
+]

@@ -9,6 +9,7 @@ import argparse
 import dataclasses
 from collections import Counter, deque
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.common_arguments import command, instance_settings, whole_number
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from streamtopic.service.examination import Diagnosis
     from streamtopic.service.ingest.rejections import Rejection
     from streamtopic.settings import Settings
+    from streamtopic.signed import Release
     from streamtopic.state.residue_ledger import Residue
 
 __all__ = ["heads_table", "register", "topics_table", "versions_table"]
@@ -149,6 +151,19 @@ def _register_topics(subparsers: Subparsers) -> None:
         "--top", type=whole_number(1, 20), default=10, metavar="K", help="words for each topic, 1 to 20 (default: 10)"
     )
     add_slices(parser)
+    parser.add_argument(
+        "--names",
+        type=Path,
+        metavar="FILE",
+        help="a file of your own that keeps a number and a name for each topic from version to version; made if absent",
+    )
+    parser.add_argument(
+        "--name",
+        action="append",
+        default=[],
+        metavar="NUMBER=NAME",
+        help="with --names: give the topic of this number a name (may be repeated; NUMBER= takes the name away)",
+    )
 
 
 def _run_topics(args: argparse.Namespace) -> int:
@@ -158,7 +173,11 @@ def _run_topics(args: argparse.Namespace) -> int:
 
     settings = instance_settings(args)
     unit = slice_unit(args.over, settings)
+    if args.name and args.names is None:
+        raise UsageError("--name needs a file that keeps the names: give --names FILE")
     if unit or args.by:
+        if args.names is not None:
+            raise UsageError("--names goes with neither --over nor --by: ask for both, one after the other")
         with Service(settings) as service:
             found = service.slices(args.number, unit, args.by, args.top)
         return print_slices(found, as_json=args.json)
@@ -167,6 +186,8 @@ def _run_topics(args: argparse.Namespace) -> int:
         shown = release.payload.A is not None
         topics = topics_of(release, args.top) if shown else []
         heads = heads_of(release, args.top)
+    if args.names is not None:
+        topics = _named(args.names, args.name, release, topics)
     if args.json:
         say_json({"version": release.version, "topics": topics, "heads": heads})
         return 0
@@ -175,6 +196,26 @@ def _run_topics(args: argparse.Namespace) -> int:
         blocks.append(heads_table(heads))
     show("\n\n".join(blocks))
     return 0
+
+
+def _named(path: Path, names: list[str], release: Release, topics: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return topics with the numbers and names that a file keeps for them.
+
+    names: NUMBER=NAME each, given before topics are shown.
+    """
+    from streamtopic.client import TopicBook
+
+    book = TopicBook(path)
+    book.follow(release)
+    for given in names:
+        number, sign, name = given.partition("=")
+        if not sign or not number.isdecimal():
+            raise UsageError(f"--name {given}: give the number of a topic and its name, such as --name 3=harvests")
+        book.name(int(number), name or None)
+    found = []
+    for topic, kept in zip(topics, book.topics, strict=True):
+        found.append({**topic, "id": kept.id, "name": kept.name, "since": kept.since})
+    return found
 
 
 def heads_table(heads: dict[str, dict[str, Any]]) -> str:
@@ -190,7 +231,11 @@ def topics_table(topics: list[dict[str, Any]]) -> str:
     ordered = sorted(topics, key=lambda topic: -topic["share"])
     # Rows are sorted and numbers are kept: `transform`, pages and notebooks name a topic by its number.
     rows = [[topic["topic"], f"{topic['share']:6.1%}", " ".join(topic["words"])] for topic in ordered]
-    return table(["topic", "share", "words"], rows)
+    if not any("id" in topic for topic in ordered):
+        return table(["topic", "share", "words"], rows)
+    for row, topic in zip(rows, ordered, strict=True):
+        row[1:1] = [topic["id"], topic["name"] or "-", topic["since"]]
+    return table(["topic", "number", "name", "since version", "share", "words"], rows)
 
 
 def _register_rejected(subparsers: Subparsers) -> None:

@@ -378,17 +378,19 @@ class ShareEstimator:
         """
         slices, r = shares.shape
         found = np.full((slices, r, top), -1, np.intp)
-        columns = N.tocsc()
+        lift = np.log(np.maximum(self.A, 1e-300) / self.usual[:, None])
+        speaking = np.where(lift > 0, self.A * lift, 0.0)
+        ranked = np.argsort(-speaking, axis=0, kind="stable")[:_CANDIDATES]
+        # Columns of a sparse matrix are costly to take, so all of them are taken together, for all topics.
+        needed = np.unique(ranked)
+        counts = N[:, needed].toarray()
+        expected = shares @ self.A[needed].T
+        of_each = counts / np.maximum(expected, 1e-300)
         for k in range(r):
-            p = self.A[:, k]
-            lift = np.log(np.maximum(p, 1e-300) / self.usual)
-            speaking = np.where(lift > 0, p * lift, 0.0)
-            best = np.argsort(-speaking, kind="stable")[:_CANDIDATES]
-            best = best[speaking[best] > 0]
-            counts = columns[:, best].toarray()
-            expected = np.maximum(shares @ self.A[best].T, 1e-300)
-            of_topic = counts * p[best] * shares[:, k : k + 1] / expected
-            score = of_topic * lift[best]
+            best = ranked[:, k]
+            best = best[speaking[best, k] > 0]
+            here = of_each[:, np.searchsorted(needed, best)]
+            score = here * (speaking[best, k] * shares[:, k : k + 1])
             order = np.argsort(-score, axis=1, kind="stable")[:, :top]
             scored = np.take_along_axis(score, order, axis=1) > 0
             found[:, k, : order.shape[1]] = np.where(scored, best[order], -1)

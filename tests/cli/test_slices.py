@@ -84,3 +84,24 @@ def test_an_instance_without_days_names_the_remedy(instance, capsys):
     """`--over` needs the setting; the error says so before anything is read."""
     assert main(["topics", "--over", "month", *instance, "--set", "slices=off"]) == 2
     assert "set slices = month" in capsys.readouterr().err
+
+
+def test_topics_keep_numbers_and_names_in_a_file(instance, capsys, tmp_path):
+    """A name is given once and shown from then on; without a file, or for an unknown topic, the error says so."""
+    names = ["--names", str(tmp_path / "names.json")]
+    assert main(["topics", *names, "--name", "2=kitchens", *instance]) == 0
+    assert "kitchens" in capsys.readouterr().out
+    assert main(["topics", *names, "--json", *instance]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [(topic["id"], topic["name"], topic["since"]) for topic in told["topics"]] == [
+        (1, None, 1),
+        (2, "kitchens", 1),
+    ]
+    for wrong, said in (
+        (["--name", "1=x"], "--names FILE"),
+        ([*names, "--name", "9=x"], "no topic 9"),
+        ([*names, "--name", "x"], "--name 3=harvests"),
+        ([*names, "--over", "time"], "one after the other"),
+    ):
+        assert main(["topics", *wrong, *instance]) == 2
+        assert said in capsys.readouterr().err

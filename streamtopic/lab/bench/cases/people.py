@@ -29,7 +29,7 @@ def _documents(number: int, prefix: str, subjects: tuple[str, ...]) -> list[Docu
         theme = k % 6
         numbers = rng.choices(range(40), k=TOKENS)
         text = " ".join(f"t{theme}w{word}" for word in numbers)
-        made.append(Document(f"{prefix}{k}", text, {}, subjects))
+        made.append(Document(f"{prefix}{k}", text, subjects=subjects))
     return made
 
 

@@ -1,0 +1,208 @@
+"""Numbers and names of topics that stay from version to version.
+
+A version's topics are in the order of their anchor words, so their places say nothing about the version before. A book
+follows a model's versions and gives a number to each topic, which the topic keeps while it lasts. Numbers and names
+depend on which versions were followed. So they are outside what is signed and claimed: they live with their reader.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from streamtopic.errors import UsageError
+from streamtopic.signed import Release
+from streamtopic.signed.release import assign
+
+__all__ = ["NamedTopic", "TopicBook"]
+
+# Words of a topic by which it is known again: the others add little to a cosine.
+_WORDS = 100
+# Less alike than this, two topics without a common anchor are two topics.
+_ALIKE = 0.3
+# An anchor may move to another topic when documents go: below this, a common anchor alone is not enough.
+_SAME_ANCHOR = 0.2
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTopic:
+    """A topic of the version that was followed last.
+
+    id: its number, from 1, which no other topic of the model has had.
+    topic: its number in the version, from 0.
+    anchor: its anchor word.
+    name: given by the user, None without one.
+    since: the first version that the book met it in.
+    words: probabilities of its most frequent words, by which it is known again.
+    """
+
+    id: int
+    topic: int
+    anchor: str
+    name: str | None
+    since: int
+    words: Mapping[str, float]
+
+    @property
+    def title(self) -> str:
+        """The name, or the anchor word of a topic without one."""
+        return self.name or self.anchor
+
+
+class TopicBook:
+    """Follows the topics of a model through its versions.
+
+    path: file that keeps the book, None for a book in memory. It holds words of the newest version that was followed,
+        and none of a topic that has ended. After a withdrawal follow the next version, so that the file has its words.
+    topics: of the version that was followed last, in its order.
+    version: the version that was followed last, 0 before the first.
+    """
+
+    def __init__(self, path: str | Path | None = None) -> None:
+        """Open the book. Raises UsageError for a file that is not one."""
+        self._path = None if path is None else Path(path)
+        self.topics: tuple[NamedTopic, ...] = ()
+        self.version = 0
+        self._model = ""
+        self._next = 1
+        if self._path is not None and self._path.exists():
+            self._read(self._path)
+
+    def follow(self, release: Release) -> tuple[NamedTopic, ...]:
+        """Return the topics of a version with their numbers and names, in the version's order.
+
+        A topic is known again by its anchor word, else by its words: those pairs first whose cosines are largest in
+        sum, of .3 at least. All others are new. A version that was followed before changes nothing.
+
+        Raises UsageError for a version of another model or an older one, InvalidRelease where topics are withheld.
+        """
+        model = release.envelope.model
+        if self._model not in ("", model):
+            raise UsageError(f"this book follows the topics of model {self._model}, not of {model}: use another file")
+        if release.version < self.version:
+            raise UsageError(f"this book has followed version {self.version}: version {release.version} is older")
+        found = _topics(release)
+        known = _known_again(self.topics, found)
+        followed = []
+        for topic, before in zip(found, known, strict=True):
+            if before is None:
+                followed.append(replace(topic, id=self._next))
+                self._next += 1
+            else:
+                followed.append(replace(topic, id=before.id, name=before.name, since=before.since))
+        self._model = model
+        self.version = release.version
+        self.topics = tuple(followed)
+        self._write()
+        return self.topics
+
+    def name(self, number: int, name: str | None) -> None:
+        """Give a topic a name, or take it away with None.
+
+        number: `id` of a topic of the version that was followed last. Raises UsageError for another number or a name
+        that cannot be printed in a line.
+        """
+        if name is not None and not (name.strip() and name.isprintable() and len(name) <= 100):
+            raise UsageError("a topic's name has 1 to 100 printable characters")
+        if number not in {topic.id for topic in self.topics}:
+            have = ", ".join(str(topic.id) for topic in self.topics)
+            raise UsageError(f"there is no topic {number} in version {self.version}: it has {have or 'no topics yet'}")
+        renamed = [replace(topic, name=name) if topic.id == number else topic for topic in self.topics]
+        self.topics = tuple(renamed)
+        self._write()
+
+    def _read(self, path: Path) -> None:
+        try:
+            found = json.loads(path.read_text("utf-8"))
+            if found["format"] != _FORMAT:
+                raise UsageError(f"{path} was written by a newer program: update this one")
+            self._model = str(found["model"])
+            self.version = int(found["version"])
+            self._next = int(found["next"])
+            self.topics = tuple(_topic_of(fields) for fields in found["topics"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UsageError(f"{path} is not a book of topics ({type(error).__name__}): name another file") from None
+
+    def _write(self) -> None:
+        """Replace the file in one step, so that it is whole at any moment."""
+        if self._path is None:
+            return
+        topics = [asdict(topic) for topic in self.topics]
+        book = {"format": _FORMAT, "model": self._model, "version": self.version, "next": self._next, "topics": topics}
+        beside = self._path.with_name(f"{self._path.name}.new")
+        beside.write_text(json.dumps(book, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        beside.replace(self._path)
+
+
+def _topic_of(fields: Mapping[str, Any]) -> NamedTopic:
+    """Return a topic as the file holds it. Raises KeyError, TypeError or ValueError."""
+    words = {str(word): float(share) for word, share in fields["words"].items()}
+    name = fields["name"]
+    return NamedTopic(
+        id=int(fields["id"]),
+        topic=int(fields["topic"]),
+        anchor=str(fields["anchor"]),
+        name=None if name is None else str(name),
+        since=int(fields["since"]),
+        words=words,
+    )
+
+
+def _topics(release: Release) -> list[NamedTopic]:
+    """Return the topics of a version, without numbers yet."""
+    A = np.asarray(release.A)
+    order = release.order or range(A.shape[1])
+    anchors = [release.envelope.anchors[column] for column in order]
+    found = []
+    for topic, anchor in enumerate(anchors):
+        column = A[:, topic]
+        best = np.argsort(-column, kind="stable")[:_WORDS].tolist()
+        words = {release.words[k]: float(column[k]) for k in best if column[k] > 0}
+        found.append(NamedTopic(0, topic, anchor, None, release.version, words))
+    return found
+
+
+def _known_again(before: tuple[NamedTopic, ...], now: list[NamedTopic]) -> list[NamedTopic | None]:
+    """Return for each topic the one of the version before that it is, None for a new one."""
+    alike = _cosines(now, before)
+    found: list[NamedTopic | None] = [None] * len(now)
+    by_anchor = {topic.anchor: k for k, topic in enumerate(before)}
+    left = set(range(len(before)))
+    for row, topic in enumerate(now):
+        place = by_anchor.get(topic.anchor, -1)
+        if place in left and alike[row, place] >= _SAME_ANCHOR:
+            found[row] = before[place]
+            left.remove(place)
+    rows = [row for row, topic in enumerate(found) if topic is None]
+    columns = sorted(left)
+    size = max(len(rows), len(columns))
+    # Square, as `assign` wants it; a pair that is not alike costs as much as none.
+    cost = np.ones((size, size))
+    nearness = alike[np.ix_(rows, columns)]
+    cost[: len(rows), : len(columns)] = np.where(nearness >= _ALIKE, 1 - nearness, 1.0)
+    pairs = assign(cost) if size else ()
+    # Rows beyond those of topics stand for no topic.
+    for place, (row, column) in enumerate(zip(rows, pairs, strict=False)):
+        if cost[place, column] < 1:
+            found[row] = before[columns[column]]
+    return found
+
+
+def _cosines(left: list[NamedTopic], right: tuple[NamedTopic, ...]) -> npt.NDArray[np.float64]:
+    """Return the cosine of each pair of topics by their kept words, (left, right)."""
+    words = sorted({word for topic in (*left, *right) for word in topic.words})
+    place = {word: k for k, word in enumerate(words)}
+    tables = []
+    for topics in (left, right):
+        table = np.zeros((len(topics), len(words)))
+        for row, topic in enumerate(topics):
+            columns = [place[word] for word in topic.words]
+            table[row, columns] = list(topic.words.values())
+        length = np.linalg.norm(table, axis=1, keepdims=True)
+        tables.append(table / np.maximum(length, 1e-300))
+    return np.asarray(tables[0] @ tables[1].T)

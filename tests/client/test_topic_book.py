@@ -1,0 +1,139 @@
+"""Topics keep their numbers and names from version to version."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from streamtopic.client import TopicBook
+from streamtopic.errors import UsageError
+from streamtopic.signed import Envelope, Payload, Release
+
+WORDS = tuple(f"w{k:03d}" for k in range(120))
+
+
+def release(version, A, anchors, **changes):
+    """A version with these topics (n, r) and anchor words."""
+    r = A.shape[1]
+    payload = Payload(WORDS, A, np.eye(r) / r, np.full(r, 1 / r), (), {})
+    envelope = Envelope(
+        model="news", version=version, kind="retrain", parent=version - 1, base=1, cut={0: 10}, m=20, n=len(WORDS),
+        r=r, guarantee="certified", epsilon=1.0, delta=1e-6, sigma=0.0, tolerance=1e-7, certificate=0.0,
+        anchors=tuple(anchors), margin=0.0, forgotten=0, capacity=5, capacity_rule="fixed", cumulative_epsilon=1.0,
+        withdrawn=(), created=0,
+    )  # fmt: skip
+    return Release(payload, dataclasses.replace(envelope, **changes))
+
+
+@pytest.fixture
+def table():
+    """Six topics over 120 words."""
+    return np.random.default_rng(2).dirichlet(np.full(len(WORDS), 0.1), 6).T
+
+
+def ids(topics):
+    """The number of each topic."""
+    return [topic.id for topic in topics]
+
+
+def test_topics_are_known_again_by_anchor_and_by_words(table):
+    """The order of topics, their anchors and their words change: a topic that lasts keeps its number."""
+    book = TopicBook()
+    assert ids(book.follow(release(1, table, "abcdef"))) == [1, 2, 3, 4, 5, 6]
+    moved = 0.9 * table[:, ::-1] + 0.1 / len(WORDS)
+    # Two have kept their anchors, and the anchor of one has become that of another topic, whose words it does not have.
+    assert ids(book.follow(release(2, moved, "fxyzba"))) == [6, 5, 4, 3, 2, 1]
+    assert ids(book.topics) == [6, 5, 4, 3, 2, 1]
+
+
+def test_a_topic_that_ends_gives_its_number_to_no_other(table):
+    """A topic with new words is a new one, also in the place and with the anchor of one that ended."""
+    book = TopicBook()
+    book.follow(release(1, table, "abcdef"))
+    other = np.random.default_rng(9).dirichlet(np.full(len(WORDS), 0.02), 1)[0]
+    changed = np.column_stack([table[:, :5], other])
+    assert ids(book.follow(release(2, changed, "abcdef"))) == [1, 2, 3, 4, 5, 7]
+    fewer = book.follow(release(3, table[:, 1:3], "bc"))
+    assert ids(fewer) == [2, 3]
+    assert [topic.since for topic in fewer] == [1, 1]
+    assert ids(book.follow(release(4, table, "abcdef"))) == [8, 2, 3, 9, 10, 11]
+
+
+def test_names_stay_and_a_file_keeps_them(table, tmp_path):
+    """A name goes with its topic, through another process; a topic that ended leaves none of its words in the file."""
+    path = tmp_path / "names.json"
+    book = TopicBook(path)
+    book.follow(release(1, table, "abcdef"))
+    book.name(3, "harvests")
+    again = TopicBook(path)
+    assert again.version == 1
+    assert [topic.title for topic in again.follow(release(2, table[:, ::-1], "FEDCBA"))] == [*"FED", "harvests", *"BA"]
+    again.name(3, None)
+    assert again.topics[3].title == "C"
+    gone = table[:, [0, 1, 2]].copy()
+    gone[40:] = 0
+    TopicBook(path).follow(release(3, gone / gone.sum(axis=0), "abc"))
+    held = json.loads(path.read_text("utf-8"))
+    words = {word for topic in held["topics"] for word in topic["words"]}
+    assert words <= {*WORDS[:40]}
+    assert [entry.name for entry in tmp_path.iterdir()] == ["names.json"]
+
+
+def test_the_same_version_again_changes_nothing(table):
+    """A reader that starts again may follow the version that it has followed."""
+    book = TopicBook()
+    first = book.follow(release(1, table, "abcdef"))
+    assert book.follow(release(1, table, "abcdef")) == first
+
+
+def test_what_cannot_be_followed_is_refused(table, tmp_path):
+    """Another model, an older version, unknown topics, bad names and other files are named, with a remedy."""
+    book = TopicBook()
+    book.follow(release(2, table, "abcdef"))
+    with pytest.raises(UsageError, match="another file"):
+        book.follow(release(3, table, "abcdef", model="other"))
+    with pytest.raises(UsageError, match="older"):
+        book.follow(release(1, table, "abcdef"))
+    with pytest.raises(UsageError, match="no topic 7 in version 2: it has 1, 2"):
+        book.name(7, "x")
+    for bad in ("", "two\nlines", "x" * 101):
+        with pytest.raises(UsageError, match="printable"):
+            book.name(1, bad)
+    for content in (
+        "[]",
+        "{}",
+        '{"format": 1}',
+        "\xff",
+        '{"format": 1, "model": "m", "version": 1, "next": 2, "topics": 3}',
+    ):
+        path = tmp_path / "file"
+        path.write_text(content, encoding="latin-1")
+        with pytest.raises(UsageError, match="not a book"):
+            TopicBook(path)
+    path.write_text('{"format": 2}', encoding="utf-8")
+    with pytest.raises(UsageError, match="newer program"):
+        TopicBook(path)
+
+
+def test_numbers_stay_while_documents_come_and_go():
+    """Over 12 versions with one document in 100 changed each, at least 97 of 100 topics keep their number."""
+    from streamtopic.lab.bench.cases.names_that_stay import as_release
+    from streamtopic.topics.estimator import AnchorTopics
+
+    rng = np.random.default_rng(5)
+    topics = 6
+    A = np.vstack([np.eye(topics) * 0.06, rng.dirichlet(np.full(114, 0.15), topics).T * 0.94])
+    theta = rng.dirichlet(np.full(topics, 0.25), 900)
+    X = np.stack([rng.multinomial(80, A @ one / (A @ one).sum()) for one in theta])
+    model = AnchorTopics(topics, min_df=2, min_share=0.0, max_df=1.0).fit(X[:700])
+    book = TopicBook()
+    before = {*ids(book.follow(as_release(model, WORDS, 1)))}
+    kept = 0
+    for version in range(2, 14):
+        start = 7 * (version - 2)
+        model.unlearn(X[start : start + 7]).partial_fit(X[700 + start : 707 + start])
+        now = {*ids(book.follow(as_release(model, WORDS, version)))}
+        kept += len(now & before)
+        before = now
+    assert kept >= 0.97 * 12 * topics

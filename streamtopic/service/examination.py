@@ -9,6 +9,7 @@ import importlib.util
 import math
 import platform
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +17,14 @@ from streamtopic import __version__
 from streamtopic.concealing import clear_address
 from streamtopic.endpoint import is_loopback
 from streamtopic.errors import ComponentUnreachable, SettingsError, StateMissing, StreamtopicError
-from streamtopic.events import without_subjects
+from streamtopic.events import LIMITS, without_subjects
+from streamtopic.formats import STATE
+from streamtopic.service.certificate_dates import endings
 from streamtopic.service.ingest.transactions import REMEDY, hidden
 from streamtopic.service.instance import differing, wanted_partitions
 from streamtopic.signed import PublicKey, ReceiptReader, SigningKey, load_secret
 from streamtopic.state import MAX_WORD_IDS, ModelState
+from streamtopic.state.layout import layouts
 from streamtopic.state.measure import growth, measure
 from streamtopic.state.meta import changed_limits
 from streamtopic.state.redis_keys import ModelKeys
@@ -49,6 +53,10 @@ _SKEW_SECONDS = 5.0
 
 _INIT = "run `streamtopic init`"
 _RETENTION = {"retention.ms", "retention.bytes"}
+
+_DAY = 86_400
+_ENDING_DAYS = 30
+_RENEW = "renew it (`streamtopic keys tls`, docs/deploy.md): without it nobody gets in"
 
 _BUSY_OUTBOX = 1_000
 # More receipts than that take longer than about half a minute to read.
@@ -105,6 +113,7 @@ def examine(parts: Parts) -> Iterator[Diagnosis]:
     """Yield each diagnosis as it is made. A part that does not answer is a diagnosis too, and the others go on."""
     yield from _program(parts)
     yield from _guarded("keys", examine_keys, parts)
+    yield from _guarded("certificates", examine_certificates, parts)
     redis = yield from _guarded("redis", examine_redis, parts)
     log = yield from _guarded("log", examine_log, parts)
     if redis and log:
@@ -156,6 +165,21 @@ def examine_keys(parts: Parts) -> Iterator[Diagnosis]:
             signing = loaded
         yield ok(name, f"{path}, readable by its owner only")
     yield from _public_key(parts, signing)
+
+
+def examine_certificates(parts: Parts) -> Iterator[Diagnosis]:
+    """Examine when certificates of TLS end: those in files of the settings, and those that servers show."""
+    now = parts.clock()
+    for one in endings(parts.settings):
+        name = f"certificate of {one.name}"
+        left = (one.ends - now) / _DAY
+        until = f"{datetime.fromtimestamp(one.ends, UTC):%Y-%m-%d}"
+        if left < 0:
+            yield fail(name, f"{one.place} ended on {until}", _RENEW)
+        elif left < _ENDING_DAYS:
+            yield warn(name, f"{one.place} ends on {until}, in {left:.0f} days", _RENEW)
+        else:
+            yield ok(name, f"{one.place} holds until {until}")
 
 
 def _public_key(parts: Parts, signing: SigningKey | None) -> Iterator[Diagnosis]:
@@ -412,6 +436,7 @@ def examine_state(parts: Parts) -> Iterator[Diagnosis]:
         yield fail("state", detail, "run `streamtopic rebuild`")
         return
     yield ok("state", f"made for {_named(fixed)}")
+    yield _layout(parts, fixed.partitions)
     try:
         positions = parts.reader.positions()
     except StateMissing as error:
@@ -422,6 +447,18 @@ def examine_state(parts: Parts) -> Iterator[Diagnosis]:
     yield from _open_transactions(parts, positions)
     yield from _waiting(parts, found, positions)
     yield from _receipts(parts)
+
+
+def _layout(parts: Parts, partitions: int) -> Diagnosis:
+    """Examine which layout is written, and whether an upgrade was broken off."""
+    found = layouts(parts.connection, parts.settings.model, partitions)
+    if len(found.all) > 1:
+        both = " and ".join(map(str, sorted(found.all)))
+        return warn("layout", f"{both}: a change of the layout was broken off", "repeat `streamtopic upgrade`")
+    if found.model < STATE.newest:
+        detail = f"{found.model}, which the version before reads too; this one has {STATE.newest}"
+        return warn("layout", detail, "run `streamtopic upgrade` once every process is of this version")
+    return ok("layout", f"{found.model}, the newest of this version")
 
 
 def _named(fixed: ModelSettings) -> str:

@@ -29,13 +29,17 @@ from streamtopic.signed import (
     Envelope,
     Head,
     KeyList,
+    ModelDeletion,
     Payload,
     Receipt,
     Revoked,
     SigningKey,
     Statement,
     audit,
+    deletion_line,
     open_completion,
+    open_deletion,
+    open_deletion_line,
     open_keys,
     open_receipt,
     open_release,
@@ -43,6 +47,7 @@ from streamtopic.signed import (
     pack,
     seal,
     seal_completion,
+    seal_deletion,
     seal_keys,
     seal_receipt,
     seal_release,
@@ -327,6 +332,14 @@ def _read_statement(data: bytes) -> None:
     json.dumps(asdict(open_statement(data, _KEY.public)), allow_nan=False)
 
 
+def _read_deletion(data: bytes) -> None:
+    json.dumps(asdict(open_deletion(data, _KEY.public)), allow_nan=False)
+
+
+def _read_deletion_line(data: bytes) -> None:
+    open_deletion_line(data.decode("utf-8", "replace"), _KEY.public)
+
+
 def _read_keys(data: bytes) -> None:
     keys = open_keys(data, _KEY.public)
     revoked = [(entry.key.key_id, entry.revoked, entry.receipts) for entry in keys.revoked]
@@ -422,8 +435,29 @@ def _completion() -> bytes:
     return seal_completion(completion, _KEY)
 
 
+_MODEL_DELETION = ModelDeletion(
+    model="news",
+    made=1_700_000_000_000,
+    documents=40,
+    version=3,
+    digest="d" * 64,
+    receipts=4,
+    head="e" * 64,
+    waiting=1,
+    receipts_kept=True,
+)
+
+
 def _statement() -> bytes:
     return seal_statement(Statement("news", 4, 1_700_000_000_000, 60_000, 3, "d" * 64, (2,)), _KEY)
+
+
+def _deletion() -> bytes:
+    return seal_deletion(_MODEL_DELETION, _KEY)
+
+
+def _deletion_line() -> bytes:
+    return deletion_line(_MODEL_DELETION, _deletion()).encode()
 
 
 def _keys() -> bytes:
@@ -483,6 +517,8 @@ DECODERS = (
     Decoder("receipt", "sealed", _receipt, _read_receipt),
     Decoder("completion", "sealed", _completion, _read_completion),
     Decoder("statement", "sealed", _statement, _read_statement),
+    Decoder("statement of a deleted model", "sealed", _deletion, _read_deletion),
+    Decoder("statement of a deleted model, in a file", "json", _deletion_line, _read_deletion_line),
     Decoder("key list", "sealed", _keys, _read_keys),
     Decoder("exported receipt", "json", _exported, _read_exported),
     Decoder("report, .json", "json", _report, _read_report),

@@ -117,8 +117,9 @@ def register(subparsers: Subparsers) -> None:
         "--delete",
         type=_Amount,
         default="0.1%",
-        metavar="N|PERCENT%%",
-        help="documents to delete first (default: 0.1%%); without --keep, more follow until a retrain is due",
+        metavar="AMOUNT",
+        help="documents to delete first, a number or a percentage (default: 0.1%%); without --keep, more follow "
+        "until a retrain is due",
     )
     parser.add_argument(
         "--kafka", action="store_true", help="with a real Kafka broker on this machine in place of a log in files"
@@ -137,6 +138,8 @@ def run(args: argparse.Namespace) -> int:
     from streamtopic.settings import FILE_NAME, write
 
     _refuse_keeping(args)
+    # Settings that cannot be used are refused now, not after the documents were read.
+    _settings(args, None, None, None)
     stages = _Stages(quiet=args.json)
     # Importing numpy, scipy and the kernels takes a second or more: a stage of its own, so that none is blamed for it.
     with stages.stage("load the program"):
@@ -195,7 +198,7 @@ def _read(args: argparse.Namespace, stages: _Stages) -> Corpus:
     return corpus
 
 
-def _settings(args: argparse.Namespace, folder: Path, servers: str | None, redis: str | None) -> Settings:
+def _settings(args: argparse.Namespace, folder: Path | None, servers: str | None, redis: str | None) -> Settings:
     # A deletion is served at once in the demo; elsewhere it may wait for others.
     flags = {"dir": folder, "topics": args.topics, "max_forget_lag": 0.0, "kafka": servers, "redis_url": redis}
     settings = settings_of(args, **flags)

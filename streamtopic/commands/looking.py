@@ -189,7 +189,7 @@ def _register_rejected(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
     parser = command(subparsers, "rejected", _run_rejected, "list the records that were refused, or try them again")
     parser.add_argument(
-        "action", choices=["list", "retry"], help="what to do; retry is for after an update or a changed limit"
+        "action", choices=["list", "retry"], help="what to do; retry helps after an update of the program"
     )
     parser.add_argument(
         "--last", type=whole_number(0), default=20, metavar="N", help="list: the newest N (default: 20)"
@@ -255,7 +255,9 @@ def _rejection_fields(rejection: Rejection) -> dict[str, Any]:
 def _register_residue(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
     parser = command(subparsers, "residue", _run_residue, "show the traces of deletions, or attest that they are gone")
-    parser.add_argument("action", nargs="?", choices=["show", "attest"], default="show", help="default: show")
+    parser.add_argument(
+        "action", nargs="?", choices=["show", "attest"], default="show", help="what to do (default: show)"
+    )
     parser.add_argument(
         "--until",
         metavar="TIME",

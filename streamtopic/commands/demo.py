@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.common_arguments import command, file_errors, read_corpus, settings_of
 from streamtopic.commands.looking import heads_table, topics_table, versions_table
-from streamtopic.console import doing, duration, instant, number, printable, progress, say, say_json, show
+from streamtopic.console import doing, duration, instant, number, number_of, printable, progress, say, say_json, show
 from streamtopic.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
@@ -466,7 +466,7 @@ def _forgotten(report: Mapping[str, Any]) -> str:
     examples = ", ".join(map(printable, report["examples"]))
     lines = [
         f"{report['deleted']} of {report['documents']} documents, among them {examples}",
-        f"{report['receipts']['count']} receipts; vocabulary {report['vocabulary']} words",
+        f"{number_of(report['receipts']['count'], 'receipt')}; vocabulary {report['vocabulary']} words",
     ]
     for step in report["steps"]:
         made = f"version {step['version']}: {step['kind']} in {duration(step['seconds'])}"
@@ -520,8 +520,8 @@ def _checks(report: Mapping[str, Any]) -> str:
     lines = [
         f"twin        a service that never saw the deleted documents learns {words};",
         f"            largest difference of its model before noise: {difference}",
-        f"subscriber  {subscriber['received']} versions received, {subscriber['verified']} verified",
-        f"receipts    {report['receipts']['count']} verified, for {report['deleted']} deletions",
+        f"subscriber  {number_of(subscriber['received'], 'version')} received, {subscriber['verified']} verified",
+        f"receipts    {report['receipts']['count']} verified, for {number_of(report['deleted'], 'deletion')}",
         f"quality     NPMI {number(quality['npmi'])}, diversity {number(quality['diversity'])}",
     ]
     return "\n".join(lines)

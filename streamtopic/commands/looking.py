@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.common_arguments import command, instance_settings, whole_number
-from streamtopic.console import duration, instant, number, say, say_json, show, table
+from streamtopic.console import duration, instant, number, number_of, say, say_json, show, table
 from streamtopic.errors import StreamtopicError, UsageError
 
 if TYPE_CHECKING:
@@ -299,7 +299,8 @@ def _show_residue(residue: Residue) -> None:
             say(f"{stage:10}  nothing waits")
             continue
         since = "" if waiting.since_ms is None else f", the oldest since {instant(waiting.since_ms, 'seconds')}"
-        say(f"{stage:10}  {waiting.documents} documents wait{since}")
+        wait = "waits" if waiting.documents == 1 else "wait"
+        say(f"{stage:10}  {number_of(waiting.documents, 'document')} {wait}{since}")
     for stage, time_ms in residue.attested.items():
         say(f"{stage:10}  attested until {instant(time_ms, 'seconds')}")
     if residue.forbidden:

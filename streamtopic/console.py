@@ -25,6 +25,7 @@ __all__ = [
     "instant",
     "log_to_stderr",
     "number",
+    "number_of",
     "printable",
     "progress",
     "say",
@@ -167,6 +168,11 @@ def _printable_row(row: Sequence[object]) -> list[str]:
 def _all_numbers(rows: Sequence[Sequence[object]], column: int) -> bool:
     """Return whether a column holds numbers; false for a table without rows."""
     return bool(rows) and all(not isinstance(row[column], str) for row in rows)
+
+
+def number_of(number: int, noun: str) -> str:
+    """Write a number with its noun, which takes an s unless the number is 1."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def instant(milliseconds: int, timespec: str = "milliseconds") -> str:

@@ -669,6 +669,14 @@ def _refuse_unknown(values: Mapping[str, Any], where: str) -> None:
             raise SettingsError(f"unknown setting `{name}` in {where}: {remedy}")
 
 
+# Settings with a pattern: what the pattern asks for, in words.
+_FORMS = {
+    "model": "1 to 100 letters, digits, `_` and `-`, with a letter or a digit first",
+    "kafka": "host:port, or several with commas: `kafka-1:9092,kafka-2:9092`",
+    "metrics_address": "a port, or host:port: `9464` or `0.0.0.0:9464`",
+}
+
+
 def _explain(error: ErrorDetails, given: Mapping[str, Any], config: Path | None) -> str:
     """Return the text of a validation error: the setting, its source, the problem and the remedy."""
     # A problem inside a table is named by its path, in which pydantic writes "[key]" behind the name of a key.
@@ -678,12 +686,17 @@ def _explain(error: ErrorDetails, given: Mapping[str, Any], config: Path | None)
     name = path[0] if path else "?"
     variable = PREFIX + name.upper()
     if name in given:
-        source = f"flag --{name.replace('_', '-')}"
+        source = "command line"
     elif variable in os.environ:
         source = f"variable {variable}"
     else:
         source = f"file {config}"
     message = error["msg"].removeprefix("Input ").removeprefix("Value error, ")
+    if error["type"] == "string_pattern_mismatch":
+        message = f"should be {_FORMS[name]}"
+    # A secret is a value to pydantic, which counts its characters as items.
+    if error["type"] == "too_short" and error["ctx"]["field_type"] == "Value":
+        message = f"should have {error['ctx']['min_length']} characters or more"
     place = ".".join(path) or name
     return f"setting `{place}` ({source}): {message}; docs/settings.md describes it"
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamtopic.commands.common_arguments import command
+from streamtopic.commands.common_arguments import command, whole_number
 from streamtopic.console import say, say_json, show, show_error, table
 from streamtopic.errors import UsageError
 
@@ -39,7 +39,7 @@ def register(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
     parser = command(subparsers, "bench", run, "measure speed and memory on this machine", instance=False)
     parser.add_argument("name", nargs="?", metavar="NAME", help="which benchmark")
-    parser.add_argument("--case", metavar="CASE", action="append", help="only this case of it; may be given again")
+    parser.add_argument("--case", metavar="CASE", action="append", help="only this case of it; may be repeated")
     parser.add_argument("--list", action="store_true", help="list the benchmarks")
     parser.add_argument(
         "--documents",
@@ -47,7 +47,7 @@ def register(subparsers: Subparsers) -> None:
         help="JSON lines, gzip too (`twin`, `relearns`, `peers`, `capacity`, `quality`, `hostile`; "
         "default: installed docstrings)",
     )
-    parser.add_argument("--rule", help="vocabulary rule: own, all, stop or 5%% (benchmark `peers`)")
+    parser.add_argument("--rule", metavar="RULE", help="vocabulary rule: own, all, stop or 5%% (benchmark `peers`)")
     parser.add_argument(
         "--folder",
         metavar="DIR",
@@ -58,7 +58,7 @@ def register(subparsers: Subparsers) -> None:
         "--cluster", action="store_const", const=1, help="a Redis Cluster in place of one Redis (benchmark `faults`)"
     )
     for name, about in _NUMBERS.items():
-        parser.add_argument(f"--{name}", type=int, metavar="N", help=about)
+        parser.add_argument(f"--{name}", type=whole_number(0), metavar="N", help=about)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.common_arguments import command, file_errors, instance_settings, load_documents, waiting_time
-from streamtopic.console import doing, progress, say, say_json, warn
+from streamtopic.console import doing, number_of, progress, say, say_json, warn
 from streamtopic.errors import CheckFailed, InvalidEvent, UsageError
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def _finish(service: Service, report: dict[str, Any], *, as_json: bool) -> int:
         if as_json:
             say_json(report)
         else:
-            say(f"{report['sent']} events sent to the running service")
+            say(f"{number_of(report['sent'], 'event')} sent to the running service")
         return 0
     from streamtopic.service.app import silent
 
@@ -166,7 +166,7 @@ def _finish(service: Service, report: dict[str, Any], *, as_json: bool) -> int:
         say_json(report | settled.as_json())
         return 0
     outcomes = [f"{count} {name.replace('_', ' ')}" for name, count in settled.ingested.items() if count]
-    say(f"{report['sent']} events sent: {', '.join(outcomes) or 'nothing changed'}")
+    say(f"{number_of(report['sent'], 'event')} sent: {', '.join(outcomes) or 'nothing changed'}")
     say_versions(settled)
     return 0
 

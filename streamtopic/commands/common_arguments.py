@@ -99,7 +99,7 @@ def settings_of(args: argparse.Namespace, **flags: object) -> Settings:
     given: dict[str, Any] = {"dir": getattr(args, "dir", None), **flags}
     for assignment in args.set:
         name, equals, value = assignment.partition("=")
-        if not equals:
+        if not equals or not name.strip():
             raise UsageError(f"--set {assignment}: expected NAME=VALUE, for instance --set topics=30")
         # Flags have hyphens and settings have underscores: whoever writes --set max-df=.2 means max_df.
         given[name.strip().replace("-", "_")] = value.strip()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.common_arguments import command, file_errors, read_corpus, settings_of
 from streamtopic.commands.looking import heads_table, topics_table, versions_table
-from streamtopic.console import doing, duration, instant, number, printable, progress, say, say_json, show
+from streamtopic.console import doing, duration, instant, number, number_of, printable, progress, say, say_json, show
 from streamtopic.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
@@ -117,8 +117,9 @@ def register(subparsers: Subparsers) -> None:
         "--delete",
         type=_Amount,
         default="0.1%",
-        metavar="N|PERCENT%%",
-        help="documents to delete first (default: 0.1%%); without --keep, more follow until a retrain is due",
+        metavar="AMOUNT",
+        help="documents to delete first, a number or a percentage (default: 0.1%%); without --keep, more follow "
+        "until a retrain is due",
     )
     parser.add_argument(
         "--kafka", action="store_true", help="with a real Kafka broker on this machine in place of a log in files"
@@ -137,6 +138,8 @@ def run(args: argparse.Namespace) -> int:
     from streamtopic.settings import FILE_NAME, write
 
     _refuse_keeping(args)
+    # Settings that cannot be used are refused now, not after the documents were read.
+    _settings(args, None, None, None)
     stages = _Stages(quiet=args.json)
     # Importing numpy, scipy and the kernels takes a second or more: a stage of its own, so that none is blamed for it.
     with stages.stage("load the program"):
@@ -195,7 +198,7 @@ def _read(args: argparse.Namespace, stages: _Stages) -> Corpus:
     return corpus
 
 
-def _settings(args: argparse.Namespace, folder: Path, servers: str | None, redis: str | None) -> Settings:
+def _settings(args: argparse.Namespace, folder: Path | None, servers: str | None, redis: str | None) -> Settings:
     # A deletion is served at once in the demo; elsewhere it may wait for others.
     flags = {"dir": folder, "topics": args.topics, "max_forget_lag": 0.0, "kafka": servers, "redis_url": redis}
     settings = settings_of(args, **flags)
@@ -463,7 +466,7 @@ def _forgotten(report: Mapping[str, Any]) -> str:
     examples = ", ".join(map(printable, report["examples"]))
     lines = [
         f"{report['deleted']} of {report['documents']} documents, among them {examples}",
-        f"{report['receipts']['count']} receipts; vocabulary {report['vocabulary']} words",
+        f"{number_of(report['receipts']['count'], 'receipt')}; vocabulary {report['vocabulary']} words",
     ]
     for step in report["steps"]:
         made = f"version {step['version']}: {step['kind']} in {duration(step['seconds'])}"
@@ -517,8 +520,8 @@ def _checks(report: Mapping[str, Any]) -> str:
     lines = [
         f"twin        a service that never saw the deleted documents learns {words};",
         f"            largest difference of its model before noise: {difference}",
-        f"subscriber  {subscriber['received']} versions received, {subscriber['verified']} verified",
-        f"receipts    {report['receipts']['count']} verified, for {report['deleted']} deletions",
+        f"subscriber  {number_of(subscriber['received'], 'version')} received, {subscriber['verified']} verified",
+        f"receipts    {report['receipts']['count']} verified, for {number_of(report['deleted'], 'deletion')}",
         f"quality     NPMI {number(quality['npmi'])}, diversity {number(quality['diversity'])}",
     ]
     return "\n".join(lines)

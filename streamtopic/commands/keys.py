@@ -50,7 +50,9 @@ def register(subparsers: Subparsers) -> None:
         metavar="NAME=HOST,HOST",
         help="tls: a server, and the names and addresses under which it is reached; once for each server",
     )
-    parser.add_argument("--days", type=int, default=_DAYS, metavar="N", help="tls: days until certificates expire")
+    parser.add_argument(
+        "--days", type=int, default=_DAYS, metavar="N", help=f"tls: days until certificates expire (default: {_DAYS})"
+    )
     parser.add_argument("--receipt", type=int, metavar="N", help="revoke: last receipt of the key that still counts")
 
 

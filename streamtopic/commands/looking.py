@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.common_arguments import command, instance_settings, whole_number
 from streamtopic.commands.slices_shown import add_slices, print_slices, slice_unit
-from streamtopic.console import duration, instant, number, say, say_json, show, table
+from streamtopic.console import duration, instant, number, number_of, say, say_json, show, table
 from streamtopic.errors import StreamtopicError, UsageError
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ def _register_rejected(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
     parser = command(subparsers, "rejected", _run_rejected, "list the records that were refused, or try them again")
     parser.add_argument(
-        "action", choices=["list", "retry"], help="what to do; retry is for after an update or a changed limit"
+        "action", choices=["list", "retry"], help="what to do; retry helps after an update of the program"
     )
     parser.add_argument(
         "--last", type=whole_number(0), default=20, metavar="N", help="list: the newest N (default: 20)"
@@ -308,7 +308,9 @@ def _rejection_fields(rejection: Rejection) -> dict[str, Any]:
 def _register_residue(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
     parser = command(subparsers, "residue", _run_residue, "show the traces of deletions, or attest that they are gone")
-    parser.add_argument("action", nargs="?", choices=["show", "attest"], default="show", help="default: show")
+    parser.add_argument(
+        "action", nargs="?", choices=["show", "attest"], default="show", help="what to do (default: show)"
+    )
     parser.add_argument(
         "--until",
         metavar="TIME",
@@ -350,7 +352,8 @@ def _show_residue(residue: Residue) -> None:
             say(f"{stage:10}  nothing waits")
             continue
         since = "" if waiting.since_ms is None else f", the oldest since {instant(waiting.since_ms, 'seconds')}"
-        say(f"{stage:10}  {waiting.documents} documents wait{since}")
+        wait = "waits" if waiting.documents == 1 else "wait"
+        say(f"{stage:10}  {number_of(waiting.documents, 'document')} {wait}{since}")
     for stage, time_ms in residue.attested.items():
         say(f"{stage:10}  attested until {instant(time_ms, 'seconds')}")
     if residue.forbidden:

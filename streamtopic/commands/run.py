@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.common_arguments import command, instance_settings, settings_of, waiting_time
-from streamtopic.console import duration, log_to_stderr, progress, say, say_json
+from streamtopic.console import duration, log_to_stderr, number_of, progress, say, say_json
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -66,8 +66,7 @@ def _run_init(args: argparse.Namespace) -> int:
         say_json({"topics": [dataclasses.asdict(topic) for topic in topics], "state": state})
         return 0
     for topic in topics:
-        plural = "" if topic.partitions == 1 else "s"
-        say(f"{topic.action:8} {topic.topic}, {topic.partitions} partition{plural}")
+        say(f"{topic.action:8} {topic.topic}, {number_of(topic.partitions, 'partition')}")
         for name, (before, now) in topic.changed.items():
             say(f"           {name} = {now} (it was {before or 'not set'})")
     say(f"{action:8} state of {settings.model} in Redis")
@@ -236,8 +235,9 @@ def _run_rebuild(args: argparse.Namespace) -> int:
         say_json(dataclasses.asdict(made) | {"seconds": round(seconds, 3)})
         return 0
     say(
-        f"{made.documents} documents counted from {made.records} records in {made.partitions} partition(s), "
-        f"{duration(seconds)}; {made.waiting} deletions wait for their receipt"
+        f"{number_of(made.documents, 'document')} counted from {number_of(made.records, 'record')} in "
+        f"{number_of(made.partitions, 'partition')}, {duration(seconds)}; "
+        f"{number_of(made.waiting, 'deletion')} without a receipt"
     )
     say("the next version will be a new base model; `streamtopic verify` compares the counts with the log")
     return 0

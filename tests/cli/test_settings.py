@@ -43,7 +43,10 @@ def test_the_variable_for_the_directory_counts_as_well(tmp_path, monkeypatch):
         ("topics = 0", ["topics", "greater than or equal to 1", "streamtopic.toml"]),
         ("topcs = 5", ["topcs", "did you mean `topics`"]),
         ('capacity = "some"', ["capacity", "'fixed', 'theorem' or 'calibrated'"]),
-        ('model = "a b"', ["model", "pattern"]),
+        ('model = "a b"', ["model", "letters, digits"]),
+        ('kafka = "kafka"', ["kafka", "host:port"]),
+        ('metrics_address = "here"', ["metrics_address", "`9464`"]),
+        ('dashboard_token = "short"', ["dashboard_token", "16 characters or more"]),
         ("topics = [", ["streamtopic.toml", "not valid TOML"]),
         ("tolerance = 1e-12", ["tolerance", "0.000000001"]),
     ],
@@ -55,6 +58,12 @@ def test_an_error_is_one_line_with_the_setting_and_its_source(tmp_path, text, pa
     message = str(caught.value)
     assert "\n" not in message.strip()
     assert all(part in message for part in parts), message
+
+
+def test_what_a_setting_looks_like_is_said_in_words():
+    """A pattern is for programs: each setting that has one says in words what it asks for."""
+    kept = [name for name, field in Settings.model_fields.items() if "pattern=" in repr(field.metadata)]
+    assert sorted(tasks._FORMS) == sorted(kept)
 
 
 def test_a_setting_that_was_withdrawn_is_refused_by_name(tmp_path, monkeypatch):

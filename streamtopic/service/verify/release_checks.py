@@ -338,7 +338,7 @@ def _withdrawal(topic: ReleasesTopic, envelope: Envelope) -> Iterator[Finding]:
     name = "withdrawal"
     named = ", ".join(map(str, envelope.withdrawn))
     left = [str(version) for version in envelope.withdrawn if version in topic.standing]
-    detail = f"withdrawn with it, since they do not keep the promise: {named}; "
+    detail = f"withdrawn with it, since they hold forgotten documents or break their promise: {named}; "
     if left:
         detail += f"not yet erased: {', '.join(left)}"
         yield fails(name, detail, "log", "`streamtopic publish` erases them")

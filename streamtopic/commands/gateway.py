@@ -48,6 +48,7 @@ def _run(args: argparse.Namespace) -> int:
     from streamtopic.gateway.gateway_routes import gateway
     from streamtopic.service.request_door import RequestDoor
     from streamtopic.state import Connection
+    from streamtopic.state.deletion_requests import DeletionRequests
 
     settings = settings_of(args)
     signer = _signer(settings)
@@ -60,14 +61,18 @@ def _run(args: argparse.Namespace) -> int:
         warn("the certificate is self-signed, which OpenDSR forbids: requesters may refuse what the gateway signs")
     _log(settings.model)
     stop = threading.Event()
+    url = settings.redis_url.get_secret_value()
     with (
-        Connection(settings.redis_url.get_secret_value()) as connection,
+        Connection(url) as connection,
+        # Callbacks are sent by another thread.
+        Connection(url) as sending_connection,
         dashboard_server.listening(args.host, args.port) as listener,
     ):
         connection.ping()
         door = RequestDoor(settings, connection, time.time)
         sending = SenderOptions(options.controller, options.private, ssl.create_default_context())
-        sender = CallbackSender(door.requests, signer, sending, time.time)
+        waiting = DeletionRequests(sending_connection, settings.model)
+        sender = CallbackSender(waiting, signer, sending, time.time)
         thread = threading.Thread(target=sender.run, args=(stop,), name="callbacks", daemon=True)
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host

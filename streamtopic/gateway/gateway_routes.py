@@ -7,6 +7,7 @@ shows can neither send a request nor read an answer.
 from __future__ import annotations
 
 import logging
+import threading
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -87,6 +88,7 @@ class _Routes:
         self._door = door
         self._signer = signer
         self._options = options
+        self._mutex = threading.Lock()
         self._names = options.names | {signer.domain.lower()}
 
     def application(self) -> Starlette:
@@ -155,7 +157,7 @@ class _Routes:
             try:
                 self._check(request, open_to_all=open_to_all)
                 body = await _body(request)
-                return await run_in_threadpool(work, request, body)
+                return await run_in_threadpool(self._in_turn, work, request, body)
             except _Refused as error:
                 return _error(error.status, str(error))
             except UsageError as error:
@@ -166,6 +168,11 @@ class _Routes:
                 return _error(HTTPStatus.SERVICE_UNAVAILABLE, "the service cannot take requests now: try again later")
 
         return endpoint
+
+    def _in_turn(self, work: Callable[[Request, bytes], Response], request: Request, body: bytes) -> Response:
+        # Redis's client is for one thread at a time.
+        with self._mutex:
+            return work(request, body)
 
     def _check(self, request: Request, *, open_to_all: bool) -> None:
         """Raise _Refused for another server's name, and without the token."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamtopic.client import Deletion, ModelSubscriber, Receipts
 from streamtopic.errors import InvalidEvent, SettingsError, UsageError
-from streamtopic.events import encode_add, encode_delete, encode_delete_subject
+from streamtopic.events import encode_add, encode_delete, encode_delete_subject, keeps_subjects
 from streamtopic.service import assembly
 from streamtopic.service.assembly import Parts
 from streamtopic.service.ingest.missed_deletes import remove_missed_if_due
@@ -297,8 +297,14 @@ class Service(Parts):
     def delete_subjects(self, subjects: Iterable[str]) -> list[Deletion]:
         """Write requests to forget subjects; return request ids and salts, by which their receipts are found.
 
-        Raises UsageError for a text that no subject can be. Nothing is written then.
+        Raises UsageError for a text that no subject can be, and where the state knows no subjects. Nothing is written
+        then.
         """
+        if not keeps_subjects(self.state.settings.limits):
+            raise UsageError(
+                f"the state of {self.settings.model} is older than subjects and has no index of them: run `streamtopic "
+                "rebuild` first, which counts the log with them"
+            )
         requests = []
         messages = list[Message]()
         for subject in subjects:

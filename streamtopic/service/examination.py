@@ -17,7 +17,7 @@ from streamtopic import __version__
 from streamtopic.concealing import clear_address
 from streamtopic.endpoint import is_loopback
 from streamtopic.errors import ComponentUnreachable, SettingsError, StateMissing, StreamtopicError
-from streamtopic.events import LIMITS, without_subjects
+from streamtopic.events import without_subjects
 from streamtopic.formats import STATE
 from streamtopic.service.certificate_dates import endings
 from streamtopic.service.ingest.transactions import REMEDY, hidden

@@ -111,6 +111,8 @@ def rebuild(service: Service, update: Callable[[int, int | None], None]) -> Rebu
         # Cuts of versions up to `moved` do not hold. Without a state nobody knows which hash the older versions had.
         moved = newest if before is None or other_hash else before.moved
         record(connection, settings.model, fixed, moved)
+        # Read before, it would still have the limits and the layout of the state that is gone.
+        vars(service).pop("state", None)
         try:
             ingests = [service.open_ingest(partition) for partition in range(partitions)]
             records = _count(ingests, update)

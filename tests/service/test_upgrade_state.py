@@ -8,21 +8,25 @@ import dataclasses
 import tarfile
 from pathlib import Path
 
+import msgpack
 import numpy as np
 import pytest
 
 from streamtopic.corpus import Document
 from streamtopic.errors import StateMismatch, UsageError
-from streamtopic.events import encode_delete
+from streamtopic.events import encode_add, encode_delete, encode_delete_subject
 from streamtopic.formats import STATE
 from streamtopic.service import upgrade_state as module
 from streamtopic.service.app import Service, silent
 from streamtopic.service.backup import backup, contents
+from streamtopic.service.examination import examine_state
+from streamtopic.service.rebuild_state import rebuild
 from streamtopic.service.upgrade_state import found_layouts, step_back, upgrade
 from streamtopic.service.verify import passed, relearned, release_findings
 from streamtopic.settings import load
 from streamtopic.state import PartitionWriter, meta
 from streamtopic.state.redis_keys import ModelKeys
+from streamtopic.streams import Message
 
 WORDS = [["apple", "banana", "cherry", "damson"], ["iron", "copper", "silver", "gold"]]
 TRACE = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -276,3 +280,33 @@ def test_a_model_without_a_state_needs_no_upgrade(tmp_path):
         service.add(documents(0, 4))
         service.settle()
         assert found_layouts(service).all == {4}
+
+
+def test_a_state_from_before_subjects_stays_one_without_until_it_is_counted_anew(folder):
+    """Its adds are counted as the version before counts them, and nobody is told that a person is forgotten."""
+    named = [encode_add(f"n{k}", text="apple iron cherry", subjects=["ann"]) for k in range(4)]
+    # The version before does not look at the field, whatever is in it.
+    odd = Message(b"odd", msgpack.packb({"op": "add", "text": "gold tin iron", "subjects": 5}))
+    with Service(load({"dir": folder})) as service:
+        service.send([*named, odd])
+        service.settle()
+        assert service.status()["documents"] == 47
+        sound(service)
+        (warning,) = [found for found in examine_state(service) if found.name == "subjects"]
+        assert warning.level == "warn"
+        assert "rebuild" in warning.remedy
+        with pytest.raises(UsageError, match="older than subjects"):
+            service.delete_subjects(["ann"])
+        # One that another producer sends is refused, so no receipt says that it was carried out.
+        service.send(encode_delete_subject("ann", "r1", b"0123456789abcdef", PARTITIONS))
+        service.settle()
+        assert service.status()["documents"] == 47
+    with Service(load({"dir": folder})) as service:
+        rebuild(service, silent)
+        service.settle()
+        # Counted with subjects: the odd add is refused, and the request is carried out.
+        assert service.status()["documents"] == 42
+        assert not [found for found in examine_state(service) if found.name == "subjects"]
+        sound(service)
+        with pytest.raises(UsageError, match="the version before does not know"):
+            step_back(service, silent)

@@ -80,7 +80,7 @@ def test_a_person_is_forgotten():
 
 
 def test_news_are_followed_over_time(tmp_path):
-    """A topic that grows is seen to grow, and the slices of a model that forgot are those of one that never saw."""
+    """A topic that grows is seen to grow; shares after forgetting are those of a model that never saw the documents."""
     rng = random.Random(4)
     path = tmp_path / "news.jsonl"
     with path.open("w", encoding="utf-8") as file:
@@ -96,7 +96,7 @@ def test_news_are_followed_over_time(tmp_path):
     before, after = ([float(share[:-1]) for share in line.split(": ")[1].split()] for line in grown)
     assert before[0] < before[1] < before[2]
     assert after == pytest.approx(before, abs=5)
-    assert lines[-1] == "the same words in each month as if they had never been there: True"
+    assert float(lines[-1].rpartition(": ")[2]) < 1e-9
 
 
 def test_plain_kafka_python_is_enough(kafka_server):

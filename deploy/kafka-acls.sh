@@ -43,9 +43,9 @@ for user in ${SUBSCRIBERS:-User:subscriber}; do
   rule --allow-principal "$user" --operation Read --operation Describe --topic "$releases" --topic "$receipts"
 done
 
-# init, doctor, add, delete, verify, report, rebuild, delete-model; not a super user: no other topics, no users, no rules.
+# init, doctor, add, delete, verify, report, rebuild; not a super user: no other topics, no users, no rules.
 rule --allow-principal User:operator --operation Create --operation Describe --operation DescribeConfigs \
-  --operation AlterConfigs --operation Alter --operation Read --operation Write --operation Delete \
+  --operation AlterConfigs --operation Alter --operation Read --operation Write \
   --topic "$documents" --topic "$releases" --topic "$receipts" --topic "$rejected"
 rule --allow-principal User:operator --operation Read --operation Describe --group "$group"
 

@@ -15,7 +15,6 @@ from streamtopic.commands import (
     checking,
     dashboard,
     deleting,
-    deletions,
     demo,
     export,
     gateway,
@@ -25,6 +24,7 @@ from streamtopic.commands import (
     run,
     suggest,
     upgrading,
+    waiting_deletions,
 )
 
 __all__ = ["ALL"]
@@ -34,7 +34,7 @@ ALL = (
     run,
     backups,
     changes,
-    deletions,
+    waiting_deletions,
     looking,
     capacity,
     receipts,

@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from streamtopic.service.app import Service
     from streamtopic.settings import Settings
 
-__all__ = ["Removed", "facts_of", "only_keys_left", "remove", "remove_files"]
+__all__ = ["RemovedModel", "facts_of", "only_keys_left", "remove", "remove_files"]
 
 HOLDER = "streamtopic delete-model"
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
+class RemovedModel:
     """A model that is gone from log and Redis.
 
     statement: the last statement.
@@ -92,7 +92,9 @@ def _unanswered(forgets: Forgets) -> int:
     return waiting
 
 
-def remove(service: Service, path: Path, deletion: ModelDeletion, update: Callable[[int, int | None], None]) -> Removed:
+def remove(
+    service: Service, path: Path, deletion: ModelDeletion, update: Callable[[int, int | None], None]
+) -> RemovedModel:
     """Write the statement, then remove topics and Redis's keys. It may be killed anywhere and repeated.
 
     path: file of the statement. One that is there already, of an attempt before, stays as it is and counts.
@@ -119,7 +121,7 @@ def remove(service: Service, path: Path, deletion: ModelDeletion, update: Callab
         topics.append(names.receipts)
     for topic in topics:
         log.remove(topic)
-    return Removed(statement, tuple(topics), remove_model(connection, model, update))
+    return RemovedModel(statement, tuple(topics), remove_model(connection, model, update))
 
 
 def _stated(path: Path, deletion: ModelDeletion, key: SigningKey) -> tuple[ModelDeletion, bytes]:

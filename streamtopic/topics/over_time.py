@@ -106,7 +106,10 @@ class SliceKeys:
         every = {pair for part in parts for pair in part.pairs}
         slices = sorted(every)
         place = {pair: k for k, pair in enumerate(slices)}
-        places = [np.array([place[pair] for pair in part.pairs], np.intp) for part in parts]
+        places = []
+        for part in parts:
+            here = [place[pair] for pair in part.pairs]
+            places.append(np.array(here, np.intp))
         # The last place is for documents in no slice: they are number -1.
         moved = [np.append(here, -1)[part.of] for here, part in zip(places, parts, strict=True)]
         return cls._of(slices, np.concatenate([np.zeros(0, np.intp), *moved])), places
@@ -193,7 +196,8 @@ class TopicSlices:
     def names(self) -> tuple[str, ...]:
         """Period and class of each slice in one text."""
         pairs = zip(self.times, self.classes, strict=True)
-        return tuple(" ".join(part for part in pair if part) for pair in pairs)
+        # One of the two may be "".
+        return tuple(" ".join(pair).strip() for pair in pairs)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -32,7 +32,7 @@ def test_every_example_is_short_and_listed():
     page = (EXAMPLES / "README.md").read_text("utf-8")
     tests = Path(__file__).read_text("utf-8")
     scripts = sorted(EXAMPLES.glob("*.py"))
-    assert len(scripts) == 6
+    assert len(scripts) == 8
     for script in scripts:
         assert len(script.read_text("utf-8").splitlines()) <= 66
         assert f"({script.name})" in page

@@ -127,7 +127,7 @@ class SubjectReceipts:
         before = self._clock() * 1000 - _ABANDONED_MS
         for partition, of_partition in requests.items():
             old = [one for one in of_partition.values() if one.done and one.received_ms < before]
-            everywhere = {name for name in of_partition if all(name in others for others in requests.values())}
+            everywhere = set(of_partition).intersection(*requests.values())
             self._requests.drop(partition, [one for one in old if one.name not in everywhere])
 
     def _covered(

@@ -15,7 +15,7 @@ import msgpack
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.compiled import kernel
+from streamtopic.compiled import kernel, once
 from streamtopic.deletes import headers_ask
 from streamtopic.errors import InvalidEvent
 from streamtopic.events import (
@@ -75,6 +75,22 @@ _COUNTS = 4
 _TS = 8
 _LABELS = 16
 _NO_STRING = -1
+
+_LONGEST_NAME = 6
+
+
+def _name_of(text: bytes) -> int:
+    """Return the number that stands for a name of a few bytes: its size, then its bytes."""
+    return int.from_bytes(bytes([len(text)]) + text)
+
+
+# Kernels compare numbers: a comparison of bytes would be compiled at each place of a call.
+_OP_NAME = _name_of(b"op")
+_ADD_NAME = _name_of(b"add")
+_TEXT_NAME = _name_of(b"text")
+_COUNTS_NAME = _name_of(b"counts")
+_TS_NAME = _name_of(b"ts")
+_LABELS_NAME = _name_of(b"labels")
 
 # Any: mypy knows a sequence and an int from the source; compiled, it takes an array and numpy's integers.
 _murmur2: Any = kernel(murmur2)
@@ -455,17 +471,17 @@ def _unsigned(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
 
 
 @kernel
-def _is(data: Bytes, begin: Whole, end: Whole, text: bytes) -> bool:
-    """Return whether data[begin:end] is this text."""
-    if end - begin != len(text):
-        return False
-    same = True
-    for k in range(len(text)):
-        same &= data[begin + k] == text[k]
-    return same
+def _name(data: Bytes, begin: Whole, end: Whole) -> Whole:
+    """Return the number of a name as `_name_of` makes it; 0 where data[begin:end] is longer than any name."""
+    name = np.int64(end - begin)
+    if name > _LONGEST_NAME:
+        return np.int64(0)
+    for k in range(begin, end):
+        name = (name << 8) | np.int64(data[k])
+    return name
 
 
-@kernel
+@once
 def _fields(data: Bytes, at: Whole, stop: Whole, labels: Int64) -> tuple[Whole, Whole, Whole]:  # noqa: C901, PLR0911, PLR0912 -- a format is branches
     """Return _TEXT or _COUNTS and where that field begins and ends; 0 for a value that is to be left.
 
@@ -473,37 +489,40 @@ def _fields(data: Bytes, at: Whole, stop: Whole, labels: Int64) -> tuple[Whole, 
     """
     labels[:] = 0
     labels[2] = -1
-    left = (0, 0, 0)
+    # Of one type from the start: numba would compile callees again for a literal.
+    nowhere = np.int64(0)
+    left = (0, nowhere, nowhere)
     number, at = _map(data, at, stop)
     seen = 0
-    begin: Whole = 0
-    end: Whole = 0
+    begin: Whole = nowhere
+    end: Whole = nowhere
     for _ in range(number):
         name, behind = _string(data, at, stop)
         if name < 0:
             return left
-        if _is(data, name, behind, b"op"):
+        word = _name(data, name, behind)
+        if word == _OP_NAME:
             field = _OP
             name, at = _string(data, behind, stop)
-            if name < 0 or not _is(data, name, at, b"add"):
+            if name < 0 or _name(data, name, at) != _ADD_NAME:
                 return left
-        elif _is(data, name, behind, b"text"):
+        elif word == _TEXT_NAME:
             field = _TEXT
             begin, end = _string(data, behind, stop)
             at = end
             if begin < 0 or end - begin > MAX_TEXT:
                 return left
-        elif _is(data, name, behind, b"counts"):
+        elif word == _COUNTS_NAME:
             field = _COUNTS
             begin = behind
             end = at = _skip_counts(data, behind, stop)
-        elif _is(data, name, behind, b"ts"):
+        elif word == _TS_NAME:
             field = _TS
             value, at = _unsigned(data, behind, stop)
             if value < 0:
                 return left
             labels[2] = value
-        elif _is(data, name, behind, b"labels"):
+        elif word == _LABELS_NAME:
             field = _LABELS
             at = _skip_labels(data, behind, stop)
             labels[0], labels[1] = behind, at
@@ -518,36 +537,36 @@ def _fields(data: Bytes, at: Whole, stop: Whole, labels: Int64) -> tuple[Whole, 
     return what, begin, end
 
 
-@kernel
+@once
 def _skip_labels(data: Bytes, at: Whole, stop: Whole) -> Whole:
     """Return the end of a map of strings to strings, -1 if it is something else."""
     number, at = _map(data, at, stop)
     if number < 0:
-        return -1
+        return np.int64(-1)
     for _ in range(2 * number):
         name, at = _string(data, at, stop)
         if name < 0:
-            return -1
+            return np.int64(-1)
     return at
 
 
-@kernel
+@once
 def _skip_counts(data: Bytes, at: Whole, stop: Whole) -> Whole:
     """Return the end of a map of words to counts, -1 where a word or a count is out of bounds."""
     number, at = _map(data, at, stop)
     if number < 0 or number > MAX_WORDS:
-        return -1
+        return np.int64(-1)
     for _ in range(number):
         word, at = _string(data, at, stop)
         if word < 0 or not 0 < at - word <= MAX_WORD:
-            return -1
+            return np.int64(-1)
         count, at = _unsigned(data, at, stop)
         if not 0 < count <= MAX_COUNT:
-            return -1
+            return np.int64(-1)
     return at
 
 
-@kernel
+@once
 def _counts(
     data: Bytes, at: Whole, table: Table, marks: Int64, entries: Int32, counts: Int32, used: Whole
 ) -> tuple[Whole, Whole]:

@@ -183,5 +183,8 @@ def _starts_behind(service: Service, places: Sequence[str]) -> dict[int, int]:
             raise UsageError(
                 f"--offset {place}: expected PARTITION/OFFSET, such as 0/1200; partitions are 0 to {partitions - 1}"
             )
+        end = service.log.end(service.names.documents, int(partition))
+        if int(offset) > end:
+            raise UsageError(f"--offset {place}: partition {partition} ends at offset {end}; give an earlier one")
         found[int(partition)] = int(offset)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import subprocess
@@ -19,24 +20,41 @@ __all__ = ["CASES"]
 _SHOWN = 30
 
 
+_COMPILE = "from streamtopic.lab.bench.cases.first_run import compile_all; compile_all()"
+
+
 def kernels() -> list[Figure]:
     """Compile all that a small service needs, and show the kernels that take longest, without those they call."""
     with tempfile.TemporaryDirectory() as cache:
-        # numba reads this when it is imported, which nothing has done yet in this process.
-        os.environ["NUMBA_CACHE_DIR"] = cache
-        from numba.core import event
-
-        from streamtopic.service.first_run import run_service
-
-        listener = _listener()
-        with event.install_listener("numba:compile", listener):
-            run_service()
-    longest = sorted(listener.seconds.items(), key=lambda item: -item[1])[:_SHOWN]
+        # In a process of its own: numba chooses its folder when a kernel is imported, and this one has done that.
+        done = subprocess.run(  # noqa: S603  this very program
+            [sys.executable, "-c", _COMPILE],
+            env={**os.environ, "NUMBA_CACHE_DIR": cache},
+            stdout=subprocess.PIPE,
+            check=False,
+        )
+    if done.returncode != 0:
+        raise CheckFailed(f"compiling ended with status {done.returncode}: run `streamtopic demo` to see why")
+    found: dict[str, tuple[int, float]] = json.loads(done.stdout)
+    longest = sorted(found.items(), key=lambda item: -item[1][1])[:_SHOWN]
     return [
-        Figure("compiling, processor time", sum(listener.seconds.values()), "s", "<= 12"),
-        Figure("functions compiled", sum(listener.times.values()), ""),
-        *(Figure(f"{name} x {listener.times[name]}", seconds, "s") for name, seconds in longest),
+        Figure("compiling, processor time", sum(seconds for _, seconds in found.values()), "s", "<= 12"),
+        Figure("functions compiled", sum(times for times, _ in found.values()), ""),
+        *(Figure(f"{name} x {times}", seconds, "s") for name, (times, seconds) in longest),
     ]
+
+
+def compile_all() -> None:
+    """Print what a small service compiles: for each function how often, and the seconds of processor time, as JSON."""
+    from numba.core import event
+
+    from streamtopic.service.first_run import run_service
+
+    listener = _listener()
+    with event.install_listener("numba:compile", listener):
+        run_service()
+    found = {name: (times, listener.seconds[name]) for name, times in listener.times.items()}
+    sys.stdout.write(json.dumps(found))
 
 
 def _listener() -> Any:  # noqa: ANN401  its class needs numba, which must not be imported before the folder is set

@@ -674,7 +674,12 @@ _FORMS = {
     "model": "1 to 100 letters, digits, `_` and `-`, with a letter or a digit first",
     "kafka": "host:port, or several with commas: `kafka-1:9092,kafka-2:9092`",
     "metrics_address": "a port, or host:port: `9464` or `0.0.0.0:9464`",
+    "gateway_domain": "a domain without a port: `privacy.example.com`",
+    "gateway_identities": "one or more of TYPE=document with commas: `controller_customer_id=document`",
+    "registry_url": "an address without user and password: `https://host:8081`",
 }
+# The paths of `input` all have one form.
+_PATH = "1 to 256 characters without blanks, commas and `=`: `after.text`"
 
 
 def _explain(error: ErrorDetails, given: Mapping[str, Any], config: Path | None) -> str:
@@ -693,7 +698,7 @@ def _explain(error: ErrorDetails, given: Mapping[str, Any], config: Path | None)
         source = f"file {config}"
     message = error["msg"].removeprefix("Input ").removeprefix("Value error, ")
     if error["type"] == "string_pattern_mismatch":
-        message = f"should be {_FORMS[name]}"
+        message = f"should be {_FORMS.get(name, _PATH)}"
     # A secret is a value to pydantic, which counts its characters as items.
     if error["type"] == "too_short" and error["ctx"]["field_type"] == "Value":
         message = f"should have {error['ctx']['min_length']} characters or more"

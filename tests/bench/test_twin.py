@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from streamtopic.cli import main
+from streamtopic.corpus import load_corpus
 from streamtopic.errors import CheckFailed, UsageError
 from streamtopic.lab.bench import run, twins
 from streamtopic.lab.bench.cases import twin
@@ -49,7 +50,7 @@ def test_every_kind_is_measured(learner, documents):
 
 def test_a_chain_counts_retrains_and_fails_where_a_model_remembers(documents, monkeypatch):
     """Each refused update is one retrain, by its reason; a model that stays as it was is found out at the end."""
-    made = twins.Twins(twin._corpus(documents), LearnerOptions(n_topics=3))
+    made = twins.Twins(load_corpus(documents), LearnerOptions(n_topics=3))
     monkeypatch.setattr(twins, "update", lambda *_: NeedsRetrain("no reason: at all"))
     chain = made.chain(4)
     assert chain.retrains == {"no reason": 4}

@@ -1,5 +1,7 @@
 """Settings: where they come from and what wrong ones say."""
 
+import json
+
 import pytest
 
 from streamtopic import events
@@ -64,6 +66,9 @@ def test_what_a_setting_looks_like_is_said_in_words():
     """A pattern is for programs: each setting that has one says in words what it asks for."""
     kept = [name for name, field in Settings.model_fields.items() if "pattern=" in repr(field.metadata)]
     assert sorted(tasks._FORMS) == sorted(kept)
+    for field in ("key", "time", "subject"):
+        with pytest.raises(SettingsError, match=rf"`input.{field}` .*: should be 1 to 256 characters without blanks"):
+            load({"input": json.dumps({"format": "json", field: "a b"})})
 
 
 def test_a_setting_that_was_withdrawn_is_refused_by_name(tmp_path, monkeypatch):

@@ -26,7 +26,7 @@ def documents(number, subject=None, prefix="d"):
     for k in range(number):
         words = WORDS[12 * (k % 2) : 12 * (k % 2) + 12]
         text = " ".join(words[(k // 2 + step) % 12] for step in range(8))
-        made.append(Document(f"{prefix}{k}", text, {}, () if subject is None else (subject,)))
+        made.append(Document(f"{prefix}{k}", text, subjects=() if subject is None else (subject,)))
     return made
 
 

@@ -1,21 +1,26 @@
 """Documents that were deleted by mistake, added again from the log while it still holds them.
 
-A delete that a request asked for is left alone: somebody held it, and nobody cancelled it.
+A delete that a request asked for is left alone: somebody held it, and nobody cancelled it. So is every document of a
+person who was forgotten.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from streamtopic.errors import InvalidEvent
-from streamtopic.events import Add, Delete, decode_record, document_of
+from streamtopic.events import FORM_HEADER, Add, Delete
+from streamtopic.signed import ReceiptReader, request_digest
 from streamtopic.state.deletion_requests import RequestState
+from streamtopic.state.receipt_state import LinkKeys
+from streamtopic.state.subject_requests import SubjectRequests
 from streamtopic.streams import Message, pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from streamtopic.events import Event
     from streamtopic.service.app import Service
     from streamtopic.streams import Record
 
@@ -71,29 +76,66 @@ def undo(
     A refused record erases the document of its id too, so it counts as a delete. Raises StateMismatch for a range that
     begins behind the end of the log, ComponentUnreachable.
     """
-    asked = _asked_for(service)
+    asked = _Asked.of(service)
     undone = Undone()
     read = 0
     for partition, start in starts.items():
         begin = service.log.begin(service.names.documents, partition)
-        erased, requested = _erased(_records(service, partition, max(start, begin)), asked)
+        erased, requested = _erased(service, _records(service, partition, max(start, begin)), asked)
         undone.requested += requested
-        adds: dict[bytes, int] = {}
+        adds: dict[str, int] = {}
         for record in _records(service, partition, begin):
             read += 1
             update(read, None)
-            key = record.key or b""
-            if key in erased and record.offset < erased[key] and _is_add(record):
-                adds[key] = record.offset
-        undone.lost += [key.decode() for key in erased if key not in adds]
+            document = _id(service, record)
+            if document in erased and record.offset < erased[document] and _is_add(service, record):
+                adds[document] = record.offset
+        undone.lost += [document for document in erased if document not in adds]
         undone.restored += _restore(service, partition, adds, erased, append=append)
     return undone
 
 
-def _asked_for(service: Service) -> frozenset[str]:
-    """Return the ids of requests whose deletes were sent."""
-    requests = service.door.requests
-    return frozenset(one.id for one in [*requests.ended(), *requests.open()] if one.state in _SENT)
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What was asked for, and so is not undone.
+
+    requests: ids of requests whose deletes were sent, and of those to forget a subject that are open.
+    subjects: digests of the request ids of subjects that are forgotten, each with the salt of its request.
+    links: as `subjects`, with a key of the service in the place of a salt.
+    keys: these keys.
+    """
+
+    requests: frozenset[str]
+    subjects: frozenset[str]
+    links: frozenset[str]
+    keys: Sequence[bytes]
+
+    @classmethod
+    def of(cls, service: Service) -> Self:
+        """Read requests and covering receipts. Raises ComponentUnreachable, StateCorrupt."""
+        door = service.door.requests
+        names = {one.id for one in [*door.ended(), *door.open()] if one.state in _SENT}
+        settings = service.settings
+        waiting = SubjectRequests(service.connection, settings.model, settings.partitions).read()
+        for requests in waiting.values():
+            names.update(request.request for request in requests.values())
+        reader = ReceiptReader(service.log, settings.model, service.keys)
+        for _ in reader.read():
+            pass
+        covering = [receipt for receipt, _ in reader.covering.values()]
+        subjects = frozenset(receipt.request for receipt in covering)
+        links = frozenset(receipt.link for receipt in covering)
+        keys = LinkKeys(service.connection, settings.model).all() if links else {}
+        return cls(frozenset(names - {""}), subjects, links, list(keys.values()))
+
+    def holds(self, delete: Delete) -> bool:
+        """Return whether a delete was asked for."""
+        name = delete.request
+        if not name:
+            return False
+        if name in self.requests or (delete.salt and request_digest(name, delete.salt) in self.subjects):
+            return True
+        return any(request_digest(name, key) in self.links for key in self.keys)
 
 
 def _records(service: Service, partition: int, start: int) -> Iterator[Record]:
@@ -101,66 +143,71 @@ def _records(service: Service, partition: int, start: int) -> Iterator[Record]:
         yield from page
 
 
-def _erased(records: Iterator[Record], asked: frozenset[str]) -> tuple[dict[bytes, int], int]:
-    """Return the keys whose newest record erases, each with its offset, and how many a request asked for."""
-    erased: dict[bytes, int] = {}
+def _id(service: Service, record: Record) -> str | None:
+    """Return the id of a record's document; None for a record of the service's own, or without an id."""
+    # A second key of a document that has another one by now says nothing about the document.
+    if any(name == FORM_HEADER for name, _ in record.headers):
+        return None
+    return service.dialect.document_of(record.key)
+
+
+def _erased(service: Service, records: Iterator[Record], asked: _Asked) -> tuple[dict[str, int], int]:
+    """Return the documents whose newest record erases, each with its offset, and how many a request asked for."""
+    erased: dict[str, int] = {}
     requested = set()
     for record in records:
-        key = record.key or b""
-        if document_of(record.key) is None:
+        document = _id(service, record)
+        if document is None:
             continue
-        erased.pop(key, None)
-        requested.discard(key)
-        request = _erases(record)
-        if request is None:
-            continue
-        if request in asked:
-            requested.add(key)
-        else:
-            erased[key] = record.offset
+        erased.pop(document, None)
+        requested.discard(document)
+        event = _event(service, record)
+        if isinstance(event, Delete) and asked.holds(event):
+            requested.add(document)
+        elif not isinstance(event, Add):
+            erased[document] = record.offset
     return erased, len(requested)
 
 
-def _erases(record: Record) -> str | None:
-    """Return the request id of a record that erases the document of its key, "" without one; None for an add."""
+def _event(service: Service, record: Record) -> Event | None:
+    """Return the event in a record, None for one that is refused, which erases as well."""
     try:
-        event = decode_record(record)
+        return service.dialect.event(record)
     except InvalidEvent:
-        return ""
-    return event.request or "" if isinstance(event, Delete) else None
+        return None
 
 
-def _is_add(record: Record) -> bool:
-    try:
-        return isinstance(decode_record(record), Add)
-    except InvalidEvent:
-        return False
+def _is_add(service: Service, record: Record) -> bool:
+    return isinstance(_event(service, record), Add)
 
 
 def _restore(
-    service: Service, partition: int, adds: Mapping[bytes, int], erased: Mapping[bytes, int], *, append: bool
+    service: Service, partition: int, adds: Mapping[str, int], erased: Mapping[str, int], *, append: bool
 ) -> list[str]:
     """Append adds again; return the ids of their documents.
 
-    adds: key to the offset of its last add.
-    erased: key to the offset of the record that erased it.
+    adds: document to the offset of its last add.
+    erased: document to the offset of the record that erased it.
     """
     if not append:
-        return [key.decode() for key in adds]
+        return list(adds)
     restored = list[str]()
-    newer = set[bytes]()
+    newer = set[str | None]()
     position = max(erased.values(), default=0) + 1
     todo = sorted(adds.items(), key=lambda item: item[1])
     for start in range(0, len(todo), _BATCH):
         some = todo[start : start + _BATCH]
         # A producer may have sent such a document again, or deleted it again, while the log was read.
         for record in _records(service, partition, position):
-            newer.add(record.key or b"")
+            newer.add(_id(service, record))
             position = record.next_offset
-        messages = [_again(service, partition, offset) for key, offset in some if key not in newer]
-        found = [message for message in messages if message is not None]
-        service.log.append_many(service.names.documents, found)
-        restored += [(message.key or b"").decode() for message in found]
+        found = {}
+        for document, offset in some:
+            message = None if document in newer else _again(service, partition, offset)
+            if message is not None:
+                found[document] = message
+        service.log.append_many(service.names.documents, list(found.values()))
+        restored += found
     return restored
 
 

@@ -100,6 +100,19 @@ def test_mistaken_deletes_are_undone(on):
     assert listed(on, "--all")[wanted]["state"] == "completed"
 
 
+def test_a_forgotten_person_is_not_brought_back(on):
+    """Neither while the request is open nor behind its covering receipt, and a mistaken delete beside it is undone."""
+    with DocumentProducer(on.folder / "log", model="default") as producer:
+        for k in range(3):
+            producer.add(f"letter-{k}", text=f"of somebody, number {k}", subjects=["ann"])
+        producer.delete_subject("ann")
+        producer.delete("doc-3")
+    on("run", "--once")
+    assert on("status")["documents"] == 599
+    found = on("deletions", "undo", "--offset", "0/0")
+    assert (found["restored"], found["lost"], found["requested"]) == (["doc-3"], [], 3)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

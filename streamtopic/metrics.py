@@ -210,8 +210,8 @@ STATE_BYTES = _gauge(
 )  # fmt: skip
 FORGET_PENDING = _gauge(
     "forget_pending",
-    "Deletions on their way, by where they are: `held` and `paused` are documents that requests name; `counted` are "
-    "deletions and replacements that wait for a version and their receipt.",
+    "Deletions on their way, by where they are: `held` and `paused` are documents or subjects that requests name; "
+    "`counted` are deletions and replacements that wait for a version and their receipt.",
     at=("held", "paused", "counted"),
 )  # fmt: skip
 FORGET_OLDEST = _gauge(

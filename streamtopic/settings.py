@@ -283,9 +283,9 @@ class Settings(BaseSettings):
     )
     gateway_identities: str = Field(
         "controller_customer_id=document",
-        pattern=r"^[A-Za-z0-9_.-]+=document(,[A-Za-z0-9_.-]+=document)*$",
-        description="What the identities of requests are, `TYPE=document,TYPE=document`: the `identity_value` of this "
-        "`identity_type` is the id of a document.",
+        pattern=r"^[A-Za-z0-9_.-]+=(document|subject)(,[A-Za-z0-9_.-]+=(document|subject))*$",
+        description="What the identities of requests are, `TYPE=subject,TYPE=document`: the `identity_value` of this "
+        "`identity_type` is a subject, or the id of a document.",
     )
     gateway_private_callbacks: bool = Field(
         False,  # noqa: FBT003  pydantic takes the default by position
@@ -675,7 +675,7 @@ _FORMS = {
     "kafka": "host:port, or several with commas: `kafka-1:9092,kafka-2:9092`",
     "metrics_address": "a port, or host:port: `9464` or `0.0.0.0:9464`",
     "gateway_domain": "a domain without a port: `privacy.example.com`",
-    "gateway_identities": "one or more of TYPE=document with commas: `controller_customer_id=document`",
+    "gateway_identities": "TYPE=subject or TYPE=document, several with commas: `email=subject,order=document`",
     "registry_url": "an address without user and password: `https://host:8081`",
 }
 # The paths of `input` all have one form.

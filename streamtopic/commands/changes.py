@@ -96,12 +96,7 @@ def _delete(args: argparse.Namespace) -> int:
         # Before the deletes are sent: afterwards none of these ids would be live.
         _warn_of_other_forms(service, ids)
         if guarded_by(settings):
-            if subjects:
-                raise UsageError(
-                    "a hold or a brake is set, and neither covers --subject: name the documents, or unset "
-                    "`hold_seconds` and `brake_share` for this command (--set)"
-                )
-            return _ask(service, ids, as_json=args.json)
+            return _ask(service, ids, subjects, as_json=args.json)
         requests = service.delete(ids) if ids else []
         requests += service.delete_subjects(subjects)
         salts = [request.salt for request in requests]
@@ -113,7 +108,7 @@ def _delete(args: argparse.Namespace) -> int:
         return _finish(service, report, as_json=args.json)
 
 
-def _ask(service: Service, ids: Sequence[str], *, as_json: bool) -> int:
+def _ask(service: Service, ids: Sequence[str], subjects: Sequence[str], *, as_json: bool) -> int:
     """Make requests for deletions, and move on those that are due."""
     from streamtopic.events import encode_delete
     from streamtopic.state.deletion_requests import MOST_DOCUMENTS
@@ -125,12 +120,18 @@ def _ask(service: Service, ids: Sequence[str], *, as_json: bool) -> int:
             encode_delete(document, "checked")
     except InvalidEvent as error:
         raise UsageError(f"cannot delete {document[:80]!r}: {error}") from None
-    received = [service.door.receive(ids[start : start + MOST_DOCUMENTS]) for start in starts]
+    try:
+        # A request for each: a person has a receipt of their own.
+        received = [service.door.receive((), subjects=[subject]) for subject in subjects]
+    except InvalidEvent as error:
+        raise UsageError(f"cannot forget a subject: {error}") from None
+    received += [service.door.receive(ids[start : start + MOST_DOCUMENTS]) for start in starts]
     names = [one.request.id for one in received]
     salts = [one.salt for one in received]
-    report = {"sent": 0, "asked": len(ids), "requests": names, "salts": salts}
+    asked = len(ids) + len(subjects)
+    report = {"sent": 0, "asked": asked, "requests": names, "salts": salts}
     if not as_json:
-        say(f"asked for {len(ids)} deletions; `streamtopic deletions list` shows where they stand, by request id:")
+        say(f"asked for {asked} deletions; `streamtopic deletions list` shows where they stand, by request id:")
         for name in names:
             say(f"  {name}")
     return _finish(service, report, as_json=as_json)

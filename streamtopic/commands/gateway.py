@@ -123,11 +123,11 @@ def _options(settings: Settings, host: str) -> GatewayOptions:
             "STREAMTOPIC_GATEWAY_TOKEN or a file of secrets; or leave out --host"
         )
     token = None if secret is None else secret.get_secret_value()
-    kinds = (entry.partition("=")[0] for entry in settings.gateway_identities.split(","))
+    kinds = dict(entry.split("=") for entry in settings.gateway_identities.split(","))
     return GatewayOptions(
         access=Access(token, reading=True),
         controller=settings.gateway_controller,
-        identity_types=frozenset(kinds),
+        identity_types=kinds,
         private=settings.gateway_private_callbacks,
         names=frozenset({host.lower()}),
     )

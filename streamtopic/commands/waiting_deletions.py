@@ -90,6 +90,7 @@ def _fields(request: DeletionRequest) -> dict[str, Any]:
         "id": request.id,
         "state": request.state.value,
         "documents": request.documents,
+        "subjects": request.subjects,
         "received": request.received_ms,
         "due": request.due_ms,
         "changed": request.changed_ms,
@@ -102,7 +103,8 @@ def _fields(request: DeletionRequest) -> dict[str, Any]:
 
 def _row(request: DeletionRequest) -> list[str]:
     times = [instant(request.received_ms), instant(request.due_ms)]
-    return [request.id, request.state.value, str(request.documents), *times, request.source]
+    named = f"of {request.subjects} subjects" if request.subjects else str(request.documents)
+    return [request.id, request.state.value, named, *times, request.source]
 
 
 def _change(service: Service, args: argparse.Namespace) -> int:

@@ -26,7 +26,7 @@ from streamtopic.gateway import opendsr_messages as messages
 from streamtopic.gateway.callback_addresses import CallbackAddress
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from starlette.requests import Request
     from starlette.types import ASGIApp
@@ -52,14 +52,14 @@ class GatewayOptions:
 
     access: the bearer token; without one everybody who reaches the server may ask.
     controller: `controller_id` of whoever has the token.
-    identity_types: values of `identity_type` whose value is the id of a document.
+    identity_types: values of `identity_type` to `document` or `subject`, which says what the value is.
     private: whether callbacks may go to private addresses.
     names: names of this server beside its domain, `localhost` and addresses of this machine.
     """
 
     access: Access
     controller: str
-    identity_types: frozenset[str]
+    identity_types: Mapping[str, str]
     private: bool
     names: frozenset[str] = field(default_factory=frozenset)
 
@@ -123,12 +123,16 @@ class _Routes:
             CallbackAddress.parse(url, private=self._options.private)
         try:
             received = self._door.receive(
-                erasure.documents, name=erasure.id, source="gateway", callbacks=erasure.callbacks
+                erasure.documents,
+                subjects=erasure.subjects,
+                name=erasure.id,
+                source="gateway",
+                callbacks=erasure.callbacks,
             )
         except InvalidEvent:
             # The reason could quote the identity.
-            raise UsageError("an identity_value cannot be the id of a document") from None
-        logger.info("a request was received", extra={"event": "gateway_received", "documents": len(erasure.documents)})
+            raise UsageError("an identity_value cannot be the id of a document, or a subject") from None
+        logger.info("a request was received", extra={"event": "gateway_received", "documents": received.request.known})
         answer = messages.received_body(received.request, self._options.controller, body)
         return self._signed(answer, HTTPStatus.CREATED)
 
@@ -137,7 +141,7 @@ class _Routes:
 
     def _cancel(self, request: Request, _body: bytes) -> Response:
         cancelled = self._door.cancel(self._named(request).id)
-        logger.info("a request was cancelled", extra={"event": "gateway_cancelled", "documents": cancelled.documents})
+        logger.info("a request was cancelled", extra={"event": "gateway_cancelled", "documents": cancelled.known})
         return self._signed(messages.cancelled_body(cancelled, self._options.controller), HTTPStatus.ACCEPTED)
 
     def _named(self, request: Request) -> DeletionRequest:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from streamtopic.state.deletion_requests import Callback, DeletionRequest
 
@@ -43,18 +43,20 @@ class Erasure:
 
     id: `subject_request_id`.
     documents: ids of documents, from the identities of the types that the gateway knows.
+    subjects: in their place, the subjects whose documents all go.
     callbacks: `status_callback_urls`.
     """
 
     id: str
     documents: tuple[str, ...]
+    subjects: tuple[str, ...]
     callbacks: tuple[str, ...]
 
 
-def parse_erasure(body: bytes, identity_types: frozenset[str]) -> Erasure:
+def parse_erasure(body: bytes, identity_types: Mapping[str, str]) -> Erasure:
     """Return the request in a body.
 
-    identity_types: the values of `identity_type` whose `identity_value` is the id of a document.
+    identity_types: values of `identity_type` to `document` or `subject`, which says what the `identity_value` is.
 
     Raises UsageError for a request that the specification or this gateway refuses. The text quotes no identity.
     """
@@ -74,7 +76,14 @@ def parse_erasure(body: bytes, identity_types: frozenset[str]) -> Erasure:
     version = fields.get("api_version", API_VERSION)
     if not (isinstance(version, str) and re.fullmatch(r"[12](\.\d{1,3}){0,2}", version)):
         raise UsageError("api_version must be 2.0, or 1.0 of the specification before it")
-    return Erasure(name, _documents(fields, identity_types), _callbacks(fields))
+    documents = _named(fields, identity_types, "document")
+    subjects = _named(fields, identity_types, "subject")
+    if documents and subjects:
+        raise UsageError("the identities name documents and subjects: send a request for each")
+    if not (documents or subjects):
+        known = ", ".join(sorted(identity_types))
+        raise UsageError(f"no identity is of a supported type: {known}, in identity_format raw")
+    return Erasure(name, documents, subjects, _callbacks(fields))
 
 
 def received_body(request: DeletionRequest, controller: str, body: bytes) -> bytes:
@@ -128,7 +137,7 @@ def callback_body(callback: Callback, controller: str) -> bytes:
     )
 
 
-def discovery_body(identity_types: frozenset[str], certificate_url: str) -> bytes:
+def discovery_body(identity_types: Iterable[str], certificate_url: str) -> bytes:
     """Return what the gateway supports. certificate_url: where its certificate is."""
     identities = [{"identity_type": kind, "identity_format": "raw"} for kind in sorted(identity_types)]
     return _json(
@@ -176,24 +185,21 @@ def _check_time(text: str) -> None:
         raise UsageError("submitted_time must be a date of RFC 3339, such as 2018-10-02T15:00:00Z")
 
 
-def _documents(fields: Mapping[str, Any], identity_types: frozenset[str]) -> tuple[str, ...]:
+def _named(fields: Mapping[str, Any], identity_types: Mapping[str, str], what: str) -> tuple[str, ...]:
+    """Return the values of the identities that name a `what`, each once."""
     identities = fields.get("subject_identities")
     if not isinstance(identities, list) or not identities:
         raise UsageError("subject_identities field is required, an array of identities")
-    found = [_document(identity, identity_types) for identity in identities]
-    documents = tuple(dict.fromkeys(document for document in found if document is not None))
-    if not documents:
-        known = ", ".join(sorted(identity_types))
-        raise UsageError(f"no identity is of a supported type: {known}, in identity_format raw")
-    return documents
+    found = [_value(identity, identity_types, what) for identity in identities]
+    return tuple(dict.fromkeys(value for value in found if value is not None))
 
 
-def _document(identity: object, identity_types: frozenset[str]) -> str | None:
-    """Return the id of a document in an identity; None for an identity that is for other processors."""
+def _value(identity: object, identity_types: Mapping[str, str], what: str) -> str | None:
+    """Return the value of an identity; None for an identity that names something else, or is for other processors."""
     if not isinstance(identity, dict):
         raise UsageError("an identity must be an object")
     kind, value, form = (_text(identity, f"identity_{name}") for name in ("type", "value", "format"))
-    if kind not in identity_types or form != "raw":
+    if identity_types.get(kind) != what or form != "raw":
         return None
     if not value:
         raise UsageError("identity_value must not be empty")

@@ -213,6 +213,7 @@ class Service(Parts):
         return RequestMover(
             self.connection,
             settings.model,
+            settings.partitions,
             Brake(settings.brake_share, int(settings.brake_seconds * 1000)),
             lambda: sum(meta.documents for meta in self.reader.positions().values()),
             self.send,

@@ -157,7 +157,7 @@ class Looks:
     def _requests(self, state: ModelState) -> None:
         found = DeletionRequests(state.connection, state.model).open()
         for at, kind in (("held", RequestState.WAITING), ("paused", RequestState.PAUSED)):
-            documents = sum(request.documents for request in found if request.state is kind)
+            documents = sum(request.known for request in found if request.state is kind)
             self._metrics.set(catalogue.FORGET_PENDING, documents, at=at)
 
     def _residue(self, state: ModelState) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamtopic.errors import UsageError
-from streamtopic.events import encode_delete
+from streamtopic.events import encode_delete, encode_delete_subject
 from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests, RequestState, Wanted
 from streamtopic.state.scripts import Stale
 
@@ -60,6 +60,7 @@ class RequestDoor:
         self,
         documents: Sequence[str],
         *,
+        subjects: Sequence[str] = (),
         name: str | None = None,
         source: str = "command",
         callbacks: tuple[str, ...] = (),
@@ -67,11 +68,12 @@ class RequestDoor:
         """Take a request in. The same request under the same name again changes nothing, and is answered as before.
 
         documents: ids, 1 to 10,000; an id that is named twice counts once.
+        subjects: in the place of documents, 1 to 100 of them: all their documents go.
         name: request id; by default one is drawn.
         source: `command` or `gateway`.
         callbacks: addresses that are told of each new status.
 
-        Raises InvalidEvent for an id that no document can have, and as DeletionRequests.receive.
+        Raises InvalidEvent for an id or a subject that no document can have, and as DeletionRequests.receive.
         """
         ids = tuple(dict.fromkeys(documents))
         name = name or secrets.token_hex(12)
@@ -79,12 +81,16 @@ class RequestDoor:
         for document in ids:
             # Refused now: the log would refuse it when nobody is there to be told.
             encode_delete(document, name, salt.encode())
+        people = tuple(dict.fromkeys(subjects))
+        for subject in people:
+            encode_delete_subject(subject, name, salt.encode(), 1)
         now_ms = self._now_ms()
         due_ms = now_ms + int(self._settings.hold_seconds * 1000)
         request = DeletionRequest(
             id=name,
             state=RequestState.WAITING,
             documents=len(ids),
+            subjects=len(people),
             received_ms=now_ms,
             due_ms=due_ms,
             changed_ms=now_ms,
@@ -92,7 +98,7 @@ class RequestDoor:
             source=source,
             callbacks=callbacks,
         )
-        stored = self.requests.receive(request, Wanted(ids, salt))
+        stored = self.requests.receive(request, Wanted(ids, salt, people))
         # Where the request was known already, the salt that counts is that of the first time.
         wanted = self.requests.wanted(name)
         return Received(stored, salt if wanted is None else wanted.salt)

@@ -12,10 +12,11 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from streamtopic.events import encode_delete
+from streamtopic.events import encode_delete, encode_delete_subject
 from streamtopic.signed import request_digest
 from streamtopic.state.deletion_requests import DeletionRequests, RequestState, received_near
 from streamtopic.state.scripts import Stale
+from streamtopic.state.subject_requests import SubjectRequests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -90,12 +91,17 @@ class ReceiptWatch:
                 self._found[receipt.request].add(receipt.document)
         return {digest: len(documents) for digest, documents in self._found.items()}
 
+    def covered(self) -> Counter[str]:
+        """Return how many subjects have a covering receipt, by the digest of the request id, as far as was read."""
+        return Counter(receipt.request for receipt, _ in self._reader.covering.values())
+
 
 class RequestMover:
     """Moves requests. Each step can be repeated, and may end anywhere.
 
     connection: to Redis.
     model: name of the model.
+    partitions: number of partitions of the documents topic.
     brake: when requests are paused.
     documents: counts the live documents.
     send: writes records to the documents topic, and returns once they are there.
@@ -107,6 +113,7 @@ class RequestMover:
         self,
         connection: Connection,
         model: str,
+        partitions: int,
         brake: Brake,
         documents: Callable[[], int],
         send: Callable[[Sequence[Message]], object],
@@ -114,6 +121,8 @@ class RequestMover:
         clock: Callable[[], float],
     ) -> None:
         self._requests = DeletionRequests(connection, model)
+        self._subjects = SubjectRequests(connection, model, partitions)
+        self._partitions = partitions
         self._brake = brake
         self._documents = documents
         self._append = send
@@ -138,7 +147,7 @@ class RequestMover:
         documents = 0
         for request in found:
             if request.id not in paused and self._is_due(request) and documents < MOST_SENT:
-                documents += request.documents
+                documents += request.known
                 outcomes[self._send(lease, request)] += 1
         moved = Moved(len(paused), outcomes[RequestState.SENT], completed, outcomes[RequestState.CANCELLED])
         _tell(moved)
@@ -156,14 +165,32 @@ class RequestMover:
         if not todo or not self._brake.share:
             return set()
         limit = self._brake.share * self._documents()
-        tally = self._requests.tally()
+        tally = Counter(self._requests.tally())
+        # Requests for subjects are not in it: only the index knows how many documents they are for.
+        tally.update(self._of_subjects())
         paused = set()
         for request in todo:
             if received_near(request, self._brake.window_ms, tally) <= limit:
                 continue
             paused.add(request.id)
-            self._requests.move(request, request.moved(RequestState.PAUSED, self._now_ms()), lease)
+            found = self._count(request) if request.subjects else 0
+            after = replace(request.moved(RequestState.PAUSED, self._now_ms()), found=found)
+            self._requests.move(request, after, lease)
         return paused
+
+    def _of_subjects(self) -> dict[int, int]:
+        """Return how many documents of subjects were asked for in each minute."""
+        found = Counter[int]()
+        for request in self._requests.of_subjects():
+            known = request.found or (0 if request.state.ended else self._count(request))
+            found[request.minute] += known
+        return found
+
+    def _count(self, request: DeletionRequest) -> int:
+        """Return the number of live documents of a request's subjects."""
+        wanted = self._requests.wanted(request.id)
+        subjects = () if wanted is None else wanted.subjects
+        return sum(self._subjects.documents(subject) for subject in subjects)
 
     def _send(self, lease: Lease, request: DeletionRequest) -> RequestState:
         """Write the tombstones of a request; return the state in which it is now, as far as this process knows.
@@ -172,7 +199,9 @@ class RequestMover:
         """
         sending = request
         if request.state is RequestState.WAITING:
-            sending = request.moved(RequestState.SENDING, self._now_ms())
+            # Later requests of the same wave are summed with it, when its documents are gone from the index.
+            found = self._count(request) if request.subjects and self._brake.share else 0
+            sending = replace(request.moved(RequestState.SENDING, self._now_ms()), found=found)
             if isinstance(self._requests.move(request, sending, lease), Stale):
                 # Cancelled meanwhile, or sent by another leader: the next step sees what became of it.
                 return request.state
@@ -181,7 +210,7 @@ class RequestMover:
             return self._give_up(lease, sending)
         if self._watch is not None:
             self._watch.expect(request_digest(request.id, wanted.salt))
-        self._append(tombstones(request.id, wanted))
+        self._append(records_of(request.id, wanted, self._partitions))
         now_ms = self._now_ms()
         sent = replace(sending.moved(RequestState.SENT, now_ms), sent_ms=now_ms)
         # Where this is Stale another leader sends it again, which does no harm.
@@ -208,9 +237,12 @@ class RequestMover:
         if not digests:
             return 0
         completed = 0
-        for digest, documents in self._receipts.count(list(digests)).items():
+        counted = self._receipts.count(list(digests))
+        covered = self._receipts.covered()
+        for digest, documents in counted.items():
             request = digests[digest]
-            if documents >= request.documents:
+            whole = covered[digest] >= request.subjects if request.subjects else documents >= request.documents
+            if whole:
                 after = request.moved(RequestState.COMPLETED, self._now_ms())
                 completed += not isinstance(self._requests.move(request, after, lease), Stale)
         return completed
@@ -233,10 +265,16 @@ class RequestMover:
         return int(self._clock() * 1000)
 
 
-def tombstones(name: str, wanted: Wanted) -> list[Message]:
-    """Return the records of a request, the same each time: one request id and one salt."""
+def records_of(name: str, wanted: Wanted, partitions: int) -> list[Message]:
+    """Return the records of a request, the same each time: one request id and one salt.
+
+    partitions: number of partitions of the documents topic.
+    """
     salt = wanted.salt.encode()
-    return [encode_delete(document, name, salt) for document in wanted.documents]
+    records = [encode_delete(document, name, salt) for document in wanted.documents]
+    for subject in wanted.subjects:
+        records += encode_delete_subject(subject, name, salt, partitions)
+    return records
 
 
 def _tell(moved: Moved) -> None:

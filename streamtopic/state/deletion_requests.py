@@ -32,6 +32,7 @@ __all__ = [
     "MOST_DOCUMENTS",
     "MOST_OPEN",
     "MOST_OPEN_DOCUMENTS",
+    "MOST_SUBJECTS",
     "Callback",
     "DeletionRequest",
     "DeletionRequests",
@@ -42,6 +43,8 @@ __all__ = [
 
 MOST_DOCUMENTS = 10_000
 """Documents of one request."""
+MOST_SUBJECTS = 100
+"""Subjects of one request."""
 MOST_OPEN = 10_000
 """Requests that are open at the same time."""
 MOST_OPEN_DOCUMENTS = 1_000_000
@@ -87,7 +90,7 @@ _RECALLABLE = frozenset({RequestState.WAITING, RequestState.PAUSED})
 
 @dataclass(frozen=True, slots=True)
 class DeletionRequest:
-    """One request, without the ids of its documents. Times are milliseconds since 1970; 0 is not yet.
+    """One request, without what it names. Times are milliseconds since 1970; 0 is not yet.
 
     id: its request id, under which its receipts are found.
     state: where it stands.
@@ -100,6 +103,8 @@ class DeletionRequest:
     approved: whether somebody let it through the brake.
     source: `command` or `gateway`.
     callbacks: addresses that are told of each new status.
+    subjects: number of subjects that it names, in the place of documents.
+    found: documents of its subjects that were live when the brake looked at them.
     """
 
     id: str
@@ -113,6 +118,18 @@ class DeletionRequest:
     approved: bool = False
     source: str = "command"
     callbacks: tuple[str, ...] = ()
+    subjects: int = 0
+    found: int = 0
+
+    @property
+    def known(self) -> int:
+        """Number of documents that it is about, as far as is known: at least one for each subject."""
+        return self.documents or max(self.found, self.subjects)
+
+    @property
+    def minute(self) -> int:
+        """The minute in which it was taken in, since 1970."""
+        return _minute(self.received_ms)
 
     def moved(self, state: RequestState, now_ms: int) -> "DeletionRequest":
         """Return the request in another state."""
@@ -156,10 +173,23 @@ class DeletionRequest:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a request asks for: ids of documents, and the salt of their receipts."""
+    """What a request asks for: ids of documents, or subjects whose documents all go, and the salt of their receipts."""
 
     documents: tuple[str, ...]
     salt: str
+    subjects: tuple[str, ...] = ()
+
+    def pack(self) -> bytes:
+        """Return all but the salt."""
+        return bytes(msgpack.packb({"subjects": self.subjects} if self.subjects else self.documents))
+
+    @classmethod
+    def unpack(cls, data: bytes, salt: str) -> "Wanted":
+        """Undo `pack`."""
+        found = msgpack.unpackb(data)
+        if isinstance(found, dict):
+            return cls((), salt, tuple(found["subjects"]))
+        return cls(tuple(found), salt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +241,7 @@ class DeletionRequests:
         """
         self._check(request, wanted)
         keys = [self._open, self._ended, self._wanted(request.id), self._tally, self._sums]
-        documents = msgpack.packb(wanted.documents)
-        facts: list[str | bytes | int] = [request.id, request.pack(), documents, wanted.salt, request.documents]
+        facts: list[str | bytes | int] = [request.id, request.pack(), wanted.pack(), wanted.salt, request.documents]
         bounds = [_minute(request.received_ms), MOST_OPEN, MOST_OPEN_DOCUMENTS]
         done = outcome(self._connection.script(RECEIVE_DELETION, keys, [*facts, *bounds]))
         if isinstance(done, Stale):
@@ -242,7 +271,7 @@ class DeletionRequests:
         documents, salt = self._connection.call("HMGET", self._wanted(name), "documents", "salt")
         if documents is None or salt is None:
             return None
-        return Wanted(tuple(msgpack.unpackb(documents)), salt.decode())
+        return Wanted.unpack(documents, salt.decode())
 
     def salts(self, names: Sequence[str]) -> dict[str, str]:
         """Return the salts of open requests by their ids; those that have ended have none."""
@@ -276,6 +305,12 @@ class DeletionRequests:
         ]
         told: list[str | bytes | int] = [_minute(before.received_ms), untold, *_told(before, after)]
         return outcome(self._connection.script(MOVE_DELETION, keys, [*holder, *change, *told]))
+
+    def of_subjects(self) -> list[DeletionRequest]:
+        """Return the requests that name subjects, but for those that a person has looked at. Raises StateCorrupt."""
+        cancelled = RequestState.CANCELLED
+        every = [*self.ended(), *self.open()]
+        return [one for one in every if one.subjects and not one.approved and one.state is not cancelled]
 
     def tally(self) -> dict[int, int]:
         """Return how many documents were asked for in each minute, without requests that a person has looked at."""
@@ -324,7 +359,10 @@ class DeletionRequests:
     def _check(self, request: DeletionRequest, wanted: Wanted) -> None:
         if not _ID.fullmatch(request.id):
             raise UsageError(f"request id {request.id[:100]!r}: use 1 to 100 letters, digits, dashes and underscores")
-        if not 0 < len(wanted.documents) <= MOST_DOCUMENTS:
+        if wanted.subjects:
+            if wanted.documents or len(wanted.subjects) > MOST_SUBJECTS:
+                raise UsageError(f"a request names documents, or up to {MOST_SUBJECTS} subjects: send several requests")
+        elif not 0 < len(wanted.documents) <= MOST_DOCUMENTS:
             raise UsageError(
                 f"a request names 1 to {MOST_DOCUMENTS} documents, not {len(wanted.documents)}: send several requests"
             )
@@ -378,4 +416,4 @@ def _refusal(name: str, reason: str) -> str:
         case "ended":
             return f"request {name} has ended: ask for its status, or send a new request under another id"
         case _:
-            return f"request {name} is known with other documents: send this one under another id"
+            return f"request {name} is known with other documents or subjects: send this one under another id"

@@ -13,7 +13,7 @@ from streamtopic.errors import StateCorrupt
 from streamtopic.state.connection import Connection
 from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.state.scripts import DROP_SUBJECT_REQUEST
-from streamtopic.subjects import record_key
+from streamtopic.subjects import record_key, subject_digest
 
 __all__ = ["SECRET", "SubjectRequest", "SubjectRequests", "read_requests", "split", "unfinished"]
 
@@ -84,12 +84,25 @@ class SubjectRequests:
     def __init__(self, connection: Connection, model: str, partitions: int) -> None:
         self._connection = connection
         keys = ModelKeys(model)
-        self._keys = [keys.partition(partition).subject_requests for partition in range(partitions)]
+        self._partitions = [keys.partition(partition) for partition in range(partitions)]
+        self._keys = [partition.subject_requests for partition in self._partitions]
 
     def read(self) -> dict[int, dict[bytes, SubjectRequest]]:
         """Return partition to its requests by name, the oldest first. Raises StateCorrupt."""
         answers = self._connection.batch([("HGETALL", key) for key in self._keys])
         return {partition: read_requests(fields) for partition, fields in enumerate(answers)}
+
+    def documents(self, subject: str) -> int:
+        """Return the number of live documents of a subject, as far as the partitions have counted."""
+        found = 0
+        for partition in self._partitions:
+            secret = self._connection.call("HGET", partition.subject_requests, SECRET)
+            if secret is None:
+                continue
+            digest = subject_digest(subject, secret)
+            index = partition.subjects(partition.bucket(digest))
+            found += int(self._connection.call("ZLEXCOUNT", index, b"[" + digest, b"(" + digest + b"\xff"))
+        return found
 
     def drop(self, partition: int, requests: Iterable[SubjectRequest]) -> None:
         """Remove requests of a partition that are done; one that was asked again meanwhile stays."""

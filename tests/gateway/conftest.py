@@ -115,7 +115,7 @@ def served(redis_server, signer):
             made = Settings(model=f"gate{next(_numbers)}", redis_url=redis_server.url, **settings)
             connection = stack.enter_context(Connection(redis_server.url))
             door = RequestDoor(made, connection, lambda: now[0])
-            kinds = frozenset({"controller_customer_id", "email"})
+            kinds = {"controller_customer_id": "document", "email": "document", "person": "subject"}
             options = GatewayOptions(Access(token, reading=True), "example_controller_id", kinds, private)
             listener = stack.enter_context(listening("127.0.0.1", 0))
             server = dashboard_server(gateway(door, signer, options))

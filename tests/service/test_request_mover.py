@@ -6,7 +6,8 @@ import pytest
 from watched_service import Clock, Watched, documents, opened
 
 from streamtopic.client import Receipts
-from streamtopic.errors import ComponentUnreachable, UsageError
+from streamtopic.corpus import Document
+from streamtopic.errors import ComponentUnreachable, InvalidEvent, UsageError
 from streamtopic.state.deletion_requests import RequestState
 from streamtopic.state.redis_keys import ModelKeys
 
@@ -104,6 +105,68 @@ def test_a_wave_is_paused_until_somebody_looks(started, clock):
     assert state(service, wave[0]) is RequestState.COMPLETED
     assert state(service, wave[1]) is RequestState.CANCELLED
     assert sorted(tombstones(service)) == sorted([*IDS[:5], *IDS[12:14]])
+
+
+def letters(service, subject, number):
+    """Add documents of a subject, and count them."""
+    names = [f"{subject}-{k}" for k in range(number)]
+    service.add([Document(name, "oven flour butter", subjects=(subject,)) for name in names])
+    service.settle()
+    return names
+
+
+def test_a_person_is_held_and_then_forgotten(started, clock):
+    """All documents that the person has when the hold ends go, later ones too, and one receipt covers them."""
+    service = started(hold_seconds=600.0)
+    names = letters(service, "ann", 3)
+    received = service.door.receive((), subjects=["ann"])
+    assert (received.request.documents, received.request.subjects) == (0, 1)
+    service.settle()
+    assert state(service, received.request.id) is RequestState.WAITING
+    names += [letters(service, "ann", 4)[-1]]
+    clock.ahead += 601
+    service.settle()
+    assert state(service, received.request.id) is RequestState.COMPLETED
+    assert sorted(set(tombstones(service)) & set(names)) == sorted(names)
+    receipts = Receipts(service.log, model="default", public_key=service.keys)
+    assert receipts.covering(received.request.id, salt=received.salt).documents == 4
+    assert service.door.requests.wanted(received.request.id) is None
+
+
+def test_the_brake_knows_how_many_documents_a_person_has(started, clock):
+    """A person with many documents is paused, one with few is not, and a wave of them is."""
+    service = started(brake_share=0.1, brake_seconds=60.0)
+    for subject, number in (("ann", 30), ("bob", 3), ("cal", 5), ("dan", 5)):
+        letters(service, subject, number)
+    many = service.door.receive((), subjects=["ann"]).request.id
+    assert service.move_requests().paused == 1
+    service.look()
+    assert service.watch.metrics.samples()["streamtopic_forget_pending", ("paused",)] == 30
+    service.door.cancel(many)
+    clock.ahead += 3600
+    few = service.door.receive((), subjects=["bob"]).request.id
+    service.settle()
+    assert state(service, few) is RequestState.COMPLETED
+    clock.ahead += 3600
+    # 100 documents: five of one person are within the share, and ten of two are not above it. A third is.
+    wave = [service.door.receive((), subjects=[subject]).request.id for subject in ("cal", "dan")]
+    wave.append(service.door.receive(IDS[:1]).request.id)
+    assert service.move_requests().paused == 3
+    for name in wave:
+        service.door.approve(name)
+    service.settle()
+    assert {state(service, name) for name in wave} == {RequestState.COMPLETED}
+
+
+def test_documents_and_subjects_are_two_requests(started):
+    """Their ends are told by other receipts."""
+    service = started()
+    with pytest.raises(UsageError, match="documents, or up to 100 subjects"):
+        service.door.receive(IDS[:1], subjects=["ann"])
+    with pytest.raises(UsageError, match="documents, or up to 100 subjects"):
+        service.door.receive((), subjects=[f"s{k}" for k in range(101)])
+    with pytest.raises(InvalidEvent):
+        service.door.receive((), subjects=[""])
 
 
 def test_one_request_over_the_share_is_paused(started):

@@ -59,7 +59,7 @@ def test_a_request_reaches_the_partition_of_each_key(service):
     lease = state.acquire("test", 60_000)
     received = service.door.receive([f"doc-{n}" for n in range(6)])
     mover = RequestMover(
-        service.connection, service.settings.model, Brake(0.0, 1000), lambda: 12, service.send,
+        service.connection, service.settings.model, PARTITIONS, Brake(0.0, 1000), lambda: 12, service.send,
         lambda: ReceiptReader(service.log, service.settings.model, SigningKey.from_bytes(bytes(32)).public),
         lambda: now[0],
     )  # fmt: skip

@@ -2,6 +2,7 @@
 -- KEYS: open requests, ended requests, what the request names, tally, sums, callbacks; for a scheduler also fence, lease.
 -- ARGV: token and holder (empty for a person, who needs no lease), id, facts before, facts after, whether it ends,
 --   number of documents, minute, whether the tally counts it no longer; then one callback each.
+-- `0 - n`, since a request for subjects names no document and Redis does not take -0.
 -- Answers {'applied'}, {'already'} or {'stale', reason}.
 
 local open, ended, wanted, tally, sums, callbacks = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -16,10 +17,10 @@ if ARGV[6] == '1' then
   redis.call('HSET', ended, ARGV[3], ARGV[5])
   -- The ids of the documents are not kept a moment longer than they are needed.
   redis.call('DEL', wanted)
-  redis.call('HINCRBY', sums, 'documents', -ARGV[7])
+  redis.call('HINCRBY', sums, 'documents', 0 - ARGV[7])
 else
   redis.call('HSET', open, ARGV[3], ARGV[5])
 end
-if ARGV[9] == '1' then redis.call('HINCRBY', tally, ARGV[8], -ARGV[7]) end
+if ARGV[9] == '1' then redis.call('HINCRBY', tally, ARGV[8], 0 - ARGV[7]) end
 for i = 10, #ARGV do redis.call('XADD', callbacks, '*', 'callback', ARGV[i]) end
 return {'applied'}

@@ -9,6 +9,8 @@ import sys
 import pytest
 
 from streamtopic.cli import main
+from streamtopic.client import Receipts
+from streamtopic.corpus import Document
 from streamtopic.errors import UsageError
 from streamtopic.gateway.opendsr_messages import parse_erasure
 from streamtopic.local import LocalRedis
@@ -217,8 +219,6 @@ def test_a_request_reaches_its_receipts(served, tmp_path, redis_server):
         dir=tmp_path / "instance", redis_url=redis_server.url, model=model, topics=2, min_df=1, max_df=1.0,
         max_forget_lag=0, capacity="fixed", capacity_fixed=50,
     )  # fmt: skip
-    from streamtopic.corpus import Document
-
     words = [["apple", "banana", "cherry", "damson", "elder"], ["iron", "copper", "silver", "gold", "tin"]]
     texts = [" ".join([words[n % 2][(n // 2 + k) % 5] for k in range(4)]) for n in range(60)]
     with Service(settings) as service:
@@ -232,6 +232,37 @@ def test_a_request_reaches_its_receipts(served, tmp_path, redis_server):
         assert [receipt.model for receipt in service.receipts()] == [model]
     again = gateway.ask("POST", "/v2/requests", EXAMPLE | {"subject_identities": [identity]})
     assert (again.status, "has ended" in again.fields["error"]["message"]) == (400, True)
+
+
+def test_a_person_is_forgotten_from_the_post_to_the_covering_receipt(served, tmp_path, redis_server):
+    """Two identities of one person are two subjects of one request, and each has a covering receipt."""
+    gateway = served(hold_seconds=0.0)
+    settings = Settings(
+        dir=tmp_path / "instance", redis_url=redis_server.url, model=gateway.door._settings.model, topics=2, min_df=1,
+        max_df=1.0, max_forget_lag=0, capacity="fixed", capacity_fixed=50,
+    )  # fmt: skip
+    words = [["apple", "banana", "cherry", "damson", "elder"], ["iron", "copper", "silver", "gold", "tin"]]
+    texts = [" ".join([words[n % 2][(n // 2 + k) % 5] for k in range(4)]) for n in range(60)]
+    people = {7: ("ann@example.com",), 8: ("ann@example.com", "customer 5"), 9: ("customer 5",), 10: ("bob",)}
+    identities = [
+        {"identity_type": "person", "identity_value": name, "identity_format": "raw"}
+        for name in ("ann@example.com", "customer 5")
+    ]
+    with Service(settings) as service:
+        service.add([Document(f"d{n}", text, subjects=people.get(n, ())) for n, text in enumerate(texts)])
+        service.settle()
+        assert gateway.ask("POST", "/requests", EXAMPLE | {"subject_identities": identities}).status == 201
+        salt = gateway.door.requests.wanted(ID).salt
+        service.settle()
+        assert gateway.ask("GET", f"/requests/{ID}").fields["request_status"] == "completed"
+        assert service.status()["documents"] == 57
+        receipts = Receipts(service.log, model=settings.model, public_key=service.keys)
+        # The document of both subjects may be asked for twice.
+        assert sum(receipt.found for receipt in receipts.find(ID, salt=salt)) == 3
+        assert receipts.covering(ID, salt=salt).documents >= 3
+    mixed = [{"identity_type": "email", "identity_value": "d1", "identity_format": "raw"}, *identities]
+    refused = gateway.ask("POST", "/requests", EXAMPLE | {"subject_identities": mixed})
+    assert (refused.status, "send a request for each" in refused.fields["error"]["message"]) == (400, True)
 
 
 def test_a_redis_that_is_away_is_told_as_that(served):

@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 __all__ = ["Eroder", "compact", "delete_records", "what_is_left"]
 
 # The broker closes segments and compacts them as soon as it can.
-_HASTY = {"max.compaction.lag.ms": "1", "min.cleanable.dirty.ratio": "0.001", "segment.ms": "200"}
+_HASTY = {
+    "min.compaction.lag.ms": "0",
+    "max.compaction.lag.ms": "1",
+    "min.cleanable.dirty.ratio": "0.001",
+    "segment.ms": "200",
+}
 _USUAL = {"min.cleanable.dirty.ratio": "0.5", "segment.ms": "604800000"}
 _DEADLINE = 180.0
 _PAUSE = 1.5

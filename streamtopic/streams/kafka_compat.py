@@ -116,6 +116,9 @@ def give_up(client: Any, **limits: Any) -> None:  # noqa: ANN401 - a client of k
         client.close(**limits)
     with suppress(Exception):
         client._client.close()
+    # A producer's network is closed by its own thread, once that is told to end.
+    with suppress(Exception):
+        client._sender.force_close()
 
 
 Receive = Callable[[], tuple[bytes, Exception | None]]

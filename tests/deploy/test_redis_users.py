@@ -115,7 +115,7 @@ def test_what_the_dashboard_reads_of_the_base_model_is_what_it_shows(run, servic
     """No share of a topic, no documents of an anchor, no constant: those are in bytes that it may not read."""
     with service("dashboard") as dashboard:
         head = dashboard.state.base_head()
-        assert set(head.fields) == {"documents", "anchors", "capacity", "calibration"}
+        assert set(head.fields) == {"documents", "anchors", "capacity", "calibration", "rules"}
         assert set(head.fields["calibration"]) <= {"rule", "limit", "formula", "tried"}
         with pytest.raises(SettingsError, match="refuses this user"):
             dashboard.state.base()

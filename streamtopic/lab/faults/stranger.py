@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from kafka.errors import KafkaError
 
+from streamtopic.streams.kafka_compat import NetClient, give_up
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
@@ -37,23 +39,35 @@ class Stranger:
             warnings.simplefilter("ignore", DeprecationWarning)
             from kafka import KafkaProducer
         self._topic = topic
+        networks = list[NetClient]()
+
+        def network(**configuration: Any) -> NetClient:  # noqa: ANN401 - kafka-python's arguments
+            networks.append(NetClient(**configuration))
+            return networks[-1]
+
         options: dict[str, Any] = {"transactional_id": transaction, "transaction_timeout_ms": timeout_ms}
-        self.producer: Any = KafkaProducer(
-            bootstrap_servers=servers,
-            acks="all",
-            compression_type=compression,
-            max_request_size=_MOST_BYTES,
-            max_block_ms=_PATIENCE_MS,
-            **(options if transaction else {}),
-        )
+        try:
+            self.producer: Any = KafkaProducer(
+                bootstrap_servers=servers,
+                acks="all",
+                compression_type=compression,
+                max_request_size=_MOST_BYTES,
+                max_block_ms=_PATIENCE_MS,
+                kafka_client=network,
+                **(options if transaction else {}),
+            )
+        except BaseException:
+            # A producer that cannot be made, since the broker is away, leaves its network open.
+            for one in networks:
+                one.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         # It need not be polite: the broker ends a transaction that is left open.
-        with contextlib.suppress(KafkaError, AssertionError):
-            self.producer.close(timeout=0.1)
+        give_up(self.producer, timeout=0.1)
 
     def send(self, messages: Sequence[Message], skew: Callable[[], float] = lambda: 0.0) -> int:
         """Send records, wait for their confirmations, and return how many came.

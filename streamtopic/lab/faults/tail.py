@@ -9,6 +9,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
 from streamtopic.errors import ComponentUnreachable
+from streamtopic.streams.kafka_compat import give_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,7 +86,7 @@ class TopicTail:
         """Close the connections."""
         for consumer in (self._consumer, self._whole):
             if consumer is not None:
-                consumer.close(autocommit=False)
+                give_up(consumer, autocommit=False)
         self._consumer = self._whole = None
 
     def _read(self) -> Iterator[TailRecord]:

@@ -20,14 +20,17 @@ _numbers = itertools.count()
 
 
 @pytest.fixture
-def service(kafka_server, redis_server):
+def service(kafka_server, redis_server, tmp_path):
     """A service with 12 documents in three partitions; nobody counts them."""
+    public = tmp_path / "signing.pub"
+    public.write_bytes(SigningKey.generate().public.pem)
     settings = Settings(
         model=f"requests{next(_numbers)}",
         kafka=kafka_server.servers,
         redis_url=redis_server.url,
         partitions=PARTITIONS,
         hold_seconds=60.0,
+        public_key=public,
     )
     with Service(settings) as service:
         provision(service.log, service.names, PARTITIONS, service.topic_settings)

@@ -73,8 +73,7 @@ def _ask(deletion: ModelDeletion, *, as_json: bool) -> None:
     warn(f"this deletes model {deletion.model} for good: {deletion.documents} documents, version {deletion.version}")
     if deletion.waiting:
         warn(f"{deletion.waiting} deletions have no receipt yet, and will get none: `streamtopic unlearn` makes them")
-    sys.stderr.write("type the model's name to go on: ")
-    sys.stderr.flush()
+    warn("type the model's name to go on:")
     if sys.stdin.readline().strip() != deletion.model:
         raise UsageError("that is not the model's name: nothing was deleted")
 

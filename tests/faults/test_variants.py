@@ -179,30 +179,30 @@ class Trial:
         self.findings += checks.check_forwards(oracle)
 
 
-def _reports_alone(run, record, error, *, here):
+def _reports_alone(run, record, error, document, *, here):
     run.totals["rejected"] += 1
     run.rejected.append(resolve.encode_rejected(record, error))
 
 
 def _believing(take):
-    def believing(run, record, event, home):
+    def believing(run, record, event, home, document):
         if not any(name == "st-moved" for name, _ in record.headers):
-            take(run, record, event, home)
+            take(run, record, event, home, document)
 
     return believing
 
 
 def _believing_origin(run_elsewhere):
-    def believing(run, record, event, home):
+    def believing(run, record, event, home, document):
         if not any(name == "st-origin" for name, _ in record.headers):
-            run_elsewhere(run, record, event, home)
+            run_elsewhere(run, record, event, home, document)
 
     return believing
 
 
 def _keeping(elsewhere):
-    def keeping(run, record, event, home):
-        elsewhere(run, record, event, home)
+    def keeping(run, record, event, home, document):
+        elsewhere(run, record, event, home, document)
         run.forwards.clear()
 
     return keeping

@@ -87,7 +87,8 @@ class NetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python is untype
             # A connection that was reset by now would make Python's own wrapper fail, and leave its socket open.
             plain.getpeername()
             transport = KafkaSSLTransport(self._net, plain, host=node.host, **options)
-        except Exception:
+        # Also where a client that is closed ends this step in the middle.
+        except BaseException:
             plain.close()
             raise
         try:
@@ -95,6 +96,9 @@ class NetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python is untype
         except Exception as error:
             transport.close()
             raise errors.KafkaConnectionError(f"TLS handshake failed: {error}") from error
+        except BaseException:
+            transport.close()
+            raise
         return transport
 
     async def _shake_hands(self, connection: ssl.SSLSocket, timeout_at: float | None) -> None:

@@ -166,6 +166,8 @@ def one_chain(seed: int) -> Outcome:
     try:
         with threadpool_limits(1), warnings.catch_warnings():
             warnings.simplefilter("error")
+            # What other code left open is not about this chain, and is found whenever the collector runs.
+            warnings.simplefilter("ignore", ResourceWarning)
             chain = _Chain(pool, generator, outcome)
             for step in range(1, int(generator.choice(_STEPS)) + 1):
                 broken = chain.change()

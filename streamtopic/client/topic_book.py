@@ -6,8 +6,9 @@ depend on which versions were followed. So they are outside what is signed and c
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,10 @@ class NamedTopic:
     id: its number, from 1, which no other topic of the model has had.
     topic: its number in the version, from 0.
     anchor: its anchor word.
-    name: given by the user, None without one.
+    name: given by the user or by `name_by`, None without one.
     since: the first version that the book met it in.
-    words: probabilities of its most frequent words, by which it is known again.
+    words: probabilities of its most frequent words, by which it is known again, the most frequent one first.
+    asked: the words that `name_by` got the name for; () for a name that the user gave.
     """
 
     id: int
@@ -47,6 +49,21 @@ class NamedTopic:
     name: str | None
     since: int
     words: Mapping[str, float]
+    asked: tuple[str, ...] = ()
+
+    def first(self, count: int) -> tuple[str, ...]:
+        """Return its most frequent words, `count` at most."""
+        return tuple(islice(self.words, count))
+
+    def named_as(self, before: "NamedTopic") -> "NamedTopic":
+        """Return it with number and name of the same topic in the version before.
+
+        A name that was found for words is dropped with them: it may say what a forgotten document said.
+        """
+        known = replace(self, id=before.id, since=before.since)
+        if before.asked and set(before.asked) != set(self.first(len(before.asked))):
+            return known
+        return replace(known, name=before.name, asked=before.asked)
 
     @property
     def title(self) -> str:
@@ -94,7 +111,7 @@ class TopicBook:
                 followed.append(replace(topic, id=self._next))
                 self._next += 1
             else:
-                followed.append(replace(topic, id=before.id, name=before.name, since=before.since))
+                followed.append(topic.named_as(before))
         self._model = model
         self.version = release.version
         self.topics = tuple(followed)
@@ -107,14 +124,40 @@ class TopicBook:
         number: `id` of a topic of the version that was followed last. Raises UsageError for another number or a name
         that cannot be printed in a line.
         """
-        if name is not None and not (name.strip() and name.isprintable() and len(name) <= 100):
-            raise UsageError("a topic's name has 1 to 100 printable characters")
+        _check_name(name)
         if number not in {topic.id for topic in self.topics}:
             have = ", ".join(str(topic.id) for topic in self.topics)
             raise UsageError(f"there is no topic {number} in version {self.version}: it has {have or 'no topics yet'}")
-        renamed = [replace(topic, name=name) if topic.id == number else topic for topic in self.topics]
+        renamed = [replace(topic, name=name, asked=()) if topic.id == number else topic for topic in self.topics]
         self.topics = tuple(renamed)
         self._write()
+
+    def name_by(self, ask: Callable[[Sequence[str]], str | None], count: int = 10) -> int:
+        """Name each topic that has no name by a function, such as a call of a language model; return how many got one.
+
+        ask: returns a name for the first words of a topic, most frequent first, or None. It sees nothing else: words of
+            a version that is published already, and no document.
+        count: number of these words, from 1.
+
+        A name stays as long as these words are the first ones of the topic; then `name_by` asks again. A name that the
+        user gives stays for good. Raises UsageError for a name that cannot be printed in a line; those before it stay.
+        """
+        if count < 1:
+            raise UsageError(f"a name for {count} words cannot be found: give 1 word or more")
+        named = 0
+        for topic in self.topics:
+            if topic.name is not None:
+                continue
+            asked = topic.first(count)
+            name = ask(asked)
+            if name is None:
+                continue
+            _check_name(name)
+            known = replace(topic, name=name, asked=asked)
+            self.topics = tuple(known if one.id == topic.id else one for one in self.topics)
+            self._write()
+            named += 1
+        return named
 
     def _read(self, path: Path) -> None:
         try:
@@ -139,6 +182,12 @@ class TopicBook:
         beside.replace(self._path)
 
 
+def _check_name(name: str | None) -> None:
+    """Raise UsageError for a name that cannot be printed in a line."""
+    if name is not None and not (name.strip() and name.isprintable() and len(name) <= 100):
+        raise UsageError("a topic's name has 1 to 100 printable characters")
+
+
 def _topic_of(fields: Mapping[str, Any]) -> NamedTopic:
     """Return a topic as the file holds it. Raises KeyError, TypeError or ValueError."""
     words = {str(word): float(share) for word, share in fields["words"].items()}
@@ -150,6 +199,7 @@ def _topic_of(fields: Mapping[str, Any]) -> NamedTopic:
         name=None if name is None else str(name),
         since=int(fields["since"]),
         words=words,
+        asked=tuple(str(word) for word in fields.get("asked", ())),
     )
 
 

@@ -80,6 +80,38 @@ def test_names_stay_and_a_file_keeps_them(table, tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["names.json"]
 
 
+def test_a_function_names_topics_by_their_first_words_alone(table, tmp_path):
+    """It sees released words; its name goes with these words, and a name of the user stays."""
+    path = tmp_path / "names.json"
+    book = TopicBook(path)
+    first, *_ = book.follow(release(1, table, "abcdef"))
+    book.name(2, "mine")
+    seen = []
+
+    def ask(words):
+        seen.append(words)
+        return None if len(seen) == 2 else f"about {words[0]}"
+
+    assert book.name_by(ask, 5) == 4
+    assert seen[0] == tuple(WORDS[k] for k in np.argsort(-table[:, 0], kind="stable")[:5])
+    assert [topic.name for topic in book.topics][:2] == [f"about {seen[0][0]}", "mine"]
+    assert TopicBook(path).topics == book.topics
+    assert book.follow(release(2, table, "abcdef"))[0].name == f"about {seen[0][0]}"
+    # The most frequent word leaves, as if the documents that held it had been forgotten.
+    without = table.copy()
+    without[np.argmax(table[:, 0]), 0] = 0.0
+    after = book.follow(release(3, without / without.sum(axis=0), "abcdef"))
+    assert (after[0].id, after[0].name, after[1].name) == (first.id, None, "mine")
+    # That topic, and the one that got no name before.
+    assert book.name_by(ask, 5) == 2
+    with pytest.raises(UsageError, match="1 word or more"):
+        book.name_by(ask, 0)
+    other = TopicBook()
+    other.follow(release(1, table, "abcdef"))
+    with pytest.raises(UsageError, match="printable"):
+        other.name_by(lambda _: "two\nlines")
+
+
 def test_the_same_version_again_changes_nothing(table):
     """A reader that starts again may follow the version that it has followed."""
     book = TopicBook()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from streamtopic.errors import InvalidEvent
 from streamtopic.events import FORM_HEADER, Add, Delete
-from streamtopic.signed import ReceiptReader, request_digest
+from streamtopic.signed import ReceiptReader
 from streamtopic.state.deletion_requests import RequestState
 from streamtopic.state.receipt_state import LinkKeys
 from streamtopic.state.subject_requests import SubjectRequests
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from streamtopic.events import Event
     from streamtopic.service.app import Service
+    from streamtopic.signed import SubjectReceipt
     from streamtopic.streams import Record
 
 __all__ = ["Undone", "starts_at", "undo"]
@@ -100,15 +101,15 @@ class _Asked:
     """What was asked for, and so is not undone.
 
     requests: ids of requests whose deletes were sent, and of those to forget a subject that are open.
-    subjects: digests of the request ids of subjects that are forgotten, each with the salt of its request.
-    links: as `subjects`, with a key of the service in the place of a salt.
-    keys: these keys.
+    covering: receipts of subjects that are forgotten.
+    keys: month to the service's key, for requests that came without a salt.
+    known: request id and salt of a delete to the answer, since all documents of a subject have the same.
     """
 
     requests: frozenset[str]
-    subjects: frozenset[str]
-    links: frozenset[str]
-    keys: Sequence[bytes]
+    covering: Sequence[SubjectReceipt]
+    keys: Mapping[str, bytes]
+    known: dict[tuple[str, bytes], bool] = field(default_factory=dict)
 
     @classmethod
     def of(cls, service: Service) -> Self:
@@ -123,19 +124,23 @@ class _Asked:
         for _ in reader.read():
             pass
         covering = [receipt for receipt, _ in reader.covering.values()]
-        subjects = frozenset(receipt.request for receipt in covering)
-        links = frozenset(receipt.link for receipt in covering)
-        keys = LinkKeys(service.connection, settings.model).all() if links else {}
-        return cls(frozenset(names - {""}), subjects, links, list(keys.values()))
+        keys = LinkKeys(service.connection, settings.model).all() if covering else {}
+        return cls(frozenset(names - {""}), covering, keys)
 
     def holds(self, delete: Delete) -> bool:
         """Return whether a delete was asked for."""
         name = delete.request
         if not name:
             return False
-        if name in self.requests or (delete.salt and request_digest(name, delete.salt) in self.subjects):
+        if name in self.requests:
             return True
-        return any(request_digest(name, key) in self.links for key in self.keys)
+        asked = name, delete.salt
+        if asked not in self.known:
+            self.known[asked] = any(self._covers(receipt, *asked) for receipt in self.covering)
+        return self.known[asked]
+
+    def _covers(self, receipt: SubjectReceipt, name: str, salt: bytes) -> bool:
+        return receipt.is_of(name, salt) if salt else receipt.is_linked(name, self.keys)
 
 
 def _records(service: Service, partition: int, start: int) -> Iterator[Record]:

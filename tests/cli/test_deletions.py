@@ -2,11 +2,13 @@
 
 import json
 import shutil
+from contextlib import closing
 
 import pytest
 
 from streamtopic.cli import main
 from streamtopic.client import DocumentProducer
+from streamtopic.streams import Message, open_log
 
 HELD = ["--set", "hold_seconds=600"]
 BRAKED = ["--set", "brake_share=0.01"]
@@ -111,6 +113,22 @@ def test_a_forgotten_person_is_not_brought_back(on):
     assert on("status")["documents"] == 599
     found = on("deletions", "undo", "--offset", "0/0")
     assert (found["restored"], found["lost"], found["requested"]) == (["doc-3"], [], 3)
+
+
+def test_a_person_forgotten_without_a_salt_is_not_brought_back(on):
+    """Other producers may send a request without one: its covering receipt is found by the service's own key."""
+    with DocumentProducer(on.folder / "log", model="default") as producer:
+        for k in range(3):
+            producer.add(f"letter-{k}", text=f"of somebody, number {k}", subjects=["ann"])
+    key = b"st:subject:" + b"0" * 32
+    value = json.dumps({"op": "delete_subject", "subject": "ann"}).encode()
+    log, _ = open_log(on.folder / "log")
+    with closing(log):
+        log.append_many("default.documents", [Message(key, value, (("request", b"r5"),), 0)])
+    on("run", "--once")
+    assert on("status")["documents"] == 600
+    found = on("deletions", "undo", "--offset", "0/0")
+    assert (found["restored"], found["lost"], found["requested"]) == ([], [], 3)
 
 
 @pytest.mark.parametrize(

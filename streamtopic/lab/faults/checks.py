@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from streamtopic.state import Reader
 
 __all__ = [
+    "TOTALS",
     "check_counts",
     "check_documents",
     "check_forwards",
@@ -28,7 +29,7 @@ __all__ = [
 ]
 
 _SHOWN = 5
-_TOTALS = (
+TOTALS = (
     "added",
     "replaced",
     "unchanged",
@@ -38,6 +39,7 @@ _TOTALS = (
     "deleted_by_refusal",
     "forwarded",
 )
+"""Outcomes of records that the oracle counts."""
 
 
 def check_counts(oracle: Oracle, reader: Reader, *, totals: bool = True) -> list[str]:
@@ -63,9 +65,9 @@ def check_counts(oracle: Oracle, reader: Reader, *, totals: bool = True) -> list
             findings.append(
                 f"partition {partition} says {meta.documents} live documents, the log says {len(book.live)}"
             )
-        have = {name: meta.totals.get(name, 0) for name in _TOTALS}
+        have = {name: meta.totals.get(name, 0) for name in TOTALS}
         if totals:
-            findings += _differences(f"total of partition {partition},", {n: book.totals[n] for n in _TOTALS}, have)
+            findings += _differences(f"total of partition {partition},", {n: book.totals[n] for n in TOTALS}, have)
     return findings
 
 

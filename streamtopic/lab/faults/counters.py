@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from streamtopic.lab.faults.checks import TOTALS
 from streamtopic.lab.faults.monitor import total
 
 if TYPE_CHECKING:
@@ -20,16 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Counters"]
 
-_OUTCOMES = (
-    "added",
-    "replaced",
-    "unchanged",
-    "deleted",
-    "not_found",
-    "rejected",
-    "deleted_by_refusal",
-    "forwarded",
-)
 # Gauges are looked up every five seconds, and a process counts what it did a moment after it has done it.
 _PATIENCE = 60.0
 _PAUSE = 0.5
@@ -80,7 +71,7 @@ class Counters:
         oracle, witness = self._observer.oracle, self._observer.witness
         found: Counter[str] = Counter()
         for book in oracle.books:
-            for outcome in _OUTCOMES:
+            for outcome in TOTALS:
                 found[f"records {outcome}"] += book.totals[outcome]
         for reason in witness.reasons.values():
             found[f"refusals {reason}"] += 1

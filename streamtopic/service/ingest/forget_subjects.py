@@ -19,15 +19,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from streamtopic.events import encode_subject_forgotten
+from streamtopic.service.ingest.resolve import receipt_headers
 from streamtopic.streams import Message, pages
-from streamtopic.tracing import HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streamtopic.state import PartitionWriter, SubjectRequest
     from streamtopic.streams import EventLog
-    from streamtopic.streams.event_log import Headers
 
 __all__ = ["SubjectForgetter"]
 
@@ -111,7 +110,17 @@ class SubjectForgetter:
         documents = self._state.subject_documents(request.digest, _AT_ONCE + len(uncounted))
         if documents:
             due = [document for document in documents if document not in uncounted][:_AT_ONCE]
-            self._append([Message(document, None, _headers(request), self._state.partition) for document in due])
+            self._append(
+                [
+                    Message(
+                        document,
+                        None,
+                        receipt_headers(request.request, request.salt, request.trace),
+                        self._state.partition,
+                    )
+                    for document in due
+                ]
+            )
             return len(due)
         if request.closed >= 0:
             last = self._state.meta.next_offset - 1
@@ -132,9 +141,3 @@ class SubjectForgetter:
         """Append tombstones to the partition."""
         if tombstones:
             self._log.append_many(self._topic, tombstones)
-
-
-def _headers(request: SubjectRequest) -> Headers:
-    """Return the headers of a document's tombstone: its receipt is made of them, and the trace goes on."""
-    found = {"request": request.request.encode(), "salt": request.salt, HEADER: request.trace}
-    return tuple((name, value) for name, value in found.items() if value)

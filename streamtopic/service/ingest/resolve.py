@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from streamtopic.state import LiveDocuments, Meta
     from streamtopic.streams import Message, Record
 
-__all__ = ["MISPLACED", "OUTCOMES", "Resolution", "misplaced", "resolve"]
+__all__ = ["MISPLACED", "OUTCOMES", "Resolution", "misplaced", "receipt_headers", "resolve"]
 
 MISPLACED = "partition"
 """The reason code of an add in another partition than its key's."""
@@ -200,7 +200,7 @@ class _Run:
         headers: tuple[tuple[str, bytes], ...] = ()
         if isinstance(event, Delete):
             self.totals["forwarded"] += 1
-            headers = _receipt_headers(event, trace_of(record.headers))
+            headers = receipt_headers(event.request or "", event.salt, trace_of(record.headers))
         else:
             self.totals["misplaced"] += 1
             error = event if isinstance(event, InvalidEvent) else misplaced(self.partition, home)
@@ -344,7 +344,7 @@ def _keyless(event: Event) -> bool:
     return isinstance(event, InvalidEvent) and event.reason.startswith("key-")
 
 
-def _receipt_headers(event: Delete, trace: bytes) -> tuple[tuple[str, bytes], ...]:
+def receipt_headers(request: str, salt: bytes, trace: bytes) -> tuple[tuple[str, bytes], ...]:
     """Return the headers that a delete takes along: its receipt is made of them, and its trace goes on."""
-    found = {"request": (event.request or "").encode(), "salt": event.salt, HEADER: trace}
+    found = {"request": request.encode(), "salt": salt, HEADER: trace}
     return tuple((name, value) for name, value in found.items() if 0 < len(value) <= _MAX_HEADER)

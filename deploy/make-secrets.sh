@@ -4,6 +4,8 @@
 # MODEL: whose keys the users may touch (default: the model of streamtopic.example.toml). REDIS_VERSION=6: for Redis 6.2.
 # CA_FILE: where processes find the authority's certificate (default: /ca.pem). KAFKA_HOSTS: names of Kafka in its
 # certificate (default: kafka). Before the certificates end, after 825 days: `streamtopic keys tls` with the same --server.
+# DASHBOARD_ACTS=1: let the dashboard approve and cancel requests for deletions.
+# SUPPRESSION=1: make suppression.key too, for models where what was forgotten is refused when it is sent again.
 # STREAMTOPIC: how to run the program, for instance "docker run --rm -u $(id -u) -v $PWD:/here -w /here streamtopic:local".
 set -eu
 umask 077
@@ -16,6 +18,12 @@ case $model in
 esac
 # Redis 6.2 does not know keys that a user may only read.
 [ "${REDIS_VERSION:-7}" = 6 ] && readable='~' || readable='%R~'
+# Nor does it know rights for some keys alone, so there people decide with `streamtopic deletions`.
+case ${DASHBOARD_ACTS:-0}${REDIS_VERSION:-7} in
+  16) echo "make-secrets.sh: DASHBOARD_ACTS=1 takes Redis 7 or Valkey" >&2; exit 2 ;;
+  1*) bracketed= ;;
+  *) bracketed='s/ ([^)]*)//' ;;
+esac
 
 if [ -e "$folder" ]; then
   echo "make-secrets.sh: $folder is there already: subscribers would refuse new keys; name another folder for a new deployment" >&2
@@ -26,6 +34,10 @@ ${STREAMTOPIC:-streamtopic} keys new --to "$folder" >/dev/null
 ${STREAMTOPIC:-streamtopic} keys tls --to "$folder" --server "kafka=${KAFKA_HOSTS:-kafka},localhost,127.0.0.1" \
   --server "redis=${redis%:*},localhost,127.0.0.1" >/dev/null
 
+if [ "${SUPPRESSION:-0}" = 1 ]; then
+  ${STREAMTOPIC:-streamtopic} keys suppression --to "$folder" >/dev/null
+fi
+
 # Passwords at Kafka, for kafka-users.sh.
 for user in producer ingest schedule publish subscriber operator; do
   od -An -N24 -tx1 /dev/urandom | tr -d ' \n' >"$folder/$user.kafka"
@@ -34,7 +46,7 @@ done
 # Redis takes neither comments nor continued lines in a file of users.
 awk '/^#/ || /^$/ { next } /^user/ { if (line) print line; line = $0; next } { sub(/^ +/, " "); line = line $0 }
      END { print line }' "$here/redis-users.acl" |
-sed -e "s/{st:MODEL/{st:$model/g" -e "s/%R~/$readable/g" |
+sed -e "s/{st:MODEL/{st:$model/g" -e "s/%R~/$readable/g" -e "$bracketed" |
 while read -r user name rest; do
   case $rest in
     *'#PASSWORD'*)
@@ -48,4 +60,7 @@ done >"$folder/redis-users.acl"
 # Redis runs as another user and must read its file, which holds digests of random passwords only.
 chmod 644 "$folder/signing.pub" "$folder/ca.pem" "$folder/redis-users.acl"
 echo "secrets are in $folder: keep a copy of signing.pem, noise.key and receipt.key where the service cannot reach it"
+if [ "${SUPPRESSION:-0}" = 1 ]; then
+  echo "keep a copy of suppression.key as well: without it nobody can tell who was suppressed, and ingest does not start"
+fi
 echo "ca.key signs certificates, and no server needs it: move it offline"

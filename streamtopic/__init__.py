@@ -1,6 +1,7 @@
 """Topic models over streams of documents that can forget.
 
-`AnchorTopics` is the library alone, a scikit-learn estimator, and `TextCounts` the vectoriser that goes with it.
+`AnchorTopics` is the library alone, a scikit-learn estimator, and `TextCounts` the vectoriser that goes with it;
+`TextTopics` is both in one, for texts.
 `SyntheticTopics` draws corpora whose topics are known, and `plots` draws figures for notebooks.
 Other services import `streamtopic.client`; `streamtopic.cli` is the program. All of them load on first use.
 """
@@ -13,9 +14,11 @@ if TYPE_CHECKING:
     from streamtopic.report import plots
     from streamtopic.synthetic import SyntheticTopics
     from streamtopic.text_counts import TextCounts
+    from streamtopic.text_topics import TextTopics
     from streamtopic.topics.estimator import AnchorTopics
 
-__all__ = ["AnchorTopics", "SyntheticTopics", "TextCounts", "__version__", "plots"]  # all lazy, see __getattr__
+# All lazy, see __getattr__.
+__all__ = ["AnchorTopics", "SyntheticTopics", "TextCounts", "TextTopics", "__version__", "plots"]
 
 
 def __getattr__(name: str) -> object:
@@ -32,6 +35,10 @@ def __getattr__(name: str) -> object:
         from streamtopic.text_counts import TextCounts
 
         return TextCounts
+    if name == "TextTopics":
+        from streamtopic.text_topics import TextTopics
+
+        return TextTopics
     if name == "plots":
         from streamtopic.report import plots
 

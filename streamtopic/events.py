@@ -25,6 +25,7 @@ from streamtopic.deletes import RULES, headers_ask, holds_nothing, map_asks, sal
 from streamtopic.errors import InvalidEvent
 from streamtopic.streams.event_log import MAX_HEADERS, Headers, Message, Record
 from streamtopic.subjects import MAX_SUBJECT, MAX_SUBJECTS, check_subjects, is_subject, is_subject_key, subject_key
+from streamtopic.suppression import SUPPRESSED, SUPPRESSION_KEY, Suppression, SuppressionKey, is_suppression_key
 from streamtopic.text import MAX_PAIRS, MAX_PASSAGE, MAX_WORD, MAX_WORDS, passages
 from streamtopic.tracing import HEADER
 
@@ -57,14 +58,19 @@ __all__ = [
     "encode_heartbeat",
     "encode_rejected",
     "encode_subject_forgotten",
+    "encode_suppressions",
     "keeps_days",
     "keeps_subjects",
     "limits_of",
     "map_in",
+    "new_suppressions",
     "parse",
     "request_of",
     "salt_of",
+    "suppression_in",
+    "text_in",
     "without_subjects",
+    "without_suppression",
 ]
 
 
@@ -203,11 +209,30 @@ task has a name. The day is the number of days since 1970 in UTC, as decimal tex
 
 _DAY_MS = 86_400_000
 _DAYS_KEPT = "days=1"
+_SUPPRESSION = "suppression"
 
 
-def limits_of(*, days: bool) -> str:
-    """Return the rules that a state is counted under, as Redis keeps them; days: whether it keeps documents' days."""
-    return f"{LIMITS},{_DAYS_KEPT}" if days else LIMITS
+def limits_of(*, days: bool, suppression: str = "") -> str:
+    """Return the rules that a state is counted under, as Redis keeps them.
+
+    days: whether it keeps documents' days.
+    suppression: fingerprint of the key of suppressions, "" for a model without any.
+    """
+    kept = [LIMITS, _DAYS_KEPT] if days else [LIMITS]
+    if suppression:
+        kept.append(f"{_SUPPRESSION}={suppression}")
+    return ",".join(kept)
+
+
+def suppression_in(limits: str) -> str:
+    """Return the fingerprint of the key of suppressions that a state was counted with, "" for one without any."""
+    rules = dict(limit.partition("=")[::2] for limit in limits.split(","))
+    return rules.get(_SUPPRESSION, "")
+
+
+def without_suppression(limits: str) -> str:
+    """Return rules as they are in a model without suppressions."""
+    return ",".join(limit for limit in limits.split(",") if limit.partition("=")[0] != _SUPPRESSION)
 
 
 def keeps_subjects(limits: str) -> bool:
@@ -307,11 +332,16 @@ class SubjectForgotten:
     key: bytes
 
 
-Event = Add | Delete | Heartbeat | ForgetSubject | SubjectForgotten
+Event = Add | Delete | Heartbeat | ForgetSubject | SubjectForgotten | Suppression
 
 
-def decode_record(record: Record, *, subjects: bool = True) -> Event:
-    """Return the event in a record of the documents topic; see `decode`."""
+def decode_record(record: Record, *, subjects: bool = True, suppression: SuppressionKey | None = None) -> Event:
+    """Return the event in a record of the documents topic; see `decode`.
+
+    suppression: key of the model's suppressions; None for a model without any, where their keys are ids like others.
+    """
+    if suppression is not None and record.key is not None and is_suppression_key(record.key):
+        return suppression.read(record.key, record.value, record.timestamp_ms)
     return decode(record.key, record.value, record.headers, subjects=subjects)
 
 
@@ -354,6 +384,16 @@ def decode(key: bytes | None, value: bytes | None, headers: Headers = (), *, sub
     if fields.get("op") != "add":
         raise InvalidEvent("op", "field `op` must be `add` or `delete`")
     return _add(document, fields if subjects else _without_subjects(fields))
+
+
+def text_in(value: bytes) -> str | None:
+    """Return the text of an add, as it was sent; None for an add of counts and for any other value."""
+    try:
+        fields = map_in(value)
+    except InvalidEvent:
+        return None
+    text = fields.get("text")
+    return text if fields.get("op") == "add" and isinstance(text, str) else None
 
 
 def document_of(key: bytes | None) -> str | None:
@@ -413,6 +453,7 @@ def encode_add(
         fields["subjects"] = subjects if isinstance(subjects, str) else list(subjects)
     key = _key(document)
     _refuse_reserved(key)
+    _refuse_suppression(key)
     # For its checks; words of a text cannot make an add invalid, so they need not be found.
     _add(_document(key), fields, tokenized=lambda _: ())
     return Message(key, msgpack.packb(fields))
@@ -462,6 +503,38 @@ def encode_subject_forgotten(key: bytes, partition: int) -> Message:
     return Message(key, None, partition=partition)
 
 
+def new_suppressions(
+    key: SuppressionKey, documents: Iterable[str], subjects: Iterable[str], made_ms: int, *, suppressed: bool
+) -> list[Suppression]:
+    """Return what is to be said about ids and subjects, each once.
+
+    key: of the operator, for the model.
+    made_ms: now, milliseconds since 1970.
+    suppressed: whether they are suppressed; else they are lifted.
+    Raises InvalidEvent for a text that no document and no subject can have.
+    """
+    ids = [_key(document) for document in documents]
+    for one in ids:
+        _document(one)
+        _refuse_reserved(one)
+        _refuse_suppression(one)
+    people = list(subjects)
+    if not all(map(is_subject, people)):
+        raise InvalidEvent("subject", f"a subject must be a text of 1 to {MAX_SUBJECT} characters")
+    digests = dict.fromkeys([*map(key.of_document, ids), *map(key.of_subject, people)])
+    return [Suppression(digest, suppressed, made_ms) for digest in digests]
+
+
+def encode_suppressions(suppressions: Iterable[Suppression], key: SuppressionKey, partitions: int) -> list[Message]:
+    """Return the records of suppressions, each for every partition: an id may come to any of them.
+
+    key: of the operator, for the model.
+    partitions: number of partitions of the documents topic.
+    """
+    found = [(one.key, key.value(one)) for one in suppressions]
+    return [Message(name, value, partition=partition) for name, value in found for partition in range(partitions)]
+
+
 def _asking(request: str, salt: bytes, trace: bytes) -> Headers:
     """Return the headers of a deletion. Raises InvalidEvent for a request or a salt out of its limits."""
     if _request(request) is None:
@@ -485,11 +558,11 @@ def encode_rejected(record: Record, error: InvalidEvent) -> Message:
     """Return the pointer that the rejected topic keeps: reason and place, never the content.
 
     record: the refused record.
-    error: the reason.
+    error: the reason. Where it says that the id is suppressed, the pointer does not name the id.
     It takes less than 2 KiB for any record.
     """
     value = {"offset": record.offset, "partition": record.partition, "reason": error.reason, "topic": record.topic}
-    key = record.key or b""
+    key = b"" if error.reason == SUPPRESSED else record.key or b""
     if len(key) > MAX_KEY:
         value["key_size"] = len(key)
         value["key_sha256"] = hashlib.sha256(key).hexdigest()
@@ -543,6 +616,12 @@ def _refuse_reserved(key: bytes) -> None:
     """Raise InvalidEvent for a key that belongs to requests to forget a subject."""
     if is_subject_key(key):
         raise InvalidEvent("key-reserved", "document ids that begin with st:subject: are reserved; choose another")
+
+
+def _refuse_suppression(key: bytes) -> None:
+    """Raise InvalidEvent for a key that belongs to suppressions in models that have them."""
+    if key.startswith(SUPPRESSION_KEY):
+        raise InvalidEvent("key-reserved", "document ids that begin with st:suppress: are reserved; choose another")
 
 
 def _without_subjects(fields: Mapping[object, object]) -> Mapping[object, object]:

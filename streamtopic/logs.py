@@ -59,6 +59,7 @@ EVENTS: Mapping[str, Event] = MappingProxyType(
         "redis_set_back": Event("Redis holds less of a partition than was committed; records are counted again."),
         "changes_refused": Event("Refused changes removed the documents of their ids."),
         "subject_forgotten": Event("No document of a subject that was to be forgotten is left in a partition."),
+        "suppression_refused": Event("Records about suppressions were forged or out of date, and changed nothing."),
         "deletes_missed": Event("Documents were removed whose deletes had left the log."),
         "words_many": Event("A partition holds many words, or has given most of its word ids."),
         "segments_cleared": Event("No segment of a partition holds a deleted document any more."),
@@ -91,6 +92,8 @@ EVENTS: Mapping[str, Event] = MappingProxyType(
         "dashboard_login": Event("A visit to the dashboard was opened with the token."),
         "dashboard_refused": Event("The dashboard refused a wrong token, or an act without a visit."),
         "dashboard_retried": Event("Refused records were sent again from the dashboard, by outcome."),
+        "dashboard_approved": Event("Requests for deletions were approved from the dashboard, by number."),
+        "dashboard_cancelled": Event("A request for deletions was cancelled from the dashboard."),
         "dashboard_failed": Event("A page of the dashboard failed unexpectedly."),
         "kafka_retried": Event("A call to Kafka failed and is tried again."),
     }

@@ -122,6 +122,8 @@ REASONS = (
     "schema",
     "subject",
     "subjects",
+    "suppressed",
+    "suppression",
     "text-size",
     "text-type",
     "ts",

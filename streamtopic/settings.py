@@ -58,6 +58,7 @@ PATHS = (
     "signing_key",
     "noise_key",
     "receipt_key",
+    "suppression_key",
     "public_key",
     "kafka_ssl_cafile",
     "kafka_ssl_certfile",
@@ -508,6 +509,12 @@ class Settings(BaseSettings):
     )
     receipt_key: UserPath | None = Field(
         None, description="Secret of the digests of document ids in receipts; by default `keys/receipt.key` in `dir`."
+    )
+    suppression_key: UserPath | None = Field(
+        None,
+        description="Secret under which ids and subjects are suppressed, so that what was forgotten stays forgotten; "
+        "by default `keys/suppression.key` in `dir` where it exists, else nothing is suppressed. Fixed when a model is "
+        "created; `ingest`, `verify`, `rebuild` and whoever suppresses need it.",
     )
     link_months: int = Field(
         3,

@@ -1,7 +1,8 @@
 """TextCounts: texts to word counts as the service counts them, by scikit-learn's contract for vectorisers."""
 
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import accumulate, chain, islice
 from typing import Any, Self
 
@@ -15,7 +16,7 @@ from streamtopic.counts import CountedTexts, DocumentBatch, TextMatrix
 from streamtopic.lexicon import Lexicon, count_texts
 from streamtopic.text import passages
 
-__all__ = ["TextCounts"]
+__all__ = ["TextCounts", "text_chunks"]
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
@@ -50,6 +51,13 @@ class TextCounts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     words_: tuple[str, ...]
 
+    @classmethod
+    def of_words(cls, words: Sequence[str]) -> Self:
+        """Return a vectoriser with these columns. words: distinct words, as `words_` of another one had them."""
+        made = cls()
+        made.words_ = tuple(words)
+        return made
+
     def fit(self, texts: Iterable[str], y: object = None) -> Self:
         """Take the words of texts.
 
@@ -73,7 +81,7 @@ class TextCounts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             return self.fit(texts)
         # A copy, so that an error in the middle of the texts changes nothing.
         lexicon = self._table().copy()
-        for _ in _counted(_checked(texts), lexicon):
+        for _ in _counted(text_chunks(texts), lexicon):
             pass
         new = sorted(lexicon.words(len(self.words_)))
         # New words have entries in the order in which they came, and get columns in that of words.
@@ -88,7 +96,7 @@ class TextCounts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         places = np.arange(known, dtype=np.int32)
         # A copy, since words of these texts must not get columns.
         lexicon = self._table().copy()
-        parts = [_placed(part, places, known) for part in _counted(_checked(texts), lexicon)]
+        parts = [_placed(part, places, known) for part in _counted(text_chunks(texts), lexicon)]
         return _matrix(self.words_, parts)
 
     def get_feature_names_out(self, input_features: object = None) -> npt.NDArray[np.object_]:
@@ -101,7 +109,7 @@ class TextCounts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Take the words of texts and return their counts."""
         # A secret, so that writers of texts cannot choose words that all meet in one slot of the table.
         lexicon = Lexicon(secrets.token_hex(16))
-        counted = list(_counted(_checked(texts), lexicon))
+        counted = list(_counted(text_chunks(texts), lexicon))
         words = lexicon.words()
         if not words:
             raise ValueError("empty vocabulary: these texts hold no word of two letters or more")
@@ -142,18 +150,46 @@ def _encoded(words: Iterable[str]) -> list[bytes]:
     return [word.encode("utf-8", "surrogatepass") for word in words]
 
 
-def _checked(texts: Iterable[str]) -> Iterator[Sequence[str]]:
-    """Yield texts, some at a time. Raises ValueError for other values."""
-    if isinstance(texts, str | bytes):
-        raise ValueError("expected an iterable of texts, got a single one: put it into a list")  # noqa: TRY004  as scikit-learn
-    several = iter(texts)
+def text_chunks(texts: Iterable[str]) -> Iterator[Sequence[str]]:
+    """Yield texts, some at a time. Raises ValueError for other values, which it names by their row and type."""
+    several = iter(_column(texts))
     first = 0
     while chunk := list(islice(several, _TEXTS)):
         for k, text in enumerate(chunk, first):
             if not isinstance(text, str):
-                raise ValueError(f"text {k} is a {type(text).__name__}, not a string")  # noqa: TRY004  as above
+                raise ValueError(_no_text(k, text))  # noqa: TRY004  as scikit-learn
         yield from _bounded(chunk)
         first += len(chunk)
+
+
+def _column(texts: Any) -> Iterable[Any]:  # noqa: ANN401  a caller may give anything
+    """Return the items of a list or a column. Raises ValueError for what would give other items than texts."""
+    if isinstance(texts, str | bytes):
+        raise ValueError("expected an iterable of texts, got a single one: put it into a list")  # noqa: TRY004  as scikit-learn
+    # Frames and maps give the names of their columns, which are texts as well. The type is asked: a lazy frame of
+    # polars has to plan its query before it can name its columns.
+    kind = type(texts)
+    if hasattr(kind, "columns") or hasattr(kind, "column_names") or isinstance(texts, Mapping):
+        name = kind.__name__
+        raise ValueError(f'expected a column of texts, got a {name}: give one of its columns, such as table["text"]')
+    if isinstance(texts, AbstractSet):
+        raise ValueError("expected texts in an order, got a set: make a list of it, since rows keep that order")  # noqa: TRY004  as above
+    if getattr(texts, "ndim", 1) != 1:
+        raise ValueError(f"expected one column of texts, got an array of shape {texts.shape}: take one of its columns")
+    if not isinstance(texts, Iterable):
+        raise ValueError(f"expected an iterable of texts, got a {kind.__name__}: give a list or a column")  # noqa: TRY004  as above
+    # A column of pyarrow gives wrapped values, and this method gives the texts in them.
+    unwrapped = getattr(texts, "to_pylist", None)
+    return texts if unwrapped is None else unwrapped()
+
+
+def _no_text(row: int, value: object) -> str:
+    """Return the error for an item that is not a text. row: its place, from 0."""
+    said = f"text {row} is a {type(value).__name__}, not a string"
+    missing = value is None or type(value).__name__ == "NAType" or value != value  # noqa: PLR0124  NaN differs from itself
+    if missing:
+        return f"{said}: leave out rows without a text, or put an empty text there"
+    return f"{said}: decode it" if isinstance(value, bytes) else f"{said}: give one text for each row"
 
 
 def _bounded(texts: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -26,6 +26,7 @@ ALLOWED = {
     "counts": {"compiled"},
     "topics": {"compiled", "counts", "lazily"},
     "text_counts": {"counts", "lexicon", "text"},
+    "text_topics": {"counts", "text", "text_counts", "topics"},
     "privacy": {"counts", "topics", "lazily"},
     "paper": {"counts", "topics", "privacy", "lazily"},
     "audit": {"counts", "topics", "privacy", "paper"},
@@ -33,18 +34,30 @@ ALLOWED = {
     "tls_faults": set(),
     "deletes": set(),
     "subjects": set(),
-    "events": {"deletes", "streams", "subjects", "text", "tracing"},
-    "sources": {"deletes", "events", "streams"},
+    "suppression": set(),
+    "events": {"deletes", "streams", "subjects", "suppression", "text", "tracing"},
+    "sources": {"deletes", "events", "streams", "suppression"},
     "concealing": set(),
     "tracing": set(),
     "metrics": set(),
     "health": set(),
     "endpoint": {"health"},
-    "state": {"compiled", "concealing", "counts", "events", "formats", "lexicon", "subjects", "text", "tls_faults"},
+    "state": {
+        "compiled",
+        "concealing",
+        "counts",
+        "events",
+        "formats",
+        "lexicon",
+        "subjects",
+        "suppression",
+        "text",
+        "tls_faults",
+    },
     "private_files": set(),
     "local": {"private_files"},
     "signed": {"formats", "private_files", "streams", "text", "topics"},
-    "client": {"events", "signed", "streams", "text", "topics", "tracing"},
+    "client": {"events", "signed", "streams", "subjects", "suppression", "text", "topics", "tracing"},
     "report": {"formats", "service", "signed", "topics"},
     "dashboard": {"client", "concealing", "console", "endpoint", "report", "service", "settings", "signed", "state"},
     "gateway": {"concealing", "dashboard", "endpoint", "service", "state"},
@@ -59,7 +72,7 @@ PURE = ("counts", "topics", "privacy", "paper", "audit")
 IMPURE = {"time", "datetime", "os", "socket", "subprocess", "redis", "kafka", "random", "secrets", "io", "tempfile"}
 EXCEPTIONS = {
     "streamtopic.privacy.keystream": {"secrets"},  # makes new keys; noise itself comes from the key
-    "streamtopic.topics.threads": {"os"},  # counts the cores; the result does not depend on them
+    "streamtopic.topics.reproducible": {"os"},  # counts the cores; the result does not depend on them
 }
 
 

@@ -12,10 +12,9 @@ from streamtopic.counts import MAX_LENGTH, Cooccurrence, Counts, DocumentBatch, 
 from streamtopic.errors import CannotLearn
 from streamtopic.topics.display import WordEvidence, top_words, topic_correlations
 from streamtopic.topics.fit import TopicFit, fingerprint
-from streamtopic.topics.learner import learn
+from streamtopic.topics.learner import learn, thresholds
 from streamtopic.topics.learner_options import LearnerOptions
 from streamtopic.topics.update import NeedsRetrain, update
-from streamtopic.topics.working_vocabulary import thresholds
 
 __all__ = [
     "MOST_SETS",

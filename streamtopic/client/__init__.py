@@ -1,6 +1,7 @@
 """Producer, subscriber and receipts for other services. They load no compiler, no Redis and no part of the service.
 
 DocumentProducer   add and delete documents
+Suppressor         keep what was forgotten forgotten, with the operator's key
 Deletion           the result of a delete: its request id, with the salt of its receipt
 ModelSubscriber    published versions, verified and in order (Freshness: how sure it is that it has the newest)
 Release            a published version
@@ -10,6 +11,7 @@ Receipts           the receipts of deletions
 
 from streamtopic.client.producer import Deletion, DocumentProducer
 from streamtopic.client.subscriber import Freshness, ModelSubscriber, Receipts
+from streamtopic.client.suppressor import Suppressor
 from streamtopic.client.topic_book import NamedTopic, TopicBook
 from streamtopic.signed import Release
 
@@ -21,5 +23,6 @@ __all__ = [
     "NamedTopic",
     "Receipts",
     "Release",
+    "Suppressor",
     "TopicBook",
 ]

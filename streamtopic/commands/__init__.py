@@ -23,6 +23,7 @@ from streamtopic.commands import (
     receipts,
     run,
     suggest,
+    suppressing,
     upgrading,
     waiting_deletions,
 )
@@ -34,6 +35,7 @@ ALL = (
     run,
     backups,
     changes,
+    suppressing,
     waiting_deletions,
     looking,
     capacity,

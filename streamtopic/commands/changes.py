@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.service.app import Service, Settled
 
-__all__ = ["other_forms", "register"]
+__all__ = ["finish", "other_forms", "read_ids", "register"]
 
 
 def register(subparsers: Subparsers) -> None:
@@ -43,17 +43,28 @@ def _register_add_delete(subparsers: Subparsers) -> None:
         metavar="FILE",
         help='lines such as {"id": "a", "text": "words"}, or columns id and text; gzip too',
     )
-    deleting = command(subparsers, "delete", _delete, "delete documents by id, or all documents of a subject")
+    deleting = command(subparsers, "delete", _delete, "delete documents by id, by label, or all documents of a subject")
     deleting.add_argument("ids", nargs="*", metavar="ID", help="document ids")
     deleting.add_argument(
         "--from", dest="source", type=Path, metavar="FILE", help="a file of ids, one a line (- for stdin)"
     )
+    deleting.add_argument(
+        "--label",
+        metavar="TASK=CLASS",
+        help="all documents that carry this label now, under one request; their number is shown first",
+    )
+    deleting.add_argument("--yes", action="store_true", help="label: do not ask whether to delete so many documents")
     deleting.add_argument(
         "--subject",
         action="append",
         default=[],
         metavar="ID",
         help="forget a person: all documents that were added with this subject (may be repeated)",
+    )
+    deleting.add_argument(
+        "--suppress",
+        action="store_true",
+        help="and refuse what is sent under these ids, or about these subjects, until `streamtopic lift`",
     )
 
 
@@ -74,7 +85,7 @@ def _add(args: argparse.Namespace) -> int:
         for document, reason in sent.refused:
             warn(f"document {document}: {reason}; skipped")
         report = {"sent": sent.documents, "skipped": skipped + len(sent.refused)}
-        return _finish(service, report, as_json=args.json)
+        return finish(service, report, as_json=args.json)
 
 
 def _delete(args: argparse.Namespace) -> int:
@@ -86,26 +97,69 @@ def _delete(args: argparse.Namespace) -> int:
     from streamtopic.service.request_door import guarded_by
 
     settings = instance_settings(args)
-    named = [*args.ids, *(_read_ids(args.source) if args.source else [])]
+    named = [*args.ids, *(read_ids(args.source) if args.source else [])]
     # An id that is named twice is one deletion: two would be two requests, the second for no document.
     ids = list(dict.fromkeys(named))
     subjects = list(dict.fromkeys(args.subject))
-    if not ids and not subjects:
-        raise UsageError("which documents? give ids, a file of ids with --from FILE, or --subject ID")
+    if not ids and not subjects and args.label is None:
+        raise UsageError(
+            "which documents? give ids, a file of ids with --from FILE, --label TASK=CLASS, or --subject ID"
+        )
+    if args.label is not None and (ids or subjects):
+        raise UsageError("--label makes a request of its own: name ids and subjects in another command")
     with Service(settings) as service:
+        if args.label is not None:
+            ids = _labelled(service, args)
         # Before the deletes are sent: afterwards none of these ids would be live.
         _warn_of_other_forms(service, ids)
         if guarded_by(settings):
+            _refuse_suppressing(args)
             return _ask(service, ids, subjects, as_json=args.json)
-        requests = service.delete(ids) if ids else []
+        # Before the deletes: nothing can slip in between.
+        if args.suppress:
+            service.suppress(ids, subjects)
+        requests = service.delete(ids, together=args.label is not None) if ids else []
         requests += service.delete_subjects(subjects)
+        sent = len(requests)
+        if args.label is not None:
+            requests = requests[:1]
         salts = [request.salt for request in requests]
+        if args.label is not None and not args.json:
+            say(f"request {requests[0]}, salt {requests[0].salt}: `streamtopic receipt` shows its receipts")
         if subjects and not args.json:
             # The receipt of a person is asked for by these, perhaps years later.
             for request in requests[len(ids) :]:
                 say(f"request {request}, salt {request.salt}: `streamtopic receipt` shows its receipt")
-        report = {"sent": len(requests), "requests": requests, "salts": salts}
-        return _finish(service, report, as_json=args.json)
+        report = {"sent": sent, "requests": requests, "salts": salts}
+        return finish(service, report, as_json=args.json)
+
+
+def _refuse_suppressing(args: argparse.Namespace) -> None:
+    """Raise UsageError for --suppress where deletions wait: an update would be refused, and delete before its time."""
+    if args.suppress:
+        raise UsageError(
+            "--suppress acts at once, and the settings let deletions wait: delete first, and run `streamtopic "
+            "suppress` when the deletion is through"
+        )
+
+
+def _labelled(service: Service, args: argparse.Namespace) -> list[str]:
+    """Return the documents of `--label`, once somebody has confirmed their number. Raises UsageError."""
+    from streamtopic.service.labelled_deletions import documents_with_label
+
+    task, equals, name = args.label.partition("=")
+    if not task or not equals or not name:
+        raise UsageError(f"--label {args.label}: expected TASK=CLASS, such as section=sport")
+    ids = documents_with_label(service, task, name)
+    if args.yes:
+        return ids
+    told = f"this deletes {number_of(len(ids), 'document')} with the label {args.label}"
+    if args.json or not sys.stdin.isatty():
+        raise UsageError(f"{told}: repeat it with --yes")
+    warn(f"{told}; type yes to go on:")
+    if sys.stdin.readline().strip() != "yes":
+        raise UsageError("nothing was deleted")
+    return ids
 
 
 def _ask(service: Service, ids: Sequence[str], subjects: Sequence[str], *, as_json: bool) -> int:
@@ -134,10 +188,11 @@ def _ask(service: Service, ids: Sequence[str], subjects: Sequence[str], *, as_js
         say(f"asked for {asked} deletions; `streamtopic deletions list` shows where they stand, by request id:")
         for name in names:
             say(f"  {name}")
-    return _finish(service, report, as_json=as_json)
+    return finish(service, report, as_json=as_json)
 
 
-def _read_ids(path: Path) -> list[str]:
+def read_ids(path: Path) -> list[str]:
+    """Return the ids in a file, one a line. Raises UsageError for a file that cannot be read."""
     try:
         with file_errors("read", path):
             text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
@@ -146,7 +201,7 @@ def _read_ids(path: Path) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
-def _finish(service: Service, report: dict[str, Any], *, as_json: bool) -> int:
+def finish(service: Service, report: dict[str, Any], *, as_json: bool) -> int:
     """Settle the instance, unless another process runs it, and print the outcome.
 
     report: fields of the JSON object that are known already, `sent` among them.
@@ -206,7 +261,7 @@ def _warn_of_other_forms(service: Service, ids: Sequence[str]) -> None:
 
 def _is_live(service: Service, name: str) -> bool:
     from streamtopic.state.redis_keys import ModelKeys
-    from streamtopic.streams.partitioner import partition_of
+    from streamtopic.streams.event_log import partition_of
 
     # An argument that is not UTF-8 holds lone surrogates. No document has such an id, but looking must not fail.
     document = name.encode(errors="surrogatepass")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import math
+import sys
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.console import progress, warn
+from streamtopic.console import log_to_stderr, progress, warn
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,6 +28,8 @@ __all__ = [
     "file_errors",
     "instance_settings",
     "load_documents",
+    "log_server",
+    "moment",
     "read_corpus",
     "settings_of",
     "uses_instance",
@@ -89,6 +94,32 @@ def waiting_time(text: str) -> float:
     if not 0 <= found < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0")
     return found
+
+
+def moment(text: str, option: str, *, wanted: str = "a time") -> int:
+    """Return milliseconds since 1970. Raises UsageError for a text that is not a time with a zone.
+
+    option: that the text was given for.
+    wanted: what it takes, for errors.
+    """
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{option} {text}: expected {wanted} such as 2026-01-31T12:00Z") from None
+    # A guess at the zone could be hours away from what was meant.
+    if found.tzinfo is None:
+        raise UsageError(f"{option} {text}: say in which time zone, for instance {text}Z")
+    return int(found.timestamp() * 1000)
+
+
+def log_server(role: str, model: str) -> None:
+    """Log what a server for people or their tools does: in words at a terminal, else as lines of JSON."""
+    from streamtopic.logs import JsonLines
+
+    lines = None if sys.stderr.isatty() else JsonLines({"role": role, "model": model})
+    log_to_stderr(detailed=True, lines=lines)
+    # Uvicorn tells each step of its start and end.
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 
 def settings_of(args: argparse.Namespace, **flags: object) -> Settings:

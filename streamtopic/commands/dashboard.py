@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import logging
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamtopic.commands.common_arguments import command, file_errors, instance_settings, whole_number
-from streamtopic.console import log_to_stderr, say, say_json, warn
+from streamtopic.commands.common_arguments import command, file_errors, instance_settings, log_server, whole_number
+from streamtopic.console import say, say_json, warn
 from streamtopic.endpoint import is_loopback
 from streamtopic.errors import UsageError
 
@@ -66,15 +65,13 @@ def run(args: argparse.Namespace) -> int:
     view = ServiceView(settings)
     pages = dashboard(view, access, frozenset(name.lower() for name in [*args.name, args.host]))
     with dashboard_server.listening(args.host, args.port) as listener:
-        host, port = listener.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        address = f"{'https' if certificate else 'http'}://{shown}:{port}/"
+        address = dashboard_server.address_of(listener, secure=certificate is not None)
 
         def started() -> None:
             _tell(args, address, None if settings.dashboard_token else access.token)
 
         _log(settings.model)
-        _leave_quietly()
+        dashboard_server.leave_quietly()
         try:
             dashboard_server.dashboard_server(pages, certificate, started).run(sockets=[listener])
         finally:
@@ -112,17 +109,6 @@ def _tell(args: argparse.Namespace, address: str, drawn: str | None) -> None:
 
 def _log(model: str) -> None:
     """Log visits and acts: in words at a terminal, else as lines of JSON."""
-    from streamtopic.logs import JsonLines
-
-    lines = None if sys.stderr.isatty() else JsonLines({"role": "dashboard", "model": model})
-    log_to_stderr(detailed=True, lines=lines)
-    # Uvicorn tells each step of its start and end, and kafka-python each attempt to reach a broker.
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    log_server("dashboard", model)
+    # kafka-python tells each attempt to reach a broker.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
-
-
-def _leave_quietly() -> None:
-    """Let SIGTERM and Ctrl-C end the server, and nothing after it."""
-    # Uvicorn stops at these signals, and then sends them once more to whoever had them before.
-    for name in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(name, lambda *_: None)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.common_arguments import command, file_errors, read_corpus, settings_of
+from streamtopic.commands.forgotten_person import chosen_person, covering_receipt, describe, with_made_up_person
 from streamtopic.commands.looking import heads_table, topics_table, versions_table
 from streamtopic.console import doing, duration, instant, number, number_of, printable, progress, say, say_json, show
 from streamtopic.errors import CheckFailed, UsageError
@@ -25,10 +26,13 @@ from streamtopic.errors import CheckFailed, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from streamtopic.client import Deletion
     from streamtopic.commands.common_arguments import Subparsers
+    from streamtopic.commands.forgotten_person import Person
     from streamtopic.console import Update
     from streamtopic.corpus import Corpus, Document
     from streamtopic.service.app import Service
+    from streamtopic.service.first_run import CompilingAhead
     from streamtopic.settings import Settings
     from streamtopic.signed import Release
 
@@ -141,11 +145,11 @@ def run(args: argparse.Namespace) -> int:
     # Settings that cannot be used are refused now, not after the documents were read.
     _settings(args, None, None, None)
     stages = _Stages(quiet=args.json)
-    # Importing numpy, scipy and the kernels takes a second or more: a stage of its own, so that none is blamed for it.
-    with stages.stage("load the program"):
-        import streamtopic.service.app  # noqa: F401  all that the flow needs comes with it
     corpus = _read(args, stages)
     count = args.delete.of(len(corpus.documents))
+    # An instance that stays holds its owner's documents only, without anything that is made up.
+    if args.documents is None and args.keep is None:
+        corpus = with_made_up_person(corpus)
     with _folder(args.keep) as folder, _broker(args, stages) as servers, _cluster(args, stages) as redis:
         settings = _settings(args, folder, servers, redis)
         if args.keep is not None:
@@ -162,7 +166,8 @@ def run(args: argparse.Namespace) -> int:
     agrees = twin["words_equal"] and twin["max_abs_difference"] <= SAME
     verified = subscriber["received"] == subscriber["verified"] > 0
     proved = report["receipts"]["count"] == report["deleted"]
-    return 0 if agrees and verified and proved else 1
+    covered = report["person"] is None or report["person"]["problem"] is None
+    return 0 if agrees and verified and proved and covered else 1
 
 
 def _refuse_keeping(args: argparse.Namespace) -> None:
@@ -181,21 +186,39 @@ def _refuse_keeping(args: argparse.Namespace) -> None:
 
 
 def _read(args: argparse.Namespace, stages: _Stages) -> Corpus:
-    """Read the documents. On a machine where nothing is compiled yet, compile meanwhile."""
-    from streamtopic.service.first_run import CompilingAhead, cache_folder
+    """Load the program and read the documents. On a machine where nothing is compiled yet, compile meanwhile."""
+    from streamtopic.service.first_run import CompilingAhead
 
-    folder = cache_folder()
     with CompilingAhead() as compiling:
-        if folder is not None:
-            compiling.start()
-            if not args.json:
-                say(f"  compiling to machine code, once on this machine; it is kept in {folder}")
+        # Importing numpy, scipy and kernels takes a second or more: a stage of its own, so that none is blamed for it.
+        with stages.stage("load the program"):
+            cold = _compile_ahead(compiling, quiet=args.json)
+            import streamtopic.service.app  # noqa: F401  all that the flow needs comes with it
         with stages.stage("read documents"):
             corpus = read_corpus(args)
-        if folder is not None:
+        if cold:
             with stages.stage("compile, only this once", "parts") as update:
                 compiling.wait(update)
     return corpus
+
+
+def _compile_ahead(compiling: CompilingAhead, *, quiet: bool) -> bool:
+    """Start to compile where nothing is compiled yet, and say so; return whether it was started."""
+    from streamtopic.service.first_run import cache_folder
+
+    # The compiler itself has to be loaded for an answer, which takes seconds from a cold disk.
+    if not quiet:
+        doing("looking for machine code of an earlier run")
+    folder = cache_folder()
+    if not quiet:
+        doing("")
+    if folder is None:
+        return False
+    compiling.start()
+    if not quiet:
+        say("  compiling to machine code: once on this machine, for about half a minute")
+        say(f"  later runs find it in {folder}")
+    return True
 
 
 def _settings(args: argparse.Namespace, folder: Path | None, servers: str | None, redis: str | None) -> Settings:
@@ -278,18 +301,25 @@ def _flow(
         corpus = replace(corpus, documents=counted)
         subscriber = _Subscriber(service)
         _settle(service, stages, subscriber)
-        few = _chosen(counted, delete)
-        steps = [_forget(service, stages, subscriber, few)] if few else []
+        # A person leaves together with the first documents, so that one version is without all of them.
+        person = None if kept or not delete else chosen_person(counted, delete)
+        order = _order(counted, person)
+        theirs = 0 if person is None else len(person.documents)
+        few = order[: theirs + delete]
+        request = None if person is None else _forget_person(service, stages, person)
+        steps = [_forget(service, stages, subscriber, few, person)] if few else []
+        covered = covering_receipt(service, person, request, steps[0]["version"]) if person and request else None
         with stages.stage("twin", "words"):
             twin = _twin(service, corpus, few)
         # Documents of an instance that stays are their owner's: no more of them go than were asked for.
-        needed = delete if kept else _beyond(service, delete, len(counted))
-        gone = _chosen(counted, needed)
+        needed = delete if kept else _beyond(service, len(few), len(counted))
+        gone = order[:needed]
         if len(gone) > len(few):
             steps.append(_forget(service, stages, subscriber, gone[len(few) :]))
         report = _report(service, corpus, gone)
         shown = _page(service) if page else None
-        report |= {"steps": steps, "page": shown}
+        examples = [document.id for document in gone[theirs : theirs + EXAMPLES]]
+        report |= {"examples": examples, "person": covered, "steps": steps, "page": shown}
     return report | {
         "twin": twin,
         "subscriber": subscriber.report(),
@@ -297,10 +327,12 @@ def _flow(
     }
 
 
-def _chosen(documents: list[Document], count: int) -> list[Document]:
-    """Return `count` documents to delete."""
+def _order(documents: list[Document], person: Person | None) -> list[Document]:
+    """Return documents in the order in which they are deleted: those of a person, then all others."""
+    theirs = [] if person is None else list(person.documents)
+    others = [document for document in documents if person is None or not person.owns(document)]
     # By the hash of their ids: the same on every run, and without a pattern that the order of a file may have.
-    return sorted(documents, key=lambda document: hashlib.sha256(document.id.encode()).digest())[:count]
+    return theirs + sorted(others, key=lambda document: hashlib.sha256(document.id.encode()).digest())
 
 
 def _beyond(service: Service, deleted: int, documents: int) -> int:
@@ -313,10 +345,22 @@ def _beyond(service: Service, deleted: int, documents: int) -> int:
     return max(needed, deleted)
 
 
-def _forget(service: Service, stages: _Stages, subscriber: _Subscriber, gone: list[Document]) -> dict[str, Any]:
-    """Delete documents and publish a version without them; return how it was made."""
+def _forget_person(service: Service, stages: _Stages, person: Person) -> Deletion:
+    """Request that a person is forgotten; the next version serves the request."""
     with stages.stage("delete documents"):
-        service.delete([document.id for document in gone])
+        return service.delete_subjects([person.subject])[0]
+
+
+def _forget(
+    service: Service, stages: _Stages, subscriber: _Subscriber, gone: list[Document], person: Person | None = None
+) -> dict[str, Any]:
+    """Delete documents and publish a version without them; return how it was made.
+
+    person: whose documents among them one request deletes already.
+    """
+    one_by_one = [document.id for document in gone if person is None or not person.owns(document)]
+    with stages.stage("delete documents"):
+        service.delete(one_by_one)
     seconds = _settle(service, stages, subscriber)
     newest = service.versions()[-1]
     kind = newest["kind"]
@@ -403,14 +447,12 @@ def _report(service: Service, corpus: Corpus, gone: list[Document]) -> dict[str,
     example = receipt_fields(receipts[0]) if receipts else None
     # With `publish = "tasks"` the topics are withheld, and a release has heads only.
     found = topics_of(release, 10) if release.payload.A is not None else []
-    examples = [document.id for document in gone[:EXAMPLES]]
     heads_of_all = _heads_on(release, gone)
     return {
         "source": corpus.name,
         "documents": len(corpus.documents),
         "skipped_lines": len(corpus.problems),
         "deleted": len(gone),
-        "examples": examples,
         "vocabulary": len(release.words),
         "topics": found,
         "heads": heads_of_all,
@@ -468,6 +510,8 @@ def _forgotten(report: Mapping[str, Any]) -> str:
         f"{report['deleted']} of {report['documents']} documents, among them {examples}",
         f"{number_of(report['receipts']['count'], 'receipt')}; vocabulary {report['vocabulary']} words",
     ]
+    if report["person"] is not None:
+        lines.append(describe(report["person"]))
     for step in report["steps"]:
         made = f"version {step['version']}: {step['kind']} in {duration(step['seconds'])}"
         lines.append(f"{made} without {step['documents']} more, because {step['reason']}")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.common_arguments import command, file_errors, instance_settings, whole_number
+from streamtopic.commands.phrases_shown import add_phrases, count_phrases, phrases_facts
 from streamtopic.commands.slices_shown import add_slices, slice_unit
 from streamtopic.console import say, say_json
 from streamtopic.errors import UsageError
@@ -20,22 +21,25 @@ if TYPE_CHECKING:
     from streamtopic.service.app import Service
     from streamtopic.signed import Release
     from streamtopic.topics.over_time import SliceReport
+    from streamtopic.topics.phrases import PhraseReport
 
 __all__ = ["register", "run"]
 
 
 @dataclass(frozen=True, slots=True)
 class _Before:
-    """What a page shows beside the version: earlier versions, and slices of the documents.
+    """What a file shows beside the version: earlier versions, and figures of the documents that were asked for.
 
     standing: the newest of those that still stand, oldest first.
     withdrawn: numbers of those that were withdrawn.
-    slices: topics of the documents over time or by class, where they were asked for.
+    slices: topics of the documents over time or by class.
+    phrases: phrases of the topics.
     """
 
     standing: tuple[Release, ...] = ()
     withdrawn: tuple[int, ...] = ()
     slices: SliceReport | None = None
+    phrases: PhraseReport | None = None
 
 
 def register(subparsers: Subparsers) -> None:
@@ -52,6 +56,7 @@ def register(subparsers: Subparsers) -> None:
         help="a name that ends in .npz, .json or .html (pictures)",
     )
     add_slices(parser)
+    add_phrases(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -68,11 +73,15 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             f"a {args.to.suffix} file holds no slices: write a page (.html), or use `streamtopic topics --over --json`"
         )
+    if args.phrases and args.to.suffix == ".npz":
+        raise UsageError("a .npz file holds no phrases: write a page (.html) or a .json file")
     with Service(settings) as service:
         release = service.release(args.number)
+        phrases = count_phrases(service, release.version, quiet=args.json) if args.phrases else None
         slices = service.slices(args.number, unit, args.by) if unit or args.by else None
         # The other formats hold one version: only for a page is the whole topic read.
-        before = _before(service, release, slices) if page else _Before()
+        before = _before(service, release) if page else _Before()
+        before = replace(before, slices=slices, phrases=phrases)
     with file_errors("write", args.to):
         write(release, args.to, before)
     topics = 0 if release.payload.A is None else release.envelope.r
@@ -112,7 +121,7 @@ def _npz(release: Release, path: Path, _: _Before) -> None:
     np.savez_compressed(path, **arrays)
 
 
-def _json(release: Release, path: Path, _: _Before) -> None:
+def _json(release: Release, path: Path, before: _Before) -> None:
     found: dict[str, Any] = {"version": release.version, "words": list(release.words)}
     if release.payload.A is not None:
         found |= {
@@ -123,6 +132,9 @@ def _json(release: Release, path: Path, _: _Before) -> None:
         }
     found["quality"] = dict(release.quality)
     found["heads"] = {task: _head(release, task) for task in release.heads}
+    if before.phrases is not None:
+        own = [before.phrases.as_json(topic) for topic in range(len(before.phrases.topics))]
+        found["phrases"] = {**phrases_facts(before.phrases), "topics": own}
     path.write_text(json.dumps(found), encoding="utf-8")
 
 
@@ -138,17 +150,19 @@ def _head(release: Release, task: str) -> dict[str, Any]:
     return found if head.w is None else found | {"w": head.w.tolist()}
 
 
-def _before(service: Service, release: Release, slices: SliceReport | None) -> _Before:
+def _before(service: Service, release: Release) -> _Before:
+    """Return the versions before a release."""
     from streamtopic.service.published import read_earlier
 
     standing, withdrawn = read_earlier(service.log, service.state, service.keys, release.version)
-    return _Before(standing, withdrawn, slices)
+    return _Before(standing, withdrawn)
 
 
 def _html(release: Release, path: Path, before: _Before) -> None:
     from streamtopic.report.model_page import model_page
 
-    path.write_text(model_page(release, before.standing, before.withdrawn, before.slices), encoding="utf-8")
+    page = model_page(release, before.standing, before.withdrawn, before.slices, before.phrases)
+    path.write_text(page, encoding="utf-8")
 
 
 _WRITERS: dict[str, Callable[[Release, Path, _Before], None]] = {".npz": _npz, ".json": _json, ".html": _html}

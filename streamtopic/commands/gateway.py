@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import logging
-import signal
 import ssl
-import sys
 import threading
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from streamtopic.commands.common_arguments import command, settings_of
-from streamtopic.console import log_to_stderr, say, say_json, warn
+from streamtopic.commands.common_arguments import command, log_server, settings_of
+from streamtopic.console import say, say_json, warn
 from streamtopic.endpoint import is_loopback
 from streamtopic.errors import SettingsError, UsageError
 
@@ -59,7 +56,7 @@ def _run(args: argparse.Namespace) -> int:
         warn("the token and identities cross the network in the clear: give --tls, or a proxy with TLS")
     if signer.self_signed:
         warn("the certificate is self-signed, which OpenDSR forbids: requesters may refuse what the gateway signs")
-    _log(settings.model)
+    log_server("gateway", settings.model)
     stop = threading.Event()
     url = settings.redis_url.get_secret_value()
     with (
@@ -74,9 +71,7 @@ def _run(args: argparse.Namespace) -> int:
         waiting = DeletionRequests(sending_connection, settings.model)
         sender = CallbackSender(waiting, signer, sending, time.time)
         thread = threading.Thread(target=sender.run, args=(stop,), name="callbacks", daemon=True)
-        host, port = listener.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        address = f"{'https' if args.tls else 'http'}://{shown}:{port}/"
+        address = dashboard_server.address_of(listener, secure=args.tls)
         files = None
         if args.tls and settings.gateway_certificate is not None and settings.gateway_key is not None:
             files = dashboard_server.TlsFiles(settings.gateway_certificate, settings.gateway_key)
@@ -87,7 +82,7 @@ def _run(args: argparse.Namespace) -> int:
             else:
                 say(f"gateway: {address}")
 
-        _leave_quietly()
+        dashboard_server.leave_quietly()
         thread.start()
         try:
             server = dashboard_server.dashboard_server(gateway(door, signer, options), files, started)
@@ -131,19 +126,3 @@ def _options(settings: Settings, host: str) -> GatewayOptions:
         private=settings.gateway_private_callbacks,
         names=frozenset({host.lower()}),
     )
-
-
-def _log(model: str) -> None:
-    """Log requests and callbacks: in words at a terminal, else as lines of JSON."""
-    from streamtopic.logs import JsonLines
-
-    lines = None if sys.stderr.isatty() else JsonLines({"role": "gateway", "model": model})
-    log_to_stderr(detailed=True, lines=lines)
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
-
-
-def _leave_quietly() -> None:
-    """Let SIGTERM and Ctrl-C end the server, and nothing after it."""
-    # Uvicorn stops at these signals, and then sends them once more to whoever had them before.
-    for name in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(name, lambda *_: None)

@@ -30,9 +30,12 @@ def register(subparsers: Subparsers) -> None:
         "keys",
         run,
         "make the keys of a service (new), publish the list of those that sign (publish), replace the one that signs "
-        "(rotate), or declare one stolen (revoke); or certificates for TLS (tls)",
+        "(rotate), or declare one stolen (revoke); the key by which ids are suppressed (suppression); or certificates "
+        "for TLS (tls)",
     )
-    parser.add_argument("action", choices=["new", "publish", "rotate", "revoke", "tls"], help="what to do")
+    parser.add_argument(
+        "action", choices=["new", "publish", "rotate", "revoke", "suppression", "tls"], help="what to do"
+    )
     parser.add_argument("key", nargs="?", metavar="KEY_ID", help="revoke: id of the key, as `keys rotate` printed it")
     parser.add_argument(
         "--to",
@@ -62,6 +65,8 @@ def run(args: argparse.Namespace) -> int:
         return _new_root(args) if args.root else _new(args)
     if args.action == "tls":
         return _certificates(args)
+    if args.action == "suppression":
+        return _new_suppression(args)
     if args.root_key is None:
         raise UsageError(f"keys {args.action} signs a key list: give --root-key root.pem (`keys new --root` makes one)")
     if (args.action == "revoke") != (args.key is not None):
@@ -176,6 +181,25 @@ def _new(args: argparse.Namespace) -> int:
     say(f"key id       {key_id}")
     say(f"noise key    {noise}  (keep it secret, with a backup; setting noise_key)")
     say(f"receipt key  {receipt}  (keep it secret; setting receipt_key)")
+    return 0
+
+
+def _new_suppression(args: argparse.Namespace) -> int:
+    """Write suppression.key (secret, 0600), for an instance into its own folder of keys."""
+    from streamtopic.service.instance import Layout
+    from streamtopic.signed import new_secret
+
+    if args.to is None and args.dir is not None:
+        # Checked, so that a mistyped folder does not become one of an instance.
+        instance_settings(args)
+        args.to = Layout(args.dir).suppression_key.parent
+    (file,) = _new_files(args, "suppression.key")
+    new_secret(file)
+    if args.json:
+        say_json({"suppression": str(file)})
+        return 0
+    say(f"suppression key  {file}  (keep it secret, with a backup; setting suppression_key)")
+    say("a model that is there already needs `streamtopic rebuild` once: new ones have suppressions from the start")
     return 0
 
 

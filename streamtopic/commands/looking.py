@@ -8,11 +8,11 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections import Counter, deque
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.common_arguments import command, instance_settings, whole_number
+from streamtopic.commands.common_arguments import command, instance_settings, moment, whole_number
+from streamtopic.commands.phrases_shown import add_phrases, count_phrases, phrases_block, phrases_facts
 from streamtopic.commands.slices_shown import add_slices, print_slices, slice_unit
 from streamtopic.console import duration, instant, number, number_of, say, say_json, show, table
 from streamtopic.errors import StreamtopicError, UsageError
@@ -151,6 +151,7 @@ def _register_topics(subparsers: Subparsers) -> None:
         "--top", type=whole_number(1, 20), default=10, metavar="K", help="words for each topic, 1 to 20 (default: 10)"
     )
     add_slices(parser)
+    add_phrases(parser)
     parser.add_argument(
         "--names",
         type=Path,
@@ -178,6 +179,8 @@ def _run_topics(args: argparse.Namespace) -> int:
     if unit or args.by:
         if args.names is not None:
             raise UsageError("--names goes with neither --over nor --by: ask for both, one after the other")
+        if args.phrases:
+            raise UsageError("--phrases goes with neither --over nor --by: ask for both, one after the other")
         with Service(settings) as service:
             found = service.slices(args.number, unit, args.by, args.top)
         return print_slices(found, as_json=args.json)
@@ -186,12 +189,19 @@ def _run_topics(args: argparse.Namespace) -> int:
         shown = release.payload.A is not None
         topics = topics_of(release, args.top) if shown else []
         heads = heads_of(release, args.top)
+        phrases = count_phrases(service, release.version, quiet=args.json) if args.phrases else None
     if args.names is not None:
         topics = _named(args.names, args.name, release, topics)
     if args.json:
-        say_json({"version": release.version, "topics": topics, "heads": heads})
+        told: dict[str, Any] = {"version": release.version, "topics": topics, "heads": heads}
+        if phrases is not None:
+            told["topics"] = [{**topic, "phrases": phrases.as_json(topic["topic"])} for topic in topics]
+            told["phrases"] = phrases_facts(phrases)
+        say_json(told)
         return 0
     blocks = [f"version {release.version}", topics_table(topics) if shown else "its topics are withheld"]
+    if phrases is not None:
+        blocks.append(phrases_block(phrases))
     if heads:
         blocks.append(heads_table(heads))
     show("\n\n".join(blocks))
@@ -367,14 +377,8 @@ def _time_ms(text: str | None, parts: Parts) -> int:
         raise UsageError("until when? give --until TIME, for instance --until 2026-01-31T12:00Z")
     if text == "now":
         return now_ms
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(f"--until {text}: expected `now` or a time such as 2026-01-31T12:00Z") from None
-    # The time goes into a signed completion: a guess at the zone could make it hours too late, and untrue.
-    if found.tzinfo is None:
-        raise UsageError(f"--until {text}: say in which time zone, for instance {text}Z")
-    time_ms = int(found.timestamp() * 1000)
+    # The time goes into a signed completion: hours too late, it would be untrue.
+    time_ms = moment(text, "--until", wanted="`now` or a time")
     # A deletion that is counted before then would be attested although its backup is still to be written.
     if time_ms > now_ms:
         raise UsageError(f"--until {text} is still to come: attest what is so now")

@@ -116,7 +116,7 @@ def _asked_for(parts: Parts, receipts: Receipts, args: argparse.Namespace) -> li
 
 def _is_about(parts: Parts, receipt: Receipt, document: str, salt: str | None) -> bool:
     from streamtopic.signed import service_document_salt, service_salt
-    from streamtopic.state.receipt_state import LinkKeys
+    from streamtopic.state.deletions import LinkKeys
 
     if salt is not None:
         return receipt.is_about(document, salt)

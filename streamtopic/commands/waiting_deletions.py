@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.commands.common_arguments import command, instance_settings
+from streamtopic.commands.common_arguments import command, instance_settings, moment
 from streamtopic.console import instant, progress, say, say_json, show, table
 from streamtopic.errors import UsageError
 
@@ -159,21 +158,11 @@ def _starts(service: Service, args: argparse.Namespace) -> dict[int, int]:
     if bool(args.since) is bool(args.offset):
         raise UsageError("from when on? give --since TIME, or --offset PARTITION/OFFSET for each partition")
     if args.since:
-        return _starts_at(service, args.since)
+        from streamtopic.service.undo_deletions import starts_at
+
+        # Right to the zone: else documents could come back that were deleted on purpose hours before.
+        return starts_at(service, moment(args.since, "--since"))
     return _starts_behind(service, args.offset)
-
-
-def _starts_at(service: Service, text: str) -> dict[int, int]:
-    try:
-        since = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(f"--since {text}: expected a time such as 2026-01-31T12:00Z") from None
-    # A guess at the zone could bring documents back that were deleted on purpose hours before.
-    if since.tzinfo is None:
-        raise UsageError(f"--since {text}: say in which time zone, for instance {text}Z")
-    from streamtopic.service.undo_deletions import starts_at
-
-    return starts_at(service, int(since.timestamp() * 1000))
 
 
 def _starts_behind(service: Service, places: Sequence[str]) -> dict[int, int]:

@@ -2,7 +2,7 @@
 
     documents              DocumentBatch of Passages; WordSets: only their words; narrowed: a batch over some words;
                            TextMatrix: the same as scikit-learn passes it on (CountedTexts)
-    weights                Weighting: the integer weight of a document's word pairs; MAX_LENGTH: tokens of a passage
+    weight                 Weighting: the integer weight of a document's word pairs; MAX_LENGTH: tokens of a passage
     counting               count: a batch to a Cooccurrence; count_rows: the same as PairBlocks; statistics: of words
     for learners           CountSource; Counts and KeptCounts in memory, CountsWithout some documents
 
@@ -23,13 +23,12 @@ it shares `count_pairs.drain`, which makes a dense row of sums into sorted entri
 come in any order, and checks each addition for overflow.
 """
 
-from streamtopic.counts.batch import DocumentBatch, Passage, WordSets, narrowed
+from streamtopic.counts.batch import MAX_LENGTH, DocumentBatch, Passage, SignedPassages, Weighting, WordSets, narrowed
 from streamtopic.counts.cooccurrence import Cooccurrence
 from streamtopic.counts.count_pairs import PairBlock, count, count_rows, count_weighted, statistics
 from streamtopic.counts.count_sources import Counts, CountSource, CountsWithout, KeptCounts
 from streamtopic.counts.matrices import CountedTexts, TextMatrix
 from streamtopic.counts.symmetric import SymmetricCounts
-from streamtopic.counts.weights import MAX_LENGTH, SignedPassages, Weighting
 
 __all__ = [
     "MAX_LENGTH",

@@ -8,14 +8,15 @@ the weights are applied on the way, and the accumulator stays in the cache.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from streamtopic.compiled import Whole, kernel
+from streamtopic.compiled import Whole, kernel, once
 from streamtopic.counts.arrays import Int32, Int64, UInt64, row_ends
-from streamtopic.counts.batch import DocumentBatch
+from streamtopic.counts.batch import DocumentBatch, Weighting
 from streamtopic.counts.cooccurrence import Cooccurrence
-from streamtopic.counts.weights import Weighting
 
 __all__ = ["HEAVY", "PairBlock", "count", "count_rows", "count_weighted", "pieces", "statistics"]
 
@@ -27,6 +28,10 @@ HEAVY = 10
 _BUFFER = 1 << 27
 # Words of documents that second-level caches hold beside the row that is summed.
 _CACHED = 1 << 18
+# A row is read off column by column where it has this many additions a column or more.
+_DENSE = 1 / 3
+Packed = npt.NDArray[np.uint32] | UInt64
+Places = Int32 | Int64
 # numba turns a sum of uint64 and a plain int into a float, so bits need a one of their own type.
 ONE = np.uint64(1)
 # A de Bruijn sequence: its products with each of the 64 single bits differ in their top six bits.
@@ -136,11 +141,12 @@ def count_weighted(
     weights: (rows,) signed weight of the pairs of each passage.
     """
     starts, positions, rows = _occurrences_of(indptr, words, n_words)
+    entries, bits = _packed(words, counts)
     accumulator = np.zeros(n_words, np.int64)
     touched = np.zeros(n_words // 64 + 1, np.uint64)
     lengths = np.zeros(n_words + 1, np.int64)
-    # A single row may have a pair with every word.
-    size = max(pairs, n_words)
+    # A single row may have a pair with every word. One more, since a row may write a place behind its end.
+    size = max(pairs, n_words) + 1
     # Two buffers, so that one can be written out while the other is filled.
     buffers = [(np.empty(size, np.int32), np.empty(size, np.int64)) for _ in range(2)]
     word = 0
@@ -149,7 +155,7 @@ def count_weighted(
         buffers.reverse()
         columns, values = buffers[0]
         word, used = _fill_rows(
-            indptr, words, counts, weights, starts, positions, rows,
+            indptr, entries, bits, weights, starts, positions, rows,
             accumulator, touched, word, lengths, columns, values,
         )  # fmt: skip
         ends = lengths[first + 1 : word + 1]
@@ -214,17 +220,19 @@ def _statistics(
         row = stop
 
 
-def _occurrences_of(indptr: Int64, words: Int32, n_words: int) -> tuple[Int64, Int64, Int64]:
+def _occurrences_of(indptr: Int64, words: Int32, n_words: int) -> tuple[Int64, Places, Places]:
     """Return where each word stands: starts (n_words + 1,), and for each occurrence its position and its row."""
     starts = row_ends(np.bincount(words, minlength=n_words))
-    positions = np.empty(len(words), np.int64)
-    rows = np.empty(len(words), np.int64)
+    # Half the memory where places are below 2^31, as they are unless a batch fills gigabytes.
+    kind: Any = np.int32 if len(words) < 1 << 31 else np.int64
+    positions: Places = np.empty(len(words), kind)
+    rows: Places = np.empty(len(words), kind)
     _occurrences(indptr, words, starts[:-1].copy(), positions, rows)
     return starts, positions, rows
 
 
 @kernel
-def _occurrences(indptr: Int64, words: Int32, fill: Int64, positions: Int64, rows: Int64) -> None:
+def _occurrences(indptr: Int64, words: Int32, fill: Int64, positions: Places, rows: Places) -> None:
     """Write the position and the row of each occurrence. fill: (n_words,) where those of each word go."""
     for row in range(len(indptr) - 1):
         for position in range(indptr[row], indptr[row + 1]):
@@ -242,11 +250,12 @@ def _upper_product(
     Cost: a buffer is filled with as many rows as fit; nearly always that is all of them, and nothing is copied.
     """
     starts, positions, rows = _occurrences_of(indptr, words, n_words)
+    entries, bits = _packed(words, counts)
     sizes = np.diff(indptr)
     largest = int(sizes.astype(np.float64) @ (sizes + 1.0) / 2)
     # As large as the pairs could be: pages that are never written cost nothing, and numpy puts a large array on huge
-    # pages, which halves the time of large batches.
-    size = max(min(largest, _BUFFER), n_words)
+    # pages, which halves the time of large batches. One more, since a row may write a place behind its end.
+    size = max(min(largest, _BUFFER), n_words) + 1
     buffer_columns = np.empty(size, np.int32)
     buffer_values = np.empty(size, np.int64)
     accumulator = np.zeros(n_words, np.int64)
@@ -258,7 +267,7 @@ def _upper_product(
     word = 0
     while True:
         word, used = _fill_rows(
-            indptr, words, counts, weights, starts, positions, rows,
+            indptr, entries, bits, weights, starts, positions, rows,
             accumulator, touched, word, out_indptr, buffer_columns, buffer_values,
         )  # fmt: skip
         if word == n_words and not columns:
@@ -297,36 +306,83 @@ def drain(sums: Int64, touched: UInt64, first: Whole, last: Whole, columns: Int3
     return used
 
 
+def _packed(words: Int32, counts: Int32) -> tuple[Packed, np.uint64]:
+    """Return each word and its count as one number, and how many of its low bits hold the count.
+
+    A row reads the rest of every document that holds its word, each from another place of the memory, which is most of
+    its time. One array of four bytes an entry is read twice as fast as two of them.
+    """
+    bits = int(counts.max(initial=1)).bit_length()
+    largest = int(words.max(initial=0))
+    # A count may be so large, or the words so many, that four bytes do not hold both.
+    kind: type[np.unsignedinteger] = np.uint32 if largest.bit_length() + bits <= 32 else np.uint64
+    entries = words.astype(kind)
+    entries <<= kind(bits)
+    entries |= counts.astype(kind)
+    return entries, np.uint64(bits)
+
+
+@once
+def _sweep(sums: Int64, first: Whole, last: Whole, columns: Int32, values: Int64, used: Whole) -> Whole:
+    """Move the sums of columns first ... last behind the entries of a row, as `drain` does without marks.
+
+    It may write one place behind the entries.
+    """
+    for column in range(first, last + 1):
+        # Written whether it counts or not: a branch would often be predicted wrong.
+        columns[used] = column
+        values[used] = sums[column]
+        used += sums[column] != 0
+        sums[column] = 0
+    return used
+
+
 @kernel
 def _fill_rows(
-    indptr: Int64, words: Int32, counts: Int32, weights: Int64, starts: Int64, positions: Int64, rows: Int64,
+    indptr: Int64, entries: Packed, bits: np.uint64, weights: Int64, starts: Int64, positions: Places, rows: Places,
     accumulator: Int64, touched: UInt64, word: int, lengths: Int64, columns: Int32, values: Int64,
 ) -> tuple[int, Whole]:  # fmt: skip
-    """Write rows from `word` on until the buffer might not hold the next. Return the next word and how many entries."""
+    """Write rows from `word` on until the buffer might not hold the next. Return the next word and how many entries.
+
+    entries, bits: as `_packed` returns them.
+    """
     # Of one type from the start: numba would compile `drain` again for a literal.
     used: Whole = np.int64(0)
+    # Unsigned, since numba lets signed numbers count from the end of an array, and asks about it at each access.
+    mask = (ONE << bits) - ONE
     while word < len(accumulator):
-        work = 0
-        last = word
+        work = np.int64(0)
+        last = np.int64(word)
         for slot in range(starts[word], starts[word + 1]):
             end = indptr[rows[slot] + 1]
-            work += end - positions[slot]
-            last = max(last, words[end - 1])
+            work += end - np.int64(positions[slot])
+            last = max(last, np.int64(entries[end - 1] >> bits))
         # A row has no more pairs than columns up to its last one, nor than its documents have words from here on.
-        if used + min(work, last - word + 1) > len(columns):
+        if used + min(work, last - word + 1) >= len(columns):
             break
+        dense = work >= _DENSE * (last - word + 1)
         for slot in range(starts[word], starts[word + 1]):
             row = rows[slot]
-            first = positions[slot]
-            factor = weights[row] * counts[first]
-            accumulator[word] += factor * (counts[first] - 1)
-            touched[word >> 6] |= ONE << np.uint64(word & 63)
-            for position in range(first + 1, indptr[row + 1]):
-                column = words[position]
-                accumulator[column] += factor * counts[position]
-                touched[column >> 6] |= ONE << np.uint64(column & 63)
+            first = np.int64(positions[slot])
+            times = np.int64(entries[first] & mask)
+            factor = weights[row] * times
+            accumulator[word] += factor * (times - 1)
+            rest = range(np.uint64(first + 1), np.uint64(indptr[row + 1]))
+            if dense:
+                for position in rest:
+                    entry = np.uint64(entries[position])
+                    accumulator[entry >> bits] += factor * np.int64(entry & mask)
+            else:
+                touched[word >> 6] |= ONE << np.uint64(word & 63)
+                for position in rest:
+                    entry = np.uint64(entries[position])
+                    column = entry >> bits
+                    accumulator[column] += factor * np.int64(entry & mask)
+                    touched[column >> np.uint64(6)] |= ONE << (column & np.uint64(63))
         begin = used
-        if work > 0:
+        if dense:
+            used = _sweep(accumulator, np.int64(word), last, columns, values, used)
+        elif work > 0:
             used = drain(accumulator, touched, word, last, columns, values, used)
         lengths[word + 1] = used - begin
         word += 1

@@ -23,12 +23,11 @@ import numpy as np
 
 from streamtopic.compiled import kernel
 from streamtopic.counts.arrays import Int32, Int64, Mask, Positions, UInt64, entry_rows, places
-from streamtopic.counts.batch import DocumentBatch, narrowed
+from streamtopic.counts.batch import DocumentBatch, Weighting, narrowed
 from streamtopic.counts.compact import Compact, RowWriter, UpperRows, merged, mirrored
 from streamtopic.counts.cooccurrence import Cooccurrence
 from streamtopic.counts.count_pairs import count, count_rows, pieces, statistics
 from streamtopic.counts.symmetric import SymmetricCounts
-from streamtopic.counts.weights import Weighting
 from streamtopic.errors import CountsOverflow, NegativeCounts
 
 __all__ = ["CountSource", "Counts", "CountsWithout", "KeptCounts"]

@@ -14,8 +14,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from streamtopic.counts.arrays import Float, Int32, Int64, Positions, entry_rows, places, row_ends
-from streamtopic.counts.batch import DocumentBatch, narrowed
-from streamtopic.counts.weights import MAX_LENGTH
+from streamtopic.counts.batch import MAX_LENGTH, DocumentBatch, narrowed
 
 __all__ = [
     "FIXED_POINT",

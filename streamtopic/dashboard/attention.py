@@ -33,7 +33,13 @@ class Concern:
 
 def concerns(facts: ServiceFacts) -> list[Concern]:
     """Return what a person must act on, the urgent first."""
-    found = [*_progress(facts.status), *_deletions(facts.queued), *_checks(facts.status), *_budgets(facts.status)]
+    found = [
+        *_progress(facts.status),
+        *_deletions(facts.queued),
+        *_requests(facts.paused),
+        *_checks(facts.status),
+        *_budgets(facts.status),
+    ]
     return sorted(found, key=lambda one: not one.urgent)
 
 
@@ -62,6 +68,15 @@ def _deletions(queued: QueuedDeletions) -> Iterator[Concern]:
             said=f"A deletion has waited {duration(queued.age or 0.0)}; it may wait {duration(queued.limit)}.",
             remedy="Look whether `streamtopic schedule` and `streamtopic publish` run; the decision below says why "
             "no version is made.",
+        )
+
+
+def _requests(paused: int | None) -> Iterator[Concern]:
+    if paused:
+        yield Concern(
+            urgent=True,
+            said=f"The brake has paused requests for deletions: {paused:,}.",
+            remedy="Approve or cancel them on the page of requests, or with `streamtopic deletions approve`.",
         )
 
 

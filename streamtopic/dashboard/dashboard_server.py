@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import signal
 import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from streamtopic.settings import Settings
 
-__all__ = ["TlsFiles", "access_of", "dashboard_server", "listening"]
+__all__ = ["TlsFiles", "access_of", "address_of", "dashboard_server", "leave_quietly", "listening"]
 
 _MOST_REQUESTS = 64
 
@@ -50,6 +51,20 @@ def access_of(settings: Settings, host: str, *, drawn: bool) -> Access:
             "STREAMTOPIC_DASHBOARD_TOKEN or a file of secrets; or leave out --host"
         )
     return Access(secrets.token_urlsafe(18) if drawn else None, reading=False)
+
+
+def address_of(listener: socket.socket, *, secure: bool) -> str:
+    """Return the address of a socket that takes connections, as a browser reads it. secure: whether it speaks TLS."""
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    return f"{'https' if secure else 'http'}://{shown}:{port}/"
+
+
+def leave_quietly() -> None:
+    """Let SIGTERM and Ctrl-C end the server, and nothing after it."""
+    # Uvicorn stops at these signals, and then sends them once more to whoever had them before.
+    for name in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(name, lambda *_: None)
 
 
 def listening(host: str, port: int) -> socket.socket:

@@ -77,21 +77,37 @@ class Visit:
 
     until: seconds on the visits' clock.
     form: the secret that a form of this visit carries.
-    said: the outcome of the last act, until a page has shown it.
+    said: the page that shows the outcome of the last act, and this outcome, until it was shown.
+    asked: a mark of the last page that asked before an act, and the requests that this page was about.
     """
 
     until: float
     form: str = field(repr=False)
-    said: Mapping[str, int] | None = None
+    said: tuple[str, Mapping[str, int]] | None = None
+    asked: tuple[str, tuple[str, ...]] | None = field(default=None, repr=False)
 
     def owns(self, form: str) -> bool:
         """Return whether a form was sent from a page of this visit."""
         return hmac.compare_digest(form.encode(errors="replace"), self.form.encode())
 
-    def take_said(self) -> Mapping[str, int] | None:
-        """Return the outcome of the last act, once."""
+    def take_said(self, page: str) -> Mapping[str, int] | None:
+        """Return the outcome of the last act that a page is to show, once; None without one."""
+        if self.said is None or self.said[0] != page:
+            return None
         said, self.said = self.said, None
-        return said
+        return said[1]
+
+    def ask(self, requests: tuple[str, ...]) -> str:
+        """Note which requests a page asks about; return the mark that the page's forms carry."""
+        mark = secrets.token_urlsafe(16)
+        self.asked = mark, requests
+        return mark
+
+    def asked_about(self, mark: str) -> tuple[str, ...]:
+        """Return the requests of the page with this mark; none where another page has asked since."""
+        if self.asked is None or not hmac.compare_digest(mark.encode(errors="replace"), self.asked[0].encode()):
+            return ()
+        return self.asked[1]
 
 
 class Visits:

@@ -13,32 +13,40 @@ from streamtopic.report.model_view import view_of
 from streamtopic.service.deletion_lookup import receipts_of_request, traces_of_receipt, waiting_deletion
 from streamtopic.service.ingest.rejections import Rejection, rejections, retry
 from streamtopic.service.published import heads_of, read_earlier, topics_of
+from streamtopic.state.deletion_requests import RequestState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from streamtopic.service.app import Service
     from streamtopic.signed import Receipt
+    from streamtopic.state.deletion_requests import DeletionRequest
     from streamtopic.state.deletions import Forget
     from streamtopic.state.residue_ledger import Stage
 
 __all__ = [
+    "DeletionsAsked",
     "FoundDeletion",
     "LookedUp",
     "QueuedDeletions",
     "RefusedRecords",
     "ServiceFacts",
     "ShownTopics",
+    "approve_requests",
+    "cancel_requests",
     "look_up",
     "picture_page",
+    "read_asked",
     "read_queued",
     "read_refused",
+    "read_request",
     "read_service",
     "read_topics",
     "retry_refused",
 ]
 
 _SHOWN = 20
+_SHOWN_OPEN = 100
 # Anybody who may send documents can fill the topic of refused records.
 MOST_REFUSED = 5000
 
@@ -76,11 +84,44 @@ class QueuedDeletions:
 
 @dataclass(frozen=True, slots=True)
 class ServiceFacts:
-    """Where a service stands: its status, the deletions that wait, and its versions, oldest first."""
+    """Where a service stands.
+
+    status: as `streamtopic status` shows it.
+    queued: the deletions that wait.
+    versions: oldest first.
+    paused: number of requests that the brake has paused; None where this user of Redis may not read them.
+    """
 
     status: Mapping[str, Any]
     queued: QueuedDeletions
     versions: Sequence[Mapping[str, Any]]
+    paused: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionsAsked:
+    """The requests for deletions, without what they name.
+
+    now_ms: milliseconds since 1970.
+    states: state to the number of requests in it.
+    open: those that have not ended, the paused first, then the oldest first; as many as are shown.
+    ended: the last to end, newest first.
+    """
+
+    now_ms: int
+    states: Mapping[RequestState, int]
+    open: Sequence[DeletionRequest]
+    ended: Sequence[DeletionRequest]
+
+    @property
+    def number(self) -> int:
+        """Number of requests that have not ended."""
+        return sum(number for state, number in self.states.items() if not state.ended)
+
+    @property
+    def paused(self) -> int:
+        """Number of requests that the brake has paused."""
+        return self.states.get(RequestState.PAUSED, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +179,15 @@ class LookedUp:
 
 def read_service(service: Service) -> ServiceFacts:
     """Return where a service stands. Raises StateMissing before all partitions are counted."""
-    return ServiceFacts(service.status(), read_queued(service), service.versions())
+    return ServiceFacts(service.status(), read_queued(service), service.versions(), _paused(service))
+
+
+def _paused(service: Service) -> int | None:
+    try:
+        return len(service.door.paused())
+    except SettingsError:
+        # A dashboard's own user that was made before this right existed still reads everything else.
+        return None
 
 
 def read_queued(service: Service) -> QueuedDeletions:
@@ -151,6 +200,57 @@ def read_queued(service: Service) -> QueuedDeletions:
         entries += [(partition, forget) for forget in stream.read(0, _SHOWN)]
     entries.sort(key=lambda entry: entry[1].received_ms)
     return QueuedDeletions(number, service.settings.max_forget_lag, service.clock(), tuple(entries[:_SHOWN]))
+
+
+def read_asked(service: Service) -> DeletionsAsked:
+    """Return the requests for deletions. Raises SettingsError where this user of Redis may not read them."""
+    requests = service.door.requests
+    still, over = requests.open(), requests.ended()
+    states = Counter(request.state for request in [*still, *over])
+    # A stable order: requests of the same kind stay oldest first.
+    still.sort(key=lambda request: request.state is not RequestState.PAUSED)
+    over.sort(key=lambda request: -request.changed_ms)
+    return DeletionsAsked(int(1000 * service.clock()), states, still[:_SHOWN_OPEN], over[:_SHOWN])
+
+
+def read_request(service: Service, name: str) -> list[DeletionRequest]:
+    """Return the request with an id, or all that are paused where the id is empty. Raises UsageError without one."""
+    if not name:
+        found = service.door.paused()
+    else:
+        request = service.door.requests.get(name)
+        found = [request] if request is not None and request.recallable else []
+    if not found:
+        raise UsageError("there is nothing to decide any more: the requests have moved on, or were never here")
+    return found
+
+
+def approve_requests(service: Service, names: Sequence[str]) -> Mapping[str, int]:
+    """Let requests through the brake, as `streamtopic deletions approve` does."""
+    return _decide(service.door.approve, names)
+
+
+def cancel_requests(service: Service, names: Sequence[str]) -> Mapping[str, int]:
+    """Cancel requests, as `streamtopic deletions cancel` does."""
+    return _decide(service.door.cancel, names)
+
+
+def _decide(decide: Callable[[str], DeletionRequest], names: Sequence[str]) -> Mapping[str, int]:
+    """Decide about requests; return how many were decided, for how many documents, and how many had moved on.
+
+    Raises SettingsError where this user of Redis may not change requests.
+    """
+    changed = []
+    for name in names:
+        try:
+            changed.append(decide(name))
+        except SettingsError:
+            raise
+        except UsageError:
+            # It was sent, or decided by somebody else, since the page was shown.
+            continue
+    documents = sum(request.known for request in changed)
+    return {"requests": len(changed), "documents": documents, "moved_on": len(names) - len(changed)}
 
 
 def read_topics(service: Service, version: int | None) -> ShownTopics:

@@ -9,7 +9,7 @@ import logging
 from functools import partial
 from http import HTTPStatus
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
@@ -42,13 +42,14 @@ logger = logging.getLogger(__name__)
 PAGES = {
     "/": "Overview",
     "/deletions": "Deletions",
+    "/requests": "Requests",
     "/versions": "Versions",
     "/topics": "Topics",
     "/rejected": "Rejected records",
     "/health": "Health",
 }
 # The other pages change only with a version, or cost a pass through a topic.
-_LIVE = {"/", "/deletions", "/versions", "/health"}
+_LIVE = {"/", "/deletions", "/requests", "/versions", "/health"}
 _SLOW = 20.0
 _NO_VERSION = 2**31
 _STAGES = {
@@ -95,6 +96,7 @@ class _Pages:
         pages = {
             "/": self._overview,
             "/deletions": self._deletions,
+            "/requests": self._requests,
             "/versions": self._versions,
             "/topics": self._topics,
             "/topics/{version:int}/pictures": self._pictures,
@@ -104,6 +106,9 @@ class _Pages:
         routes = [Route(path, self._read(page), methods=["GET"]) for path, page in pages.items()]
         routes += [
             Route("/deletions", self._look_up, methods=["POST"]),
+            Route("/requests/decide", self._decide, methods=["POST"]),
+            Route("/requests/approve", partial(self._decided, "approve"), methods=["POST"]),
+            Route("/requests/cancel", partial(self._decided, "cancel"), methods=["POST"]),
             Route("/rejected/retry", self._retry, methods=["POST"]),
             Route("/login", self._login_page, methods=["GET"]),
             Route("/login", self._login, methods=["POST"]),
@@ -165,9 +170,21 @@ class _Pages:
             "refused": answer.value,
             "most": page_facts.MOST_REFUSED,
             "can_act": self._access.token is not None,
-            "retried": None if visit is None else visit.take_said(),
+            "retried": None if visit is None else visit.take_said("/rejected"),
         }
         return self._page(request, "rejected.html", values)
+
+    def _requests(self, request: Request) -> Response:
+        visit = self._visit(request)
+        answer = self._view.read("requests", page_facts.read_asked)
+        values = {
+            "at": answer.at,
+            "asked": answer.value,
+            "settings": self._view.settings,
+            "can_act": self._access.token is not None,
+            "said": None if visit is None else visit.take_said("/requests"),
+        }
+        return self._page(request, "requests.html", values)
 
     # Forms
 
@@ -188,16 +205,54 @@ class _Pages:
         visit = self._visit(request)
         form = await _form(request)
         if visit is None or not visit.owns(form.get("form", "")):
-            logger.warning("an act without a visit was refused", extra={"event": "dashboard_refused"})
-            return self._problem(request, 403, "Log in first.", "This form is not of an open visit: log in, try again.")
+            return self._refused(request)
 
         def act(_: Request) -> Response:
             outcomes = self._view.act(page_facts.retry_refused)
-            visit.said = dict(outcomes)
+            visit.said = "/rejected", dict(outcomes)
             text = "refused records were sent again"
             logger.info(text, extra={"event": "dashboard_retried", **outcomes})
             # A page that is loaded again must not send the form again.
             return RedirectResponse("/rejected", 303)
+
+        return await self._read(act)(request)
+
+    async def _decide(self, request: Request) -> Response:
+        """Show a request, or all that are paused, before somebody decides: a deletion cannot be taken back."""
+        visit = self._visit(request)
+        form = await _form(request)
+        if visit is None or not visit.owns(form.get("form", "")):
+            return self._refused(request)
+        name = form.get("request", "")
+
+        def page(request: Request) -> Response:
+            found = self._view.read(object(), lambda service: page_facts.read_request(service, name), 0.0).value
+            mark = visit.ask(tuple(one.id for one in found))
+            values = {"title": "Decide about requests", "found": found, "single": bool(name), "mark": mark}
+            return self._page(request, "decide.html", values)
+
+        return await self._read(page)(request)
+
+    async def _decided(self, verdict: Literal["approve", "cancel"], request: Request) -> Response:
+        """Approve or cancel the requests that were shown, and no others that have come since."""
+        visit = self._visit(request)
+        form = await _form(request)
+        if visit is None or not visit.owns(form.get("form", "")):
+            return self._refused(request)
+        names = visit.asked_about(form.get("mark", ""))
+        if not names:
+            remedy = "Another page of yours has asked since: choose the request on the page of requests again."
+            return self._problem(request, HTTPStatus.CONFLICT, "Nothing was decided.", remedy)
+
+        def act(_: Request) -> Response:
+            decide = page_facts.approve_requests if verdict == "approve" else page_facts.cancel_requests
+            outcome = self._view.act(lambda service: decide(service, names))
+            visit.said = "/requests", {verdict: 1, **outcome}
+            if verdict == "approve":
+                logger.info("requests for deletions were approved", extra={"event": "dashboard_approved", **outcome})
+            else:
+                logger.info("requests for deletions were cancelled", extra={"event": "dashboard_cancelled", **outcome})
+            return RedirectResponse("/requests", 303)
 
         return await self._read(act)(request)
 
@@ -226,6 +281,11 @@ class _Pages:
 
     def _visit(self, request: Request) -> Visit | None:
         return self._visits.find(request.cookies.get(self._visits.cookie, ""))
+
+    def _refused(self, request: Request) -> Response:
+        """Answer an act that no page of an open visit has sent."""
+        logger.warning("an act without a visit was refused", extra={"event": "dashboard_refused"})
+        return self._problem(request, 403, "Log in first.", "This form is not of an open visit: log in, try again.")
 
     def _read(self, page: Callable[[Request], Response]) -> Callable[[Request], Awaitable[Response]]:
         """Return a page as an endpoint: for whoever may read, in a thread, with errors as pages."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
 from dataclasses import dataclass, field
@@ -12,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from streamtopic.client import Deletion, ModelSubscriber, Receipts
 from streamtopic.errors import InvalidEvent, SettingsError, UsageError
-from streamtopic.events import encode_add, encode_delete, encode_delete_subject, keeps_subjects
+from streamtopic.events import (
+    encode_add,
+    encode_delete,
+    encode_delete_subject,
+    encode_suppressions,
+    keeps_subjects,
+    new_suppressions,
+    suppression_in,
+)
 from streamtopic.service import assembly
 from streamtopic.service.assembly import Parts
 from streamtopic.service.ingest.missed_deletes import remove_missed_if_due
@@ -28,6 +35,7 @@ from streamtopic.service.schedule.scheduler import LeaseKeeper, Scheduler
 from streamtopic.service.schedule.situation import SituationReader
 from streamtopic.service.slices import SliceView, read_slices
 from streamtopic.service.status_facts import status_of
+from streamtopic.service.topic_phrases import DocumentsTopic, read_phrases
 from streamtopic.service.verify.relearn import verify_instance
 from streamtopic.service.verify.sources import Sources
 from streamtopic.signed import ReceiptReader
@@ -43,6 +51,7 @@ if TYPE_CHECKING:
     from streamtopic.signed import Receipt, Release
     from streamtopic.state import Reader
     from streamtopic.topics.over_time import SliceReport, Unit
+    from streamtopic.topics.phrases import PhraseReport
 
 __all__ = ["Sent", "Service", "Settled", "silent"]
 
@@ -121,8 +130,9 @@ class Service(Parts):
     def open_ingest(self, partition: int) -> Ingest:
         """Take ownership of a partition, and remove documents whose deletes have left the log.
 
-        Raises as `Ingest.open` and `remove_missed`.
+        Raises as `Ingest.open` and `remove_missed`, and SettingsError without a key that settings name.
         """
+        self.need_suppression_key()
         with self.watch.busy("recovering"):
             ingest = Ingest.open(
                 self.connection,
@@ -278,14 +288,20 @@ class Service(Parts):
             update(sent, None)
         return Sent(sent, refused)
 
-    def delete(self, ids: Iterable[str]) -> list[Deletion]:
+    def delete(self, ids: Iterable[str], *, together: bool = False) -> list[Deletion]:
         """Write delete events; return request ids and salts, by which their receipts are found.
+
+        ids: of the documents.
+        together: whether all of them have the same request, which is then returned once for each.
 
         Raises UsageError for an id that no document can have. Nothing is written then.
         """
-        requests, messages = [], []
+        requests = list[Deletion]()
+        messages = list[Message]()
+        request = Deletion(secrets.token_hex(12), secrets.token_hex(16))
         for document in ids:
-            request = Deletion(secrets.token_hex(12), secrets.token_hex(16))
+            if requests and not together:
+                request = Deletion(secrets.token_hex(12), secrets.token_hex(16))
             requests.append(request)
             try:
                 messages.append(encode_delete(document, request, request.salt.encode()))
@@ -317,6 +333,28 @@ class Service(Parts):
                 raise UsageError(f"cannot forget {subject[:80]!r}: {error}") from None
         self.send(messages)
         return requests
+
+    def suppress(self, documents: Iterable[str], subjects: Iterable[str], *, suppressed: bool = True) -> int:
+        """Suppress ids and subjects, or lift that; return how many were named.
+
+        Raises UsageError for a text that no document and no subject can have, and where the model has no suppressions.
+        Nothing is written then.
+        """
+        self.need_suppression_key()
+        key = self.suppression
+        if key is None or suppression_in(self.state.settings.limits) != key.fingerprint:
+            raise UsageError(
+                f"model {self.settings.model} has no suppressions: make a key (`streamtopic keys suppression`), name "
+                "it in the setting `suppression_key`, and run `streamtopic rebuild` where the model exists already"
+            )
+        made_ms = int(self.clock() * 1000)
+        try:
+            found = new_suppressions(key, documents, subjects, made_ms, suppressed=suppressed)
+        except InvalidEvent as error:
+            raise UsageError(f"cannot suppress or lift: {error}") from None
+        for start in range(0, len(found), BATCH):
+            self.send(encode_suppressions(found[start : start + BATCH], key, self.settings.partitions))
+        return len(found)
 
     def settle(
         self,
@@ -406,22 +444,12 @@ class Service(Parts):
         """Compact a log in files where that is due, as Kafka does by itself; return whether it was done."""
         if not isinstance(self.log, FileLog):
             return False
-        done = self.own_layout.compacted
-        now = self.clock()
-        # The age of the file is that of the last compaction. A new log has nothing to compact, so its time begins now.
-        if not done.exists():
-            done.touch(mode=0o600)
-            os.utime(done, (now, now))
-        longest_ms = int(self.settings.max_compaction_lag * 1000)
-        younger_ms = shortest_lag(int(self.settings.min_compaction_lag * 1000), longest_ms)
-        # A delete that is too young for one compaction must not be too old at the next.
-        due = (now - done.stat().st_mtime) * 1000 >= longest_ms - younger_ms
-        if due:
-            tombstones_ms = int(self.settings.delete_retention * 1000)
-            self.log.compact(self.names.documents, tombstones_ms=tombstones_ms, younger_ms=younger_ms)
-            self.log.compact(self.names.releases, tombstones_ms=tombstones_ms)
-            os.utime(done, (now, now))
-        return due
+        settings = self.settings
+        longest_ms = int(settings.max_compaction_lag * 1000)
+        younger_ms = shortest_lag(int(settings.min_compaction_lag * 1000), longest_ms)
+        topics = {self.names.documents: younger_ms, self.names.releases: 0}
+        tombstones_ms = int(settings.delete_retention * 1000)
+        return self.log.compact_when_due(topics, longest_ms=longest_ms, tombstones_ms=tombstones_ms)
 
     def issue_receipts(self) -> int:
         """Publish the receipts of deletions that a published version reflects; return their number."""
@@ -463,6 +491,20 @@ class Service(Parts):
         """
         release = self.release(version)
         return read_slices(self.connection, self.reader, release, SliceView(unit, task), top)
+
+    def phrases(
+        self, version: int | None, update: Callable[[int, int | None], None] = silent, top: int = 5
+    ) -> PhraseReport:
+        """Return phrases of the topics of a published version (None: the newest), counted in the documents of now.
+
+        update: told how many records of the log were read, of how many.
+        top: the most phrases of a topic.
+
+        Raises as `read_release` and `read_phrases`.
+        """
+        release = self.release(version)
+        topic = DocumentsTopic(self.log, self.names.documents, self.dialect)
+        return read_phrases(self.connection, self.reader, topic, release, top, update)
 
     def receipts(self) -> list[Receipt]:
         """Return all receipts, verified, oldest first."""

@@ -22,10 +22,11 @@ from streamtopic.service.schedule.payload import Guarded, TaskOptions
 from streamtopic.service.schedule.scheduler import SchedulerOptions
 from streamtopic.service.watching import Watch
 from streamtopic.settings import refuse_conflicts
-from streamtopic.signed import KeyRing, follow_keys
+from streamtopic.signed import KeyRing, follow_keys, load_secret
 from streamtopic.sources import Dialect, InputMapping, SchemaRegistry
 from streamtopic.state import Connection, ModelSettings, ModelState, Reader
 from streamtopic.streams import FileLog, TopicNames, addressed, open_log
+from streamtopic.suppression import SuppressionKey
 from streamtopic.topics.heads import HeadTask
 from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions
 
@@ -364,20 +365,49 @@ class Parts:
     @cached_property
     def state(self) -> ModelState:
         """The model's global keys. Raises StateMismatch where the model was made with other settings."""
-        return ModelState.open(self.connection, self.settings.model, self.fixed)
+        model = self.settings.model
+        if self._lacks_suppression_key and ModelState.find(self.connection, model) is None:
+            raise SettingsError(
+                f"{self.settings.suppression_key} is not here, and {model} has no state yet: start `streamtopic "
+                "ingest` first, which has the key of suppressions"
+            )
+        return ModelState.open(self.connection, model, self.fixed)
+
+    def need_suppression_key(self) -> None:
+        """Raise SettingsError where settings name a key of suppressions that is not here."""
+        if self._lacks_suppression_key:
+            raise SettingsError(
+                f"{self.settings.suppression_key} is not here: `streamtopic keys suppression` makes the key; restore a "
+                "lost one from your backup, or take the setting `suppression_key` away"
+            )
+
+    @property
+    def _lacks_suppression_key(self) -> bool:
+        """Whether the key of suppressions is named and not here, as beside processes that do not count."""
+        file = instance.suppression_file(self.settings, self.layout)
+        return file is not None and not file.exists()
+
+    @cached_property
+    def suppression(self) -> SuppressionKey | None:
+        """The key of suppressions; None where nothing is suppressed, and where this process lacks the key."""
+        file = instance.suppression_file(self.settings, self.layout)
+        if file is None or not file.exists():
+            return None
+        return SuppressionKey(load_secret(file), self.settings.model)
 
     @property
     def fixed(self) -> ModelSettings:
         """The settings that are fixed when the model is created."""
         settings = self.settings
-        limits = limits_of(days=settings.slices != "off") + input_mapping(settings).rules
+        suppression = "" if self.suppression is None else self.suppression.fingerprint
+        limits = limits_of(days=settings.slices != "off", suppression=suppression) + input_mapping(settings).rules
         return ModelSettings(settings.partitions, settings.cap, settings.partitioner, limits)
 
     @cached_property
     def dialect(self) -> Dialect:
         """The dialect of the records in the documents topic. Raises SettingsError where a package for it is missing."""
         mapping = input_mapping(self.settings)
-        return Dialect(mapping, schema_registry(self.settings))
+        return Dialect(mapping, schema_registry(self.settings), self.suppression)
 
     def send(self, messages: Sequence[Message]) -> list[tuple[int, int]]:
         """Append records to the documents topic, each to its key's partition; return (partition, offset) of each."""

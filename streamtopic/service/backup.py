@@ -12,7 +12,8 @@ from streamtopic.errors import StateCorrupt, StateError, StateMismatch, UsageErr
 from streamtopic.formats import STATE, program, refusal
 from streamtopic.private_files import write_whole
 from streamtopic.service.backup_archive import ArchiveWriter, read_archive
-from streamtopic.service.instance import Layout, noise_key, receipt_secret, signing_key
+from streamtopic.service.instance import Layout, noise_key, receipt_secret, signing_key, suppression_file
+from streamtopic.signed import load_secret
 from streamtopic.state.dumped_keys import (
     DumpedKey,
     base_head,
@@ -210,10 +211,12 @@ def _key_files(settings: Settings, layout: Layout | None) -> dict[str, Path]:
         "signing.pem": settings.signing_key,
         "noise.key": settings.noise_key,
         "receipt.key": settings.receipt_key,
+        "suppression.key": settings.suppression_key,
     }
     found = {name: path for name, path in named.items() if path is not None}
     if layout is not None:
         own = [layout.signing_key, layout.noise_key, layout.receipt_key, layout.public_key, layout.root_public_key]
+        own.append(layout.suppression_key)
         found = {path.name: path for path in own} | found
     return found
 
@@ -222,6 +225,9 @@ def _present_keys(settings: Settings, layout: Layout | None) -> dict[str, Path]:
     """Return the key files that exist. Raises SettingsError where a secret is not set, cannot be read or is damaged."""
     for load in (signing_key, noise_key, receipt_secret):
         load(settings, layout)
+    suppression = suppression_file(settings, layout)
+    if suppression is not None:
+        load_secret(suppression)
     return {name: path for name, path in _key_files(settings, layout).items() if path.exists()}
 
 

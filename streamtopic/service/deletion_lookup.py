@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamtopic.signed import receipt_id
-from streamtopic.state.receipt_state import LinkKeys
+from streamtopic.state.deletions import LinkKeys
 from streamtopic.state.residue_ledger import ResidueState, Stage
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ from streamtopic import __version__
 from streamtopic.concealing import clear_address
 from streamtopic.endpoint import is_loopback
 from streamtopic.errors import ComponentUnreachable, SettingsError, StateMissing, StreamtopicError
-from streamtopic.events import without_subjects
+from streamtopic.events import suppression_in, without_subjects, without_suppression
 from streamtopic.formats import STATE
 from streamtopic.service.certificate_dates import endings
 from streamtopic.service.ingest.transactions import REMEDY, hidden
-from streamtopic.service.instance import differing, wanted_partitions
+from streamtopic.service.instance import differing, suppression_file, wanted_partitions
 from streamtopic.signed import PublicKey, ReceiptReader, SigningKey, load_secret
 from streamtopic.state import MAX_WORD_IDS, ModelState
 from streamtopic.state.layout import layouts
@@ -164,7 +164,24 @@ def examine_keys(parts: Parts) -> Iterator[Diagnosis]:
         if isinstance(loaded, SigningKey):
             signing = loaded
         yield ok(name, f"{path}, readable by its owner only")
+    yield from _suppression_key(parts)
     yield from _public_key(parts, signing)
+
+
+def _suppression_key(parts: Parts) -> Iterator[Diagnosis]:
+    """Examine the key of suppressions, where settings or an instance's folder name one."""
+    path = suppression_file(parts.settings, parts.layout)
+    if path is None:
+        return
+    try:
+        load_secret(path)
+    except SettingsError as error:
+        detail, _, _ = str(error).partition("; ")
+        remedy = "restore it from your backup; `streamtopic keys suppression` makes a new one"
+        level = fail if path.exists() else warn
+        yield level("suppression_key", detail, f"fine here unless ingest or verify runs on this machine; else {remedy}")
+        return
+    yield ok("suppression_key", f"{path}, readable by its owner only")
 
 
 def examine_certificates(parts: Parts) -> Iterator[Diagnosis]:
@@ -431,6 +448,10 @@ def examine_state(parts: Parts) -> Iterator[Diagnosis]:
     if fixed.limits == without_subjects(wanted.limits):
         remedy = "run `streamtopic rebuild` before somebody sends documents with subjects"
         yield warn("subjects", "the state is older than subjects: requests to forget one are refused", remedy)
+    elif not suppression_in(wanted.limits) and without_suppression(fixed.limits) == wanted.limits and limits:
+        fingerprint = suppression_in(fixed.limits)
+        remedy = "fine here unless ingest or verify runs on this machine; else name its file in `suppression_key`"
+        yield warn("suppressions", f"the state keeps suppressions of key {fingerprint}, which is not here", remedy)
     elif limits:
         detail = f"counted under other limits of records, or another `input`: {limits}"
         yield fail("state", detail, "run `streamtopic rebuild`")
@@ -439,8 +460,8 @@ def examine_state(parts: Parts) -> Iterator[Diagnosis]:
     yield _layout(parts, fixed.partitions)
     try:
         positions = parts.reader.positions()
-    except StateMissing as error:
-        yield warn("counts", str(error), "start `streamtopic ingest`, or `run`")
+    except StateMissing:
+        yield warn("counts", "nothing is counted yet", "start `streamtopic ingest`, or `run`")
         return
     for partition, meta in positions.items():
         yield _position(parts, partition, meta)

@@ -6,6 +6,7 @@ small service, the other learns a small model. What they compile stays in the ca
 
 from __future__ import annotations
 
+import gc
 import signal
 import subprocess
 import sys
@@ -115,6 +116,8 @@ def _learn() -> None:
 
 def _main(part: str) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    # The compiler holds millions of objects, and each look for garbage goes through them. This process ends soon.
+    gc.disable()
     {"service": run_service, "learning": _learn}[part]()
 
 

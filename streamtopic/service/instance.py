@@ -3,7 +3,7 @@
 DIR/streamtopic.toml     settings
 DIR/log/                 event log
 DIR/redis/               Redis data
-DIR/keys/                signing.pem, signing.pub, noise.key
+DIR/keys/                signing.pem, signing.pub, noise.key; suppression.key where ids can be suppressed
 DIR/instance.lock        held by the process that works on the instance
 """
 
@@ -38,6 +38,7 @@ __all__ = [
     "public_key",
     "receipt_secret",
     "signing_key",
+    "suppression_file",
     "wanted_partitions",
 ]
 
@@ -88,9 +89,9 @@ class Layout:
         return self.root / "keys" / "receipt.key"
 
     @property
-    def compacted(self) -> Path:
-        """Empty file whose age is that of the last compaction of the log."""
-        return self.root / "log" / "compacted"
+    def suppression_key(self) -> Path:
+        """File of the secret under which ids and subjects are suppressed. Without it nothing is suppressed."""
+        return self.root / "keys" / "suppression.key"
 
     @property
     def initialised(self) -> Path:
@@ -192,6 +193,14 @@ def noise_key(settings: Settings, layout: Layout | None) -> NoiseKey:
 def receipt_secret(settings: Settings, layout: Layout | None) -> bytes:
     """Load the secret by which receipts digest document ids. An instance's own is made on first use."""
     return _secret("receipt_key", settings.receipt_key, layout)
+
+
+def suppression_file(settings: Settings, layout: Layout | None) -> Path | None:
+    """Return the file of the key of suppressions, whether it exists or not; None where there are no suppressions."""
+    if settings.suppression_key is not None:
+        return settings.suppression_key
+    # Off by default, so this key is not made by itself.
+    return layout.suppression_key if layout is not None and layout.suppression_key.exists() else None
 
 
 def _secret(name: str, named: Path | None, layout: Layout | None) -> bytes:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamtopic.errors import InvalidRelease, UsageError
-from streamtopic.service.instance import Layout
+from streamtopic.service.instance import Layout, suppression_file
 from streamtopic.service.published import Published
 from streamtopic.service.running import running
 from streamtopic.signed import (
@@ -192,6 +192,9 @@ def _secret_files(settings: Settings) -> list[Path]:
     named = [settings.receipt_key, settings.noise_key, settings.signing_key]
     own = [None] * 3 if layout is None else [layout.receipt_key, layout.noise_key, layout.signing_key]
     *secrets, signing = (path or other for path, other in zip(named, own, strict=True))
+    suppression = suppression_file(settings, layout)
+    if suppression is not None:
+        secrets.append(suppression)
     # Keys that `streamtopic keys rotate` has put aside.
     replaced = [] if layout is None else sorted(layout.signing_key.parent.glob("signing-*.pem"))
     return [path for path in (*secrets, *replaced, signing) if path is not None]

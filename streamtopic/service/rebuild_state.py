@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamtopic.errors import StateError, TakenOver, UsageError
+from streamtopic.events import suppression_in
 from streamtopic.service.published import Published
 from streamtopic.service.schedule.scheduler import LeaseKeeper
 from streamtopic.signed import ReceiptReader
@@ -91,14 +92,20 @@ def rebuild(service: Service, update: Callable[[int, int | None], None]) -> Rebu
 
     update: told how many records are counted, of how many.
 
-    Raises UsageError where topic, settings and state name different numbers of partitions, StateError where an ingest
-    process runs, ComponentUnreachable.
+    Raises UsageError where topic, settings and state name different numbers of partitions, or the key of suppressions
+    is missing; StateError where an ingest process runs; ComponentUnreachable.
     """
     settings = service.settings
     connection = service.connection
     before = recorded(connection, settings.model)
     partitions = _agreed(service, before)
     fixed = service.fixed
+    service.need_suppression_key()
+    if before is not None and suppression_in(before.limits) and service.suppression is None:
+        raise UsageError(
+            f"the state of {settings.model} keeps suppressions, and their key is not here: name its file in the "
+            "setting `suppression_key`; if it is lost, make another one, which ends all that was suppressed with it"
+        )
     # Under another hash documents belong to other partitions, so the cuts of older versions do not hold for them.
     other_hash = before is not None and before.partitioner != fixed.partitioner
     with leading(service):

@@ -117,6 +117,7 @@ def status_of(service: Parts, situation: SituationReader) -> dict[str, Any]:
     words: number of words of live documents, by partition.
     word_ids: number of word ids given so far, also to words that are gone, by partition.
     forwards: deletions that came to another partition and have not reached their own.
+    suppressed: number of ids and subjects that are suppressed.
     hidden: records behind open transactions, which nobody can read yet.
     guarantee, ratio, covered, unfitted: of the last version. ratio: of the noise to the model. unfitted: for each task
         without a head, the reason.
@@ -147,6 +148,7 @@ def status_of(service: Parts, situation: SituationReader) -> dict[str, Any]:
     facts["word_ids"] = {partition: meta.next_word for partition, meta in positions.items()}
     facts["lag"] = lag
     facts["forwards"] = forwards
+    facts["suppressed"] = max((meta.suppressed for meta in positions.values()), default=0)
     facts["hidden"] = [_hidden_fields(one) for one in hiding]
     facts["stalled_partitions"] = stalled
     facts["receipts_waiting"] = receipts

@@ -61,19 +61,26 @@ from streamtopic.signed.deletion_receipt import (
     Link,
     Receipt,
     Salt,
+    SubjectReceipt,
     completion_message,
+    covered_digest,
     document_digest,
     open_completion,
     open_link,
     open_receipt,
+    open_subject_receipt,
     plain_request_digest,
     receipt_id,
     request_digest,
+    runs,
     salt_bytes,
     seal_completion,
     seal_receipt,
+    seal_subject_receipt,
     service_document_salt,
     service_salt,
+    subject_receipt_id,
+    subject_receipt_message,
     to_message,
 )
 from streamtopic.signed.key_ring import KeyList, KeyRing, Revoked, open_keys, seal_keys
@@ -139,15 +146,6 @@ from streamtopic.signed.signing_keys import (
     load_secret,
     new_secret,
     new_signing_key,
-)
-from streamtopic.signed.subject_receipt import (
-    SubjectReceipt,
-    covered_digest,
-    open_subject_receipt,
-    runs,
-    seal_subject_receipt,
-    subject_receipt_id,
-    subject_receipt_message,
 )
 
 __all__ = [

@@ -20,10 +20,18 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from streamtopic.errors import InvalidRelease, UnknownKey
-from streamtopic.signed.deletion_receipt import COMPLETIONS, Completion, Link, Receipt, open_link
+from streamtopic.signed.deletion_receipt import (
+    COMPLETIONS,
+    SUBJECT_RECEIPT,
+    Completion,
+    Link,
+    Receipt,
+    SubjectReceipt,
+    open_link,
+    open_subject_receipt,
+)
 from streamtopic.signed.sealed import kind_of
 from streamtopic.signed.signing_keys import Verifier
-from streamtopic.signed.subject_receipt import SUBJECT_RECEIPT, SubjectReceipt, open_subject_receipt
 from streamtopic.streams import EventLog, Record, TopicNames
 
 __all__ = ["Audit", "Chain", "ChainHead", "ReceiptReader", "audit", "digest_of", "digests_of", "export_line"]

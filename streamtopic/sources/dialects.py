@@ -24,6 +24,7 @@ from streamtopic.events import HEARTBEAT_KEY, decode_record, document_of, map_in
 from streamtopic.sources.input_mapping import InputMapping, at_path, labels_of, milliseconds, plain_text
 from streamtopic.sources.record_keys import FRAME, frame_of, id_in
 from streamtopic.streams import Record
+from streamtopic.suppression import SuppressionKey, is_suppression_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,10 +85,14 @@ class Dialect:
 
     mapping: of the model.
     decoder: reads values whose schema is in a registry; None for formats without one.
+    suppression: key of the model's suppressions; None for a model without any.
     """
 
-    def __init__(self, mapping: InputMapping, decoder: Decoder | None = None) -> None:
+    def __init__(
+        self, mapping: InputMapping, decoder: Decoder | None = None, suppression: SuppressionKey | None = None
+    ) -> None:
         self.mapping = mapping
+        self.suppression = suppression
         self._decoder = decoder
         self._is_own = mapping.is_own
 
@@ -96,6 +101,10 @@ class Dialect:
         """Whether several keys may name one document."""
         return bool(self.mapping.key)
 
+    def is_suppression(self, key: bytes | None) -> bool:
+        """Return whether a record's key belongs to suppressions."""
+        return self.suppression is not None and is_suppression_key(key)
+
     def document(self, key: bytes | None) -> bytes:
         """Return the document id in a key. Raises InvalidEvent for a key without one, ComponentUnreachable."""
         if not self.many_forms or (key or b"").startswith(_RESERVED):
@@ -103,10 +112,12 @@ class Dialect:
         return id_in(key, self.mapping.key, self._decoder)
 
     def document_of(self, key: bytes | None) -> str | None:
-        """Return the document id in a key; None for the service's own key, and for a key that is not an id.
+        """Return the document id in a key; None for the service's own keys, and for a key that is not an id.
 
         Raises ComponentUnreachable.
         """
+        if self.is_suppression(key):
+            return None
         try:
             return document_of(self.document(key))
         except InvalidEvent:
@@ -117,7 +128,7 @@ class Dialect:
 
         subjects: as of `events.decode`.
         """
-        return decode_record(self.translate(record), subjects=subjects)
+        return decode_record(self.translate(record), subjects=subjects, suppression=self.suppression)
 
     def translate(self, record: Record) -> Record:
         """Return the same record in the service's own dialect. Raises as `event`."""

@@ -11,7 +11,8 @@ Writing a partition
     document_records    a document as bytes: the counts to subtract when it is deleted
     segments            a segment as bytes
     subject_requests    requests to forget a subject, until their receipt is published
-    deletions           deletions that wait for their receipts, or wait to be sent to another partition
+    deletions           deletions that wait for their receipts, or wait to be sent to another partition; the end of the
+                        chain of receipts, and the keys that tie them to requests
     compaction          the choice of segments to merge, and the time; merge_segments: the sum of several
 Reading
     reader              snapshots and differences of the counts, over all partitions; sum_pairs: the sum of their pairs
@@ -20,7 +21,6 @@ Reading
     measure             bytes by kind, growth of the words
 Of a model, beside its partitions
     model_state         settings, lease, base model, releases, outbox, ledger
-    receipt_state       the end of the chain of receipts, and the keys that tie them to requests
     deletion_requests   requests for deletions, until their receipts are there
     residue_ledger      where traces of deleted documents are left
     removal             taking counts out, so that they are made again from the log

@@ -127,6 +127,11 @@ class DeletionRequest:
         return self.documents or max(self.found, self.subjects)
 
     @property
+    def recallable(self) -> bool:
+        """Whether a person may still approve or cancel it: no tombstone was written."""
+        return self.state in _RECALLABLE
+
+    @property
     def minute(self) -> int:
         """The minute in which it was taken in, since 1970."""
         return _minute(self.received_ms)
@@ -146,7 +151,7 @@ class DeletionRequest:
         return self.moved(RequestState.CANCELLED, now_ms)
 
     def _must_be_recallable(self, act: str) -> None:
-        if self.state not in _RECALLABLE:
+        if not self.recallable:
             raise UsageError(
                 f"request {self.id} is {self.state.value} and cannot be {act}: only requests that are waiting or "
                 "paused can"

@@ -1,10 +1,17 @@
-"""Deletions that wait: applied ones for their receipts, others to be sent to the partition of their key.
+"""Deletions that wait, and the end of their wait: the state of receipts.
 
-Both are written with the counts, by the script that commits a flush.
+    Forget, Forgets   applied deletions, which wait for their receipts
+    Forward           deletions that wait to be sent to the partition of their key
+    ReceiptChain      the end of the chain of staged receipts
+    LinkKeys          the keys that tie receipts to request ids
+
+Deletions are written with the counts, by the script that commits a flush. Chain and keys are the publisher's.
 """
 
-from collections.abc import Iterable
+import secrets
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 
 import msgpack
@@ -12,9 +19,13 @@ import msgpack
 from streamtopic.errors import StateCorrupt
 from streamtopic.events import FORM_HEADER
 from streamtopic.state.connection import Connection
-from streamtopic.state.redis_keys import PartitionKeys
+from streamtopic.state.model_state import OutboxRecord, pack_record
+from streamtopic.state.redis_keys import ModelKeys, PartitionKeys
+from streamtopic.state.scripts import APPEND_RECEIPTS, UPLOAD_SECONDS, Outcome, outcome
 
-__all__ = ["Forget", "ForgetKind", "Forgets", "Forward"]
+__all__ = ["Forget", "ForgetKind", "Forgets", "Forward", "LinkKeys", "ReceiptChain", "month_of", "months_before"]
+
+_KEY_BYTES = 32
 
 
 class ForgetKind(StrEnum):
@@ -167,7 +178,7 @@ class Forgets:
         Only a model with structured keys has such deletions: its log may still hold a record of the document.
         """
         fields = self._connection.call("HGETALL", self._forwards)
-        own = [int(name) for name, value in fields.items() if name.isdigit() and _is_form(int(name), value)]
+        own = [int(name) for name, value in fields.items() if name.isdigit() and _is_form(name, value)]
         return min(own, default=None)
 
     def drop(self, forgets: Iterable[Forget]) -> None:
@@ -177,10 +188,14 @@ class Forgets:
             self._connection.call("XDEL", self._key, *entries[start : start + 1000])
 
 
-def _is_form(offset: int, value: bytes) -> bool:
+def _is_form(name: bytes, value: bytes) -> bool:
     """Return whether a note is of a tombstone for another key of the same document."""
-    names = {name for name, _ in Forward.unpack(offset, value).headers}
+    names = {header for header, _ in Forward.unpack(name, value).headers}
     return FORM_HEADER in names
+
+
+# Behind the offset in the name of a note that erases.
+_ERASES = b"+"
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +210,8 @@ class Forward:
     headers: headers of a delete that its receipt needs.
     end: end of `home` once the record had been read; a record of the document from there on is newer.
     late: whether the record was old by then, so that newer ones may lie before `end`.
+    erases: whether it takes the record itself out of the log, since an id or a subject in it is suppressed.
+    value: value of the record to send, b"" for a tombstone.
     """
 
     offset: int
@@ -205,21 +222,115 @@ class Forward:
     headers: tuple[tuple[str, bytes], ...] = ()
     end: int = 0
     late: bool = False
+    erases: bool = False
+    value: bytes = b""
+
+    @property
+    def name(self) -> bytes:
+        """Its field: a record may have one note that erases it beside another one."""
+        return b"%d" % self.offset + _ERASES * self.erases
+
+    @staticmethod
+    def is_name(field: bytes) -> bool:
+        """Return whether a field of the hash is a note. `through`, which a rebuild keeps, is none."""
+        return field.removesuffix(_ERASES).isdigit()
 
     def pack(self) -> bytes:
         """Return the value of its field."""
         fields = [self.document, self.home, self.asked, self.time_ms, self.headers, self.end, self.late]
-        return bytes(msgpack.packb(fields))
+        # Only where there is one: a note without it has the bytes that it always had.
+        sent = [self.value] if self.value else []
+        return bytes(msgpack.packb([*fields, *sent]))
 
     @classmethod
-    def unpack(cls, offset: int, value: bytes) -> "Forward":
+    def unpack(cls, name: bytes, value: bytes) -> "Forward":
         """Undo `pack`. Raises StateCorrupt."""
+        offset = int(name.removesuffix(_ERASES))
         try:
-            document, home, asked, time_ms, headers, end, late = msgpack.unpackb(value)
-            named = tuple((str(name), bytes(content)) for name, content in headers)
-            return cls(offset, document, home, asked, time_ms, named, end, late)
+            document, home, asked, time_ms, headers, end, late, *sent = msgpack.unpackb(value)
+            named = tuple((str(header), bytes(content)) for header, content in headers)
+            return cls(offset, document, home, asked, time_ms, named, end, late, name.endswith(_ERASES), *sent)
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise StateCorrupt(
                 f"the deletion to send to another partition for record {offset} cannot be read ({error}): run "
                 "`streamtopic rebuild`"
             ) from None
+
+
+class ReceiptChain:
+    """The end of a model's chain of staged receipts, as (sequence, digest); (0, "") before the first."""
+
+    def __init__(self, connection: Connection, model: str) -> None:
+        self._connection = connection
+        self._keys = ModelKeys(model)
+
+    def end(self) -> tuple[int, str]:
+        """Return sequence and digest of the newest staged receipt.
+
+        After Redis was set back the topic has newer receipts; the publisher reads it and moves the end.
+        """
+        sequence, digest = self._connection.call("HMGET", self._keys.named("chain"), "sequence", "digest")
+        return int(sequence or 0), (digest or b"").decode()
+
+    def append(
+        self, expected: tuple[int, str], end: tuple[int, str], records: Sequence[tuple[str, OutboxRecord]] = ()
+    ) -> Outcome:
+        """Move the end of the chain, and put the receipts between into the outbox, all or nothing.
+
+        expected: the end that the receipts continue.
+        end: the end afterwards.
+        records: (digest, record) of each receipt.
+
+        Stale where the chain does not end as expected: read the topic again.
+        """
+        uploads, strings = [], []
+        for digest, record in records:
+            key = self._keys.named(f"out:receipt:{digest}")
+            strings.append(key)
+            # NX: a repetition must not give an end to a string that is in the outbox already.
+            uploads.append(("SET", key, pack_record(record), "NX", "EX", UPLOAD_SECONDS))
+        self._connection.batch(uploads)
+        keys = [self._keys.named("chain"), self._keys.named("outbox"), *strings]
+        return outcome(self._connection.script(APPEND_RECEIPTS, keys, [*expected, *end]))
+
+
+def month_of(seconds: float) -> str:
+    """Return the month of a time, as "2026-11"; such names sort by time. seconds: since 1970."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m")
+
+
+def months_before(month: str, count: int) -> str:
+    """Return the month that lies `count` months before another one."""
+    year, number = (int(part) for part in month.split("-"))
+    months = year * 12 + number - 1 - count
+    years, rest = divmod(months, 12)
+    return f"{years:04d}-{rest + 1:02d}"
+
+
+class LinkKeys:
+    """A model's keys by month, which tie receipts to request ids."""
+
+    # Random, and only in Redis: a key that is destroyed there cannot be derived again from anything.
+
+    def __init__(self, connection: Connection, model: str) -> None:
+        self._connection = connection
+        self._key = ModelKeys(model).named("links")
+
+    def all(self) -> dict[str, bytes]:
+        """Return all keys: month to key."""
+        fields = self._connection.call("HGETALL", self._key)
+        return {month.decode(): key for month, key in fields.items()}
+
+    def of(self, month: str) -> bytes:
+        """Return the key of a month, made on first use."""
+        # Of two processes that make one, one decides: both read the same key afterwards.
+        self._connection.call("HSETNX", self._key, month, secrets.token_bytes(_KEY_BYTES))
+        return bytes(self._connection.call("HGET", self._key, month))
+
+    def destroy(self, before: str) -> int:
+        """Destroy the keys of the months before this one; return their number."""
+        names = self._connection.call("HKEYS", self._key)
+        months = [name for name in names if name.decode() < before]
+        if months:
+            self._connection.call("HDEL", self._key, *months)
+        return len(months)

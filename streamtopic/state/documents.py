@@ -19,7 +19,7 @@ from streamtopic.state.redis_keys import BUCKETS
 from streamtopic.state.segments import get_varint
 from streamtopic.state.sort_in_place import sort_in_place
 
-__all__ = ["StoredDocuments", "document_parts", "read_documents", "sample_words"]
+__all__ = ["StoredDocuments", "document_ids", "document_parts", "read_documents", "sample_words"]
 
 
 Bytes = npt.NDArray[np.uint8]
@@ -121,6 +121,17 @@ def document_parts(
             chosen += labels.chosen(counted, number)
         chosen.sort(key=lambda record: record.id)
         yield places.batch(chosen), [record.labels for record in chosen]
+
+
+def document_ids(connection: Connection, snapshot: Snapshot) -> Iterator[tuple[int, Sequence[bytes]]]:
+    """Yield all documents that a snapshot counts, part by part: a partition, and ids of documents in it.
+
+    Documents that came or went since the snapshot are missing, as in `document_parts`. Raises as `read_documents`.
+    """
+    for view in snapshot.views:
+        until = view.meta.end_of(snapshot.through)
+        for bucket in range(BUCKETS):
+            yield view.partition, [document for document, *_ in _counted(connection, view, bucket, until)]
 
 
 def _buckets(snapshot: Snapshot, limit: int) -> int:

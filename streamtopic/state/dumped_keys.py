@@ -81,7 +81,7 @@ def dump_partition(connection: Connection, model: str, partition: int) -> Dumped
     documents = [keys.documents(bucket) for bucket in range(BUCKETS)]
     subjects = [keys.subjects(bucket) for bucket in range(BUCKETS)]
     names = [keys.meta, keys.manifest, keys.words, keys.forgets, keys.forwards, keys.subject_requests]
-    names += [*documents, *subjects]
+    names += [keys.suppressed, *documents, *subjects]
     dumps = [("DUMP", name) for name in names]
     asked = [("HGETALL", keys.meta), ("HGETALL", keys.manifest), ("EXISTS", keys.kept_forgets)]
     # Atomic, and no copies under other names: a copy would hold a deleted document for longer than the marks of its

@@ -25,6 +25,7 @@ from streamtopic.state.scripts import UPLOAD_SECONDS
 from streamtopic.state.segments import SegmentHead, counted_blocks, encode_chunk, encode_head, encode_passages
 from streamtopic.state.subject_requests import SubjectRequest
 from streamtopic.state.word_ids import Rows, RowSpan, Vocabulary, number_rows, word_bytes, word_text
+from streamtopic.suppression import Suppression
 
 __all__ = [
     "MAX_FLUSH_DOCUMENTS",
@@ -186,6 +187,8 @@ class Changes:
     forwards: deletions to send to other partitions.
     time_ms: newest time of the records, milliseconds since 1970.
     requests: requests to forget a subject that came, or whose own record went, each once.
+    suppressions: what was said about ids and subjects, the last of each.
+    suppressed: how many more of them are suppressed afterwards.
     """
 
     next_offset: int
@@ -197,6 +200,8 @@ class Changes:
     forwards: Sequence[Forward] = ()
     time_ms: int = 0
     requests: Sequence[SubjectRequest] = ()
+    suppressions: Sequence[Suppression] = ()
+    suppressed: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -232,6 +237,7 @@ class Flush:
     named: Sequence[tuple[bytes, bytes]] = ()
     unnamed: Sequence[tuple[bytes, bytes]] = ()
     requests: Sequence[SubjectRequest] = ()
+    suppressions: Sequence[Suppression] = ()
 
 
 def plan(
@@ -301,6 +307,7 @@ def plan(
         named=named,
         unnamed=unnamed,
         requests=changes.requests,
+        suppressions=changes.suppressions,
     )
 
 
@@ -436,6 +443,7 @@ def _increments(changes: Changes, base: Meta) -> dict[str, int]:
         by[f"counted:{epoch}"] = number
     for name, number in changes.totals.items():
         by[f"total:{name}"] = number
+    by["suppressed"] = changes.suppressed
     return {field: number for field, number in by.items() if number}
 
 
@@ -466,7 +474,7 @@ def commit_arguments(flush: Flush, of: PartitionKeys, fence: int) -> tuple[list[
     put(of.words, born)
     segments = ((entry.name, entry.pack()) for entry, _ in flush.segments)
     put(of.manifest, segments)
-    forwards = ((forward.offset, forward.pack()) for forward in flush.forwards)
+    forwards = ((forward.name, forward.pack()) for forward in flush.forwards)
     put(of.forwards, forwards)
     for bucket, members in _by_subject(flush.unnamed, of).items():
         step("ZREM", of.subjects(bucket), members)
@@ -476,6 +484,8 @@ def commit_arguments(flush: Flush, of: PartitionKeys, fence: int) -> tuple[list[
         step("ZADD", of.subjects(bucket), chain.from_iterable(scored))
     requests = ((request.name, request.pack()) for request in flush.requests)
     put(of.subject_requests, requests)
+    suppressions = ((one.digest, one.pack()) for one in flush.suppressions)
+    put(of.suppressed, suppressions)
     entries = []
     for forget in flush.forgets:
         entries.append(len(arguments) + 2)

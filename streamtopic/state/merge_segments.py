@@ -36,6 +36,7 @@ class Source:
     The pairs that were read and not used yet:
     rows, sizes: (k,) rows as positions of the result, and the number of pairs of each.
     columns, values: (pairs,) columns as positions of the segment itself.
+    largest: the largest value that was read so far, without its sign.
     """
 
     # Columns are translated in the kernel, pair by pair: here it would take another array of all pairs.
@@ -48,6 +49,7 @@ class Source:
         self.sizes = np.empty(0, np.int64)
         self.columns = np.empty(0, np.int32)
         self.values = np.empty(0, np.int64)
+        self.largest = 0.0
 
     @property
     def complete(self) -> int:
@@ -64,6 +66,9 @@ class Source:
         self.sizes = _joined(self.sizes, chunk.sizes)
         self.columns = _joined(self.columns, chunk.columns)
         self.values = _joined(self.values, chunk.values)
+        # Without an array of absolute values, and once for each pair.
+        least = float(chunk.values.min(initial=0))
+        self.largest = max(self.largest, float(chunk.values.max(initial=0)), -least)
 
     def drop(self, rows: int, pairs: int) -> None:
         """Drop the first rows, which were used, with their pairs."""
@@ -124,8 +129,7 @@ def fused_rows(sources: Sequence[Source], n_words: int) -> Iterator[PairBlock]:
 
 def _check_room(sources: Sequence[Source]) -> None:
     # Each segment has a pair once at most, so the largest values bound every sum.
-    largest = [float(np.abs(source.values).max(initial=0)) for source in sources]
-    if sum(largest) >= _ROOM:
+    if sum(source.largest for source in sources) >= _ROOM:
         raise CountsOverflow("a pair count exceeds 64 bits: too many documents for one model, split the corpus")
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from streamtopic.errors import StateCorrupt, StateMismatch, StateMissing
-from streamtopic.events import keeps_days
+from streamtopic.events import keeps_days, suppression_in
 from streamtopic.formats import STATE, refusal
 from streamtopic.state.connection import Connection
 from streamtopic.state.redis_keys import ModelKeys, PartitionKeys
@@ -26,6 +26,8 @@ __all__ = [
 
 MURMUR2 = "murmur2"
 """The default partitioner. A state that names no partitioner is older than the setting, and was made with this one."""
+
+_VOID = "or run `streamtopic rebuild`: what was suppressed with the other key is then not suppressed any more"
 
 Fixed = tuple[int, int, int, str, str]
 """Layout, cap, partitions, partitioner and limits: fixed when a model is created."""
@@ -57,6 +59,7 @@ class Meta:
     erased_ms: time since which `erased` holds.
     through: records of other partitions' keys before this offset were dealt with before the state was last rebuilt.
     layout: number of `formats.STATE`: what a writer may write here. Readers take each entry as it is.
+    suppressed: number of ids and subjects that are suppressed.
     """
 
     partitions: int
@@ -81,6 +84,7 @@ class Meta:
     erased_ms: int
     through: int = 0
     layout: int = STATE.written
+    suppressed: int = 0
 
     @classmethod
     def parse(cls, fields: Mapping[bytes, bytes]) -> "Meta":
@@ -122,6 +126,7 @@ class Meta:
                 erased_ms=number("erased_at", "0"),
                 through=number("through", "0"),
                 layout=int(layout),
+                suppressed=number("suppressed", "0"),
             )
         except (KeyError, ValueError) as error:
             raise StateCorrupt(f"partition state cannot be read ({error}): run `streamtopic rebuild`") from None
@@ -261,6 +266,8 @@ def mismatch(model: str, have: Fixed, want: Fixed, writer: str = "") -> str:
         )
     elif cap != want_cap:
         differs = f"was counted with document mass cap {cap}, not {want_cap}: go back to cap {cap}"
+    elif suppression_in(limits) != suppression_in(want_limits):
+        return f"the state of {model} {_other_suppressions(suppression_in(limits), suppression_in(want_limits))}"
     elif keeps_days(limits) != keeps_days(want_limits):
         had, wants = ("with", "without") if keeps_days(limits) else ("without", "with")
         back = "month" if keeps_days(limits) else "off"
@@ -273,6 +280,19 @@ def mismatch(model: str, have: Fixed, want: Fixed, writer: str = "") -> str:
         )
         remedy = "or count it anew from the log (`streamtopic rebuild`)"
     return f"the state of {model} {differs}, {remedy}"
+
+
+def _other_suppressions(had: str, wants: str) -> str:
+    """Return what differs between two keys of suppressions, with the remedy. had, wants: fingerprints, "" for none."""
+    if not had:
+        return (
+            f"was counted without suppressions, and the setting `suppression_key` names key {wants}: run `streamtopic "
+            "rebuild` once, which counts the log with it, or take the setting away"
+        )
+    remedy = f"name the file of key {had} in the setting `suppression_key`"
+    if wants:
+        return f"was counted with suppressions of key {had}, not {wants}: {remedy}, {_VOID}"
+    return f"was counted with suppressions of key {had}, and no key is set here: {remedy}"
 
 
 def changed_limits(found: str, wanted: str) -> str:

@@ -10,7 +10,7 @@ import msgpack
 
 from streamtopic.counts import Weighting
 from streamtopic.errors import StateCorrupt, StateMismatch
-from streamtopic.events import LIMITS, without_subjects
+from streamtopic.events import LIMITS, suppression_in, without_subjects, without_suppression
 from streamtopic.formats import STATE, program
 from streamtopic.state import scripts
 from streamtopic.state.connection import Connection
@@ -143,7 +143,9 @@ class ModelState:
             answer = connection.script(scripts.CREATE_MODEL, [key], [*wanted, program()])
         have = fixed(answer)
         # A state from before there were subjects stays one without, until it is counted anew.
-        known = have[4] == wanted[4] or have[4] == without_subjects(wanted[4])
+        known = have[4] in {wanted[4], without_subjects(wanted[4])}
+        # Only those who count need the key of suppressions; all others go by what the state says.
+        known = known or (not suppression_in(wanted[4]) and without_suppression(have[4]) == wanted[4])
         if have[0] not in STATE.read or have[1:4] != wanted[1:4] or not known:
             raise _mismatch(connection, model, have, wanted)
         return cls(connection, model, replace(settings, layout=have[0], limits=have[4]))

@@ -43,6 +43,7 @@ from streamtopic.state.scripts import Applied, Outcome, Stale, outcome
 from streamtopic.state.segments import SegmentHead, decode_head
 from streamtopic.state.subject_requests import SubjectRequest, read_requests
 from streamtopic.state.word_ids import MAX_WORD_IDS, Rows, RowSpan, Vocabulary, WordLimits, WordPassage, word_text
+from streamtopic.suppression import Suppression
 
 __all__ = ["LiveDocuments", "PartitionWriter", "PreparedBatch"]
 
@@ -305,16 +306,29 @@ class PartitionWriter:
     def forwards(self) -> list[Forward]:
         """Return the deletions that are still to be sent to other partitions, in the order of the log."""
         fields = self.connection.call("HGETALL", self.keys.forwards)
-        # One field is not an offset: `through`, which a rebuild keeps.
-        offsets = sorted(int(name) for name in fields if name.isdigit())
-        return [Forward.unpack(offset, fields[b"%d" % offset]) for offset in offsets]
+        notes = [Forward.unpack(name, value) for name, value in fields.items() if Forward.is_name(name)]
+        return sorted(notes, key=lambda note: (note.offset, note.erases))
 
     def forwarded(self, forwards: Iterable[Forward]) -> None:
         """Remove deletions that were sent to another partition, or need not be."""
-        offsets = [forward.offset for forward in forwards]
-        for start in range(0, len(offsets), _AT_ONCE):
-            some = offsets[start : start + _AT_ONCE]
+        names = [forward.name for forward in forwards]
+        for start in range(0, len(names), _AT_ONCE):
+            some = names[start : start + _AT_ONCE]
             self.connection.call("HDEL", self.keys.forwards, *some)
+
+    def suppressions(self, digests: Iterable[bytes]) -> dict[bytes, Suppression]:
+        """Return what was said last about ids or subjects, by digest; one of which nothing was said is left out.
+
+        Raises StateCorrupt.
+        """
+        asked = list(dict.fromkeys(digests))
+        found: dict[bytes, Suppression] = {}
+        for start in range(0, len(asked), _AT_ONCE):
+            some = asked[start : start + _AT_ONCE]
+            values = self.connection.call("HMGET", self.keys.suppressed, *some)
+            pairs = zip(some, values, strict=True)
+            found.update((digest, Suppression.unpack(digest, value)) for digest, value in pairs if value is not None)
+        return found
 
     def subject_requests(self) -> dict[bytes, SubjectRequest]:
         """Return the requests to forget a subject by name, the oldest first. Raises StateCorrupt."""
@@ -330,6 +344,18 @@ class PartitionWriter:
         span = (b"[" + digest, b"(" + digest + b"\xff")
         members = self.connection.call("ZRANGEBYLEX", key, *span, "LIMIT", 0, most)
         return [member[len(digest) :] for member in members]
+
+    def added_before(self, documents: Sequence[bytes], offset: int) -> list[bytes]:
+        """Return those of these live documents that were added before an offset; their order stays.
+
+        documents: as of `subject_documents`. One whose record has another key than its id is always among the result.
+        """
+        reads = [("HGET", self.keys.documents(self.keys.bucket(document)), document) for document in documents]
+        records = self.connection.batch(reads) if reads else []
+        stored = decode_records([record for record in records if record is not None])
+        offsets = iter(stored)
+        added = [-1 if record is None else next(offsets).offset for record in records]
+        return [document for document, at in zip(documents, added, strict=True) if at < offset]
 
     def subject_done(self, request: SubjectRequest) -> None:
         """Note that a request has no document left. request: with `done` set."""

@@ -12,7 +12,7 @@ from streamtopic.counts import Cooccurrence, SignedPassages, SymmetricCounts
 from streamtopic.counts.compact import UpperRows, mirrored
 from streamtopic.errors import NegativeCounts, StateCorrupt, StateError
 from streamtopic.state.connection import Connection
-from streamtopic.state.deletions import Forgets
+from streamtopic.state.deletions import Forgets, Forward
 from streamtopic.state.meta import ManifestEntry, Meta, head_strings, read_position
 from streamtopic.state.redis_keys import ModelKeys, PartitionKeys
 from streamtopic.state.segments import MOST_PASSAGES, PairChunk, SegmentHead, decode_head, decode_passages, pair_chunks
@@ -186,8 +186,7 @@ class Reader:
         """Return the number of deletions in a partition that are still to be sent to the partition of their key."""
         # HGETALL, since readers have no right to HKEYS.
         names = self.connection.call("HGETALL", self._keys[partition].forwards)
-        # One field is not an offset: `through`, see Meta.
-        return sum(name.isdigit() for name in names)
+        return sum(map(Forward.is_name, names))
 
     def snapshot(self, *, through: int | None = None) -> Snapshot:
         """Take a snapshot of all partitions.

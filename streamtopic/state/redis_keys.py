@@ -59,6 +59,11 @@ class PartitionKeys:
         """Sorted set, all of one score: digest of a subject and key of a document's record, one behind the other."""
         return f"{self.tag}:subjects:{bucket}"
 
+    @property
+    def suppressed(self) -> str:
+        """Hash: digest of an id or a subject to what was said last about it, suppressed or lifted."""
+        return f"{self.tag}:suppressed"
+
     def of(self, partition: int) -> "PartitionKeys":
         """Return the keys of another partition of the same model."""
         return PartitionKeys(f"{self.tag.rpartition(':')[0]}:{partition}}}")

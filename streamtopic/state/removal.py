@@ -46,21 +46,24 @@ class Recorded:
     partitions: number of partitions.
     partitioner: hash that chooses the partition of a key.
     moved: the last version made before documents were moved to other partitions, 0 without one.
+    limits: rules that the state is counted under, as `events.limits_of`.
     """
 
     partitions: int
     partitioner: str
     moved: int
+    limits: str = ""
 
 
 def recorded(connection: Connection, model: str) -> Recorded | None:
     """Return the settings of a model, whatever the layout of its state; None where there is no such model."""
     key = ModelKeys(model).named("settings")
-    partitions, partitioner, moved = connection.call("HMGET", key, "partitions", "partitioner", "moved")
+    wanted = ("partitions", "partitioner", "moved", "limits")
+    partitions, partitioner, moved, limits = connection.call("HMGET", key, *wanted)
     if partitions is None:
         return None
     hashed = MURMUR2 if partitioner is None else str(partitioner.decode())
-    return Recorded(int(partitions), hashed, int(moved or 0))
+    return Recorded(int(partitions), hashed, int(moved or 0), (limits or b"").decode(errors="replace"))
 
 
 def record(connection: Connection, model: str, settings: ModelSettings, moved: int) -> None:
@@ -107,7 +110,7 @@ def remove_partition(connection: Connection, model: str, partition: int, *, rear
     connection.script(REMOVE_POSITION, position, [int(rearranged)])
     names = [keys.words, *(keys.documents(bucket) for bucket in range(BUCKETS))]
     # Requests to forget a subject stay, with their secret: their own records may have left the log.
-    names += [keys.subjects(bucket) for bucket in range(BUCKETS)]
+    names += [keys.suppressed, *(keys.subjects(bucket) for bucket in range(BUCKETS))]
     for name, value in manifest.items():
         entry = ManifestEntry.parse(name, value)
         names += [keys.segment(entry.name, k) for k in range(entry.keys)]

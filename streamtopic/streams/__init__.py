@@ -14,11 +14,22 @@ partition_of   the partition of a key
 shortest_lag   how long a delete leaves its document in the log
 """
 
-from streamtopic.streams.event_log import EventLog, Headers, Message, Record, TopicNames, pages, shortest_lag
+from streamtopic.streams.event_log import (
+    MURMUR2,
+    PARTITIONERS,
+    EventLog,
+    Headers,
+    Message,
+    Record,
+    TopicNames,
+    addressed,
+    pages,
+    partition_of,
+    shortest_lag,
+)
 from streamtopic.streams.file_log import FileLog
 from streamtopic.streams.kafka_log import KafkaLog, KafkaOptions
 from streamtopic.streams.opening import open_log
-from streamtopic.streams.partitioner import MURMUR2, PARTITIONERS, addressed, partition_of
 
 __all__ = [
     "MURMUR2",

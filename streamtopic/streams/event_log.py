@@ -1,13 +1,16 @@
 """The interface of an event log: records with keys, in partitions, under offsets; and the names of a model's topics.
 
+The partition of a key follows from the hash that the producers of a topic use (`partition_of`).
+
 Every event log makes the checks at the end, so that all refuse the same in the same words.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
+from zlib import crc32
 
 from streamtopic.errors import StateMismatch, UsageError
 
@@ -15,26 +18,45 @@ __all__ = [
     "MAX_HEADERS",
     "MAX_READ_BYTES",
     "MAX_READ_RECORDS",
+    "MURMUR2",
+    "PARTITIONERS",
     "Closing",
     "EventLog",
     "Headers",
     "Message",
     "Record",
     "TopicNames",
+    "addressed",
     "check_count",
     "check_new_topic",
     "check_offset",
     "check_partition",
     "check_topic",
+    "murmur2",
     "pages",
+    "partition_of",
+    "placed",
     "shortest_lag",
 ]
-
 
 MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z")
 DAY_MS = 24 * 3600 * 1000
 # Life of pointers to refused adds: time to look into them.
 _REJECTED_MS = 30 * DAY_MS
+
+
+MURMUR2 = "murmur2"
+"""32-bit MurmurHash2 (Appleby) with the seed of Kafka's Java client, which kafka-python uses too."""
+
+PARTITIONERS = (MURMUR2, "crc32")
+"""The hashes that producers use: crc32 is librdkafka's `consistent` and its default, `consistent_random`.
+
+Clients with the same hash differ only over records without a key, which are refused in every partition.
+"""
+
+_SEED = 0x9747B28C
+_FACTOR = 0x5BD1E995
+_MASK = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,3 +371,66 @@ def check_offset(topic: str, partition: int, offset: int, begin: int, end: int) 
             f"{topic}/{partition} holds offsets {begin} to {end}, so offset {offset} cannot be read: its records "
             "have left the log, or this is another log; run `streamtopic rebuild`"
         )
+
+
+def murmur2(data: Sequence[int], start: int = 0, stop: int = -1) -> int:
+    """Return the MurmurHash2 of data[start:stop], an unsigned 32-bit number; stop -1 means the end of `data`."""
+    # Byte by byte, since numba compiles this very function for ingest. In plain Python slices would not be faster.
+    if stop < 0:
+        stop = len(data)
+    h = _SEED ^ (stop - start)
+    at = start
+    while stop - at >= 4:
+        word = data[at] | data[at + 1] << 8 | data[at + 2] << 16 | data[at + 3] << 24
+        k = word * _FACTOR & _MASK
+        k = (k ^ k >> 24) * _FACTOR & _MASK
+        h = h * _FACTOR & _MASK ^ k
+        at += 4
+    if at < stop:
+        k = 0
+        while stop > at:
+            stop -= 1
+            k = k << 8 | data[stop]
+        h = (h ^ k) * _FACTOR & _MASK
+    h = (h ^ h >> 13) * _FACTOR & _MASK
+    return h ^ h >> 15
+
+
+def partition_of(key: bytes | None, partitions: int, partitioner: str = MURMUR2) -> int:
+    """Return the partition of a key, below `partitions`; 0 for a record without a key. Raises UsageError."""
+    if partitions < 1:
+        raise UsageError("a topic without partitions takes no record: create it with `streamtopic init`")
+    if key is None:
+        return 0
+    if partitioner == "crc32":
+        return crc32(key) % partitions
+    if partitioner != MURMUR2:
+        raise UsageError(f"there is no partitioner {partitioner!r}: choose one of {', '.join(PARTITIONERS)}")
+    # Without the sign bit, as Kafka's Java client does it: Java has no unsigned numbers.
+    return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def placed(topic: str, messages: Sequence[Message], partitions: int) -> list[int]:
+    """Return the partition of each message: the one that it names, else that of its key.
+
+    Raises UsageError for a partition that the topic does not have.
+    """
+    found = []
+    for message in messages:
+        partition = message.partition
+        if partition is None:
+            partition = partition_of(message.key, partitions)
+        check_partition(topic, partition, partitions)
+        found.append(partition)
+    return found
+
+
+def addressed(messages: Iterable[Message], partitions: int, partitioner: str) -> list[Message]:
+    """Return the messages with the partitions of their keys; a message that names its partition keeps it."""
+    found = []
+    for message in messages:
+        if message.partition is None:
+            found.append(replace(message, partition=partition_of(message.key, partitions, partitioner)))
+        else:
+            found.append(message)
+    return found

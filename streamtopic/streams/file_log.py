@@ -1,5 +1,6 @@
 """The event log in files, for one machine without a broker.
 
+    DIR/compacted               empty file whose age is that of the last compaction
     DIR/TOPIC/partitions        number of partitions
     DIR/TOPIC/settings          Kafka's topic settings, JSON
     DIR/TOPIC/P/lock            locked while a process appends
@@ -30,9 +31,9 @@ from streamtopic.streams.event_log import (
     check_offset,
     check_partition,
     check_topic,
+    placed,
 )
 from streamtopic.streams.partition_files import PartitionFiles
-from streamtopic.streams.partitioner import placed
 
 __all__ = ["FileLog"]
 
@@ -201,6 +202,29 @@ class FileLog(Closing):
         count = self._partitions(topic)
         with self._guard():
             return sum(self._files(topic, partition).compact(expired, settled) for partition in range(count))
+
+    def compact_when_due(self, topics: Mapping[str, int], *, longest_ms: int, tombstones_ms: int) -> bool:
+        """Compact topics where that is due, as Kafka does by itself; return whether it was done.
+
+        topics: name of each topic to its `younger_ms`, as `compact` takes it.
+        longest_ms: time within which a record that is superseded must be gone, milliseconds.
+        tombstones_ms: as `compact` takes it, milliseconds.
+        """
+        done = self._directory / "compacted"
+        now = self._clock()
+        with self._guard():
+            # The age of the file is that of the last compaction. A new log has nothing to compact: its time begins now.
+            if not done.exists():
+                done.touch(mode=0o600)
+                os.utime(done, (now, now))
+            # A delete that is too young for one compaction must not be too old at the next.
+            due_ms = longest_ms - max(topics.values())
+            if (now - done.stat().st_mtime) * 1000 < due_ms:
+                return False
+            for topic, younger_ms in topics.items():
+                self.compact(topic, tombstones_ms=tombstones_ms, younger_ms=younger_ms)
+            os.utime(done, (now, now))
+        return True
 
     def remove(self, topic: str) -> None:
         """See EventLog.remove."""

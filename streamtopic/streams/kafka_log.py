@@ -18,9 +18,9 @@ from streamtopic.streams.event_log import (
     check_new_topic,
     check_partition,
     check_topic,
+    placed,
 )
 from streamtopic.streams.kafka_options import KafkaOptions
-from streamtopic.streams.partitioner import placed
 
 # kafka-python is loaded when a log is first used: a program that reads files starts faster without it.
 if TYPE_CHECKING:

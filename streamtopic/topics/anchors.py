@@ -8,6 +8,11 @@ The search is greedy, as that of the published learner (`paper_anchors`). Both r
     anchors      the row farthest from the origin, then r - 1 times the row farthest from the span of those chosen
     sets         every candidate as a mixture of the anchors; it joins the topic that has .6 or more of it
 
+Guided topics are those that seed words stand for, chosen by people in place of the search (`tandem_rows`). The row of
+such a topic is the harmonic mean of its seeds' rows of Qbar, entry by entry, brought to sum 1. A word has a share in it
+only if all seeds meet it. Source: Lund et al. 2017, "Tandem Anchoring: a Multiword Anchor Approach for Interactive
+Topic Modeling". There the mean is not brought to sum 1. The row is made of integers, so the certificate of the model
+treats it as exact, as it treats rows of found anchors.
 Rows of guided topics stand beside the anchors that are found. Their directions are taken out of E first, so no anchor
 is spent on what they explain already. For sets they are rows like those of anchors, but no word joins them.
 
@@ -19,8 +24,9 @@ through `reproducible`. docs/proof.md, "Decisions", has the consequences; docs/d
 """
 
 import hashlib
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,21 +35,32 @@ from streamtopic.counts import SymmetricCounts
 from streamtopic.counts.arrays import Float, Int32, Int64, Mask, Positions, places
 from streamtopic.counts.compact import Compact, read
 from streamtopic.errors import CannotLearn
-from streamtopic.topics.reproducible import check_arithmetic, cholesky, leading_pairs, product, solve_lower
+from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions
+from streamtopic.topics.products import dense_rows
+from streamtopic.topics.reproducible import (
+    check_arithmetic,
+    cholesky,
+    each_span,
+    even_spans,
+    leading_pairs,
+    product,
+    solve_lower,
+    workers,
+)
 from streamtopic.topics.simplex import holders
-from streamtopic.topics.threads import each_span, even_spans, workers
 
 __all__ = [
     "MEMBER",
     "AnchorChoice",
+    "GuidedRows",
     "beside",
     "changed_anchors",
     "choose_anchors",
     "coordinates",
     "guided_coordinates",
     "super_anchors",
+    "tandem_rows",
 ]
-
 
 MEMBER = 0.6
 """A candidate joins a super-anchor if at least this share of it lies in the topic."""
@@ -59,6 +76,10 @@ _GUARDS = 16
 _LEAST_PIVOT = 2.0**-20
 _LEAST_VALUE = 2.0**-16
 _LEAST_DISTANCE = 2.0**-30
+
+
+# Parts of 1 in which entries of a guided row are counted: entries and sums of them are exact in a double.
+_PARTS = 2.0**40
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -429,3 +450,86 @@ def _greedy(E: Float) -> tuple[Positions, float]:
             for k in range(r):
                 row[k] -= part * direction[k]
     return chosen, margin
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GuidedRows:
+    """The guided topics of a model.
+
+    topics: those that go on, each with the seeds that are words of the model.
+    rows: (g, n) integers, one row a topic, none of them empty.
+    notes: a sentence for each topic that has ended or lacks a seed.
+    """
+
+    topics: tuple[GuidedTopic, ...]
+    rows: Int64
+    notes: tuple[str, ...] = ()
+
+
+def tandem_rows(q: SymmetricCounts, mass: Int64, words: Sequence[str], options: LearnerOptions) -> GuidedRows:
+    """Return the guided topics and their rows.
+
+    q: Q, in which words without mass may be left of earlier counts.
+    mass: (n,) row sums.
+    words: (n,) the words of Q, ascending by code point.
+    options: they name the guided topics.
+
+    A topic goes on with the seeds that are left. It ends where no seed is left, where no word meets all of them, or
+    where an earlier topic has the same ones.
+    Cost: the entries of the seeds' rows, and n for each seed.
+    """
+    topics = []
+    rows = []
+    notes = []
+    taken: dict[tuple[int, ...], str] = {}
+    for topic in options.guided:
+        places = _places(words, mass, topic.seeds)
+        row = _tandem(q, mass, np.array(places, np.intp))
+        ended = _why_ended(places, row, taken)
+        if ended:
+            notes.append(f"guided topic {topic.name} has ended: {ended}")
+            continue
+        if len(places) < len(topic.seeds):
+            notes.append(f"guided topic {topic.name} goes on with {len(places)} of {len(topic.seeds)} seeds")
+        taken[tuple(places)] = topic.name
+        left = tuple(words[k] for k in places)
+        topics.append(replace(topic, seeds=left))
+        rows.append(row)
+    stacked = np.array(rows, np.int64).reshape(len(rows), q.n)
+    return GuidedRows(tuple(topics), stacked, tuple(notes))
+
+
+def _places(words: Sequence[str], mass: Int64, seeds: Sequence[str]) -> list[int]:
+    """Return the ascending positions of the seeds that are words of the model."""
+    found = set()
+    for seed in seeds:
+        at = bisect_left(words, seed)
+        if at < len(words) and words[at] == seed and mass[at] > 0:
+            found.add(at)
+    return sorted(found)
+
+
+def _tandem(q: SymmetricCounts, mass: Int64, seeds: Positions) -> Int64:
+    """Return the harmonic mean of the seeds' rows of Qbar in parts of 2^-40, (n,)."""
+    rows = dense_rows(q, seeds)
+    met = (rows > 0).all(axis=0)
+    inverse = np.zeros(q.n)
+    # Seed after seed, since a library may add up several of them in another order.
+    for row, own in zip(rows, mass[seeds], strict=True):
+        inverse[met] += float(own) / row[met]
+    mean = np.zeros(q.n)
+    if len(seeds):
+        mean[met] = len(seeds) / inverse[met]
+    return np.rint(mean * _PARTS).astype(np.int64)
+
+
+def _why_ended(places: Sequence[int], row: Int64, taken: dict[tuple[int, ...], str]) -> str:
+    """Say why a topic has ended; "" where it goes on. taken: the seeds of earlier topics, and their names."""
+    if not places:
+        return "none of its seeds is a word of the model"
+    if not row.any():
+        return "no word meets all of its seeds"
+    same = taken.get(tuple(places))
+    if same is not None:
+        return f"the seeds that are left are those of {same}"
+    return ""

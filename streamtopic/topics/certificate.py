@@ -21,7 +21,7 @@ import numpy as np
 
 from streamtopic.compiled import kernel
 from streamtopic.counts.arrays import Float
-from streamtopic.topics.threads import chunks, each_span
+from streamtopic.topics.reproducible import chunks, each_span
 
 __all__ = ["UNIT", "Certificate", "Known", "RowBounds", "certify", "gamma", "outward", "row_bounds", "topic_columns"]
 

@@ -43,6 +43,8 @@ COHERENT = 10
 
 # The chosen words come from a pool of this many times as many words.
 _POOL = 2
+# Only of words with more than this share of the first word's evidence: noise gives every word a little.
+_FAINT = 1e-3
 
 # Documents that count as much as the rarer word's own: NPMI of a word in few documents is mostly chance.
 _SHRINK = 20
@@ -175,14 +177,16 @@ def top_words(A: Float, evidence: WordEvidence, top: int = COHERENT, keep: int =
     """Return the positions of each topic's words as they are shown, (r, top), or (r, n) where `top` is more than n.
 
     First come those `keep` of the first 2 `keep` words that go together best (`coherent`), then all others, both in
-    the order of `ordered`. So a shorter list is always the beginning of a longer one. A topic with evidence for fewer
-    words has fewer to choose from; with at most `keep` it has no choice.
+    the order of `ordered`. So a shorter list is always the beginning of a longer one. A word with less than a
+    thousandth of the evidence of the topic's first word is not chosen from: it may be there by noise alone. With at
+    most `keep` words left there is no choice.
 
     A: (n, r) columns on the simplex.
     """
     scores = A * evidence.weight[:, None]
     order = _descending(scores)
-    pools = np.minimum(np.count_nonzero(scores, axis=0), _POOL * keep)
+    heard = scores > _FAINT * scores.max(axis=0, initial=0)
+    pools = np.minimum(np.count_nonzero(heard, axis=0), _POOL * keep)
     for topic, size in zip(order, pools.tolist(), strict=True):
         if size > keep:
             pool = topic[:size].copy()

@@ -30,9 +30,8 @@ from streamtopic.counts.matrices import as_documents
 from streamtopic.errors import CannotLearn, UsageError
 from streamtopic.topics.display import WordEvidence, diversity, named, npmi, top_words
 from streamtopic.topics.fit import TopicFit
-from streamtopic.topics.learner import Prepared, learn_prepared, prepare
+from streamtopic.topics.learner import Prepared, choose_words, learn_prepared, prepare, thresholds
 from streamtopic.topics.learner_options import LearnerOptions
-from streamtopic.topics.working_vocabulary import choose_words, thresholds
 
 __all__ = ["TOPICS", "Candidate", "Suggestion", "TrialPlan", "recommend", "suggest_for", "suggest_topics"]
 

@@ -11,8 +11,8 @@ from streamtopic.counts.arrays import Float, Int64, Positions
 from streamtopic.errors import CannotLearn, CountsOverflow
 from streamtopic.topics.certificate import UNIT, Certificate, Known, RowBounds, certify, gamma, outward, row_bounds
 from streamtopic.topics.products import product_roundings, times
+from streamtopic.topics.reproducible import each_span, workers
 from streamtopic.topics.simplex import solve_rows
-from streamtopic.topics.threads import each_span, workers
 
 __all__ = ["Mixtures", "carried_errors", "gram", "gram_roundings", "largest_errors", "least_eigenvalue"]
 

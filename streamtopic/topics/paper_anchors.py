@@ -25,8 +25,7 @@ from streamtopic.counts.compact import Compact, read
 from streamtopic.errors import CannotLearn
 from streamtopic.topics.anchors import AnchorChoice
 from streamtopic.topics.products import times
-from streamtopic.topics.reproducible import check_arithmetic, cholesky, solve_lower
-from streamtopic.topics.threads import chunks, each_span
+from streamtopic.topics.reproducible import check_arithmetic, cholesky, chunks, each_span, solve_lower
 
 __all__ = ["LazyGreedy", "distance_floor", "eliminate", "farthest_rows", "row_dot", "row_norms"]
 

@@ -12,7 +12,7 @@ from streamtopic.compiled import kernel
 from streamtopic.counts import SymmetricCounts
 from streamtopic.counts.arrays import Float, Int64, Positions, row_ends
 from streamtopic.counts.compact import Compact, read
-from streamtopic.topics.threads import each_span, workers
+from streamtopic.topics.reproducible import each_span, workers
 
 __all__ = [
     "BLOCK",

@@ -1,18 +1,24 @@
 """Dense linear algebra in a fixed order: the same input gives the same bits on any machine, by any number of threads.
 
-A decision that two computations must make alike is made by these functions. Every operation is an IEEE double addition,
-subtraction, product, quotient or square root, rounded to nearest. Operations follow each other as written here, without
-a library for linear algebra, without fused products and sums, and without sums that are taken apart. Inner loops run
-over columns that do not depend on each other. A compiler may put several side by side, which changes no bit.
-`check_arithmetic` makes sure.
+A decision that two computations must make alike is made by these functions. Passes over Q are shared by threads, as
+many as there are cores; a result never depends on their number. In the functions for linear algebra every operation is
+an IEEE double addition, subtraction, product, quotient or square root, rounded to nearest. Operations follow each other
+as written here, without a library for linear algebra, without fused products and sums, and without sums that are taken
+apart. Inner loops run over columns that do not depend on each other. A compiler may put several side by side, which
+changes no bit. `check_arithmetic` makes sure.
 
     check_arithmetic   the machine and the compiler keep to this, or an error
     product            A B
     cholesky           G = L L^T
     solve_lower        L X = B
     leading_pairs      largest eigenvalues of a symmetric matrix, and their vectors
+    each, each_span    parts of a pass, each done by one thread; chunks and even_spans cut it
 """
 
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,14 +28,19 @@ from streamtopic.counts.arrays import Float
 from streamtopic.errors import UnreliableArithmetic
 
 __all__ = [
+    "CORES",
     "check_arithmetic",
     "cholesky",
+    "chunks",
+    "each",
+    "each_span",
+    "even_spans",
     "known_answers",
     "leading_pairs",
     "product",
     "solve_lower",
+    "workers",
 ]
-
 
 _STEPS = 1000
 _ANSWERS = (
@@ -282,3 +293,54 @@ def _tridiagonal_values(diagonal: Float, beside: Float, vectors: Float) -> Float
                 beside[at] = bulge
                 beside[end] = 0.0
     return diagonal
+
+
+def _usable() -> int:
+    """Return how many cores this process may use."""
+    # A container may allow fewer cores than the machine has; not every system can say so.
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+CORES = max(1, min(8, _usable()))
+"""Cores that this process may use, eight at most."""
+
+
+def workers() -> int:
+    """Return how many threads a pass that releases the interpreter should use."""
+    return CORES
+
+
+def each(work: Callable[..., object], parts: Iterable[Sequence[object]]) -> None:
+    """Call a function with each of some lists of arguments, by all workers. The function releases the interpreter.
+
+    An exception of one call is raised once the others are done.
+    """
+    tasks = list(parts)
+    count = workers()
+    if min(count, len(tasks)) <= 1:
+        for part in tasks:
+            work(*part)
+        return
+    with ThreadPoolExecutor(count) as pool:
+        running = [pool.submit(work, *part) for part in tasks]
+        # Asked for each result, since a pool keeps exceptions to itself.
+        for task in running:
+            task.result()
+
+
+def each_span(work: Callable[..., object], same: Sequence[object], spans: Iterable[Sequence[object]]) -> None:
+    """Call a function with the same arguments and each of some spans behind them, as `each` does."""
+    each(work, [(*same, *span) for span in spans])
+
+
+def even_spans(n: int, parts: int) -> list[tuple[int, int]]:
+    """Cut 0 ... n - 1 into spans, from start to stop, of about one length."""
+    edges = np.linspace(0, n, parts + 1).astype(np.int64)
+    return list(pairwise(edges.tolist()))
+
+
+def chunks(n: int, size: int) -> list[tuple[int, int]]:
+    """Cut 0 ... n - 1 into spans, from start to stop, of one size; the last one may be shorter."""
+    return [(start, min(start + size, n)) for start in range(0, n, size)]

@@ -14,8 +14,7 @@ import numpy as np
 
 from streamtopic.compiled import Whole, kernel, once
 from streamtopic.counts.arrays import Float, Int64, Mask
-from streamtopic.topics.reproducible import cholesky, solve_lower
-from streamtopic.topics.threads import chunks, each
+from streamtopic.topics.reproducible import cholesky, chunks, each, solve_lower
 
 __all__ = ["holders", "project_rows", "solve_rows"]
 

@@ -21,15 +21,13 @@ from scipy.sparse import coo_array
 from streamtopic.counts import Cooccurrence, CountSource, SignedPassages, SymmetricCounts
 from streamtopic.counts.arrays import Int64, Mask, Positions
 from streamtopic.errors import CannotLearn
-from streamtopic.topics.anchors import AnchorChoice
+from streamtopic.topics.anchors import AnchorChoice, GuidedRows, tandem_rows
 from streamtopic.topics.fit import TopicFit, Words
-from streamtopic.topics.guided import GuidedRows, tandem_rows
-from streamtopic.topics.learner import candidate_positions, choose_sets, only_anchors
+from streamtopic.topics.learner import candidate_positions, choose_sets, choose_words, column_squares, only_anchors
 from streamtopic.topics.mixtures import Mixtures
 from streamtopic.topics.products import column_sums
 from streamtopic.topics.update_anchors import confirmed_anchors
 from streamtopic.topics.update_rows import Change, carried, outer_change, regrouped
-from streamtopic.topics.working_vocabulary import choose_words, column_squares
 
 __all__ = ["NeedsRetrain", "Updated", "update"]
 

@@ -30,8 +30,7 @@ from streamtopic.topics.anchors import AnchorChoice
 from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.mixtures import Mixtures, gram
 from streamtopic.topics.paper_anchors import distance_floor, eliminate, row_norms
-from streamtopic.topics.reproducible import check_arithmetic, cholesky, solve_lower
-from streamtopic.topics.threads import chunks, each_span
+from streamtopic.topics.reproducible import check_arithmetic, cholesky, chunks, each_span, solve_lower
 from streamtopic.topics.update_rows import Change
 
 __all__ = ["confirmed_anchors", "replay_rows"]

@@ -31,7 +31,7 @@ from streamtopic.counts.compact import Compact, read, seek
 from streamtopic.topics.certificate import gamma
 from streamtopic.topics.mixtures import Mixtures, carried_errors, gram
 from streamtopic.topics.products import grouped_rows, product_roundings, shift_roundings, times
-from streamtopic.topics.threads import chunks, each_span, even_spans, workers
+from streamtopic.topics.reproducible import chunks, each_span, even_spans, workers
 
 __all__ = [
     "Change",

@@ -153,3 +153,49 @@ def test_wrong_arguments_are_refused_with_the_remedy(program, made, arguments, s
     status, _, err = program("deletions", *arguments, "--dir", made)
     assert status in {1, 2}
     assert said in err
+
+
+@pytest.fixture
+def labelled(on, tmp_path):
+    """The instance with five documents of a label."""
+    lines = [json.dumps({"id": f"sport-{k}", "text": "goal match", "labels": {"section": "sport"}}) for k in range(5)]
+    path = tmp_path / "labelled.jsonl"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    on("add", path)
+    return on
+
+
+def test_documents_of_a_label_go_once_their_number_is_confirmed(labelled):
+    """The number is shown first, nothing is deleted without a yes, and all receipts are those of one request."""
+    said = labelled("delete", "--label", "section=sport", status=2)
+    assert "deletes 5 documents" in said
+    assert "--yes" in said
+    assert labelled("status")["documents"] == 605
+    done = labelled("delete", "--label", "section=sport", "--yes")
+    assert (done["sent"], len(done["requests"]), done["ingested"]["deleted"]) == (5, 1, 5)
+    found = labelled("receipt", done["requests"][0], "--salt", done["salts"][0])
+    assert len(found["receipts"]) == 5
+    assert "no live document" in labelled("delete", "--label", "section=sport", "--yes", status=2)
+
+
+def test_documents_of_a_label_are_held_like_others(labelled):
+    """With a hold one request names all of them, and can be cancelled."""
+    asked = labelled("delete", "--label", "section=sport", "--yes", *HELD)
+    (name,) = asked["requests"]
+    assert listed(labelled)[name]["documents"] == 5
+    labelled("deletions", "cancel", name)
+    assert labelled("status")["documents"] == 605
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--label", "section"], "TASK=CLASS"),
+        (["--label", "section=art", "--yes"], "'sport'"),
+        (["--label", "desk=art", "--yes"], "'section'"),
+        (["doc-1", "--label", "section=sport"], "another command"),
+    ],
+)
+def test_a_wrong_label_is_refused_with_what_exists(labelled, arguments, said):
+    """Nothing is guessed, and nothing is deleted."""
+    assert said in labelled("delete", *arguments, status=2)

@@ -15,6 +15,8 @@ from streamtopic.dashboard.service_view import ServiceView
 from streamtopic.dashboard.web_pages import dashboard
 from streamtopic.settings import Settings
 
+MINUTES = 180_000
+"""Milliseconds that a loaded machine may take for a page in a browser."""
 TOKEN = "a token of the tests alone"
 HOSTILE = '"><img src=x onerror=alert(1)></script>\u202egnitrevid'
 SECRET_ID = "patient-4711"

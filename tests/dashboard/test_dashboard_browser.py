@@ -1,31 +1,12 @@
 """The dashboard in a real browser: both schemes, a narrow screen, the keyboard alone, and updates without a reload."""
 
-import shutil
-
 import pytest
-from dashboard_client import TOKEN
+from dashboard_client import MINUTES, TOKEN
 
 from streamtopic.dashboard.web_pages import PAGES
 from streamtopic.service.app import Service
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed; the extra `test` brings it")
-
-MINUTES = 180_000
-"""Milliseconds that a loaded machine may take for a page."""
 ALL = [*PAGES, "/login"]
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    """A browser that this machine has; none is fetched."""
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if found is None:
-        pytest.skip("there is no chromium on PATH (Debian: apt-get install chromium)")
-    with sync_api.sync_playwright() as playwright:
-        # In a container the browser's own sandbox may not start; it opens this test's pages alone.
-        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"], timeout=MINUTES)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
@@ -127,7 +108,7 @@ def test_figures_are_kept_up_to_date(ask, open_page, prepared):
 
 
 def test_pages_work_without_scripts(ask, open_page, prepared):
-    """Pages, the lookup, the log-in and its act are links and forms."""
+    """Pages, the lookup, the log-in and its acts are links and forms."""
     page = open_page(java_script_enabled=False)
     page.goto(ask.address)
     page.get_by_role("link", name="Load it again every 15 seconds").click()
@@ -142,6 +123,11 @@ def test_pages_work_without_scripts(ask, open_page, prepared):
     page.goto(f"{ask.address}/rejected")
     page.get_by_role("button", name="Retry all refused records").click()
     assert "Retried" in page.locator("main").inner_text()
+    page.goto(f"{ask.address}/requests")
+    page.get_by_role("button", name="Decide about request").first.click()
+    page.get_by_role("button", name="Cancel this request").click()
+    page.wait_for_url(f"{ask.address}/requests")
+    assert "Cancelled" in page.locator("main").inner_text()
 
 
 def test_no_other_site_can_press_the_button(ask, open_page):

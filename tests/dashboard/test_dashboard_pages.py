@@ -69,6 +69,13 @@ def test_the_overview_says_what_to_act_on(ask):
     assert re.search(r"newest version</dt>\s*<dd><span class=\"value\">2</span>", text)
 
 
+def test_the_overview_counts_the_suppressed(ask):
+    """Ids and subjects together, once and not once for each partition; nobody is named."""
+    text = ask("/").text
+    assert re.search(r"ids and subjects suppressed</dt>\s*<dd><span class=\"value\">3</span>", text)
+    assert "nobody-1" not in text
+
+
 def test_deletions_that_wait_have_their_age_against_the_limit(ask):
     """Each is named by its place in the log; the one that waits too long is marked in words."""
     text = ask("/deletions").text

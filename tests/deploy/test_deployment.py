@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
 OURS = {name: service for name, service in COMPOSE["services"].items() if service["image"].startswith("streamtopic")}
+SUPPRESSING = yaml.safe_load((DEPLOY / "compose.suppression.yaml").read_text(encoding="utf-8"))
 THEIRS = COMPOSE["services"].keys() - OURS.keys()
 
 
@@ -138,6 +139,31 @@ def test_each_part_gets_the_keys_that_it_needs_and_no_other(name, needed):
     assert sources - needed == {f"{at_redis}_url", f"kafka_{name}"}
     assert OURS[name]["environment"]["STREAMTOPIC_KAFKA_SASL_USERNAME"] == name
     assert needed <= sources
+
+
+def test_the_key_of_suppressions_is_for_those_who_count_and_the_operator():
+    """By a file of its own: without it no service names the key, so nothing is suppressed and no file is missing."""
+    assert "suppression" not in str(COMPOSE).lower()
+    assert set(SUPPRESSING["services"]) == {"init", "ingest", "operator"}
+    for service in SUPPRESSING["services"].values():
+        assert service.keys() == {"environment", "secrets"}
+        (secret,) = service["secrets"]
+        assert service["environment"] == {"STREAMTOPIC_SUPPRESSION_KEY": f"/run/secrets/{secret['target']}"}
+        assert secret["source"] in SUPPRESSING["secrets"]
+    assert "suppression_key" in program_settings.Settings.model_fields
+
+
+def test_the_key_of_suppressions_is_made_where_it_is_asked_for(made, tmp_path):
+    """SUPPRESSION=1 makes the file that Compose mounts, for its owner alone; without it there is none."""
+    (file,) = (Path(secret["file"]).name for secret in SUPPRESSING["secrets"].values())
+    assert not (made / file).exists()
+    run = {**os.environ, "STREAMTOPIC": shlex.join([sys.executable, "-m", "streamtopic"]), "SUPPRESSION": "1"}
+    command = ["sh", str(DEPLOY / "make-secrets.sh"), str(tmp_path / "secrets"), "redis:6379"]
+    done = subprocess.run(command, env=run, check=True, capture_output=True, text=True)
+    key = tmp_path / "secrets" / file
+    assert len(load_secret(key)) >= 32
+    assert not key.stat().st_mode & 0o077
+    assert "copy of suppression.key" in done.stdout
 
 
 def test_secrets_are_made_where_compose_looks_for_them(made):

@@ -109,6 +109,28 @@ def test_secrets_are_named_and_never_rendered(objects):
     assert len(set(named.values())) == len(named)
 
 
+def with_suppression_key(objects):
+    """Commands whose pods name the key of suppressions."""
+    found = set()
+    for name, pod in pods(objects).items():
+        given = {entry["name"]: entry["value"] for entry in pod["containers"][0]["env"] or ()}
+        (mount,) = [one["mountPath"] for one in pod["containers"][0]["volumeMounts"] if one["name"] == "secrets"]
+        if "STREAMTOPIC_SUPPRESSION_KEY" in given:
+            assert given["STREAMTOPIC_SUPPRESSION_KEY"] == f"{mount}/streamtopic_suppression.key"
+            found.add(name)
+    return found
+
+
+@needs_helm
+def test_only_who_counts_has_the_key_of_suppressions(objects):
+    """And nobody has it unless that is asked for."""
+    assert with_suppression_key(objects) == set()
+    status, made, error = helm("suppression=true")
+    assert status == 0, error
+    asked = {(thing["kind"], thing["metadata"]["name"]): thing for thing in made}
+    assert with_suppression_key(asked) == {"init", "ingest"}
+
+
 @needs_helm
 def test_probes_ask_the_endpoint_that_the_part_opens(objects):
     """/livez and /readyz at the port of metrics_address; init has no endpoint and no probe."""

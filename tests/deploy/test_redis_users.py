@@ -139,6 +139,26 @@ def test_pages_of_the_dashboard_need_no_right_to_write(run, service):
         assert (without.found, "refuses this user" in without.unlinked) == ((), True)
 
 
+def test_people_decide_on_the_dashboard_where_it_may(run, service, users):
+    """Without the part in brackets requests are only shown; with it a decision is made, and still no id is read."""
+    from streamtopic.dashboard import page_facts
+
+    if "acting" not in users:
+        pytest.skip("Redis 6 knows no rights for some keys alone")
+    with service("gateway") as gateway:
+        names = [gateway.door.receive([f"d{number}"]).request.id for number in (20, 21)]
+    with service("dashboard") as dashboard:
+        assert {one.id for one in page_facts.read_asked(dashboard).open} == set(names)
+        with pytest.raises(SettingsError, match="refuses this user"):
+            page_facts.approve_requests(dashboard, names)
+    with service("acting") as dashboard:
+        assert page_facts.approve_requests(dashboard, names[:1])["requests"] == 1
+        assert page_facts.cancel_requests(dashboard, names)["requests"] == 2
+    for command in (("HGETALL", f"{MODEL}:deletions:wanted:{names[0]}"), ("SET", f"{MODEL}:lease", "x")):
+        with Connection(users["acting"]) as connection, pytest.raises((SettingsError, StateError), match=REFUSED):
+            connection.call(*command)
+
+
 def test_a_report_needs_no_right_to_write(run, service):
     """All that an auditor gets without counting again comes with the dashboard's rights."""
     from streamtopic.service.verify import gather
@@ -252,6 +272,10 @@ def test_the_file_is_for_the_redis_that_reads_it(tmp_path, version):
     (dashboard,) = (line for line in users if line.startswith("user dashboard "))
     assert " ~" not in dashboard or version == "6"
     assert "eval" not in dashboard
+    acting = run | {"MODEL": "mine", "DASHBOARD_ACTS": "1"}
+    words = [*script[:2], str(tmp_path / "acting"), *script[3:]]
+    done = subprocess.run(words, env=acting, check=False, capture_output=True, text=True)
+    assert (done.returncode, "Redis 7" in done.stderr) == ((0, False) if version == "7" else (2, True))
     refused = subprocess.run(script, env=run | {"MODEL": "*"}, check=False, capture_output=True, text=True)
     assert refused.returncode == 2
 

@@ -13,6 +13,7 @@ from streamtopic.cli import build_parser
 from streamtopic.settings import Settings
 
 UNIT = Path(__file__).parents[2] / "deploy" / "systemd" / "streamtopic@.service"
+DROP_IN = UNIT.with_name("suppression.conf")
 PARTS = ["ingest", "schedule", "publish"]
 # Of systemd-analyze security, from 0 (nothing is exposed) to 10; the network and compiled kernels must stay.
 MOST_EXPOSED = 1.6
@@ -30,11 +31,11 @@ class _Several(dict):
         super().__setitem__(key, value)
 
 
-def options(section):
-    """Option to its values, in a section of the unit."""
+def options(section, file=UNIT):
+    """Option to its values, in a section of the unit or of a drop-in."""
     parser = configparser.RawConfigParser(dict_type=_Several, strict=False, delimiters=("=",), comment_prefixes=("#",))
     parser.optionxform = str
-    parser.read_string(UNIT.read_text("utf-8"))
+    parser.read_string(file.read_text("utf-8"))
     return {name: value.split("\n") for name, value in parser[section].items()}
 
 
@@ -60,6 +61,27 @@ def test_its_variables_are_settings_and_its_files_credentials():
     assert all(file.startswith(f"{prefix}_") for file in files)
     assert given["STREAMTOPIC_SECRETS_DIR"] == "%d"
     assert f"{prefix}_redis_url" == "streamtopic_redis_url"
+
+
+def test_the_key_of_suppressions_is_named_in_a_drop_in_alone():
+    """Without it the unit needs no such key; its file is a credential of the unit."""
+    (entry,) = options("Service", DROP_IN)["Environment"]
+    assert entry == "STREAMTOPIC_SUPPRESSION_KEY=%d/streamtopic_suppression.key"
+    assert "suppression_key" in Settings.model_fields
+    assert not any("SUPPRESSION" in given for given in options("Service")["Environment"])
+
+
+@needs_systemd
+def test_systemd_takes_the_unit_with_the_drop_in(tmp_path):
+    """It reads both as one unit and has nothing to say about it."""
+    text = re.sub(r"(?<=ExecStart=)\S+", sys.executable, UNIT.read_text("utf-8"))
+    path = tmp_path / "streamtopic@ingest.service"
+    path.write_text(text, "utf-8")
+    folder = tmp_path / f"{path.name}.d"
+    folder.mkdir()
+    shutil.copy(DROP_IN, folder)
+    done = subprocess.run([ANALYZE, "verify", str(path)], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.fixture(params=PARTS)

@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import importlib.util
 import json
 import random
 import re
@@ -32,9 +33,11 @@ def test_every_example_is_short_and_listed():
     page = (EXAMPLES / "README.md").read_text("utf-8")
     tests = Path(__file__).read_text("utf-8")
     scripts = sorted(EXAMPLES.glob("*.py"))
-    assert len(scripts) == 8
+    assert len(scripts) == 10
     for script in scripts:
-        assert len(script.read_text("utf-8").splitlines()) <= 66
+        # A server that is called back, a gateway and a service take their lines.
+        most = 110 if script.name == "privacy_request.py" else 66
+        assert len(script.read_text("utf-8").splitlines()) <= most
         assert f"({script.name})" in page
         assert f'printed("{script.name}"' in tests
 
@@ -79,6 +82,15 @@ def test_a_person_is_forgotten():
     assert re.fullmatch(r"the first of them is about letter-(7\d|late)", lines[3])
 
 
+def test_a_privacy_tool_is_answered():
+    """A request over HTTP is polled to its end, both callbacks are signed, and one receipt covers the ten letters."""
+    lines = printed("privacy_request.py")
+    assert lines[:2] == ["asked: pending", "polled: completed"]
+    assert lines[2:4] == [f"called back: {state} (signature checked)" for state in ("in_progress", "completed")]
+    assert lines[4] == "receipt: 10 documents, none is in version 2"
+    assert lines[5] == "checked: each document has its own receipt"
+
+
 def test_news_are_followed_over_time(tmp_path):
     """A topic that grows is seen to grow; shares after forgetting are those of a model that never saw the documents."""
     rng = random.Random(4)
@@ -97,6 +109,20 @@ def test_news_are_followed_over_time(tmp_path):
     assert before[0] < before[1] < before[2]
     assert after == pytest.approx(before, abs=5)
     assert float(lines[-1].rpartition(": ")[2]) < 1e-9
+
+
+@pytest.mark.skipif(
+    any(importlib.util.find_spec(name) is None for name in ("mlflow", "pandas")),
+    reason="mlflow-skinny and pandas take 150 MB, so the extra `test` leaves them out: install both to run this test",
+)
+def test_mlflow_keeps_every_bit(tmp_path):
+    """A model that MLflow saved infers and forgets as the model that was given to it."""
+    lines = printed("mlflow_model.py", tmp_path)
+    assert lines == [
+        "same bits after loading: True",
+        "documents after forgetting: 174",
+        "same bits after forgetting: True",
+    ]
 
 
 def test_plain_kafka_python_is_enough(kafka_server):

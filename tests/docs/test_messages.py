@@ -11,13 +11,13 @@ import msgpack
 import pytest
 import yaml
 
-from streamtopic import events, subjects
+from streamtopic import events, subjects, suppression
+from streamtopic.errors import InvalidEvent
 from streamtopic.events import MAX_VALUES, Add, Delete, decode, decode_record
 from streamtopic.local.broker_files import find_java
-from streamtopic.signed.deletion_receipt import COMPLETION_FORMAT, RECEIPT_FORMAT, Completion, Receipt
+from streamtopic.signed.deletion_receipt import COMPLETION_FORMAT, RECEIPT_FORMAT, Completion, Receipt, SubjectReceipt
 from streamtopic.signed.release_codec import FORMAT, Envelope, Head, Payload
 from streamtopic.signed.releases_topic import CHUNK_BYTES
-from streamtopic.signed.subject_receipt import SubjectReceipt
 from streamtopic.streams import KafkaLog, KafkaOptions, TopicNames
 from streamtopic.text import MAX_MARKS, MAX_PAIRS, MAX_PASSAGE, MAX_TEXT_WORDS, MAX_WORD, MAX_WORDS
 
@@ -151,9 +151,31 @@ def test_examples_of_the_description_are_events():
                 assert isinstance(decode(key, value), kind)
 
 
+def test_suppressions_are_as_the_program_writes_them():
+    """Key and fields of a suppression and of a lift are those of the description, which names the same bounds."""
+    said = MESSAGES["suppression"]
+    fields, (pattern,) = said["payload"]["properties"], (said["bindings"]["kafka"]["key"]["pattern"],)
+    key = suppression.SuppressionKey(bytes(32), "news")
+    operations = []
+    for suppressed in (True, False):
+        one = suppression.Suppression(key.of_document(b"doc-1"), suppressed, fields["made"]["maximum"])
+        value = key.value(one)
+        written = msgpack.unpackb(value)
+        assert re.fullmatch(pattern, one.key.decode())
+        assert set(written) == set(fields) == set(said["payload"]["required"])
+        assert written["format"] == fields["format"]["const"]
+        assert key.read(one.key, value) == one
+        later = dataclasses.replace(one, made_ms=one.made_ms + 1)
+        with pytest.raises(InvalidEvent):
+            key.read(one.key, key.value(later))
+        operations.append(written["op"])
+    assert operations == fields["op"]["enum"]
+    assert suppression.SUPPRESSION_HEADER in MESSAGES["suppressedTombstone"]["headers"]["properties"]
+
+
 def test_reasons_are_those_of_the_program():
     """Every reason in the code is described, and none besides."""
-    source = "".join(Path(module.__file__).read_text("utf-8") for module in (events, subjects))
+    source = "".join(Path(module.__file__).read_text("utf-8") for module in (events, subjects, suppression))
     # A bad request id is only our own producer's fault; whether there is room is known to ingest alone.
     used = set(re.findall(r'InvalidEvent\(\s*"([a-z-]+)"', source)) - {"request"}
     assert set(MESSAGES["rejected"]["payload"]["properties"]["reason"]["enum"]) == used

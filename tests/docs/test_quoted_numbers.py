@@ -21,7 +21,7 @@ from streamtopic.state import compaction
 from streamtopic.state.segments import MOST_PASSAGES
 from streamtopic.state.word_ids import MANY_WORDS, MAX_WORD_IDS, NEARLY
 from streamtopic.text import MAX_PASSAGE
-from streamtopic.topics import anchors, how_many_topics, working_vocabulary
+from streamtopic.topics import anchors, how_many_topics, learner
 from streamtopic.topics.heads import MOST_CLASSES
 
 ROOT = Path(__file__).parents[2]
@@ -39,10 +39,10 @@ PARTS = {4: "a quarter", 10: "a tenth"}
 
 QUOTED = [
     ("concepts.md", f"in at least {DEFAULT.min_df} documents, at least .05 % of them, and at most 10 % of them"),
-    ("concepts.md", f"words of {working_vocabulary._MOST_MIN_DF_SHARE:.0%} of the documents".replace("%", " %")),
-    ("concepts.md", f"words of up to {working_vocabulary._LEAST_MAX_DF} documents stay"),
-    ("concepts.md", f"Where there are {working_vocabulary._FEWEST_WORDS:,} such words or more"),
-    ("concepts.md", f"occurs {_word(working_vocabulary._REPEATS)} times or more in a document on average"),
+    ("concepts.md", f"words of {learner._MOST_MIN_DF_SHARE:.0%} of the documents".replace("%", " %")),
+    ("concepts.md", f"words of up to {learner._LEAST_MAX_DF} documents stay"),
+    ("concepts.md", f"Where there are {learner._FEWEST_WORDS:,} such words or more"),
+    ("concepts.md", f"occurs {_word(learner._REPEATS)} times or more in a document on average"),
     ("concepts.md", f"{PARTS[HEAVY]} of the tokens or more"),
     ("concepts.md", ONE_TEXT),
     ("concepts.md", f"lies in a topic for {anchors.MEMBER:.1g} or more".replace("0.", ".")),

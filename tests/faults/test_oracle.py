@@ -7,7 +7,7 @@ import pytest
 
 from streamtopic.counts import Weighting
 from streamtopic.errors import InvalidEvent
-from streamtopic.events import Add, Delete, Heartbeat, decode
+from streamtopic.events import Add, Delete, ForgetSubject, Heartbeat, SubjectForgotten, decode
 from streamtopic.lab.faults.checks import check_forwards
 from streamtopic.lab.faults.intruder import bombs, forged, poison
 from streamtopic.lab.faults.oracle import Live, Oracle, count
@@ -52,8 +52,14 @@ def test_oracle_and_service_understand_the_same_records(made, seed):
             case Add():
                 passages = tuple((length, dict(words)) for length, words in event.passages)
                 assert (asked.kind, asked.passages, asked.labels) == ("add", passages, dict(event.labels))
+                assert asked.subjects == set(event.subjects)
             case Delete():
                 assert (asked.kind, asked.request, asked.salt) == ("delete", event.request or "", event.salt)
+            case ForgetSubject():
+                assert (asked.kind, asked.subjects) == ("forget", {event.subject})
+                assert (asked.request, asked.salt) == (event.request, event.salt)
+            case SubjectForgotten():
+                assert asked.kind == "forgotten"
             case Heartbeat():
                 assert asked.kind == "nothing"
 
@@ -97,6 +103,16 @@ def test_partitions_are_those_of_the_service():
 def test_a_stream_is_made_again_from_its_seed():
     """The same seed makes the same records, another seed others."""
     assert _stream(5, 300) == _stream(5, 300) != _stream(6, 300)
+
+
+def test_a_request_to_forget_a_person_reaches_every_partition():
+    """However a stream is cut, what is left of its requests completes them."""
+    for size in range(200, 240):
+        oracle, stream = Oracle(PARTITIONS), EventStream(random.Random(4), PARTITIONS, live=100)
+        for partition, offset, message in _appended([*stream.batch(size), *stream.rest()]):
+            oracle.take(partition, offset, message.key, message.value, message.headers)
+        assert oracle.people
+        assert all(len(asked.opened) == PARTITIONS for asked in oracle.people.values())
 
 
 def test_a_stream_holds_every_kind_of_event_and_settles():

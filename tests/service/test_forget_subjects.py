@@ -273,6 +273,29 @@ def test_a_request_that_cannot_be_read_is_pointed_at(world):
     assert world.live() == {"a"}
 
 
+@pytest.mark.parametrize("moment", ["at once", "during", "after"])
+def test_a_request_that_is_sent_again_keeps_its_first_deletions(world, moment):
+    """Whenever a client repeats its request, all deletions since the first time lie in the range of the request."""
+    world.send(*(add(f"d{n}", "alice") for n in range(8)))
+    world.drain()
+    first = [ingest.state.meta.next_offset for ingest in world.ingests]
+    world.ask()
+    if moment == "during":
+        for ingest in world.ingests:
+            ingest.step()
+            ingest.forward()
+    if moment == "after":
+        world.drain()
+    world.ask()
+    world.send(add("again", "alice"))
+    world.drain()
+    assert not world.live()
+    for offset, (request,) in zip(first, world.requests(), strict=True):
+        assert request.done
+        assert request.offset == offset
+    assert len([forget for forget in world.forgets() if forget.document_offset >= 0]) == 9
+
+
 def test_a_subject_of_nobody_is_done_at_once(world):
     """Without a document there is nothing to delete; the log still forgets the subject."""
     world.send(add("a", "bob"))
@@ -356,6 +379,24 @@ def test_a_rebuild_gives_the_same_index_and_finishes_the_request(world, moment, 
         assert world.indexes() == before
     expected = {f"b{n}" for n in range(20)} | ({f"a{n}" for n in range(20)} if moment == "before" else set())
     assert world.live() == world.index("team") == expected
+    assert all(request.done for requests in world.requests() for request in requests)
+
+
+@pytest.mark.parametrize("partition_end", ["drained", "counted at once"])
+def test_a_recount_leaves_what_was_added_behind_the_end_of_a_request(world, partition_end):
+    """A person who came back stays, also where the whole log, their old request included, is counted again."""
+    world.send(*(add(f"a{n}", "alice") for n in range(4)))
+    world.drain()
+    world.ask()
+    world.drain()
+    world.send(add("a0", "alice", word="again"), add("new", "alice"))
+    if partition_end == "drained":
+        world.drain()
+    for partition in range(2):
+        remove_partition(world.connection, world.topics.model, partition)
+    world.open()
+    world.drain()
+    assert world.live() == world.index("alice") == {"a0", "new"}
     assert all(request.done for requests in world.requests() for request in requests)
 
 

@@ -14,7 +14,7 @@ from streamtopic.service import model_removal as module
 from streamtopic.service.app import Service, silent
 from streamtopic.service.model_removal import HOLDER, facts_of, only_keys_left, remove, remove_files
 from streamtopic.settings import load
-from streamtopic.signed import PublicKey, ReceiptReader, open_deletion_line, open_receipt
+from streamtopic.signed import PublicKey, ReceiptReader, new_secret, open_deletion_line, open_receipt
 from streamtopic.state import Connection
 from streamtopic.state.removal import leader
 from streamtopic.streams import FileLog, TopicNames
@@ -187,6 +187,30 @@ def test_keys_go_last_and_the_rest_of_them_by_a_repetition(world, left):
     assert only_keys_left(world.settings, world.file) == (left > 0)
     remove_files(world.settings, keep_keys=False)
     gone(world)
+
+
+def test_the_key_of_suppressions_goes_with_the_others(world, tmp_path):
+    """Neither its file nor a digest is left, so nobody can tell any more who was suppressed."""
+    settings = settings_of(tmp_path, world.settings.redis_url.get_secret_value(), "suppressing")
+    file = settings.dir / "keys" / "suppression.key"
+    file.parent.mkdir(mode=0o700)
+    new_secret(file)
+    with Service(settings) as service:
+        service.add(documents(10))
+        service.suppress(["d1"], ["alice"])
+        service.settle()
+        assert service.status()["suppressed"] == 2
+    assert any(name.endswith(b":suppressed") for name in contents(world.connection, "suppressing"))
+    statement = tmp_path / "suppressing.deleted"
+    with Service(settings) as service:
+        remove(service, statement, facts_of(service, keep_receipts=True), silent)
+    assert contents(world.connection, "suppressing") == {}
+    # A kill before the first key leaves the file, and the repetition removes it.
+    (settings.dir / "keys" / "receipt.key").unlink()
+    assert file.exists()
+    assert only_keys_left(settings, statement)
+    assert file in remove_files(settings, keep_keys=False)
+    assert {path.name for path in file.parent.iterdir()} == {"signing.pub", "complete"}
 
 
 def test_a_running_service_and_a_foreign_file_are_refused(world, tmp_path):

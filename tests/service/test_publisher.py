@@ -28,8 +28,8 @@ from streamtopic.signed import (
     to_messages,
 )
 from streamtopic.state import Forget, ForgetKind, Forgets, ModelState
+from streamtopic.state.deletions import LinkKeys
 from streamtopic.state.model_state import ModelSettings
-from streamtopic.state.receipt_state import LinkKeys
 from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.streams import FileLog, TopicNames
 

@@ -116,3 +116,27 @@ def test_a_young_delete_leaves_its_document_in_a_log_of_files(tmp_path):
     now[0] += 50
     assert log.compact("t", younger_ms=50_000) == 1
     assert [record.value for record in log.read("t", 0, 0)] == [None, b"x"]
+
+
+def test_a_log_of_files_compacts_itself_when_that_is_due(tmp_path):
+    """A new log waits for its whole time, and the next compaction waits again, also for another process."""
+    now = [1_000_000.0]
+
+    def due():
+        log = FileLog(tmp_path, clock=lambda: now[0])
+        return log.compact_when_due({"t": 20_000, "u": 0}, longest_ms=100_000, tombstones_ms=10**9)
+
+    log = FileLog(tmp_path, clock=lambda: now[0])
+    for topic in ("t", "u"):
+        log.create(topic, 1)
+        log.append(topic, b"a", b"first")
+        log.append(topic, b"a", b"second")
+    assert not due()
+    # Twenty seconds before the end, since a record of t that is younger supersedes nothing yet.
+    now[0] += 79
+    assert not due()
+    now[0] += 2
+    assert due()
+    for topic in ("t", "u"):
+        assert [record.value for record in log.read(topic, 0, 0)] == [b"second"]
+    assert not due()

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from streamtopic.errors import UsageError
 from streamtopic.streams import Message, addressed
-from streamtopic.streams.partitioner import PARTITIONERS, murmur2, partition_of
+from streamtopic.streams.event_log import PARTITIONERS, murmur2, partition_of
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)

@@ -161,6 +161,16 @@ def test_words_without_probability_are_not_chosen_for_their_company():
     assert set(top_words(A, evidence(Q, [5] * 30, 50))[0].tolist()) <= set(range(12))
 
 
+def test_words_that_are_there_by_noise_are_not_chosen_for_their_company():
+    """Noise gives every word a little probability: a topic of three words shows those first."""
+    n = 30
+    Q = together(n)
+    Q[:3, 3:] = Q[3:, :3] = 0
+    noise = np.random.default_rng(0).uniform(0, 1e-6, n)
+    A = (np.where(np.arange(n) < 3, 1 / 3, 0) + noise)[:, None]
+    assert set(top_words(A, evidence(Q, [50] * n, 500))[0, :3].tolist()) == {0, 1, 2}
+
+
 def test_the_logarithm_is_the_library_s_to_rounding():
     """Over all magnitudes within a few units in the last place, and exactly 0 at 1."""
     x = np.concatenate([10 ** np.linspace(-300, 300, 5_000), 1 + np.linspace(-0.5, 1, 5_001), [1.0]])

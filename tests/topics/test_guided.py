@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 
 from streamtopic import AnchorTopics, TextCounts
 from streamtopic.counts import Cooccurrence, SymmetricCounts
-from streamtopic.topics.guided import tandem_rows
+from streamtopic.topics.anchors import tandem_rows
 from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions
 
 TOPICS, WORDS, DOCUMENTS = 5, 60, 900

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from streamtopic.counts import Cooccurrence, Counts, DocumentBatch, Passage, Weighting, count
 from streamtopic.errors import CannotLearn, UsageError
-from streamtopic.topics.learner import learn
+from streamtopic.topics.learner import choose_words, learn, reachable_words, thresholds
 from streamtopic.topics.learner_options import LearnerOptions
-from streamtopic.topics.working_vocabulary import choose_words, reachable_words, thresholds
 
 LEARNERS = ["default", "paper"]
 

@@ -4,14 +4,14 @@ import threading
 
 import pytest
 
-from streamtopic.topics import threads
-from streamtopic.topics.threads import each
+from streamtopic.topics import reproducible
+from streamtopic.topics.reproducible import each
 
 
 @pytest.mark.parametrize("cores", [1, 3])
 def test_every_part_is_done_once(monkeypatch, cores):
     """Each list of arguments is worked on once, whatever the number of cores; one core starts no thread."""
-    monkeypatch.setattr(threads, "CORES", cores)
+    monkeypatch.setattr(reproducible, "CORES", cores)
     done, by = [], set()
 
     def work(part, factor):
@@ -26,6 +26,6 @@ def test_every_part_is_done_once(monkeypatch, cores):
 @pytest.mark.parametrize("cores", [1, 3])
 def test_a_failure_of_a_part_comes_out(monkeypatch, cores):
     """What fails in a thread fails for the caller."""
-    monkeypatch.setattr(threads, "CORES", cores)
+    monkeypatch.setattr(reproducible, "CORES", cores)
     with pytest.raises(ZeroDivisionError):
         each(lambda part: 1 / part, [(1,), (0,), (2,)])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from streamtopic.counts import Counts, DocumentBatch, Passage, SignedPassages, SymmetricCounts, count
-from streamtopic.counts.weights import Weighting
+from streamtopic.counts.batch import Weighting
 from streamtopic.topics import update as update_module
 from streamtopic.topics import update_rows
 from streamtopic.topics.certificate import gamma

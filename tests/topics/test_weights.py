@@ -6,8 +6,8 @@ from math import isqrt
 import numpy as np
 import pytest
 
+from streamtopic.topics.learner import _ROOTS, column_squares
 from streamtopic.topics.learner_options import LearnerOptions
-from streamtopic.topics.working_vocabulary import _ROOTS, column_squares
 
 OPTIONS = LearnerOptions(n_topics=2)
 

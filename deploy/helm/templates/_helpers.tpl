@@ -57,6 +57,9 @@ containers:
       {{- if ne .command "init" }}
       - {name: STREAMTOPIC_METRICS_ADDRESS, value: "0.0.0.0:9464"}
       {{- end }}
+      {{- if and $root.Values.suppression (has .command (list "init" "ingest")) }}
+      - {name: STREAMTOPIC_SUPPRESSION_KEY, value: /run/secrets/streamtopic/streamtopic_suppression.key}
+      {{- end }}
       {{- range $name, $value := include "streamtopic.variables" .part.settings | fromYaml }}
       - {name: {{ $name }}, value: {{ $value | quote }}}
       {{- end }}

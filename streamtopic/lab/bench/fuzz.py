@@ -57,6 +57,7 @@ from streamtopic.signed import (
     unseal,
 )
 from streamtopic.streams import Record
+from streamtopic.suppression import Suppression, SuppressionKey, digest_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -64,6 +65,8 @@ if TYPE_CHECKING:
 __all__ = ["DECODERS", "Decoder", "Finding", "fuzz", "one_input", "sample_envelope", "try_every_place"]
 
 _KEY = SigningKey.from_bytes(bytes(range(32)))
+_OPERATOR = SuppressionKey(bytes(range(32)), "default")
+_SUPPRESSION = Suppression(_OPERATOR.of_subject("somebody"), suppressed=True, made_ms=1_700_000_000_000)
 _EXTREMES: list[Any] = [
     None, True, False, 0, 1, -1, 2**31, 2**53 + 1, 2**62, 2**63 - 1, -(2**63), 2**64 - 1, 0.0, -0.0, 5e-324, 1e308, 1.5,
     math.nan, math.inf, -math.inf, "", "a", "\x00", "\ud800", "\u202e", "\x1b[2J", "a" * 300, "NaN", "1e999",
@@ -290,6 +293,35 @@ def _read_event(data: bytes) -> None:
     decode_record(_record(data))
 
 
+def _read_suppression(data: bytes) -> None:
+    record = _record(data, _SUPPRESSION.key, _SUPPRESSION.made_ms)
+    decode_record(record, suppression=_OPERATOR)
+
+
+def _map_of(data: bytes) -> dict[Any, Any] | None:
+    """Return the map in bytes that only this file writes, None for anything else."""
+    try:
+        fields = msgpack.unpackb(data, strict_map_key=False, raw=False, unicode_errors="replace")
+    except (ValueError, TypeError, msgpack.UnpackException):
+        return None
+    return fields if isinstance(fields, dict) else None
+
+
+def _read_operator_suppression(data: bytes) -> None:
+    # The program does not read these bytes: they carry a key and two times to a record with the operator's code.
+    fields = _map_of(data)
+    if fields is None:
+        return
+    key, made_ms, written_ms = (fields.get(name) for name in ("key", "made", "written"))
+    if not isinstance(key, bytes) or not isinstance(made_ms, int) or not isinstance(written_ms, int):
+        return
+    said = Suppression(digest_in(key) or b"", bool(fields.get("suppressed")), made_ms)
+    event = decode_record(_record(_OPERATOR.value(said), key, written_ms), suppression=_OPERATOR)
+    # Keys outside of the prefix, and those of other control records, are no suppressions.
+    if isinstance(event, Suppression) and Suppression.unpack(event.digest, event.pack()) != event:
+        raise AssertionError("the state does not keep what the record says")
+
+
 def _read_rejection(data: bytes) -> None:
     from streamtopic.commands.looking import _rejection_fields
     from streamtopic.service.ingest.rejections import parse_rejection
@@ -375,11 +407,8 @@ def _read_audit(data: bytes) -> None:
 
 def _read_chunk(data: bytes) -> None:
     # The program does not read these bytes: they carry the parts of a record to the decoder.
-    try:
-        fields = msgpack.unpackb(data, strict_map_key=False, raw=False, unicode_errors="replace")
-    except (ValueError, TypeError, msgpack.UnpackException):
-        return
-    if not isinstance(fields, dict):
+    fields = _map_of(data)
+    if fields is None:
         return
     given = {str(name): value for name, value in fields.items() if isinstance(value, bytes)}
     headers = tuple((name, value) for name, value in given.items() if name not in {"key", "value"})
@@ -499,6 +528,16 @@ def _counts_event() -> bytes:
     return json.dumps({"op": "add", "counts": {"one": 1, "two": 3}, "labels": {"task": "class"}, "ts": 5}).encode()
 
 
+def _suppression() -> bytes:
+    return _OPERATOR.value(_SUPPRESSION)
+
+
+def _operator_suppression() -> bytes:
+    made_ms = _SUPPRESSION.made_ms
+    fields = {"key": _SUPPRESSION.key, "suppressed": True, "made": made_ms, "written": made_ms}
+    return bytes(msgpack.packb(fields))
+
+
 def _rejection() -> bytes:
     return bytes(msgpack.packb({"offset": 4, "partition": 0, "reason": "format", "topic": "default.documents"}))
 
@@ -511,6 +550,8 @@ def _chunk() -> bytes:
 DECODERS = (
     Decoder("event, text", "msgpack", _event, _read_event),
     Decoder("event, counts", "json", _counts_event, _read_event),
+    Decoder("suppression", "msgpack", _suppression, _read_suppression),
+    Decoder("suppression, with the operator's code", "msgpack", _operator_suppression, _read_operator_suppression),
     Decoder("rejection", "msgpack", _rejection, _read_rejection),
     Decoder("release", "sealed", _release, _read_release),
     Decoder("chunk of a release", "msgpack", _chunk, _read_chunk),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from streamtopic.errors import ComponentUnreachable
+from streamtopic.errors import ComponentUnreachable, StateError
 from streamtopic.lab.faults.alarms import Replay, promtool, silent
 from streamtopic.lab.faults.cluster import PARTITIONS
 from streamtopic.lab.faults.counters import Counters
@@ -19,7 +20,9 @@ from streamtopic.lab.faults.inject import Injector
 from streamtopic.lab.faults.leaks import leaks
 from streamtopic.lab.faults.monitor import SCRAPE_EVERY, Monitor
 from streamtopic.lab.faults.observer import Observer
+from streamtopic.lab.faults.petitions import Petitioner, check_petitions
 from streamtopic.lab.faults.plan import EVERY_KIND, SHARDED_KINDS, Fault, draw
+from streamtopic.lab.faults.reading import SUBJECT_KEY
 from streamtopic.lab.faults.stream import EventStream
 from streamtopic.streams import open_log
 
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
     from streamtopic.lab.faults.cluster import Cluster
     from streamtopic.lab.faults.monitor import Scrape
+    from streamtopic.streams import EventLog, Message
 
 __all__ = ["MAY_FIRE", "Options", "Report", "run"]
 
@@ -45,6 +49,8 @@ MAY_FIRE = frozenset(
         "ErasureWave",
         "HiddenRecords",
         "MisplacedRecords",
+        # Some requests for deletions are large, and wait until somebody has looked at them.
+        "PausedRequests",
         "RefusedChange",
         "Refused",
         "RejectedRecords",
@@ -106,6 +112,9 @@ class Report:
     compactions: of the log.
     hidden_asked: how often the service was asked whether a transaction hides records.
     health_asked: how often processes answered how they are.
+    people: requests to forget a person that have their receipt.
+    asked, cancelled, again: requests for deletions through the door, those of them that were cancelled, and those that
+        Redis had forgotten and that were asked for again.
     alerts: times of which the alerts were checked; 0 without promtool.
     seconds: that it took.
     findings: [] if the service kept all its promises.
@@ -124,6 +133,10 @@ class Report:
     compactions: int = 0
     hidden_asked: int = 0
     health_asked: int = 0
+    people: int = 0
+    asked: int = 0
+    cancelled: int = 0
+    again: int = 0
     alerts: int = 0
     seconds: float = 0.0
     findings: list[str] = field(default_factory=list)
@@ -140,7 +153,9 @@ def run(cluster: Cluster, options: Options, say: Callable[[str], None] = lambda 
     say: called with a line about each round and each fault.
     """
     with Observer(cluster, PARTITIONS) as observer, Monitor(cluster.workers) as monitor:
-        return _Campaign(cluster, options, observer, monitor, say).run()
+        campaign = _Campaign(cluster, options, observer, monitor, say)
+        with closing(campaign.petitioner):
+            return campaign.run()
 
 
 class _Campaign:
@@ -157,6 +172,15 @@ class _Campaign:
         self._rng = Random(options.seed)
         self._stream = EventStream(Random(options.seed), PARTITIONS, options.live)
         self._injector = Injector(cluster, lambda: self._stream.known)
+        self.petitioner = Petitioner(
+            cluster,
+            Random(options.seed + 1),
+            lambda: self._stream.known,
+            lambda: self._stream.people,
+            self._stream.leave,
+            lambda: self._injector.forgotten,
+        )
+        self._unconfirmed: list[Message] = []
         self._eroder = Eroder(cluster, observer, self._feed, self._rested, say)
         self._report = Report(options.seed)
         self._kinds = options.kinds or (SHARDED_KINDS if cluster.sharded else EVERY_KIND)
@@ -192,6 +216,7 @@ class _Campaign:
         """Work without any fault: what the processes say that they did is what they did."""
         report = self._report
         self._counters.begin()
+        self.petitioner.work(0.0)
         self._feed(self._options.round_events)
         self._conclude(self._options.rest_seconds)
         report.findings += report.findings or self._counters.differences()
@@ -268,9 +293,10 @@ class _Campaign:
 
     def _round(self, faults: Sequence[Fault]) -> None:
         start = time.monotonic()
-        with ThreadPoolExecutor(len(faults) + 2) as pool:
+        with ThreadPoolExecutor(len(faults) + 3) as pool:
             doing: list[Future[None]] = [pool.submit(self._do, fault, start) for fault in faults]
             doing.append(pool.submit(self._feed, self._options.round_events, self._options.window))
+            doing.append(pool.submit(self.petitioner.work, self._options.window / 2))
             # In the middle of the faults, so that a later fault sets Redis back to a moment of disorder.
             doing.append(pool.submit(self._copy, self._rng.uniform(0, self._options.window)))
             while not all(future.done() for future in doing):
@@ -296,15 +322,47 @@ class _Campaign:
         log, _ = open_log(self._cluster.kafka.servers)
         try:
             for _ in range(-(-events // _BATCH)):
-                try:
-                    log.append_many(self._cluster.names.documents, self._stream.batch(_BATCH))
-                except ComponentUnreachable as error:
-                    # Lost or not, the oracle knows only what it finds in the log.
-                    self._say(f"  (a batch of events was not confirmed: {error})")
+                self._send(log, self._stream.batch(_BATCH))
                 self._report.events += _BATCH
                 time.sleep(seconds * _BATCH / events)
+            # A request to forget a person that some partition never gets holds versions back.
+            rest = self._stream.rest()
+            self._send(log, rest)
+            self._report.events += len(rest)
         finally:
             log.close()
+
+    def _send(self, log: EventLog, batch: Sequence[Message]) -> None:
+        """Send events. What was not confirmed of requests to forget a person is sent once more, with the next ones."""
+        sent, self._unconfirmed = [*self._unconfirmed, *batch], []
+        try:
+            log.append_many(self._cluster.names.documents, sent)
+        except ComponentUnreachable as error:
+            # Lost or not, the oracle knows only what it finds in the log. But a person asks until it is confirmed.
+            self._say(f"  (a batch of events was not confirmed: {error})")
+            self._unconfirmed = [message for message in sent if (message.key or b"").startswith(SUBJECT_KEY)]
+
+    def _send_again(self) -> None:
+        """Send what was not confirmed of requests to forget a person."""
+        if self._unconfirmed:
+            log, _ = open_log(self._cluster.kafka.servers)
+            with closing(log):
+                self._send(log, [])
+
+    def _unrest(self) -> list[str]:
+        """Return the work that the service still has; [] if it has come to rest."""
+        found = self._observer.unrest()
+        try:
+            return found + self.petitioner.unrest()[:1]
+        except (ComponentUnreachable, StateError) as error:
+            return [*found, str(error)]
+
+    def _petitions(self) -> list[str]:
+        """Return the findings about requests through the door."""
+        try:
+            return check_petitions(self.petitioner, self._observer.oracle, self._injector.forgotten)
+        except (ComponentUnreachable, StateError) as error:
+            return [f"the requests cannot be read: {error}"]
 
     def _watch(self) -> None:
         """Follow log and published topics. A process that ended by itself is a finding."""
@@ -320,8 +378,10 @@ class _Campaign:
         while calm < 2:
             for worker in self._cluster.staff:
                 worker.start()
+            self._send_again()
+            self.petitioner.tend()
             self._watch()
-            unrest = self._observer.unrest()
+            unrest = self._unrest()
             calm = 0 if unrest else calm + 1
             patience = _PATIENCE if self._report.findings else rest_seconds
             if time.monotonic() - start > patience:
@@ -332,6 +392,7 @@ class _Campaign:
         self._report.rest.append(time.monotonic() - start)
         self._report.findings += self._injector.findings
         self._report.findings += self._observer.check()
+        self._report.findings += self._petitions()
         # Not before the first model, since that is the way to it.
         self._report.findings += self._monitor.false_alarms() if self._report.rounds > 1 else []
         self._summarise()
@@ -340,6 +401,9 @@ class _Campaign:
         report, witness = self._report, self._observer.witness
         report.deletions = len(witness.receipts)
         report.versions = len(witness.versions)
+        report.people = len(self._observer.witness.covering)
+        report.asked, report.cancelled = self.petitioner.asked, self.petitioner.cancelled
+        report.again = self.petitioner.again
         report.documents = sum(len(book.live) for book in self._observer.oracle.books)
         report.lost_replies, report.strays = self._cluster.proxy.lost, witness.strays
         report.rivals, report.hidden_asked = witness.rivals, self._injector.asked

@@ -15,7 +15,8 @@ __all__ = ["found_in", "leaks", "secrets"]
 # Words, ids and requests as `stream` and `intruder` make them: nothing else in a log looks like one of these.
 _SHAPES: Mapping[str, re.Pattern[str]] = {
     "a word": re.compile(r"\b(t[0-3]|all)w\d+\b|\blonely\b|\by{20}"),
-    "an id": re.compile(r"\b(doc|odd|nobody|hostile|stranger)-\d|\bk{100}"),
+    "an id": re.compile(r"\b(doc|odd|nobody|hostile|stranger|late)-\d|\bk{100}"),
+    "a person": re.compile(r"\bperson-\d"),
     "a request": re.compile(r"\b(request|poison)-\d|\bforged-request\b|salt-of-"),
 }
 _SHOWN = 5

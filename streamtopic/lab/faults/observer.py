@@ -9,6 +9,7 @@ from streamtopic.client import ModelSubscriber
 from streamtopic.errors import ComponentUnreachable, StateError, StreamtopicError
 from streamtopic.lab.faults import checks
 from streamtopic.lab.faults.oracle import Oracle
+from streamtopic.lab.faults.people_checks import check_people, open_people
 from streamtopic.lab.faults.tail import TopicTail
 from streamtopic.lab.faults.witness import Subscriber, Witness
 from streamtopic.state import Connection, ModelState, Reader
@@ -110,6 +111,7 @@ class Observer:
             unread.append(f"{away} deletions are not yet in the partition of their key")
         if missing:
             unread.append(f"{len(missing)} deletions have no receipt, the first at {missing[0]}")
+        unread += open_people(self.oracle, self.witness)[:1]
         published = max(self.witness.versions, default=0)
         if any(max(subscriber.seen, default=0) != published for subscriber in self.subscribers):
             unread.append(f"subscribers have not got version {published}")
@@ -128,6 +130,7 @@ class Observer:
             *checks.check_forwards(self.oracle),
             *checks.check_rejected(self.oracle, self.witness),
             *checks.check_receipts(self.oracle, self.witness),
+            *check_people(self.oracle, self.witness),
             *checks.check_versions(self.oracle, self.witness),
             *checks.check_subscribers(self.witness, self.subscribers),
         ]

@@ -6,17 +6,17 @@ It uses plain dictionaries and Python's own integers, and shares nothing with th
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from streamtopic.lab.faults.reading import LONGEST_KEY, home, understand
+from streamtopic.lab.faults.reading import LONGEST_KEY, SUBJECT_KEY, home, understand
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from streamtopic.lab.faults.reading import Asked, Passage
 
-__all__ = ["Away", "Counted", "Deletion", "Live", "Oracle", "PartitionBook", "Span", "count"]
+__all__ = ["Away", "Counted", "Deletion", "Live", "Oracle", "PartitionBook", "PersonRequest", "Span", "count"]
 
 _CAP, _SHIFT = 256, 30
 
@@ -28,11 +28,13 @@ class Live:
     offset: of the record that added it.
     passages: (L, word counts) each, where L is the number of all tokens.
     labels: task to class.
+    named: each person whom it is about to the offset of the record that first said so.
     """
 
     offset: int
     passages: tuple[Passage, ...]
     labels: dict[str, str]
+    named: dict[str, int] = field(default_factory=dict)
 
     @property
     def length(self) -> int:
@@ -65,11 +67,33 @@ class Deletion:
     request: its request id; "" if it has none.
     span: the life that it ended; None if there was no document.
     salt: that the requester sent; empty if there was none.
+    document: the id that it names.
     """
 
     request: str
     span: Span | None
     salt: bytes
+    document: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class PersonRequest:
+    """A request to forget a person, which has a record in each partition.
+
+    subject: the person.
+    request, salt: of the request.
+    opened: partition to the offset of its first record.
+    closed: partition to the offset of the tombstone that ends it there; without the partitions where it lasts.
+    covered: partition to the offset of the first such tombstone. What the request has deleted before it must be covered
+        by its receipt, also where the same request was sent a second time.
+    """
+
+    subject: str
+    request: str
+    salt: bytes
+    opened: dict[int, int] = field(default_factory=dict)
+    closed: dict[int, int] = field(default_factory=dict)
+    covered: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +165,14 @@ class Oracle:
     books: by partition.
     away: records in other partitions than those of their keys.
     newest: key to the time of the newest record in its own partition.
+    people: requests to forget a person, by key, person and salt: these three tell requests apart.
     """
 
     def __init__(self, partitions: int) -> None:
         self.books = [PartitionBook() for _ in range(partitions)]
         self.away: list[Away] = []
         self.newest: dict[bytes, int] = {}
+        self.people: dict[tuple[bytes, str, bytes], PersonRequest] = {}
 
     def take(
         self,
@@ -164,6 +190,9 @@ class Oracle:
         book = self.books[partition]
         book.next_offset = offset + 1
         asked = understand(key, value, headers)
+        if key is not None and key.startswith(SUBJECT_KEY):
+            self._about_person(book, partition, offset, key, asked)
+            return
         belongs = partition if key is None else home(key, len(self.books))
         elsewhere = belongs != partition
         if key is not None:
@@ -178,7 +207,7 @@ class Oracle:
             # The service sends a record to the partition of the key, which takes effect there.
             book.totals["forwarded"] += 1
         elif asked.kind == "add":
-            _add(book, key, Live(offset, asked.passages, asked.labels))
+            _add(book, key, Live(offset, asked.passages, asked.labels, dict.fromkeys(asked.subjects, offset)))
         else:
             _delete(book, key, offset, asked)
 
@@ -199,6 +228,25 @@ class Oracle:
             and (away.asked or away.document in self.books[away.home].live)
         ]
 
+    def _about_person(self, book: PartitionBook, partition: int, offset: int, key: bytes, asked: Asked) -> None:
+        """Take in a record under the key of a request to forget a person. Each partition has its own."""
+        if asked.kind == "refused":
+            book.refused.add(offset)
+            book.totals["rejected"] += 1
+        elif asked.kind == "forget":
+            (subject,) = asked.subjects
+            known = self.people.setdefault(
+                (key, subject, asked.salt), PersonRequest(subject, asked.request, asked.salt)
+            )
+            known.opened.setdefault(partition, offset)
+            # The same request once more: what came since its end goes as well.
+            known.closed.pop(partition, None)
+        elif asked.kind == "forgotten":
+            for (named, _, _), known in self.people.items():
+                if named == key and partition in known.opened:
+                    known.closed.setdefault(partition, offset)
+                    known.covered.setdefault(partition, offset)
+
     def _place(self, key: bytes, record: Away, kind: str) -> None:
         """Note whether a record is in the partition of its key, or must take effect there."""
         if record.home == record.partition:
@@ -216,6 +264,9 @@ def _add(book: PartitionBook, key: bytes, new: Live) -> None:
     # An identical add leaves the document as old as it was, so a version before it holds it still.
     if have is not None and (have.passages, have.labels) == (new.passages, new.labels):
         book.totals["unchanged"] += 1
+        # Whom a document is about may change without its content, from this record on.
+        named = {subject: have.named.get(subject, since) for subject, since in new.named.items()}
+        book.live[key] = replace(have, named=named)
         return
     book.totals["added" if have is None else "replaced"] += 1
     _end(book, key, new.offset)
@@ -227,7 +278,7 @@ def _add(book: PartitionBook, key: bytes, new: Live) -> None:
 def _delete(book: PartitionBook, key: bytes, offset: int, asked: Asked) -> None:
     have = book.live.pop(key, None)
     book.totals["not_found" if have is None else "deleted"] += 1
-    book.deletions[offset] = Deletion(asked.request, _end(book, key, offset), asked.salt)
+    book.deletions[offset] = Deletion(asked.request, _end(book, key, offset), asked.salt, key)
 
 
 def _refuse(book: PartitionBook, key: bytes | None, offset: int, asked: Asked, *, here: bool) -> None:
@@ -237,7 +288,7 @@ def _refuse(book: PartitionBook, key: bytes | None, offset: int, asked: Asked, *
     if have is not None:
         book.totals["deleted_by_refusal"] += 1
     if asked.request and (here or have is not None):
-        book.deletions[offset] = Deletion(asked.request, span, asked.salt)
+        book.deletions[offset] = Deletion(asked.request, span, asked.salt, key or b"")
 
 
 def _end(book: PartitionBook, key: bytes, offset: int) -> Span | None:

@@ -16,7 +16,7 @@ import msgpack
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["LARGEST", "LONGEST_KEY", "Asked", "Passage", "home", "understand"]
+__all__ = ["LARGEST", "LONGEST_KEY", "SUBJECT_KEY", "Asked", "Passage", "home", "understand"]
 
 Passage = tuple[int, dict[str, int]]
 
@@ -30,6 +30,9 @@ _MARKS = re.compile("[\u0300-\u036f]+")
 LONGEST_KEY = 512
 LARGEST = 4 << 20
 """The most bytes of a value."""
+SUBJECT_KEY = b"st:subject:"
+"""Keys that begin with it belong to requests to forget a person."""
+_MOST_SUBJECTS, _LONGEST_SUBJECT = 8, 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +43,19 @@ class Asked:
     passages: (L, word counts) of an add.
     labels: task to class, of an add.
     request, salt: of a delete, or of a refused record that ends the document of its id; empty if there is none.
+    subjects: the people that an add is about, or the one that a request is about.
     """
 
-    kind: Literal["add", "delete", "nothing", "refused"]
+    kind: Literal["add", "delete", "nothing", "refused", "forget", "forgotten"]
     passages: tuple[Passage, ...] = ()
     labels: dict[str, str] = field(default_factory=dict)
     request: str = ""
     salt: bytes = b""
+    subjects: frozenset[str] = frozenset()
 
 
+# Their own checks refuse nested values.
+_CHECKED = frozenset({"text", "counts", "labels", "subject", "subjects"})
 _REFUSED, _NOTHING = Asked("refused"), Asked("nothing")
 _EMPTY = {b"", b"null", b'""', b"{}", b"\xc0", b"\xa0", b"\xc4", b"\x80"}
 
@@ -61,11 +68,12 @@ def understand(key: bytes | None, value: bytes | None, headers: Sequence[tuple[s
     if key == b"st:heartbeat":
         beat = {} if value is None else _map(value)
         return _REFUSED if beat is None or beat.get("op") == "add" else _NOTHING
-    if value is None:
-        return Asked("delete", **asked)
     # A producer with a schema registry puts a zero byte and the id of a schema before the value.
-    value = value[5:] if value[:1] == b"\0" and len(value) >= 5 else value
-    if value.removeprefix(b"\xef\xbb\xbf").strip(b" \t\r\n\v\f\0").lower() in _EMPTY:
+    value = value[5:] if value is not None and value[:1] == b"\0" and len(value) >= 5 else value
+    empty = value is None or value.removeprefix(b"\xef\xbb\xbf").strip(b" \t\r\n\v\f\0").lower() in _EMPTY
+    if key.startswith(SUBJECT_KEY):
+        return Asked("forgotten") if empty or value is None else _about_person(value, asked)
+    if empty or value is None:
         return Asked("delete", **asked)
     fields = _map(value)
     if fields is None:
@@ -80,10 +88,21 @@ def _asked(fields: Mapping[Any, Any], headers: dict[str, Any]) -> Asked:
     if _deletes(fields):
         own = _named(fields)
         return Asked("delete", **{name: own[name] or value for name, value in headers.items()})
-    passages, labels = _passages(fields), _labels(fields.get("labels"))
-    if fields.get("op") != "add" or passages is None or labels is None or not _is_time(fields.get("ts")):
+    passages, labels, subjects = _passages(fields), _labels(fields.get("labels")), _subjects(fields)
+    sound = passages is not None and labels is not None and subjects is not None and _is_time(fields.get("ts"))
+    if fields.get("op") != "add" or not sound:
         return Asked("refused", **headers)
-    return Asked("add", passages, labels)
+    return Asked("add", passages or (), labels or {}, subjects=subjects or frozenset())
+
+
+def _about_person(value: bytes, headers: dict[str, Any]) -> Asked:
+    """Return what a record under a key of SUBJECT_KEY asks for. The stream makes no damaged ones."""
+    fields = _map(value)
+    if fields is None or fields.get("op") == "add" or not _is_subject(fields.get("subject")):
+        return _REFUSED
+    own = _named(fields)
+    named = {name: own[name] or value for name, value in headers.items()}
+    return Asked("forget", subjects=frozenset([fields["subject"]]), **named)
 
 
 def _deletes(fields: Mapping[Any, Any]) -> bool:
@@ -111,7 +130,7 @@ def _map(value: bytes) -> Mapping[Any, Any] | None:
 def _is_bounded(fields: Mapping[Any, Any]) -> bool:
     """Whether a map has at most as many values, and at most as deep ones, as a record may have."""
     # Level by level, so that the depth is counted on the way.
-    level: list[object] = [value for name, value in fields.items() if name not in {"text", "counts", "labels"}]
+    level: list[object] = [value for name, value in fields.items() if name not in _CHECKED]
     values = 1 + 2 * len(fields)
     for depth in range(_MOST_VALUES):
         inside: list[object] = []
@@ -203,6 +222,21 @@ def _labels(labels: object) -> dict[str, str] | None:
         return None
     good = all(isinstance(n, str) and 0 < len(n) <= 256 and _encodable(n) for pair in labels.items() for n in pair)
     return dict(labels) if good else None
+
+
+def _subjects(fields: Mapping[Any, Any]) -> frozenset[str] | None:
+    one, several = fields.get("subject"), fields.get("subjects")
+    if one is None and several is None:
+        return frozenset()
+    found = [one] if several is None else several
+    if (one is not None and several is not None) or not isinstance(found, list):
+        return None
+    good = 0 < len(found) <= _MOST_SUBJECTS and all(_is_subject(name) for name in found)
+    return frozenset(found) if good else None
+
+
+def _is_subject(name: object) -> bool:
+    return isinstance(name, str) and 0 < len(name) <= _LONGEST_SUBJECT and _encodable(name)
 
 
 def _is_time(value: object) -> bool:

@@ -10,7 +10,16 @@ import msgpack
 
 from streamtopic.errors import ComponentUnreachable, InvalidRelease
 from streamtopic.lab.faults.tail import TopicTail
-from streamtopic.signed import Assembled, Assembler, Receipt, Release, open_link, open_release
+from streamtopic.signed import (
+    Assembled,
+    Assembler,
+    Receipt,
+    Release,
+    kind_of,
+    open_link,
+    open_release,
+    open_subject_receipt,
+)
 from streamtopic.streams import Record
 
 if TYPE_CHECKING:
@@ -19,10 +28,13 @@ if TYPE_CHECKING:
 
     from streamtopic.client import ModelSubscriber
     from streamtopic.lab.faults.tail import TailRecord
-    from streamtopic.signed import PublicKey
+    from streamtopic.signed import PublicKey, SubjectReceipt
     from streamtopic.streams import TopicNames
 
 __all__ = ["Subscriber", "Witness", "digest"]
+
+# Kind of the receipt that covers all documents of a person, by the words of docs/messages.md.
+_COVERING = "subject receipt"
 
 
 def digest(release: Release) -> str:
@@ -42,6 +54,8 @@ class Witness:
 
     versions: number to the releases under it, by digest; the first in the log comes first.
     receipts: (partition, offset) of a delete to its receipt in the chain.
+    covering: id of the receipt that covers all documents of a person to it, and to the last number in the chain then.
+    digests: number in the chain to the digest of the receipt's bytes.
     strays: number of receipts that competed for a place in the chain.
     rejected: (partition, offset) of records that were reported as refused.
     reasons: the same with the reported reason.
@@ -53,6 +67,8 @@ class Witness:
     key: PublicKey
     versions: dict[int, dict[str, Release]] = field(default_factory=dict)
     receipts: dict[tuple[int, int], Receipt] = field(default_factory=dict)
+    covering: dict[str, tuple[SubjectReceipt, int]] = field(default_factory=dict)
+    digests: dict[int, str] = field(default_factory=dict)
     strays: int = 0
     rejected: set[tuple[int, int]] = field(default_factory=set)
     reasons: dict[tuple[int, int], str] = field(default_factory=dict)
@@ -101,6 +117,11 @@ class Witness:
             self.findings.append(f"receipt {record.key!r} was erased at offset {record.offset}")
             return
         try:
+            if kind_of(record.value) == _COVERING:
+                covering = open_subject_receipt(record.value, self.key)
+                # Redis that was set back has one made again, and readers believe the first.
+                self.covering.setdefault(covering.id, (covering, self._head[0]))
+                return
             receipt = open_link(record.value, self.key)
         except InvalidRelease as error:
             self.findings.append(f"receipt at offset {record.offset} does not verify: {error}")
@@ -116,6 +137,7 @@ class Witness:
             self.findings.append(f"the deletion at {place} has a second receipt in the chain, {receipt.sequence}")
         self._known.add(name)
         self._head = receipt.sequence, name
+        self.digests[receipt.sequence] = name
         if isinstance(receipt, Receipt):
             self.receipts[place] = receipt
 

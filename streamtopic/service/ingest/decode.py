@@ -7,7 +7,7 @@ names the reason. A record that they take gives the event that `events.decode` w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, cast
 
@@ -37,21 +37,22 @@ from streamtopic.lexicon import INSERT, Table, Whole, ascii_tokens, find, leave
 from streamtopic.sources import OWN, Dialect
 from streamtopic.state import AddedDocument, Batch, Rows, RowSpan
 from streamtopic.streams import MURMUR2, partition_of
-from streamtopic.streams.event_log import MAX_HEADERS
-from streamtopic.streams.partitioner import murmur2
+from streamtopic.streams.event_log import MAX_HEADERS, murmur2
 from streamtopic.subjects import is_subject_key, subject_digests
+from streamtopic.suppression import Suppression
 from streamtopic.text import MAX_PASSAGE, MAX_WORD, MAX_WORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from streamtopic.events import Event as RecordEvent
     from streamtopic.state import Lexicon
     from streamtopic.streams import Record
 
 __all__ = ["Decoded", "Event", "decode_all"]
 
 
-Event = AddedDocument | Delete | Heartbeat | ForgetSubject | SubjectForgotten | InvalidEvent
+Event = AddedDocument | Delete | Heartbeat | ForgetSubject | SubjectForgotten | Suppression | InvalidEvent
 
 # Bytes of an average document in Redis (measured: 1.8 a word). A flush has to be bounded before it is encoded.
 _BYTES_A_WORD = 2
@@ -106,6 +107,7 @@ class Decoded:
     lexicon: holds the words of added documents.
     batch: the same records as the state prepares them: keys, which are document ids, sizes, words.
     forms: (k,), the key of each record as it stands in the log; () where a document has one key only.
+    subjects: place of a record, as `batch` counts places, to the subjects that its add names, if it names any.
     """
 
     records: Sequence[Record]
@@ -114,6 +116,7 @@ class Decoded:
     lexicon: Lexicon
     batch: Batch
     forms: Sequence[bytes] = ()
+    subjects: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
     @property
     def next_offset(self) -> int:
@@ -135,7 +138,7 @@ class Decoded:
         records = self.records[here]
         events = self.events[here]
         homes = self.homes[here]
-        return Decoded(records, events, homes, self.lexicon, part, self.forms[here])
+        return Decoded(records, events, homes, self.lexicon, part, self.forms[here], self.subjects)
 
 
 def decode_all(
@@ -168,26 +171,27 @@ def decode_all(
     records = records[: len(own)]
     # Another thread may give entries to words meanwhile: records are also decoded ahead of the commit.
     with lexicon.lock:
-        rows, taken, labels, times = _scan(own, lexicon)
+        rows, taken, labels, times = _scan(own, lexicon, dialect)
     events: list[Event | Add] = []
     for k, (record, kind) in enumerate(zip(own, taken.tolist(), strict=True)):
         event: Event | Add | None = translated.refused.get(k)
         if event is None and kind == TAKEN:
             event = _plain(record, rows, k, labels.get(k), times[k] if days else -1)
-        events.append(_event(record, subjects=subjects) if event is None else event)
+        events.append(_event(record, dialect, subjects=subjects) if event is None else event)
     words = rows.stops - rows.starts
     # The others are filled in by `_lay_out`.
     sizes = np.where(taken == TAKEN, _BYTES_A_DOCUMENT + _BYTES_A_WORD * words, 0)
     for k, (start, stop) in labels.items():
         sizes[k] += stop - start
+    named = {k: event.subjects for k, event in enumerate(events) if isinstance(event, Add) and event.subjects}
     unusual = _lay_out(events, own, sizes, lexicon, secret, days=days)
     if translated.forms:
         _note_forms(events, translated.forms, sizes)
     tables = [(rows, np.arange(len(records))), unusual]
-    batch = Batch([_live_key(record.key) for record in own], sizes, tables)
+    batch = Batch([_live_key(record.key, dialect) for record in own], sizes, tables)
     homes = _homes(records, partitions, partitioner)
     # `_lay_out` has replaced every Add by an AddedDocument.
-    return Decoded(records, cast("list[Event]", events), homes, lexicon, batch, translated.forms)
+    return Decoded(records, cast("list[Event]", events), homes, lexicon, batch, translated.forms, named)
 
 
 def _note_forms(events: list[Event | Add], forms: Sequence[bytes], sizes: npt.NDArray[np.int64]) -> None:
@@ -198,25 +202,25 @@ def _note_forms(events: list[Event | Add], forms: Sequence[bytes], sizes: npt.ND
             sizes[k] += len(forms[k])
 
 
-def _live_key(key: bytes | None) -> bytes:
+def _live_key(key: bytes | None, dialect: Dialect) -> bytes:
     """Return a key that may have a document, b"" for any other: Redis is not asked for it, however long it is."""
-    return key if key and len(key) <= MAX_KEY and not _is_reserved(key) else b""
+    return key if key and len(key) <= MAX_KEY and not _is_reserved(key, dialect) else b""
 
 
-def _is_reserved(key: bytes | None) -> bool:
+def _is_reserved(key: bytes | None, dialect: Dialect) -> bool:
     """Return whether a key is the service's own, and so names no document."""
-    return key == HEARTBEAT_KEY or is_subject_key(key)
+    return key == HEARTBEAT_KEY or is_subject_key(key) or dialect.is_suppression(key)
 
 
 def _scan(
-    records: Sequence[Record], lexicon: Lexicon
+    records: Sequence[Record], lexicon: Lexicon, dialect: Dialect = OWN
 ) -> tuple[Rows, npt.NDArray[np.uint8], dict[int, tuple[int, int]], list[int]]:
     """Return what compiled code finds in records.
 
     That is a row for each record, LEFT or TAKEN for each, where in the values of taken records labels stand, and the
     `ts` of each taken record, -1 without one.
     """
-    values = [_readable(record) for record in records]
+    values = [_readable(record, dialect) for record in records]
     number = len(values)
     data, ends = _joined(values)
     kinds = np.zeros(number, np.uint8)
@@ -258,10 +262,10 @@ def _joined(values: Sequence[bytes]) -> tuple[Bytes, Int64]:
     return data, ends
 
 
-def _readable(record: Record) -> bytes:
+def _readable(record: Record, dialect: Dialect) -> bytes:
     """Return the value that compiled code looks at; b"", which it leaves, for a record that it must not take."""
     value = record.value
-    if value is None or len(value) > MAX_VALUE or _is_reserved(record.key):
+    if value is None or len(value) > MAX_VALUE or _is_reserved(record.key, dialect):
         return b""
     return value
 
@@ -307,12 +311,10 @@ def _is_text(key: bytes) -> bool:
     return True
 
 
-def _event(
-    record: Record, *, subjects: bool
-) -> Add | Delete | Heartbeat | ForgetSubject | SubjectForgotten | InvalidEvent:
+def _event(record: Record, dialect: Dialect, *, subjects: bool) -> RecordEvent | InvalidEvent:
     """Return the event in a record, or the reason why it is refused."""
     try:
-        return decode_record(record, subjects=subjects)
+        return decode_record(record, subjects=subjects, suppression=dialect.suppression)
     except InvalidEvent as error:
         return error
 

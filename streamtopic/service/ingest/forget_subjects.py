@@ -5,7 +5,7 @@
    deletes like any other, so recounts, receipts and traces know nothing of subjects.
 3. A tombstone is appended for the record that asked, so that the log forgets the subject as well.
 4. Once that tombstone is counted, all that was added before it is counted, too. The request is done when no document
-   is left then; until then step 2 is repeated.
+   of those is left; until then step 2 is repeated. What was added behind the tombstone stays.
 
 A process may be killed between any two of these, since each step begins with what Redis and the log hold. Records that
 are not counted yet are read first. A document that one of them names is left for later: that record may be the
@@ -23,7 +23,7 @@ from streamtopic.service.ingest.resolve import receipt_headers
 from streamtopic.streams import Message, pages
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from streamtopic.state import PartitionWriter, SubjectRequest
     from streamtopic.streams import EventLog
@@ -33,6 +33,7 @@ __all__ = ["SubjectForgetter"]
 # Tombstones and requests of one step: counting goes on between two steps.
 _AT_ONCE = 1_000
 _REQUESTS = 100
+_ALL = 1 << 40
 # Uncounted records that a step reads first. A partition that is further behind counts before it deletes.
 _MOST_BEHIND = 3_000
 
@@ -60,6 +61,17 @@ class SubjectForgetter:
     def read_again(self) -> None:
         """Read the requests from Redis before they are used next."""
         self._known = None
+
+    def resumed(self, asked: Sequence[SubjectRequest]) -> list[SubjectRequest]:
+        """Return requests that came, where one that is known came again as it began first.
+
+        asked: requests of records that are about to be counted.
+
+        A client sends its request again where the first time was not confirmed. What was deleted by then belongs to it
+        as well, so that its receipt covers all.
+        """
+        known = self._requests()
+        return [_from_first(one, known.get(one.name, one)) for one in asked]
 
     def closing(self, closed: Mapping[bytes, int]) -> list[SubjectRequest]:
         """Return the requests whose own record went, as they are afterwards.
@@ -107,7 +119,12 @@ class SubjectForgetter:
     def _carry_out(self, request: SubjectRequest, uncounted: set[bytes]) -> int:
         """Do the next step of one request; return how many tombstones were appended."""
         # As many more as may be left for later: others must not have to wait for these.
-        documents = self._state.subject_documents(request.digest, _AT_ONCE + len(uncounted))
+        most = _AT_ONCE + len(uncounted) if request.closed < 0 else _ALL
+        documents = self._state.subject_documents(request.digest, most)
+        if request.closed >= 0:
+            # What came behind the end of the request stays: a recount, or a Redis that was set back, reads the request
+            # again when such documents are already there.
+            documents = self._state.added_before(documents, request.closed)
         if documents:
             due = [document for document in documents if document not in uncounted][:_AT_ONCE]
             self._append(
@@ -141,3 +158,9 @@ class SubjectForgetter:
         """Append tombstones to the partition."""
         if tombstones:
             self._log.append_many(self._topic, tombstones)
+
+
+def _from_first(request: SubjectRequest, known: SubjectRequest) -> SubjectRequest:
+    """Return a request that begins where the same request began first."""
+    received_ms = min(request.received_ms, known.received_ms)
+    return replace(request, offset=min(request.offset, known.offset), received_ms=received_ms)

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from streamtopic.errors import StateError, StateMismatch, StreamtopicError
+from streamtopic.events import suppression_in
 from streamtopic.service.ingest.decode import decode_all
+from streamtopic.service.ingest.find_suppressions import find_suppressions
 from streamtopic.service.ingest.forget_subjects import SubjectForgetter
 from streamtopic.service.ingest.resolve import OUTCOMES, resolve
 from streamtopic.service.ingest.send_home import Forwarder
@@ -26,6 +28,7 @@ from streamtopic.state import (
     Stale,
 )
 from streamtopic.streams import MURMUR2
+from streamtopic.suppression import check_suppression_key
 from streamtopic.tracing import span
 
 if TYPE_CHECKING:
@@ -143,7 +146,8 @@ class Ingest:
         word_ids: how many ids the partition may give to words.
         dialect: of the records; `settings.limits` names its mapping.
 
-        Raises StateMismatch where settings, partitions or the log do not fit the state.
+        Raises StateMismatch where settings, partitions or the log do not fit the state, SettingsError where the key of
+        its suppressions is missing.
         """
         have = log.partitions(topics.documents)
         if have != settings.partitions:
@@ -151,6 +155,9 @@ class Ingest:
                 f"topic {topics.documents} has {have} partitions, the model was made for {settings.partitions}: a "
                 "document's delete would miss its add; go back to that number, or run `streamtopic rebuild`"
             )
+        fingerprint = suppression_in(settings.limits)
+        if fingerprint or dialect.suppression is not None:
+            check_suppression_key(fingerprint, dialect.suppression)
         state = PartitionWriter.open(
             connection,
             topics.model,
@@ -277,12 +284,16 @@ class Ingest:
             return None
         decoded, rest = whole.split(ready.records)
         now_ms = int(self._clock() * 1000)
-        resolution = resolve(decoded, ready.live, ready.base, self.partition, now_ms, self.state.secret)
+        key = self.dialect.suppression
+        said = None if key is None else find_suppressions(self.state, decoded, key)
+        resolution = resolve(decoded, ready.live, ready.base, self.partition, now_ms, self.state.secret, said)
         # Before the commit: the offset must not pass a refused record whose pointer could still be lost.
         self._announce(resolution)
         found = resolution.changes
         if found.forwards:
             found = replace(found, forwards=self._forwarder.placed(found.forwards))
+        if found.requests:
+            found = replace(found, requests=self._subjects.resumed(found.requests))
         if resolution.closed:
             # A request that came in these records as well is as these records leave it.
             new = {request.name for request in found.requests}
@@ -346,6 +357,14 @@ class Ingest:
                 "`streamtopic rejected list` gives the reasons, docs/messages.md the remedies",
                 self.partition, len(refused), refused[0].offset,
                 extra={"event": "changes_refused", "partition": self.partition, "offset": refused[0].offset},
+            )  # fmt: skip
+
+        if resolution.reasons.get("suppression"):
+            logger.warning(
+                "partition %d: %d records about suppressions were not made with the operator's key, or are older than "
+                "what holds: they change nothing, and what they took the place of is written again",
+                self.partition, resolution.reasons["suppression"],
+                extra={"event": "suppression_refused", "partition": self.partition},
             )  # fmt: skip
 
     def _trace(self, resolution: Resolution) -> None:

@@ -135,6 +135,9 @@ def _again(
 
 def _accepted(record: Record, dialect: Dialect) -> bool:
     """Return whether this version of the program accepts a record."""
+    # One that is out of date would be accepted by itself, and then refused again.
+    if dialect.is_suppression(record.key):
+        return False
     try:
         dialect.event(record)
     except InvalidEvent:

@@ -30,14 +30,17 @@ from streamtopic.state import (
     SubjectRequest,
 )
 from streamtopic.subjects import is_subject_key, request_name, subject_digest
+from streamtopic.suppression import SUPPRESSION_HEADER, Suppression, is_suppression_key, suppressed
 from streamtopic.tracing import HEADER, trace_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streamtopic.service.ingest.decode import Decoded, Event
+    from streamtopic.service.ingest.find_suppressions import Suppressions
     from streamtopic.state import LiveDocuments, Meta
     from streamtopic.streams import Message, Record
+    from streamtopic.streams.event_log import Headers
 
 __all__ = ["MISPLACED", "OUTCOMES", "Resolution", "misplaced", "receipt_headers", "resolve"]
 
@@ -48,6 +51,7 @@ MISPLACED = "partition"
 _LATE_MS = 60_000
 # The longest header that a receipt is made of: a longer one is not taken anyway.
 _MAX_HEADER = 512
+_OUTRANKED = InvalidEvent("suppression", "a newer record about the same id or subject came before this one")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,7 @@ def resolve(
     partition: int,
     now_ms: int,
     secret: bytes = b"",
+    suppressions: Suppressions | None = None,
 ) -> Resolution:
     """Apply records in order to the live documents, and return the changes.
 
@@ -82,14 +87,18 @@ def resolve(
     partition: the partition of the records.
     now_ms: milliseconds since 1970, for receipts.
     secret: of the partition; subjects are digested with it.
+    suppressions: what the state holds about ids and subjects in the records; None where the model has none. It is
+        changed by the records.
 
     The result depends on the records only, not on how a log is cut into flushes, except for `applied_ms`. The documents
     that are live afterwards depend on the newest record of each id only, since compaction leaves no other.
     """
-    run = _Run(live, base, partition, now_ms, secret, bool(decoded.forms))
+    run = _Run(live, base, partition, now_ms, secret, suppressions, bool(decoded.forms))
     ids = decoded.batch.keys
-    for record, event, home, document in zip(decoded.records, decoded.events, decoded.homes, ids, strict=True):
-        run.take(record, event, home, document)
+    people = (suppressions.people if suppressions is not None else ()) or [()] * len(ids)
+    rows = zip(decoded.records, decoded.events, decoded.homes, ids, people, strict=True)
+    for record, event, home, document, named in rows:
+        run.take(record, event, home, document, named)
     return run.result(decoded.next_offset)
 
 
@@ -98,6 +107,7 @@ class _Run:
     """The state while records are applied.
 
     live: the documents as they were before the first record.
+    said: what is said about ids and subjects, None in a model without suppressions.
     many_forms: whether several keys may name one document.
     current: the live documents of the ids in the records, after the records so far.
     forgets, totals, counted, rejected, forwards, time_ms: of the changes to commit.
@@ -110,6 +120,7 @@ class _Run:
     partition: int
     now_ms: int
     secret: bytes
+    said: Suppressions | None
     many_forms: bool = False
     current: dict[bytes, StoredDocument | AddedDocument] = field(init=False)
     forgets: list[Forget] = field(default_factory=list)
@@ -125,11 +136,12 @@ class _Run:
     def __post_init__(self) -> None:
         self.current = dict(self.live.documents)
 
-    def take(self, record: Record, event: Event, home: int, document: bytes) -> None:
+    def take(self, record: Record, event: Event, home: int, document: bytes, people: Sequence[bytes]) -> None:
         """Apply a record.
 
         home: partition of its key.
         document: the id in its key, b"" without one.
+        people: digests of its id and its subjects, where it may be refused for them.
         """
         # A producer's clock may be ahead; records behind this one would then look old.
         self.time_ms = max(self.time_ms, min(record.timestamp_ms, self.now_ms))
@@ -138,6 +150,16 @@ class _Run:
         # Every partition has its own record of such a request, so their keys have no home.
         if is_subject_key(record.key):
             self.about_subject(record, event)
+            return
+        if self.said is not None and is_suppression_key(record.key):
+            self.about_suppression(record, event, self.said)
+            return
+        if self.said is not None and self.settles_suppressed(record, event, home, document):
+            # There was no document, and nobody asked.
+            self.totals["unchanged"] += 1
+            return
+        if self.said is not None and self.said.holds(people):
+            self.refuse_suppressed(record, home, document)
             return
         # Partitioners differ over records without a key, and such a record names no document that could be deleted.
         if home != self.partition and not _keyless(event):
@@ -149,18 +171,67 @@ class _Run:
         elif isinstance(event, Delete):
             self.delete(record, event)
 
+    def settles_suppressed(self, record: Record, event: Event, home: int, document: bytes) -> bool:
+        """Return whether a record is the service's own tombstone behind a suppressed add, and no document is left."""
+        if not isinstance(event, Delete) or not _has(record, SUPPRESSION_HEADER):
+            return False
+        return home != self.partition or document not in self.current
+
+    def refuse_suppressed(self, record: Record, home: int, document: bytes) -> None:
+        """Refuse an add whose id or subject is suppressed, and take its text out of the log. As `take`."""
+        self.note(record, headers=((SUPPRESSION_HEADER, b"1"),), erases=True)
+        if home != self.partition:
+            self.elsewhere(record, suppressed(), home, document)
+        else:
+            self.reject(record, suppressed(), document, here=True)
+
+    def about_suppression(self, record: Record, event: Event, said: Suppressions) -> None:
+        """Suppress or lift, or refuse the record and say again what holds."""
+        present = said.about(record.key)
+        if isinstance(event, Suppression) and event.outranks(present):
+            said.take(event)
+        elif event != present:
+            error = event if isinstance(event, InvalidEvent) else _OUTRANKED
+            self.reject(record, error, b"", here=False)
+            # Compaction keeps this record alone: without the right one behind it, a recount would know nothing.
+            if present is not None:
+                self.note(record, value=said.value(present))
+
+    def note(self, record: Record, *, headers: Headers = (), value: bytes = b"", erases: bool = False) -> None:
+        """Note that a record with the same key is to be written behind this one, unless there is a newer one.
+
+        headers, value, erases: as of Forward.
+        """
+        if record.key is None:
+            return
+        note = Forward(
+            offset=record.offset,
+            document=record.key,
+            home=self.partition,
+            asked=True,
+            time_ms=record.timestamp_ms,
+            headers=headers,
+            end=record.next_offset,
+            late=self.now_ms - record.timestamp_ms > _LATE_MS,
+            erases=erases,
+            value=value,
+        )
+        self.forwards.append(note)
+
     def about_subject(self, record: Record, event: Event) -> None:
         """Open a request to forget a subject, close one, or refuse the record."""
         if isinstance(event, InvalidEvent):
             self.reject(record, event, b"", here=False)
         elif isinstance(event, ForgetSubject):
             name = request_name(event.key, event.subject, event.salt)
+            before = self.requests.get(name)
             self.requests[name] = SubjectRequest(
                 name=name,
                 digest=subject_digest(event.subject, self.secret),
                 request=event.request or "",
                 salt=event.salt,
-                offset=record.offset,
+                # The same request again goes on from its first record, and its receipt covers all since.
+                offset=record.offset if before is None else before.offset,
                 received_ms=min(max(record.timestamp_ms, 0), self.now_ms),
                 trace=trace_of(record.headers),
             )
@@ -321,6 +392,8 @@ class _Run:
             forwards=self.forwards,
             time_ms=self.time_ms,
             requests=list(self.requests.values()),
+            suppressions=[] if self.said is None else list(self.said.changed.values()),
+            suppressed=0 if self.said is None else self.said.more,
         )
         return Resolution(changes, self.rejected, self.reasons, self.closed)
 

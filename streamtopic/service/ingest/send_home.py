@@ -1,7 +1,8 @@
 """Forward deletions from a wrong partition to the partition of their document, each at most once.
 
 Where several keys name one document, a tombstone for each other key that was live is sent the same way, to the same
-partition.
+partition. So is the tombstone of an add that is suppressed, and the record of a suppression in whose place somebody
+wrote another one.
 
 The deletion is sent as a plain tombstone without a mark. So nobody can forge one, and a recount of the log gives the
 same counts as ingest.
@@ -46,9 +47,9 @@ class Forwarder:
         self._log = log
         self._topic = topic
         # Notes that this writer has made and not yet acted on. Another process may have acted on any other.
-        self._own: set[int] = set()
-        # Offset of a note to the end of its home, open transactions included, when this writer first saw the note.
-        self._visible: dict[int, int] = {}
+        self._own: set[bytes] = set()
+        # Name of a note to the end of its home, open transactions included, when this writer first saw the note.
+        self._visible: dict[bytes, int] = {}
         self._notes: list[Forward] | None = None
         self._before: list[Forward] | None = None
 
@@ -76,7 +77,7 @@ class Forwarder:
 
     def committed(self, forwards: Sequence[Forward]) -> None:
         """Take notice that these notes were committed by this writer."""
-        self._own.update(forward.offset for forward in forwards)
+        self._own.update(forward.name for forward in forwards)
         if self._before is not None:
             self._before.extend(forwards)
             self._before, self._notes = None, self._before
@@ -97,19 +98,19 @@ class Forwarder:
         by_home: dict[int, list[Forward]] = {}
         for note in notes:
             by_home.setdefault(note.home, []).append(note)
-        settled = set[int]()
+        settled = set[bytes]()
         for home in sorted(by_home):
             ready = self._ready(home, by_home[home])
             overtaken = self._overtaken(home, ready)
             for start in range(0, len(ready), _AT_ONCE):
                 self._settle(home, ready[start : start + _AT_ONCE], overtaken)
-            settled.update(note.offset for note in ready)
-        self._notes = [note for note in known if note.offset not in settled]
+            settled.update(note.name for note in ready)
+        self._notes = [note for note in known if note.name not in settled]
         return len(settled)
 
     def _ready(self, home: int, notes: list[Forward]) -> list[Forward]:
         """Return the notes of which it is certain by now whether they are still due."""
-        foreign = {note.offset for note in notes} - self._own
+        foreign = {note.name for note in notes} - self._own
         doubtful = foreign - self._visible.keys()
         if doubtful:
             # They may have been sent, behind a transaction that is still open.
@@ -118,37 +119,37 @@ class Forwarder:
         end = self._log.end(self._topic, home)
         counted = self._state.live_elsewhere(home, ())
         after = -1 if counted is None else counted[0]
-        readable = [note for note in notes if self._visible.get(note.offset, 0) <= end]
+        readable = [note for note in notes if self._visible.get(note.name, 0) <= end]
         # Nobody waits for the receipt of a refused change, so it is sent only if the home holds the document. The home
         # knows that once it has counted up to the end that was noted.
         return [note for note in readable if note.asked or after >= note.end]
 
-    def _settle(self, home: int, notes: list[Forward], overtaken: Container[int]) -> None:
+    def _settle(self, home: int, notes: list[Forward], overtaken: Container[bytes]) -> None:
         """Send the notes that are due, and strike all of them off."""
         refused = [note.document for note in notes if not note.asked]
         counted = self._state.live_elsewhere(home, refused)
         live = frozenset[bytes]() if counted is None else counted[1]
         wanted = [note for note in notes if note.asked or note.document in live]
-        due = [note for note in wanted if note.offset not in overtaken]
+        due = [note for note in wanted if note.name not in overtaken]
         if due:
             # If sending fails, nobody knows whether they were sent: then the home has to be read first.
-            self._own.difference_update(note.offset for note in due)
-            tombstones = [Message(note.document, None, note.headers, home) for note in due]
-            self._log.append_many(self._topic, tombstones)
+            self._own.difference_update(note.name for note in due)
+            records = [Message(note.document, note.value or None, note.headers, home) for note in due]
+            self._log.append_many(self._topic, records)
         self._state.forwarded(notes)
         for note in notes:
-            self._own.discard(note.offset)
-            self._visible.pop(note.offset, None)
+            self._own.discard(note.name)
+            self._visible.pop(note.name, None)
 
-    def _overtaken(self, home: int, notes: Sequence[Forward]) -> set[int]:
-        """Return the offsets of the notes whose home has a newer record of the same document."""
+    def _overtaken(self, home: int, notes: Sequence[Forward]) -> set[bytes]:
+        """Return the names of the notes whose home has a newer record of the same document."""
         wanted: dict[bytes, list[Forward]] = {}
         for note in notes:
             wanted.setdefault(note.document, []).append(note)
-        found = set[int]()
+        found = set[bytes]()
         for record in self._records(home, notes):
             about = wanted.get(record.key or b"", ())
-            found.update(note.offset for note in about if _is_newer(record, note))
+            found.update(note.name for note in about if _is_newer(record, note))
         return found
 
     def _records(self, home: int, notes: Sequence[Forward]) -> Iterator[Record]:

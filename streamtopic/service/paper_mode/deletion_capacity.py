@@ -22,7 +22,7 @@ from streamtopic.state import Connection, Snapshot
 from streamtopic.state.documents import read_documents
 from streamtopic.topics.fit import TopicFit
 from streamtopic.topics.heads import HeadTask
-from streamtopic.topics.working_vocabulary import reachable_words
+from streamtopic.topics.learner import reachable_words
 
 __all__ = ["CapacityRule", "ForgetSets", "measure_capacity", "model_facts", "try_deletions"]
 

@@ -37,8 +37,8 @@ from streamtopic.signed import (
     to_message,
 )
 from streamtopic.state import Forget, Forgets, ModelState, SubjectRequests
+from streamtopic.state.deletions import LinkKeys, ReceiptChain, month_of, months_before
 from streamtopic.state.model_state import OutboxRecord
-from streamtopic.state.receipt_state import LinkKeys, ReceiptChain, month_of, months_before
 from streamtopic.state.residue_ledger import Residue, ResidueState, Stage
 from streamtopic.streams import EventLog, Message, TopicNames
 from streamtopic.tracing import span

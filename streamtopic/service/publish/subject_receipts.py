@@ -24,14 +24,14 @@ from streamtopic.signed import (
     subject_receipt_id,
     subject_receipt_message,
 )
-from streamtopic.state.receipt_state import month_of
+from streamtopic.state.deletions import month_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from streamtopic.signed import ReceiptReader, SigningKey
     from streamtopic.state import Forgets, SubjectRequest, SubjectRequests
-    from streamtopic.state.receipt_state import LinkKeys
+    from streamtopic.state.deletions import LinkKeys
     from streamtopic.streams import EventLog
 
 __all__ = ["SubjectReceipts"]

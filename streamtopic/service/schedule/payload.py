@@ -168,6 +168,8 @@ def published_heads(
 
     Return the heads by task, and for each task without a head the reason.
     """
+    if not data.options.tasks:
+        return {}, {}
     # Each starts from zero, so it is a function of A and the labelled documents alone, whatever was learned before.
     model = TopicMatrix(A.astype(np.float64), words, names)
     heads, unfitted = {}, {}

@@ -25,12 +25,14 @@ from streamtopic.events import (
     dated,
     keeps_days,
     keeps_subjects,
+    suppression_in,
 )
 from streamtopic.service.schedule.payload import Labelled, labelled_by_task
 from streamtopic.sources import OWN, Dialect
 from streamtopic.streams import MURMUR2, pages, partition_of
+from streamtopic.suppression import Suppression, check_suppression_key
 from streamtopic.text import passages
-from streamtopic.topics.working_vocabulary import thresholds
+from streamtopic.topics.learner import thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -186,6 +188,7 @@ class _Living:
     labels: dict[DocumentKey, Mapping[str, str]] = field(default_factory=dict)
     added: dict[DocumentKey, int] = field(default_factory=dict)
     forms: dict[DocumentKey, bytes | None] = field(default_factory=dict)
+    said: dict[tuple[int, bytes], Suppression] = field(default_factory=dict)
     limits: str = LIMITS
 
     def apply(self, record: Record) -> None:
@@ -193,6 +196,12 @@ class _Living:
         try:
             event = self.dialect.event(record, subjects=keeps_subjects(self.limits))
         except InvalidEvent:
+            event = None
+        if isinstance(event, Suppression):
+            place = record.partition, event.digest
+            if event.outranks(self.said.get(place)):
+                self.said[place] = event
+        elif isinstance(event, Add) and self._is_suppressed(record.partition, event):
             event = None
         document = self.dialect.document_of(record.key)
         if document is None or isinstance(event, Heartbeat):
@@ -219,6 +228,15 @@ class _Living:
         if before is None or not same_form or had != labels or not _alike(before, self.alive[key]):
             self.added[key] = record.offset
 
+    def _is_suppressed(self, partition: int, add: Add) -> bool:
+        """Return whether the id or a subject of an add is suppressed at this place of the log."""
+        key = self.dialect.suppression
+        if key is None or not self.said:
+            return False
+        digests = [key.of_document(add.document.encode()), *map(key.of_subject, add.subjects)]
+        found = [self.said.get((partition, digest)) for digest in digests]
+        return any(one is not None and one.suppressed for one in found)
+
 
 def documents_in_log(
     log: EventLog,
@@ -240,8 +258,9 @@ def documents_in_log(
     limits: rules that the state is counted under. Where it keeps days, a document that comes again on another day is
         another one.
 
-    Raises ComponentUnreachable.
+    Raises ComponentUnreachable, SettingsError where the key of the model's suppressions is not here.
     """
+    check_suppression_key(suppression_in(limits), dialect.suppression)
     living = _Living(Numbering(), dialect, limits=limits)
     partitions = log.partitions(topic)
     total = sum(offsets.values())
@@ -254,7 +273,9 @@ def documents_in_log(
             whole &= record.offset == expected
             expected = record.next_offset
             # A producer with another hash wrote the record to the wrong partition: ingest does not count it there.
-            if not record.key or partition_of(record.key, partitions, partitioner) == partition:
+            # Suppressions are in every partition.
+            at_home = not record.key or partition_of(record.key, partitions, partitioner) == partition
+            if at_home or dialect.is_suppression(record.key):
                 living.apply(record)
             if expected % STRIDE == 0:
                 progress(done + expected, total)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import resource
@@ -51,6 +52,8 @@ def compile_all() -> None:
     from streamtopic.service.first_run import run_service
 
     listener = _listener()
+    # As in the processes that compile for a first run.
+    gc.disable()
     with event.install_listener("numba:compile", listener):
         run_service()
     found = {name: (times, listener.seconds[name]) for name, times in listener.times.items()}

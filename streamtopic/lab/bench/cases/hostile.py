@@ -188,7 +188,7 @@ class Attacked:
 def _reachable(material: Material, options: LearnerOptions) -> tuple[DocumentBatch, list[str]]:
     """Return documents over the words that may be kept, also once copies are added: others need no pairs."""
     from streamtopic.counts.matrices import as_documents
-    from streamtopic.topics.working_vocabulary import thresholds
+    from streamtopic.topics.learner import thresholds
 
     batch = as_documents(material.counts)
     least = thresholds(batch.documents, options).least

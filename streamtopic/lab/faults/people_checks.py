@@ -1,0 +1,125 @@
+"""Checks of requests to forget a person against the oracle: who must be gone, and what their receipts cover.
+
+Everything follows from the documents topic: the records of the requests, the tombstones that end them, and the deletes
+in between. Each check returns its findings, [] if all is well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from streamtopic.lab.faults.oracle import Deletion, Oracle, PersonRequest
+    from streamtopic.lab.faults.witness import Witness
+    from streamtopic.signed import SubjectReceipt
+
+__all__ = ["check_people", "deletions_of", "open_people", "said_of"]
+
+Place = tuple[int, int]
+"""Partition and offset of a record."""
+
+
+def said_of(request: str, salt: bytes) -> str:
+    """Return how receipts name a request: HMAC-SHA256 by the words of docs/messages.md, hexadecimal."""
+    return hmac.new(salt, b"streamtopic request\0" + request.encode(), hashlib.sha256).hexdigest()
+
+
+def deletions_of(oracle: Oracle) -> dict[str, dict[Place, Deletion]]:
+    """Return request id to the deletions under it, by their places."""
+    found: dict[str, dict[Place, Deletion]] = {}
+    for partition, book in enumerate(oracle.books):
+        for offset, deletion in book.deletions.items():
+            found.setdefault(deletion.request, {})[partition, offset] = deletion
+    return found
+
+
+def open_people(oracle: Oracle, witness: Witness) -> list[str]:
+    """Return what requests to forget a person still wait for; [] where all have ended and have their receipt."""
+    covered = {receipt.request for receipt, _ in witness.covering.values()}
+    every = range(len(oracle.books))
+    found = []
+    for asked in oracle.people.values():
+        lasting = [partition for partition in every if partition not in asked.closed]
+        if lasting:
+            found.append(f"a request to forget {asked.subject} lasts in partitions {lasting}")
+        elif said_of(asked.request, asked.salt) not in covered:
+            found.append(f"a request to forget {asked.subject} has no receipt")
+    return found
+
+
+def check_people(oracle: Oracle, witness: Witness) -> list[str]:
+    """Check that forgotten people are gone, and that each of their receipts covers what its request has deleted."""
+    receipts = {receipt.request: (receipt, head) for receipt, head in witness.covering.values()}
+    deletions = deletions_of(oracle)
+    findings = []
+    for asked in oracle.people.values():
+        findings += _still_there(oracle, asked)
+        name = said_of(asked.request, asked.salt)
+        if name not in receipts:
+            findings.append(f"the request {asked.request} to forget {asked.subject} has no covering receipt")
+            continue
+        receipt, _ = receipts.pop(name)
+        own = {place: one for place, one in deletions.get(asked.request, {}).items() if one.salt == asked.salt}
+        findings += _coverage(asked, receipt, own, witness)
+        findings += _in_newest(asked, own, witness)
+    findings += [f"{receipt.id} covers documents of a request that nobody made" for receipt, _ in receipts.values()]
+    return findings
+
+
+def _still_there(oracle: Oracle, asked: PersonRequest) -> list[str]:
+    """Return the documents that named the person before the request ended, and that live."""
+    found = []
+    for partition, closed in asked.closed.items():
+        for document, live in oracle.books[partition].live.items():
+            if live.named.get(asked.subject, closed) < closed:
+                found.append(
+                    f"{document!r} is about {asked.subject}, who was forgotten at {partition}/{closed}, and lives"
+                )
+    return found
+
+
+def _coverage(
+    asked: PersonRequest, receipt: SubjectReceipt, own: Mapping[Place, Deletion], witness: Witness
+) -> list[str]:
+    """Compare a receipt with the deletions of its request.
+
+    own: the deletions under its request id and salt.
+    """
+    numbers = list(receipt.sequences())
+    places = {one.sequence: place for place, one in witness.receipts.items()}
+    covered = {places[number] for number in numbers if number in places}
+    found = {place for place, one in own.items() if one.span is not None and place[1] > asked.opened.get(place[0], -1)}
+    must = {(partition, offset) for partition, offset in found if offset < asked.covered.get(partition, 0)}
+    findings = [
+        *(f"{receipt.id} covers {place}, which its request has not deleted" for place in sorted(covered - found)),
+        *(f"{receipt.id} does not cover {place}, which its request has deleted" for place in sorted(must - covered)),
+    ]
+    if len(numbers) != receipt.documents or len(covered) != receipt.documents:
+        findings.append(f"{receipt.id} covers {len(covered)} receipts and says {receipt.documents}")
+    if _digest(witness.digests.get(number, "") for number in numbers) != receipt.digest:
+        findings.append(f"{receipt.id} has another digest than the receipts that it covers")
+    newest = max((witness.receipts[place].version for place in covered), default=0)
+    if receipt.version != newest:
+        findings.append(f"{receipt.id} says gone from version {receipt.version} on, its receipts say {newest}")
+    return findings
+
+
+def _digest(digests: Iterable[str]) -> str:
+    total = hashlib.sha256(b"streamtopic covered receipts\0")
+    for digest in digests:
+        total.update(bytes.fromhex(digest))
+    return total.hexdigest()
+
+
+def _in_newest(asked: PersonRequest, own: Mapping[Place, Deletion], witness: Witness) -> list[str]:
+    """Return the documents that a request has deleted and that the newest version holds."""
+    if not witness.versions:
+        return []
+    number = max(witness.versions)
+    cut = next(iter(witness.versions[number].values())).envelope.cut
+    held = [place for place, one in own.items() if one.span is not None and one.span.holds(cut.get(place[0], 0))]
+    return [f"version {number} holds the document at {place}, deleted for {asked.subject}" for place in sorted(held)]

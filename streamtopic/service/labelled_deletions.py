@@ -1,0 +1,61 @@
+"""Find all documents that carry a label now, so that they can be deleted together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streamtopic.errors import UsageError
+from streamtopic.events import DAY
+from streamtopic.state.documents import read_documents
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from streamtopic.service.app import Service
+    from streamtopic.state.documents import StoredDocuments
+
+__all__ = ["documents_with_label"]
+
+_ATTEMPTS = 5
+_SHOWN = 20
+
+
+def documents_with_label(service: Service, task: str, name: str) -> list[str]:
+    """Return the ids of the live documents of a class, in the order of their ids, from all partitions.
+
+    service: whose state is read.
+    task: name of the label.
+    name: class of the label.
+
+    Documents that come or change while this reads may be missing where they never stop to come.
+
+    Raises UsageError for a task or a class that no live document has, StateError, ComponentUnreachable.
+    """
+    found = _read(service, {task})
+    pairs = zip(found.ids, found.labels, strict=True)
+    documents = [document.decode() for document, labels in pairs if labels.get(task) == name]
+    if documents:
+        return documents
+    classes = {labels[task] for labels in found.labels if task in labels and task != DAY}
+    if classes:
+        raise UsageError(f"no live document has class {name!r} of task {task!r}: its classes are {_listed(classes)}")
+    tasks = {one for labels in _read(service, ()).labels for one in labels}
+    if tasks - {DAY}:
+        raise UsageError(f"no live document has a label of task {task!r}: there are labels of {_listed(tasks - {DAY})}")
+    raise UsageError("no live document has a label")
+
+
+def _read(service: Service, tasks: Collection[str]) -> StoredDocuments:
+    """Return the documents with a label of these tasks; all of one moment where that can be had."""
+    for _ in range(_ATTEMPTS):
+        found = read_documents(service.connection, service.reader.snapshot(), (), labelled=tasks)
+        if found.whole:
+            break
+    return found
+
+
+def _listed(names: Collection[str]) -> str:
+    """Return names in words, the first of many."""
+    first = sorted(names)[:_SHOWN]
+    more = len(names) - len(first)
+    return ", ".join(map(repr, first)) + (f" and {more} more" if more else "")

@@ -1,0 +1,160 @@
+"""TextTopics: AnchorTopics over texts, with the words that TextCounts finds in them."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from copy import copy
+from itertools import chain
+from pathlib import Path
+from typing import Any, Self
+
+from sklearn.utils.validation import check_is_fitted
+
+from streamtopic.counts.arrays import Float
+from streamtopic.errors import UsageError
+from streamtopic.text import spaced, tokenize
+from streamtopic.text_counts import TextCounts, text_chunks
+from streamtopic.topics.estimator import AnchorTopics
+from streamtopic.topics.over_time import FLOOR, TopicSlices, Unit
+from streamtopic.topics.phrases import TOP_WORDS, Pair, Phrase, PhraseFinder, choose_phrases
+
+__all__ = ["TextTopics"]
+
+
+class TextTopics(AnchorTopics):
+    """Topic model of texts that can exactly forget some of them: `TextCounts` and `AnchorTopics` in one estimator.
+
+    Give it texts where AnchorTopics takes counts: a list, or a column of pandas, polars or pyarrow.
+
+        >>> from streamtopic import TextTopics
+        >>> cars, pets = ["car engine wheel", "wheel road car"] * 20, ["cat dog fur", "dog paw cat"] * 20
+        >>> model = TextTopics(2, max_df=1.0).fit(cars + pets)
+        >>> model.partial_fit(["a car on the road"]).n_documents_
+        81
+        >>> model.unlearn(["a car on the road"]).n_documents_
+        80
+        >>> [sorted(words) for words in model.topics(top=3)]
+        [['cat', 'fur', 'paw'], ['car', 'engine', 'road']]
+
+    Parameters and attributes are those of AnchorTopics, and so are the promises. Columns of `components_` are words,
+    and `feature_names_in_` names them. A text is found for `unlearn` by its words: it need not be the same object.
+
+    Attributes
+    ----------
+    vectoriser_ : the TextCounts whose columns the model has.
+    """
+
+    vectoriser_: TextCounts
+
+    def fit(self, X: Iterable[str], y: object = None) -> Self:
+        """Learn from texts and forget those of an earlier fit.
+
+        X: strings.
+        Raises ValueError where an item is not a text, named by its row and type, or where the texts make no model.
+        """
+        del y
+        counts = TextCounts()
+        super().fit(counts.fit_transform(X))
+        self.vectoriser_ = counts
+        return self
+
+    def fit_transform(self, X: Iterable[str], y: object = None, **more: Any) -> Float:  # noqa: ANN401  scikit-learn's
+        """Learn from texts and return their topic proportions, (texts, n_topics). Raises as `fit`."""
+        del y, more
+        # Both readings need all texts, and an iterator gives them once.
+        texts = list(chain.from_iterable(text_chunks(X)))
+        found: Float = self.fit(texts).transform(texts)
+        return found
+
+    def partial_fit(self, X: Iterable[str], y: object = None) -> Self:
+        """Add texts; their new words get columns behind the others. The model is the same as after one `fit` on all.
+
+        X: strings.
+        Raises ValueError as `fit`. The model and its words then stay as they were.
+        """
+        del y
+        if not hasattr(self, "vectoriser_"):
+            return self.fit(X)
+        texts = list(chain.from_iterable(text_chunks(X)))
+        # A copy, because words of texts that are refused must not stay.
+        grown = copy(self.vectoriser_).partial_fit(texts)
+        super().partial_fit(grown.transform(texts))
+        self.vectoriser_ = grown
+        return self
+
+    def unlearn(self, X: Iterable[str]) -> Self:
+        """Take away texts that were fitted before: the exact inverse of having fitted them.
+
+        X: strings. A text is taken away once for each item that equals it in all words.
+        Raises ValueError where not all of them are in the model, or where the texts left cannot make n_topics topics.
+        The model then stays as it was.
+        """
+        check_is_fitted(self, "vectoriser_")
+        return super().unlearn(self.vectoriser_.transform(X))
+
+    def transform(self, X: Iterable[str]) -> Float:
+        """Return topic proportions of texts, (texts, n_topics). Rows sum to 1. Raises ValueError as `fit`."""
+        check_is_fitted(self, "vectoriser_")
+        found: Float = super().transform(self.vectoriser_.transform(X))
+        return found
+
+    def topics_over(
+        self,
+        X: Iterable[str],
+        *,
+        times: Any = None,  # noqa: ANN401  dates of many kinds, see `read_days`
+        classes: Sequence[str] | None = None,
+        unit: Unit = "month",
+        floor: int = FLOOR,
+        top: int = 10,
+    ) -> TopicSlices:
+        """Return the shares and words of topics over time, by class, or both: see `AnchorTopics.topics_over`.
+
+        X: texts, those of the model or others.
+        """
+        check_is_fitted(self, "vectoriser_")
+        counted = self.vectoriser_.transform(X)
+        return super().topics_over(counted, times=times, classes=classes, unit=unit, floor=floor, top=top)
+
+    def phrases(self, X: Iterable[str], *, floor: int = FLOOR, top: int = 5) -> tuple[tuple[Phrase, ...], ...]:
+        """Return phrases of each topic, (n_topics,): two of its top words that stand side by side in texts.
+
+        X: texts, those of the model or others. The model has no order of words, so texts are given again.
+        floor: the fewest texts of a phrase that is shown.
+        top: the most phrases of a topic.
+
+        The numbers are counted from these texts alone. Leave forgotten texts out, and no number knows them. See
+        `streamtopic.topics.phrases.choose_phrases` for the choice. Raises ValueError where an item is not a text.
+        """
+        shown = self.topics(top=TOP_WORDS)
+        topics = [spaced(words) for words in shown]
+        finder = PhraseFinder(topics)
+        pairs = Counter[Pair]()
+        frequency = Counter[str]()
+        for texts in text_chunks(X):
+            for text in texts:
+                words = tokenize(text)
+                pairs.update(finder.pairs(words))
+                frequency.update(finder.words.intersection(words))
+        return choose_phrases(topics, pairs, frequency, floor=floor, top=top)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a model that `save` wrote, with its words. It goes on with the same bits, and runs no code of the file.
+
+        The model may have been an AnchorTopics that was fitted on the result of `TextCounts`.
+        Raises UsageError where the file does not hold a whole model, or the columns of the model are not words.
+        """
+        model = super().load(path)
+        words = model._columns.names  # noqa: SLF001  the class's own attribute
+        if not words:
+            raise UsageError(f"{path} holds a model of counts without words: read it with AnchorTopics.load")
+        model.vectoriser_ = TextCounts.of_words(words)
+        return model
+
+    def __sklearn_tags__(self) -> Any:  # noqa: ANN401  scikit-learn's own type
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.two_d_array = False
+        tags.input_tags.sparse = False
+        tags.input_tags.positive_only = False
+        return tags

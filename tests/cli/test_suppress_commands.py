@@ -1,0 +1,41 @@
+"""`streamtopic keys suppression`, `suppress`, `lift` and `delete --suppress`, as an operator uses them."""
+
+import json
+
+from streamtopic.cli import main
+
+
+def test_an_operator_keeps_a_person_forgotten(program, sample_file, tmp_path):
+    """From a new key to a suppressed person and back, on an instance that was there before."""
+    folder = tmp_path / "instance"
+    keep = ["--keep", str(folder), "--set", "max_df=1", "--set", "capacity_share=0.05"]
+    assert main(["demo", "--documents", str(sample_file), "--topics", "4", "--delete", "0", "--json", *keep]) == 0
+
+    def on(command, *arguments, status=0):
+        found, out, err = program(command, *arguments, "--dir", folder, "--json")
+        assert found == status, err
+        return json.loads(out) if out else err
+
+    assert "keys suppression" in on("suppress", "--id", "doc-1", status=2)
+    made = on("keys", "suppression")["suppression"]
+    assert made == str(folder / "keys" / "suppression.key")
+    assert "is there already" in on("keys", "suppression", status=2)
+    assert "streamtopic rebuild" in on("status", status=1)
+    on("rebuild", "--yes")
+    on("delete", "doc-1", "doc-2", "--suppress")
+    assert on("status")["documents"] == 598
+    again = tmp_path / "again.jsonl"
+    lines = [{"id": name, "text": "bafo delu bafo"} for name in ("doc-1", "doc-2")]
+    again.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    assert on("add", again)["ingested"]["rejected"] == 2
+    assert on("rejected", "list")["reasons"] == {"suppressed": 2}
+    ids = tmp_path / "ids"
+    ids.write_text("doc-1\n", encoding="utf-8")
+    assert on("lift", "--from", ids)["sent"] == 1
+    assert on("status")["suppressed"] == 1
+    assert on("add", again)["ingested"] == {"added": 1, "rejected": 1, "unchanged": 1}
+    on("suppress", "--subject", "customer-7")
+    assert on("status")["suppressed"] == 2
+    assert "whom?" in on("lift", status=2)
+    held = on("delete", "doc-3", "--suppress", "--set", "hold_seconds=600", status=2)
+    assert "acts at once" in held

@@ -1,0 +1,91 @@
+"""Deleting by label: all documents that carry it now go, and the counts are those of a model that never saw them."""
+
+import itertools
+import time
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+
+from streamtopic.corpus import Document
+from streamtopic.errors import UsageError
+from streamtopic.service.app import Service
+from streamtopic.service.ingest.partition_ingest import Ingest
+from streamtopic.service.instance import provision
+from streamtopic.service.labelled_deletions import documents_with_label
+from streamtopic.settings import Settings
+from streamtopic.signed import SigningKey
+
+PARTITIONS = 3
+_numbers = itertools.count()
+
+
+def documents():
+    """Documents of two sections; some have no label, and some have one of another task."""
+    labels = [{"section": "sport"}, {"section": "news", "place": "sport"}, {}]
+    return [Document(f"doc-{n}", f"word{n % 5} other{n % 3} more", labels[n % 3]) for n in range(30)]
+
+
+@pytest.fixture(params=["embedded", "kafka"])
+def opened(request, tmp_path):
+    """Open services, each with a model and topics of its own."""
+    stack = ExitStack()
+
+    def open_one():
+        name = f"labelled{next(_numbers)}"
+        folder = tmp_path / name
+        folder.mkdir()
+        if request.param == "embedded":
+            settings = Settings(dir=folder, model=name, partitions=PARTITIONS)
+        else:
+            public = folder / "signing.pub"
+            public.write_bytes(SigningKey.generate().public.pem)
+            servers = request.getfixturevalue("kafka_server").servers
+            url = request.getfixturevalue("redis_server").url
+            settings = Settings(model=name, kafka=servers, redis_url=url, partitions=PARTITIONS, public_key=public)
+        service = stack.enter_context(Service(settings))
+        provision(service.log, service.names, PARTITIONS, service.topic_settings)
+        return service
+
+    with stack:
+        yield open_one
+
+
+def count(service):
+    """Count the log, and return the digest of all counts."""
+    for partition in range(PARTITIONS):
+        arguments = (service.connection, service.log, service.names, partition)
+        ingest = Ingest.open(*arguments, settings=service.fixed, clock=time.time, ahead=False)
+        list(ingest.drain())
+    snapshot = service.reader.snapshot()
+    keep = np.flatnonzero(snapshot.frequency)
+    words = [snapshot.words[n] for n in keep]
+    return snapshot.restrict(keep).digest(words), snapshot.documents
+
+
+def test_what_carries_a_label_goes_under_one_request(opened):
+    """All partitions are asked, one request names all deletes, and a twin without these documents counts the same."""
+    service, twin = opened(), opened()
+    service.add(documents())
+    count(service)
+    found = documents_with_label(service, "section", "sport")
+    assert sorted(found) == sorted(f"doc-{n}" for n in range(0, 30, 3))
+    requests = service.delete(found, together=True)
+    assert (len(requests), len({(one, one.salt) for one in requests})) == (10, 1)
+    twin.add([document for document in documents() if document.id not in found])
+    assert count(service) == count(twin)
+    assert count(service)[1] == 20
+
+
+def test_a_label_that_nobody_has_is_refused_with_what_exists(opened):
+    """A task is named with the tasks, a class with the classes of its task."""
+    service = opened()
+    count(service)
+    with pytest.raises(UsageError, match=r"no live document has a label$"):
+        documents_with_label(service, "section", "sport")
+    service.add(documents())
+    count(service)
+    with pytest.raises(UsageError, match="'place', 'section'"):
+        documents_with_label(service, "desk", "sport")
+    with pytest.raises(UsageError, match=r"no live document has class 'art' of task 'section'.*'news', 'sport'"):
+        documents_with_label(service, "section", "art")

@@ -1,0 +1,173 @@
+"""Suppression in a whole service: twins, verification, rebuilds, backups, and processes without the key."""
+
+import secrets
+
+import pytest
+
+from streamtopic.corpus import Document
+from streamtopic.errors import SettingsError, StateMismatch, UsageError
+from streamtopic.local import LocalRedis
+from streamtopic.service.app import Service, silent
+from streamtopic.service.assembly import Parts
+from streamtopic.service.backup import backup, contents, restore, restore_keys
+from streamtopic.service.examination import examine_keys, examine_state
+from streamtopic.service.rebuild_state import rebuild
+from streamtopic.service.verify import passed, relearned
+from streamtopic.service.verify.recount import compare
+from streamtopic.settings import load
+from streamtopic.signed import new_secret
+from streamtopic.state.redis_keys import ModelKeys
+
+WORDS = [["apple", "banana", "cherry", "damson"], ["iron", "copper", "silver", "gold"]]
+PASSPHRASE = b"correct horse battery"
+
+
+def documents(first, count, *subjects):
+    """Documents of two topics."""
+    texts = [" ".join(WORDS[n % 2][(n // 2 + k) % 4] for k in range(3)) for n in range(first, first + count)]
+    return [Document(f"d{first + n}", text, {}, subjects=subjects) for n, text in enumerate(texts)]
+
+
+@pytest.fixture
+def world(tmp_path):
+    """Return a function that opens services on one Redis, with the key of suppressions or without."""
+    noise = tmp_path / "noise.key"
+    noise.write_bytes(secrets.token_hex(32).encode())
+    noise.chmod(0o600)
+    new_secret(tmp_path / "suppression.key")
+    with LocalRedis() as server:
+
+        def opened(name="one", *, key="suppression.key", url=server.url, **more):
+            given = {"dir": tmp_path / name, "redis_url": url, "model": name, "noise_key": noise}
+            given |= {"topics": 2, "min_df": 1, "max_df": 1.0, "max_forget_lag": 0.0, "capacity_share": 0.5}
+            given |= {"suppression_key": tmp_path / key} if key else {}
+            return Service(load(given | {"partitions": 2} | more))
+
+        opened.path = tmp_path
+        yield opened
+
+
+def payload(service):
+    """The newest published model."""
+    return service.release(None).payload
+
+
+def test_a_service_that_refused_what_was_forgotten_publishes_what_its_twin_does(world):
+    """The twin never saw the person: its model before noise is the same, and verify agrees."""
+    with world("saw") as saw, world("never") as never:
+        saw.add([*documents(0, 40), *documents(40, 4, "alice")])
+        saw.settle()
+        saw.suppress(["d0"], ["alice"])
+        saw.delete(["d0"])
+        saw.delete_subjects(["alice"])
+        saw.add([*documents(0, 1), *documents(60, 3, "alice"), *documents(41, 1, "alice")])
+        (*_, version) = saw.settle(requested="retrain").versions
+        never.add(documents(1, 39))
+        never.settle(requested="retrain")
+        assert version["documents"] == 39
+        one, other = saw.model_before_noise(), never.model_before_noise()
+        assert saw.status()["suppressed"] == 2
+        assert payload(saw).words == payload(never).words
+        difference = compare(one, other)
+        assert difference.words_equal
+        assert difference.max_abs_difference <= 1e-12
+        assert passed(relearned(saw.verify()))
+        # A replayed add is no deletion: nothing is due because of it.
+        saw.add(documents(60, 3, "alice"))
+        assert not saw.settle().versions
+
+
+def test_a_model_that_is_there_gets_suppressions_by_a_rebuild(world):
+    """Until then it is read as it is; the error names the remedy, and the counts are the same afterwards."""
+    with world(key=None) as service:
+        service.add(documents(0, 20))
+        service.settle()
+        before = service.reader.positions()[0].documents
+        with pytest.raises(UsageError, match="keys suppression"):
+            service.suppress(["d0"], [])
+    with world() as service, pytest.raises(StateMismatch, match="run `streamtopic rebuild` once"):
+        service.settle()
+    with world() as service:
+        rebuild(service, silent)
+        assert service.reader.positions()[0].documents == before
+        service.suppress(["d0"], [])
+        service.add([Document("d0", "apple banana gold", {})])
+        assert service.settle().ingested["deleted_by_refusal"] == 1
+        rebuild(service, silent)
+        assert service.status()["suppressed"] == 1
+        assert service.status()["documents"] == 19
+
+
+def test_without_the_key_nothing_is_counted_and_nothing_is_rebuilt(world):
+    """A process without the key reads status and versions; to count, to rebuild and to suppress it refuses."""
+    with world() as service:
+        service.add(documents(0, 20))
+        service.suppress(["d99"], [])
+        service.settle()
+    with world(key=None) as service:
+        assert len(service.versions()) == 1
+        with pytest.raises(SettingsError, match="suppression_key"):
+            service.open_ingest(0)
+        with pytest.raises(UsageError, match="suppression_key"):
+            rebuild(service, silent)
+        with pytest.raises(UsageError, match="suppression"):
+            service.suppress(["d1"], [])
+    with Parts(service.settings) as parts:
+        assert parts.reader.positions()[0].suppressed == 1
+        assert "suppressions" in {found.name for found in examine_state(parts)}
+    with world(key="nowhere.key") as service:
+        with pytest.raises(SettingsError, match=r"nowhere\.key is not here"):
+            service.open_ingest(0)
+        assert "suppression_key" in {found.name for found in examine_keys(service)}
+    with (
+        world("another", key="nowhere.key") as service,
+        pytest.raises(SettingsError, match="start `stream"),
+    ):
+        _ = service.state
+    new_secret(world.path / "second.key")
+    with world(key="second.key") as service:
+        with pytest.raises(StateMismatch, match="was counted with suppressions of key"):
+            service.settle()
+        # The documented way out where a key is lost: what it suppressed ends.
+        rebuild(service, silent)
+        assert service.status()["suppressed"] == 0
+
+
+def test_a_restored_service_refuses_what_was_forgotten(world):
+    """State and key come back from the backup, and records from after it count."""
+    file = world.path / "saved.backup"
+    with world(key=None) as service:
+        own = service.own_layout.suppression_key
+        own.parent.mkdir(parents=True, exist_ok=True)
+        new_secret(own)
+    with world(key=None) as service:
+        service.add(documents(0, 20))
+        service.suppress(["d50"], [])
+        service.settle()
+        backup(service, file, PASSPHRASE)
+        service.suppress(["d51"], [])
+        service.settle()
+        secret = own.read_bytes()
+    own.unlink()
+    with LocalRedis() as empty:
+        found = contents(file, PASSPHRASE)
+        with world(key=None) as service:
+            assert own in restore_keys(service.settings, found)
+        assert own.read_bytes() == secret
+        with world(key=None, url=empty.url) as service:
+            restore(service, file, PASSPHRASE, found, silent)
+            service.add(documents(50, 2))
+            assert service.settle().ingested["rejected"] == 2
+            keys = ModelKeys("one")
+            assert service.connection.call("HLEN", keys.partition(0).suppressed) == 2
+
+
+def test_what_nobody_can_be_called_is_not_suppressed(world):
+    """A wrong id or subject is refused before anything is written."""
+    with world() as service:
+        service.add(documents(0, 4))
+        for ids, subjects in ((["x" * 600], []), ([], [""]), (["st:subject:1"], []), (["\ud800"], [])):
+            with pytest.raises(UsageError, match="cannot suppress"):
+                service.suppress([*ids, "d1"], subjects)
+        service.settle()
+        assert service.status()["suppressed"] == 0

@@ -1,0 +1,180 @@
+"""TextTopics: texts in, topics out, and texts taken away again, whatever column holds them."""
+
+import doctest
+import math
+import pickle
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+
+from streamtopic import AnchorTopics, TextCounts, TextTopics
+from streamtopic.errors import UsageError
+
+CARS = ["car engine wheel road", "wheel road car brake", "engine brake car"] * 30
+PETS = ["cat dog fur paw", "dog paw cat tail", "fur tail cat"] * 30
+TEXTS = [text for pair in zip(CARS, PETS, strict=True) for text in pair]
+
+
+def model(**more):
+    """An estimator of two topics that keeps all words."""
+    return TextTopics(**{"n_topics": 2, "min_df": 1, "min_share": 0, "max_df": 1.0, **more})
+
+
+def test_the_docstring_shows_what_happens():
+    """The example in the docstring gives the values that it prints."""
+    failed, tried = doctest.testmod(sys.modules["streamtopic.text_topics"])
+    assert (failed, tried) == (0, 6)
+
+
+def test_it_is_the_model_of_the_two_parts():
+    """Every bit is that of AnchorTopics on the counts of TextCounts, and columns have the words' names."""
+    one = model().fit(TEXTS)
+    counts = TextCounts()
+    other = AnchorTopics(**one.get_params()).fit(counts.fit_transform(TEXTS))
+    assert one.components_.tobytes() == other.components_.tobytes()
+    assert one.feature_names_in_.tolist() == list(counts.words_)
+    assert one.topics(top=3) == other.topics(top=3)
+    assert np.array_equal(one.transform(TEXTS), other.transform(counts.transform(TEXTS)))
+    assert np.array_equal(model().fit_transform(iter(TEXTS)), one.transform(TEXTS))
+    assert one.get_feature_names_out().tolist() == ["texttopics0", "texttopics1"]
+
+
+def test_texts_come_and_go():
+    """After adding and forgetting, the model is that of the texts that are left, and says which of them it forgot."""
+    fitted = model().partial_fit(TEXTS[:100])
+    fitted.partial_fit(text for text in TEXTS[100:])
+    fitted.partial_fit(["tram rail car road"] * 3).unlearn(["tram rail car road"])
+    fitted.unlearn(iter(TEXTS[:5]))
+    never = model().fit([*TEXTS[5:], "tram rail car road", "tram rail car road"])
+    assert fitted.n_documents_ == never.n_documents_ == 177
+    assert fitted.topics() == never.topics()
+    places, others = fitted.word_places()[0], never.word_places()[0]
+    assert fitted.feature_names_in_[places].tolist() == never.feature_names_in_[others].tolist()
+    assert np.abs(fitted.components_[:, places] - never.components_[:, others]).max() <= 1e-12
+
+
+def test_a_change_that_is_refused_leaves_model_and_words_as_they_were():
+    """Texts that are not there, or no texts at all, name the trouble; no word of refused texts stays."""
+    fitted = model().fit(TEXTS)
+    before, words = fitted.components_.copy(), fitted.vectoriser_.words_
+    with pytest.raises(ValueError, match="hold words without a column"):
+        fitted.unlearn(["words of nobody"])
+    with pytest.raises(ValueError, match="not all in the model"):
+        fitted.unlearn(["car car car"])
+    with pytest.raises(ValueError, match="text 1 is a int, not a string: give one text for each row"):
+        fitted.partial_fit(["words of nobody", 7])
+    with pytest.raises(ValueError, match="put it into a list"):
+        fitted.partial_fit("a single text")
+    assert fitted.vectoriser_.words_ == words
+    assert np.array_equal(fitted.components_, before)
+    assert fitted.partial_fit(["words of nobody"]).unlearn(["words of nobody"]).n_documents_ == len(TEXTS)
+
+
+def test_a_refused_fit_of_more_texts_adds_no_words():
+    """Where the learner cannot make a model of all texts, the words of the new ones are forgotten with them."""
+    fitted = model(max_df=0.6).fit(TEXTS)
+    words = fitted.vectoriser_.words_
+    fitted.set_params(max_df=1e-6)
+    with pytest.raises(ValueError, match="add documents or ask fewer topics"):
+        fitted.partial_fit(["tram rail"] * 3)
+    assert fitted.vectoriser_.words_ == words
+    assert fitted.n_documents_ == len(TEXTS)
+
+
+def test_a_saved_model_goes_on_with_the_same_bits(tmp_path):
+    """A file or a pickle forgets and learns as the model that was saved; a model without words says so."""
+    fitted = model().fit(TEXTS)
+    path = tmp_path / "model.safetensors"
+    fitted.save(path)
+    for again in (TextTopics.load(path), pickle.loads(pickle.dumps(fitted))):  # noqa: S301  made in this line
+        for one in (again, fitted := TextTopics.load(path)):
+            one.unlearn(TEXTS[:4]).partial_fit(["tram rail car"])
+        assert again.components_.tobytes() == fitted.components_.tobytes()
+        assert again.vectoriser_.words_ == fitted.vectoriser_.words_
+        assert np.array_equal(again.transform(TEXTS), fitted.transform(TEXTS))
+    counts = np.array([[3, 1, 0, 0], [2, 2, 0, 0], [0, 0, 1, 3], [0, 0, 2, 2]] * 5)
+    AnchorTopics(2, min_df=1, min_share=0, max_df=1.0, anchor_min_df=0.01).fit(counts).save(path)
+    with pytest.raises(UsageError, match=r"read it with AnchorTopics\.load"):
+        TextTopics.load(path)
+
+
+def test_it_is_an_estimator_in_pipelines_and_folds():
+    """It is cloned with its parameters, takes part in cross validation, and a classifier can follow it."""
+    assert clone(model(n_topics=3)).get_params()["n_topics"] == 3
+    labels = ["car", "pet"] * (len(TEXTS) // 2)
+    pipeline = make_pipeline(model(), LogisticRegression())
+    assert cross_val_score(pipeline, TEXTS, labels, cv=3, error_score="raise").min() == 1.0
+
+
+def test_topics_over_time_take_texts():
+    """Slices are those of AnchorTopics for the counts of the same texts."""
+    fitted = model().fit(TEXTS)
+    days = [f"2026-0{1 + k % 2}-11" for k in range(len(TEXTS))]
+    found = fitted.topics_over(TEXTS, times=days)
+    assert found.times == ("2026-01", "2026-02")
+    assert found.shares.max() > 0.9
+
+
+def columns():
+    """Columns of the same texts in all kinds of tables that are installed."""
+    yield pytest.param(list, id="list")
+    yield pytest.param(lambda texts: np.array(texts, object), id="numpy")
+    yield pytest.param(lambda texts: pa.table({"text": texts})["text"], id="pyarrow")
+    yield pytest.param(pa.array, id="pyarrow array")
+    yield pytest.param(lambda texts: pytest.importorskip("pandas").DataFrame({"text": texts})["text"], id="pandas")
+    yield pytest.param(
+        lambda texts: pytest.importorskip("pandas").Series(texts, dtype="category", index=texts), id="pandas category"
+    )
+    yield pytest.param(lambda texts: pytest.importorskip("polars").DataFrame({"text": texts})["text"], id="polars")
+
+
+@pytest.mark.parametrize("column", [*columns()])
+def test_columns_of_tables_are_texts(column):
+    """Each kind of column gives the model of the list, and a missing value is named by its row and type."""
+    wanted = model().fit(TEXTS)
+    fitted = model().fit(column(TEXTS))
+    assert fitted.components_.tobytes() == wanted.components_.tobytes()
+    fitted.partial_fit(column(["tram rail"])).unlearn(column(["tram rail"]))
+    assert fitted.n_documents_ == len(TEXTS)
+    with pytest.raises(ValueError, match=r"text 2 is a \w+, not a string: leave out rows without a text"):
+        model().fit(column(["some text", "more text", None]))
+
+
+def tables():
+    """Whole tables, which give the names of their columns when they are read as texts."""
+    yield pytest.param(pa.table, id="pyarrow")
+    yield pytest.param(lambda rows: pytest.importorskip("pandas").DataFrame(rows), id="pandas")
+    yield pytest.param(lambda rows: pytest.importorskip("polars").DataFrame(rows), id="polars")
+    yield pytest.param(lambda rows: pytest.importorskip("polars").LazyFrame(rows), id="polars lazy")
+    yield pytest.param(dict, id="dict")
+
+
+@pytest.mark.parametrize("table", [*tables()])
+def test_a_whole_table_is_refused_with_the_remedy(table):
+    """The names of columns are never learned as if they were texts."""
+    rows = {"text": TEXTS, "date": TEXTS}
+    for estimator in (model(), TextCounts()):
+        with pytest.raises(ValueError, match=r'give one of its columns, such as table\["text"\]'):
+            estimator.fit(table(rows))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (set(TEXTS), "got a set: make a list"),
+        (np.array([TEXTS, TEXTS]), "one column of texts, got an array of shape"),
+        (7, "got a int: give a list or a column"),
+        ([math.nan], "text 0 is a float, not a string: leave out rows"),
+        ([b"text"], "text 0 is a bytes, not a string: decode it"),
+    ],
+)
+def test_other_values_are_refused_by_name(wrong, said):
+    """Each error names the row and the type, and says what to give."""
+    with pytest.raises(ValueError, match=said):
+        model().fit(wrong)

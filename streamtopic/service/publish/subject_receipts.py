@@ -101,7 +101,7 @@ class SubjectReceipts:
         requests = self._requests.read()
         if not any(requests.values()):
             return 0
-        self._drop_abandoned(requests)
+        self._drop_left(requests, issued)
         ready = dict(islice(_ready(requests, forgets).items(), _AT_ONCE))
         if not ready:
             return 0
@@ -122,13 +122,27 @@ class SubjectReceipts:
         logger.info("requests to forget a subject with a receipt: %d of %d", made, len(ready), extra=extra)
         return made
 
-    def _drop_abandoned(self, requests: Mapping[int, Mapping[bytes, SubjectRequest]]) -> None:
-        """Remove requests that are done where they came, and that some partition never got."""
-        before = self._clock() * 1000 - _ABANDONED_MS
+    def _drop_left(self, requests: Mapping[int, Mapping[bytes, SubjectRequest]], issued: ReceiptReader) -> None:
+        """Remove requests that are done where they are, and that will never be in every partition.
+
+        Some partition never got it, or it has its receipt: then a publisher was killed while it removed the request, or
+        a part of Redis was set back and has counted it again. Until it is removed, versions wait for the other
+        partitions.
+        """
+        everywhere = set.intersection(*map(set, requests.values()))
+        old = self._clock() * 1000 - _ABANDONED_MS
         for partition, of_partition in requests.items():
-            old = [one for one in of_partition.values() if one.done and one.received_ms < before]
-            everywhere = set(of_partition).intersection(*requests.values())
-            self._requests.drop(partition, [one for one in old if one.name not in everywhere])
+            left = [one for one in of_partition.values() if one.done and one.name not in everywhere]
+            gone = [one for one in left if one.received_ms < old or self._has_receipt(one, issued)]
+            self._requests.drop(partition, gone)
+
+    def _has_receipt(self, request: SubjectRequest, issued: ReceiptReader) -> bool:
+        """Return whether the covering receipt of a request was published after the request came."""
+        for _ in issued.read():
+            pass
+        record = issued.covering_record(subject_receipt_id(self._model, request.name))
+        # The same request may have been sent again since. It is a new one, and goes through all partitions.
+        return record is not None and record.timestamp_ms >= request.received_ms
 
     def _covered(
         self, ready: Mapping[bytes, Mapping[int, SubjectRequest]], issued: ReceiptReader

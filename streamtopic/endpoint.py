@@ -1,4 +1,4 @@
-"""Where a process is asked how it is: `/livez`, `/readyz`, `/metrics` and `/status` over HTTP.
+"""The HTTP server of a process for its monitoring system: `/livez`, `/readyz`, `/metrics` and `/status`.
 
 The server is that of the standard library: four addresses that are only read, by one monitoring system, need neither
 a framework nor its updates. Each request has a thread of its own and a few seconds, so that a slow reader holds up

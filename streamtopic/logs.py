@@ -54,7 +54,7 @@ EVENTS: Mapping[str, Event] = MappingProxyType(
         # Logged by the parts, on standard error.
         "partition_taken": Event("This process took ownership of a partition."),
         "partition_given_up": Event("This process gave up ownership of a partition, as its group asked."),
-        "partition_taken_over": Event("Another process took a partition over unnoticed."),
+        "partition_taken_over": Event("Another process had taken over a partition of this one, which notices it now."),
         "group_left": Event("The consumer group was left after an error; it is joined again."),
         "redis_set_back": Event("Redis holds less of a partition than was committed; records are counted again."),
         "changes_refused": Event("Refused changes removed the documents of their ids."),
@@ -63,7 +63,7 @@ EVENTS: Mapping[str, Event] = MappingProxyType(
         "deletes_missed": Event("Documents were removed whose deletes had left the log."),
         "words_many": Event("A partition holds many words, or has given most of its word ids."),
         "segments_cleared": Event("No segment of a partition holds a deleted document any more."),
-        "record_cut": Event("A compressed record has too many bytes decompressed, and is cut."),
+        "record_cut": Event("A record has more bytes than any record may have, perhaps once decompressed, and is cut."),
         "version_remark": Event("A version has a remark; `streamtopic status` shows it.", quotes=True),
         "self_check_failed": Event("An update was not borne out by the service's own check, and is not published."),
         "release_foreign": Event("A release in the log does not verify.", quotes=True),

@@ -77,7 +77,7 @@ def _add(args: argparse.Namespace) -> int:
     corpora = [load_documents(path, quiet=args.json) for path in args.files]
     documents = [document for corpus in corpora for document in corpus.documents]
     if not documents:
-        raise UsageError("nothing to add")
+        raise UsageError("nothing to add: the files have no document; the lines that were skipped are named above")
     skipped = sum(len(corpus.problems) for corpus in corpora)
     with Service(settings) as service:
         with progress("adding", "documents", quiet=args.json) as update:
@@ -158,7 +158,7 @@ def _labelled(service: Service, args: argparse.Namespace) -> list[str]:
         raise UsageError(f"{told}: repeat it with --yes")
     warn(f"{told}; type yes to go on:")
     if sys.stdin.readline().strip() != "yes":
-        raise UsageError("nothing was deleted")
+        raise UsageError("nothing was deleted: the answer was not yes")
     return ids
 
 

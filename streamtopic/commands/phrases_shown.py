@@ -1,4 +1,4 @@
-"""Phrases of topics, as commands take and show them."""
+"""The arguments of commands for phrases of topics, and the table that shows these phrases."""
 
 from __future__ import annotations
 

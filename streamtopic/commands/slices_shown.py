@@ -1,4 +1,4 @@
-"""Topics over time and by class, as commands take and show them."""
+"""The arguments of commands for topics over time and by class, and the tables that show them."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ class LocalRedis:
     @property
     def _folder(self) -> Path:
         if self._directory is None:
-            raise ComponentUnreachable("a temporary Redis has no folder of its own")
+            raise ComponentUnreachable("a temporary Redis has no folder of its own: give it one")
         return self._directory
 
     def _launch(self, executable: Path, folder: Path, lock: IO[bytes] | None) -> None:

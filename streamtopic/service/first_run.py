@@ -1,4 +1,4 @@
-"""Compile, before they are needed, the kernels that a first run on a machine needs.
+"""Compile the functions that the first run on a machine needs, before they are needed.
 
 Compiling holds the interpreter's lock, so a thread would not help. Two processes share the work: one of them runs a
 small service, the other learns a small model. What they compile stays in the cache that every later process reads.

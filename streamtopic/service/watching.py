@@ -1,4 +1,4 @@
-"""What the parts of the service tell about their work as they do it, and where that goes.
+"""Reports of the service's parts about their work, and the metrics and health that are made of these reports.
 
 Watch     nobody listens: the parts of a command, a test or a service that is not watched
 Watching  metrics and health of a process; its gauges are set by the looks in processes.py

@@ -1,4 +1,4 @@
-"""The layout that a model's state is written in: found, raised by one step, and taken back by one.
+"""Finds the number of the layout in which a model's state is written, raises it by one, and takes it back by one.
 
 A state says itself which layout its writers write (`formats.STATE`). Readers take each entry as it is, whatever the
 number.

@@ -1,4 +1,4 @@
-"""Who is suppressed, as the records of a batch find it, one after the other.
+"""Finds for each record of a batch whether its id or its subjects are suppressed at that place of the log.
 
 The commit that counts a record of a suppression keeps what it says, in a hash of the partition. So offsets order
 suppressions against adds, and the state is a function of the log. Each add is compared by the digests of its id and its

@@ -5,7 +5,7 @@ JsonLines  a formatter of the standard logging, for where nobody watches at a te
 bound      an event of a role with what its process is known by
 
 A line holds numbers, names that are written in this program, and the text of a message. Of an event whose text may
-quote what others wrote, the text is left out: never an id, a word or a secret is in a line.
+quote others, the text is left out: never an id, a word or a secret is in a line.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PLAIN = frozenset(vars(logging.makeLogRecord({})))
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """The meaning of an event. quotes: its text may quote what others wrote, so that JSON leaves it out."""
+    """The meaning of an event. quotes: its text may quote others, so that JSON leaves it out."""
 
     meaning: str
     quotes: bool = False
@@ -102,7 +102,7 @@ EVENTS: Mapping[str, Event] = MappingProxyType(
 
 
 class JsonLines(logging.Formatter):
-    """Writes a record as one line of JSON. process: what is the same in every line, such as model and role."""
+    """Writes a record as one line of JSON. process: the fields of every line, such as model and role."""
 
     def __init__(self, process: Mapping[str, str]) -> None:
         super().__init__()

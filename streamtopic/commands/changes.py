@@ -64,7 +64,7 @@ def _register_add_delete(subparsers: Subparsers) -> None:
     deleting.add_argument(
         "--suppress",
         action="store_true",
-        help="and refuse what is sent under these ids, or about these subjects, until `streamtopic lift`",
+        help="and refuse documents under these ids, or about these subjects, until `streamtopic lift`",
     )
 
 
@@ -305,7 +305,7 @@ def _run_request(kind: str, args: argparse.Namespace) -> int:
     elif settled is not None:
         say_versions(settled)
     else:
-        say(f"asked for: {kind}; `streamtopic versions` shows what comes of it, `streamtopic status` why nothing does")
+        say(f"asked for: {kind}; `streamtopic versions` shows the new version, `streamtopic status` why there is none")
     return 0
 
 

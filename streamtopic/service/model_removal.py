@@ -168,7 +168,7 @@ def only_keys_left(settings: Settings, path: Path) -> bool:
 
 
 def remove_files(settings: Settings, *, keep_keys: bool) -> list[Path]:
-    """Remove Redis's own data of an instance in a folder, then the secret keys; return what was removed.
+    """Remove Redis's own data of an instance in a folder, then the secret keys; return the paths that were removed.
 
     Redis must have stopped. It may be repeated.
     """

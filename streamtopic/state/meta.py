@@ -275,7 +275,7 @@ def mismatch(model: str, have: Fixed, want: Fixed, writer: str = "") -> str:
     else:
         changed = changed_limits(limits, want_limits)
         differs = (
-            f"was counted under other limits of records ({changed}), which decide which are refused: go back to the "
+            f"was counted under other limits of records ({changed}), which decide on refusals: go back to the "
             "program, and to the setting `input`, that counted it"
         )
         remedy = "or count it anew from the log (`streamtopic rebuild`)"

@@ -90,3 +90,13 @@ def test_a_number_of_a_decision_leads_to_that_decision(page):
     """The number that a reader sees and the page that opens are the same."""
     numbers = re.findall(r"\[(?:decision )?(\d{4})\]\((?:[\w./]*/)?(\d{4})-", page.read_text("utf-8"))
     assert all(shown == opened for shown, opened in numbers)
+
+
+def test_a_decision_that_was_replaced_names_the_later_one():
+    """Who opens an older page is led to the page that takes its place."""
+    pages = {page.name[:4]: page.read_text("utf-8") for page in (ROOT / "docs" / "decisions").glob("[0-9]*.md")}
+    said = re.compile(r"takes the place of[^.]*?\[(\d{4})\]", re.IGNORECASE)
+    replaced = [(older, newer) for newer, text in pages.items() for older in said.findall(text)]
+    assert len(replaced) >= 3
+    for older, newer in replaced:
+        assert f"[{newer}]" in pages[older].partition("**")[0], f"{older} does not name {newer}"

@@ -129,7 +129,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _said(verdict: Verdict, *, well: bool) -> bytes:
-    """Return a verdict in lines: what is wrong, or why nothing would be found."""
+    """Return a verdict in lines: each fault, or the reason why no fault would be found."""
     lines = list(verdict.findings)
     lines += [f"waits: {verdict.waiting}"] if verdict.waiting and not lines else []
     lines += [f"{what} for {seconds:.0f} s" for what, seconds in verdict.busy.items()]

@@ -44,7 +44,7 @@ def cache_folder() -> Path | None:
 
 
 class CompilingAhead:
-    """Two processes that compile. A process that fails does no harm: what is missing is compiled where it is used."""
+    """Two processes that compile. One that fails does no harm: a missing function is compiled where it is used."""
 
     def __init__(self) -> None:
         self._running: list[subprocess.Popen[bytes]] = []

@@ -232,7 +232,7 @@ class Forward:
 
     @staticmethod
     def is_name(field: bytes) -> bool:
-        """Return whether a field of the hash is a note. `through`, which a rebuild keeps, is none."""
+        """Return whether a field of the hash is a note; `through`, which a rebuild keeps, is not."""
         return field.removesuffix(_ERASES).isdigit()
 
     def pack(self) -> bytes:

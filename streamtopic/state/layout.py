@@ -23,7 +23,7 @@ __all__ = ["Layouts", "announce_layout", "layouts", "remove_rows", "remove_trace
 class Layouts:
     """The layouts of a model.
 
-    model: that which its new partitions get.
+    model: the layout that new partitions get.
     partitions: that of each partition; 0 for one without a state.
     program: version of the program that set the model's, "" for one that did not say.
     """

@@ -194,7 +194,7 @@ def plain(value: object) -> Any:  # noqa: ANN401 -- whatever JSON has
 
 
 def _known(sources: Sources, version: int) -> _Known:
-    """Return what is known of a version. Raises UsageError or CheckFailed as `gather`."""
+    """Return the known facts about a version. Raises UsageError or CheckFailed as `gather`."""
     topic = read_releases_topic(sources.log, sources.model, sources.keys, version)
     records = dict(sources.state.releases())
     _refuse_missing(sources, topic, set(records))

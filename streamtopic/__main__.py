@@ -1,4 +1,4 @@
-"""`python -m streamtopic`."""
+"""The same program as `streamtopic`, started by `python -m streamtopic`."""
 
 from streamtopic.cli import main
 

@@ -1,4 +1,4 @@
-"""Compiled functions: the options that all of them share."""
+"""The options that all functions compiled by numba share."""
 
 from __future__ import annotations
 

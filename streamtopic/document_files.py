@@ -123,7 +123,7 @@ def _check_columns(path: Path, names: Iterable[str]) -> None:
 
 
 def _document(row: Mapping[str, object], number: int, place: str = "") -> Document | Problem:
-    """Return the document of a row, or its problem. An empty label is none."""
+    """Return the document of a row, or its problem. An empty label counts as no label."""
     labels = {}
     for name, value in row.items():
         if name.startswith(_LABEL) and value not in {"", None}:

@@ -1,4 +1,4 @@
-"""Where a process is asked how it is: `/livez`, `/readyz`, `/metrics` and `/status` over HTTP.
+"""The HTTP server of a process for its monitoring system: `/livez`, `/readyz`, `/metrics` and `/status`.
 
 The server is that of the standard library: four addresses that are only read, by one monitoring system, need neither
 a framework nor its updates. Each request has a thread of its own and a few seconds, so that a slow reader holds up
@@ -129,7 +129,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _said(verdict: Verdict, *, well: bool) -> bytes:
-    """Return a verdict in lines: what is wrong, or why nothing would be found."""
+    """Return a verdict in lines: each fault, or the reason why no fault would be found."""
     lines = list(verdict.findings)
     lines += [f"waits: {verdict.waiting}"] if verdict.waiting and not lines else []
     lines += [f"{what} for {seconds:.0f} s" for what, seconds in verdict.busy.items()]

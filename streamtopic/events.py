@@ -506,7 +506,7 @@ def encode_subject_forgotten(key: bytes, partition: int) -> Message:
 def new_suppressions(
     key: SuppressionKey, documents: Iterable[str], subjects: Iterable[str], made_ms: int, *, suppressed: bool
 ) -> list[Suppression]:
-    """Return what is to be said about ids and subjects, each once.
+    """Return the statements to be made about ids and subjects, one for each.
 
     key: of the operator, for the model.
     made_ms: now, milliseconds since 1970.

@@ -1,4 +1,4 @@
-"""Every number that says how bytes are to be read: what this program writes, what it reads, and what it says otherwise.
+"""The numbers of all formats of bytes: those that this program writes, those that it reads, and its error about others.
 
 TABLE     all formats; a module takes the numbers of its bytes from here
 refusal   the text of an error about bytes of another number

@@ -1,7 +1,7 @@
-"""Whether a process gets on: each loop and each partition says so itself, and silence for too long is a finding.
+"""Health of a process: each loop and each partition reports its progress, and a silence of `stalled_after` is a fault.
 
-A partition gets on with each look that either counts records or finds the end of its log; a scheduler and a publisher
-with each round that ends. So a process is not well because it answers, but because its work moves.
+A partition makes progress with each look that either counts records or finds the end of its log; a scheduler and a
+publisher with each round that ends. So a process is not well because it answers, but because its work moves.
 
 A partition waits for its turn while others are counted, which takes long where a process has many and all lag. So it is
 found only once whole rounds have passed it by; while no round ends, its loop is found.

@@ -5,7 +5,7 @@ JsonLines  a formatter of the standard logging, for where nobody watches at a te
 bound      an event of a role with what its process is known by
 
 A line holds numbers, names that are written in this program, and the text of a message. Of an event whose text may
-quote what others wrote, the text is left out: never an id, a word or a secret is in a line.
+quote others, the text is left out: never an id, a word or a secret is in a line.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PLAIN = frozenset(vars(logging.makeLogRecord({})))
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """The meaning of an event. quotes: its text may quote what others wrote, so that JSON leaves it out."""
+    """The meaning of an event. quotes: its text may quote others, so that JSON leaves it out."""
 
     meaning: str
     quotes: bool = False
@@ -54,7 +54,7 @@ EVENTS: Mapping[str, Event] = MappingProxyType(
         # Logged by the parts, on standard error.
         "partition_taken": Event("This process took ownership of a partition."),
         "partition_given_up": Event("This process gave up ownership of a partition, as its group asked."),
-        "partition_taken_over": Event("Another process took a partition over unnoticed."),
+        "partition_taken_over": Event("Another process had taken over a partition of this one, which notices it now."),
         "group_left": Event("The consumer group was left after an error; it is joined again."),
         "partitions_unowned": Event("The consumer group forgot to share out partitions; it is joined again."),
         "redis_set_back": Event("Redis holds less of a partition than was committed; records are counted again."),
@@ -64,7 +64,7 @@ EVENTS: Mapping[str, Event] = MappingProxyType(
         "deletes_missed": Event("Documents were removed whose deletes had left the log."),
         "words_many": Event("A partition holds many words, or has given most of its word ids."),
         "segments_cleared": Event("No segment of a partition holds a deleted document any more."),
-        "record_cut": Event("A compressed record has too many bytes decompressed, and is cut."),
+        "record_cut": Event("A record has more bytes than any record may have, perhaps once decompressed, and is cut."),
         "version_remark": Event("A version has a remark; `streamtopic status` shows it.", quotes=True),
         "self_check_failed": Event("An update was not borne out by the service's own check, and is not published."),
         "release_foreign": Event("A release in the log does not verify.", quotes=True),
@@ -103,7 +103,7 @@ EVENTS: Mapping[str, Event] = MappingProxyType(
 
 
 class JsonLines(logging.Formatter):
-    """Writes a record as one line of JSON. process: what is the same in every line, such as model and role."""
+    """Writes a record as one line of JSON. process: the fields of every line, such as model and role."""
 
     def __init__(self, process: Mapping[str, str]) -> None:
         super().__init__()

@@ -207,7 +207,7 @@ LEADER = _gauge("leader", "1 while this scheduler leads, 0 while it stands by.")
 PARTITIONS = _gauge("partitions", "Partitions of the model; as many must be owned by all ingest processes together.")
 DOCUMENTS = _gauge("documents", "Live documents.")
 STATE_BYTES = _gauge(
-    "state_bytes", "Memory of Redis, by what it holds; `redis` is all that the server uses.", "bytes",
+    "state_bytes", "Memory of Redis by kind of content; `redis` is all that the server uses.", "bytes",
     kind=("documents", "segments", "words", "redis"),
 )  # fmt: skip
 FORGET_PENDING = _gauge(

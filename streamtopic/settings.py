@@ -276,7 +276,7 @@ class Settings(BaseSettings):
         description="Domain of the gateway, one of the names of its certificate.",
     )
     gateway_certificate: UserPath | None = Field(
-        None, description="Certificate (PEM) by which requesters verify what the gateway says."
+        None, description="Certificate (PEM) by which requesters verify the gateway's answers."
     )
     gateway_key: UserPath | None = Field(None, description="Private key (PEM, RSA or elliptic curve) of it.")
     gateway_controller: str = Field(
@@ -512,7 +512,7 @@ class Settings(BaseSettings):
     )
     suppression_key: UserPath | None = Field(
         None,
-        description="Secret under which ids and subjects are suppressed, so that what was forgotten stays forgotten; "
+        description="Secret under which ids and subjects are suppressed, so that forgotten documents stay out; "
         "by default `keys/suppression.key` in `dir` where it exists, else nothing is suppressed. Fixed when a model is "
         "created; `ingest`, `verify`, `rebuild` and whoever suppresses need it.",
     )

@@ -1,4 +1,4 @@
-"""Text to words.
+"""Splits a text into the words that are counted.
 
 A word is a run of two or more letters, combining marks and digits, in lower case and in Unicode form NFC: `covid19`,
 `mp3` and `2004` are words, `x` and `7` are not. Vowel signs (Indic scripts, Arabic) never split a word. Numbers count

@@ -1,4 +1,4 @@
-"""Spans of a deletion's way, where the process has OpenTelemetry; nothing elsewhere.
+"""Spans of OpenTelemetry that follow a deletion from its producer to its receipt, in a process that has OpenTelemetry.
 
 A trace begins in `DocumentProducer.delete`, or in the span in which that is called. Its W3C `traceparent` travels in
 the record's header, stays with the deletion in Redis, and ends with the receipt, which does not hold it.

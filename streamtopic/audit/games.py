@@ -1,8 +1,8 @@
-"""Games: two runs that must look alike by a claim, their noise, and lower bounds on epsilon from many draws.
+"""Games of the audit: which of two runs was published? The answers to many draws bound epsilon from below.
 
-A game has the numbers of two runs before noise, one tuple of arrays each (an array is an artifact), and a mechanism
-that adds noise under a fresh key each time. Scores look at the noised numbers on their grid, since all published
-numbers are computed from these.
+By the claim both runs look alike. A game has the numbers of two runs before noise, one tuple of arrays each (an array
+is an artifact), and a mechanism that adds noise under a fresh key each time. Scores look at the noised numbers on their
+grid, since all published numbers are computed from these.
 
     likelihood ratio    along the known difference of the two runs, all artifacts together: the strongest test
     between versions    the difference of two artifacts along the difference of their differences: noise that is used

@@ -1,7 +1,7 @@
 """Producer, subscriber and receipts for other services. They load no compiler, no Redis and no part of the service.
 
 DocumentProducer   add and delete documents
-Suppressor         keep what was forgotten forgotten, with the operator's key
+Suppressor         refuse forgotten documents that are sent again, with the operator's key
 Deletion           the result of a delete: its request id, with the salt of its receipt
 ModelSubscriber    published versions, verified and in order (Freshness: how sure it is that it has the newest)
 Release            a published version

@@ -1,4 +1,4 @@
-"""Keeping what was forgotten forgotten: for whoever holds the key of suppressions."""
+"""Suppresses and lifts ids and subjects from Python, for whoever holds the key of suppressions."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ class TopicBook:
 def _check_name(name: str | None) -> None:
     """Raise UsageError for a name that cannot be printed in a line."""
     if name is not None and not (name.strip() and name.isprintable() and len(name) <= 100):
-        raise UsageError("a topic's name has 1 to 100 printable characters")
+        raise UsageError(f"a topic cannot be named {name!r}: give a name of 1 to 100 printable characters")
 
 
 def _topic_of(fields: Mapping[str, Any]) -> NamedTopic:

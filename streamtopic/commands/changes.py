@@ -64,7 +64,7 @@ def _register_add_delete(subparsers: Subparsers) -> None:
     deleting.add_argument(
         "--suppress",
         action="store_true",
-        help="and refuse what is sent under these ids, or about these subjects, until `streamtopic lift`",
+        help="and refuse documents under these ids, or about these subjects, until `streamtopic lift`",
     )
 
 
@@ -77,7 +77,7 @@ def _add(args: argparse.Namespace) -> int:
     corpora = [load_documents(path, quiet=args.json) for path in args.files]
     documents = [document for corpus in corpora for document in corpus.documents]
     if not documents:
-        raise UsageError("nothing to add")
+        raise UsageError("nothing to add: the files have no document; the lines that were skipped are named above")
     skipped = sum(len(corpus.problems) for corpus in corpora)
     with Service(settings) as service:
         with progress("adding", "documents", quiet=args.json) as update:
@@ -158,7 +158,7 @@ def _labelled(service: Service, args: argparse.Namespace) -> list[str]:
         raise UsageError(f"{told}: repeat it with --yes")
     warn(f"{told}; type yes to go on:")
     if sys.stdin.readline().strip() != "yes":
-        raise UsageError("nothing was deleted")
+        raise UsageError("nothing was deleted: the answer was not yes")
     return ids
 
 
@@ -305,7 +305,7 @@ def _run_request(kind: str, args: argparse.Namespace) -> int:
     elif settled is not None:
         say_versions(settled)
     else:
-        say(f"asked for: {kind}; `streamtopic versions` shows what comes of it, `streamtopic status` why nothing does")
+        say(f"asked for: {kind}; `streamtopic versions` shows the new version, `streamtopic status` why there is none")
     return 0
 
 

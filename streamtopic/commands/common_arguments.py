@@ -100,7 +100,7 @@ def moment(text: str, option: str, *, wanted: str = "a time") -> int:
     """Return milliseconds since 1970. Raises UsageError for a text that is not a time with a zone.
 
     option: that the text was given for.
-    wanted: what it takes, for errors.
+    wanted: a value that it takes, in words, for errors.
     """
     try:
         found = datetime.fromisoformat(text)

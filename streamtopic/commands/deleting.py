@@ -97,7 +97,7 @@ def _verify(args: argparse.Namespace) -> int:
         with file_errors("read", args.file):
             statement = open_deletion_line(args.file.read_text(encoding="utf-8"), key)
     except UnicodeDecodeError:
-        raise UsageError(f"{args.file} is not a statement that `streamtopic delete-model` wrote") from None
+        raise UsageError(f"{args.file} is not a statement: give a file that `streamtopic delete-model` wrote") from None
     if args.json:
         say_json({"passed": True} | dataclasses.asdict(statement))
         return 0

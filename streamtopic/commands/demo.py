@@ -427,7 +427,9 @@ def _twin(service: Service, corpus: Corpus, gone: list[Document]) -> dict[str, A
 
     kept = service.model_before_noise()
     if kept is None:
-        raise CheckFailed("the service has published a version but holds no model to compare with the twin")
+        raise CheckFailed(
+            "the service has published a version, but Redis holds no model to compare with the twin: run the demo again"
+        )
     options = learner_options(service.settings)
     missing = {document.id for document in gone}
     left = (document for document in corpus.documents if document.id not in missing)

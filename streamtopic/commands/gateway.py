@@ -55,7 +55,7 @@ def _run(args: argparse.Namespace) -> int:
     if not args.tls and not is_loopback(args.host):
         warn("the token and identities cross the network in the clear: give --tls, or a proxy with TLS")
     if signer.self_signed:
-        warn("the certificate is self-signed, which OpenDSR forbids: requesters may refuse what the gateway signs")
+        warn("the certificate is self-signed, which OpenDSR forbids: requesters may refuse its signatures")
     log_server("gateway", settings.model)
     stop = threading.Event()
     url = settings.redis_url.get_secret_value()
@@ -100,7 +100,7 @@ def _signer(settings: Settings) -> ResponseSigner:
     domain, certificate, key = settings.gateway_domain, settings.gateway_certificate, settings.gateway_key
     if domain is None or certificate is None or key is None:
         raise SettingsError(
-            "the gateway signs what it says: set `gateway_domain`, and `gateway_certificate` and `gateway_key`, the "
+            "the gateway signs its answers: set `gateway_domain`, and `gateway_certificate` and `gateway_key`, the "
             "files of a certificate for this domain and of its private key"
         )
     return ResponseSigner.load(domain, certificate, key, datetime.now(UTC))

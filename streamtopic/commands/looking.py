@@ -381,7 +381,7 @@ def _time_ms(text: str | None, parts: Parts) -> int:
     time_ms = moment(text, "--until", wanted="`now` or a time")
     # A deletion that is counted before then would be attested although its backup is still to be written.
     if time_ms > now_ms:
-        raise UsageError(f"--until {text} is still to come: attest what is so now")
+        raise UsageError(f"--until {text} is still to come: give a time that is over")
     return time_ms
 
 

@@ -1,4 +1,4 @@
-"""Phrases of topics, as commands take and show them."""
+"""The arguments of commands for phrases of topics, and the table that shows these phrases."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def count_phrases(service: Service, version: int | None, *, quiet: bool) -> Phra
 
 
 def phrases_facts(found: PhraseReport) -> dict[str, Any]:
-    """Return what is said of all phrases in JSON; each topic has its own phrases beside its words."""
+    """Return the fields of JSON about all phrases; each topic has its own phrases beside its words."""
     from streamtopic.topics.phrases import FLOOR
 
     return {"floor": FLOOR, "whole": found.whole}

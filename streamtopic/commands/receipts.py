@@ -202,7 +202,9 @@ def _verify(args: argparse.Namespace) -> int:
         with file_errors("read", args.file), args.file.open(encoding="utf-8") as lines:
             found = audit(lines, key)
     except UnicodeDecodeError:
-        raise UsageError(f"{args.file} is not a file of exported receipts") from None
+        raise UsageError(
+            f"{args.file} is not a file of receipts: give one that `streamtopic receipts export` wrote"
+        ) from None
     problems = list(found.problems)
     # A chain that was cut off at its end is whole in itself: only a digest from before tells.
     if args.head is not None and args.head != found.head:

@@ -1,4 +1,4 @@
-"""Topics over time and by class, as commands take and show them."""
+"""The arguments of commands for topics over time and by class, and the tables that show them."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _bars(course: np.ndarray) -> str:
 
 
 def _notes(found: SliceReport) -> list[str]:
-    """Return what is not in the table, a line each."""
+    """Return notes on slices and documents that the table leaves out, a line each."""
     from streamtopic.topics.over_time import FLOOR
 
     shown = found.found

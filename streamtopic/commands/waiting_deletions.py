@@ -42,7 +42,7 @@ def register(subparsers: Subparsers) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    """Do what is asked for, on a service that runs as well."""
+    """List, approve, cancel or undo, also on a service that runs."""
     from streamtopic.service.app import Service
 
     _refuse_other(args)

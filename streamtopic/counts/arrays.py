@@ -1,4 +1,4 @@
-"""Array types by short names, and the three small tables that sparse rows and chosen positions need again and again.
+"""Short names for types of arrays, and three small tables for sparse rows and for chosen positions.
 
 Shapes stand in docstrings, since numpy's types do not say them. Positions are indices into another array. A mask says
 of each entry of another array whether it is chosen.

@@ -1,4 +1,4 @@
-"""Who may ask, and how: hosts, sizes and headers of all requests, the token, and the visits that it opens.
+"""Checks each request to the dashboard: its host, size and headers, the token, and the visit that the token opened.
 
 A page of another site must neither read a page of this server nor press its buttons through the visitor's browser. So
 a name of a host is answered only if the operator gave it (else a stranger's name could be pointed at this machine), a

@@ -292,7 +292,7 @@ def retry_refused(service: Service) -> Mapping[str, int]:
 
 
 def look_up(service: Service, name: str, salt: str | None) -> LookedUp:
-    """Return what is known of the deletions with a request id or receipt id.
+    """Return the facts about the deletions with a request id or receipt id.
 
     salt: the requester's own; None without one.
     """

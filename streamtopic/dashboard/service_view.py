@@ -84,7 +84,7 @@ class ServiceView:
             return answer
 
     def act(self, work: Callable[[Service], T]) -> T:
-        """Return what `work` does. Nothing is kept, and what was kept is forgotten. Raises as `read`."""
+        """Return the result of `work`. It is not kept, and answers that were kept are forgotten. Raises as `read`."""
         with self._turn():
             self._answers.clear()
             with self._opened() as service:

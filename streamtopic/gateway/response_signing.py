@@ -1,4 +1,4 @@
-"""The certificate that signs what the gateway says, and its private key."""
+"""The certificate of the gateway's answers, and the private key that signs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What servers for one machine share: a folder that only its owner may read, and a process that ends with this one."""
+"""Parts of all local servers: a folder that only its owner may read, and a process that ends with this one."""
 
 import contextlib
 import fcntl

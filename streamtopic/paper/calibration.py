@@ -322,7 +322,7 @@ def calibrate(
     options: of the model.
     generator: of the random sets.
     plan: None for `CalibrationPlan()`.
-    fit: the model, if it is at hand; it stays as it is.
+    fit: the model, learned here where it is None; it stays as it is.
     update: called with the number of updates made, and with the most that there can be.
     Raises UsageError where the documents or the fit do not belong to these counts, CannotLearn where the counts make no
     model.

@@ -1,4 +1,4 @@
-"""Gaussian noise that floating point does not give away.
+"""Adds Gaussian noise to a model, rounded exactly, so that the last digits of floats reveal nothing.
 
 A released number is the real number value + sigma N, rounded to the nearest multiple of a power of two, as if it had
 been computed with all its digits. Floats decide almost every rounding with certainty, since the sum carries a bound of

@@ -287,7 +287,7 @@ def _check(service: Service, found: Contents) -> None:
         if not begin <= offset <= end:
             raise StateMismatch(
                 f"partition {partition} of {topic} holds records {begin} to {end}, the backup goes on at {offset}: "
-                "restore the topic first, or count what it holds anew with `streamtopic rebuild`"
+                "restore the topic first, or count its records anew with `streamtopic rebuild`"
             )
 
 

@@ -55,7 +55,7 @@ class ArchiveWriter:
             del self._waiting[:_FRAME]
 
     def finish(self) -> None:
-        """Write what is left, as the last frame."""
+        """Write the rest, as the last frame."""
         self._seal(bytes(self._waiting), last=True)
 
     def _seal(self, data: bytes, *, last: bool) -> None:

@@ -1,4 +1,4 @@
-"""When the certificates end by which this process and its servers know each other."""
+"""Reads when the TLS certificates of this process and of its servers end."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ def examine_certificates(parts: Parts) -> Iterator[Diagnosis]:
 
 
 def _public_key(parts: Parts, signing: SigningKey | None) -> Iterator[Diagnosis]:
-    """Examine whether the public key, or the key list of its root key, verifies what the service signs."""
+    """Examine whether the public key, or the key list of its root key, verifies the signatures of the service."""
     path = _key_file(parts, "public_key")
     layout = parts.layout
     if parts.settings.public_key is None and layout is not None and layout.root_public_key.exists():

@@ -1,4 +1,4 @@
-"""Compile, before they are needed, the kernels that a first run on a machine needs.
+"""Compile the functions that the first run on a machine needs, before they are needed.
 
 Compiling holds the interpreter's lock, so a thread would not help. Two processes share the work: one of them runs a
 small service, the other learns a small model. What they compile stays in the cache that every later process reads.
@@ -44,7 +44,7 @@ def cache_folder() -> Path | None:
 
 
 class CompilingAhead:
-    """Two processes that compile. A process that fails does no harm: what is missing is compiled where it is used."""
+    """Two processes that compile. One that fails does no harm: a missing function is compiled where it is used."""
 
     def __init__(self) -> None:
         self._running: list[subprocess.Popen[bytes]] = []

@@ -42,7 +42,7 @@ def documents_with_label(service: Service, task: str, name: str) -> list[str]:
     tasks = {one for labels in _read(service, ()).labels for one in labels}
     if tasks - {DAY}:
         raise UsageError(f"no live document has a label of task {task!r}: there are labels of {_listed(tasks - {DAY})}")
-    raise UsageError("no live document has a label")
+    raise UsageError("no live document has a label: delete by ids, or add documents with labels")
 
 
 def _read(service: Service, tasks: Collection[str]) -> StoredDocuments:

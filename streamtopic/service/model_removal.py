@@ -43,12 +43,10 @@ class RemovedModel:
 
     statement: the last statement.
     topics: names of the topics that were removed.
-    redis_keys: number of keys that were removed from Redis.
     """
 
     statement: ModelDeletion
     topics: tuple[str, ...]
-    redis_keys: int
 
 
 def facts_of(service: Service, *, keep_receipts: bool) -> ModelDeletion:
@@ -121,7 +119,8 @@ def remove(
         topics.append(names.receipts)
     for topic in topics:
         log.remove(topic)
-    return RemovedModel(statement, tuple(topics), remove_model(connection, model, update))
+    remove_model(connection, model, update)
+    return RemovedModel(statement, tuple(topics))
 
 
 def _stated(path: Path, deletion: ModelDeletion, key: SigningKey) -> tuple[ModelDeletion, bytes]:
@@ -169,7 +168,7 @@ def only_keys_left(settings: Settings, path: Path) -> bool:
 
 
 def remove_files(settings: Settings, *, keep_keys: bool) -> list[Path]:
-    """Remove Redis's own data of an instance in a folder, then the secret keys; return what was removed.
+    """Remove Redis's own data of an instance in a folder, then the secret keys; return the paths that were removed.
 
     Redis must have stopped. It may be repeated.
     """

@@ -134,7 +134,8 @@ def read_release(log: EventLog, state: ModelState, keys: KeyRing, version: int |
     if found is None:
         recorded = {number for number, _ in state.releases()}
         if version in recorded:
-            raise CheckFailed(f"version {version} in the log does not verify with this instance's key")
+            told = f"version {version} in the log is not signed with this instance's key"
+            raise CheckFailed(f"{told}: compare `public_key` with the key of the service")
         name = "no version" if version is None else f"no version {version}"
         raise UsageError(
             f"there is {name}: `streamtopic versions` lists them, `streamtopic status` shows the next step"

@@ -1,4 +1,4 @@
-"""The door through which requests for deletions come in, and where people approve or cancel them.
+"""Takes in requests for deletions, and lets people approve or cancel them.
 
 `hold_seconds` and `brake_share` act on requests. A record of the documents topic always applies: a producer that
 deletes a document must not be kept from it by a setting that it does not know.

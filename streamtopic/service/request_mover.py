@@ -1,4 +1,4 @@
-"""Requests for deletions on their way: paused by the brake, sent as tombstones, completed by their receipts.
+"""Moves each request for deletions on: it is paused by the brake, sent as tombstones, and completed by its receipts.
 
 RequestMover  one step: every open request as far as it can go
 Moved         what a step did

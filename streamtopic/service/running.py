@@ -1,4 +1,4 @@
-"""Which processes work on a model now, as far as Redis and Kafka know."""
+"""Finds the processes that work on a model now, as far as Redis and Kafka know them."""
 
 from __future__ import annotations
 

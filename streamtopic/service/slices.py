@@ -51,7 +51,7 @@ def read_slices(connection: Connection, reader: Reader, release: Release, view: 
 
     top: words of a topic in a slice.
 
-    Raises UsageError where no document has what was asked for or the version's topics cannot be told apart,
+    Raises UsageError where no document has the time or class asked for, or the version's topics cannot be told apart,
     InvalidRelease where the version withholds its topics, StateCorrupt, ComponentUnreachable.
     """
     estimator = ShareEstimator.of(np.ascontiguousarray(release.A), release.shares)

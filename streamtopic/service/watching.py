@@ -1,4 +1,4 @@
-"""What the parts of the service tell about their work as they do it, and where that goes.
+"""Reports of the service's parts about their work, and the metrics and health that are made of these reports.
 
 Watch     nobody listens: the parts of a command, a test or a service that is not watched
 Watching  metrics and health of a process; its gauges are set by the looks in processes.py
@@ -30,7 +30,7 @@ _RESULTS = {True: "passed", False: "failed", None: "undecided"}
 
 
 class Watch:
-    """Takes what the parts tell, and does nothing with it."""
+    """Takes the reports of the parts, and does nothing with them."""
 
     def moved(self, name: str) -> None:
         """Take that a loop, or a partition, has got on: it has ended a round."""
@@ -58,7 +58,7 @@ class Watch:
         """Take whether this scheduler leads."""
 
     def decided(self, kind: str) -> None:
-        """Take what the scheduler decided to do: `wait`, `unlearn` or `retrain`."""
+        """Take the decision of the scheduler: `wait`, `unlearn` or `retrain`."""
 
     def blocked(self, reason: str) -> None:
         """Take why no model could be made: the code of a CannotLearn."""

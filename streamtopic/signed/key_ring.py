@@ -168,7 +168,7 @@ class KeyRing:
         """
         keys = open_keys(data, self.pinned)
         if keys.model != self.model:
-            raise InvalidRelease(f"it is the key list of model {keys.model}")
+            raise InvalidRelease(f"it is the key list of model {keys.model}, not of {self.model}")
         # Anybody may write an old list again: it must not bring a revoked key back.
         if keys.sequence <= self.sequence:
             return False

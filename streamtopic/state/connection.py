@@ -268,7 +268,7 @@ class Connection:
         if atomic:
             if len(self._run(lambda: self._by_server(todo))) > 1:
                 # Each server would send it to the other, for ever.
-                raise StateError(f"Redis at {self.address} cannot do in one step what lies in several slots")
+                raise StateError(f"Redis at {self.address} cannot change keys of several slots in one step")
             return self._serve(_Request(todo, atomic=True))
         answers: list[Any] = [None] * len(todo)
         for places in self._run(lambda: self._by_server(todo)):

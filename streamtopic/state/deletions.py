@@ -1,4 +1,4 @@
-"""Deletions that wait, and the end of their wait: the state of receipts.
+"""Deletions that wait for their receipts, and the end of the chain of receipts, in Redis.
 
     Forget, Forgets   applied deletions, which wait for their receipts
     Forward           deletions that wait to be sent to the partition of their key
@@ -232,7 +232,7 @@ class Forward:
 
     @staticmethod
     def is_name(field: bytes) -> bool:
-        """Return whether a field of the hash is a note. `through`, which a rebuild keeps, is none."""
+        """Return whether a field of the hash is a note; `through`, which a rebuild keeps, is not."""
         return field.removesuffix(_ERASES).isdigit()
 
     def pack(self) -> bytes:

@@ -1,4 +1,4 @@
-"""The layout that a model's state is written in: found, raised by one step, and taken back by one.
+"""Finds the number of the layout in which a model's state is written, raises it by one, and takes it back by one.
 
 A state says itself which layout its writers write (`formats.STATE`). Readers take each entry as it is, whatever the
 number.
@@ -23,7 +23,7 @@ __all__ = ["Layouts", "announce_layout", "layouts", "remove_rows", "remove_trace
 class Layouts:
     """The layouts of a model.
 
-    model: that which its new partitions get.
+    model: the layout that new partitions get.
     partitions: that of each partition; 0 for one without a state.
     program: version of the program that set the model's, "" for one that did not say.
     """

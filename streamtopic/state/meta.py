@@ -27,7 +27,7 @@ __all__ = [
 MURMUR2 = "murmur2"
 """The default partitioner. A state that names no partitioner is older than the setting, and was made with this one."""
 
-_VOID = "or run `streamtopic rebuild`: what was suppressed with the other key is then not suppressed any more"
+_VOID = "or run `streamtopic rebuild`, which ends all suppressions of the other key"
 
 Fixed = tuple[int, int, int, str, str]
 """Layout, cap, partitions, partitioner and limits: fixed when a model is created."""
@@ -275,7 +275,7 @@ def mismatch(model: str, have: Fixed, want: Fixed, writer: str = "") -> str:
     else:
         changed = changed_limits(limits, want_limits)
         differs = (
-            f"was counted under other limits of records ({changed}), which decide what is refused: go back to the "
+            f"was counted under other limits of records ({changed}), which decide on refusals: go back to the "
             "program, and to the setting `input`, that counted it"
         )
         remedy = "or count it anew from the log (`streamtopic rebuild`)"

@@ -317,7 +317,7 @@ class PartitionWriter:
             self.connection.call("HDEL", self.keys.forwards, *some)
 
     def suppressions(self, digests: Iterable[bytes]) -> dict[bytes, Suppression]:
-        """Return what was said last about ids or subjects, by digest; one of which nothing was said is left out.
+        """Return the last statements about ids or subjects, by digest, without those about which there is none.
 
         Raises StateCorrupt.
         """

@@ -61,7 +61,7 @@ class PartitionKeys:
 
     @property
     def suppressed(self) -> str:
-        """Hash: digest of an id or a subject to what was said last about it, suppressed or lifted."""
+        """Hash: digest of an id or a subject to the last statement about it, suppressed or lifted."""
         return f"{self.tag}:suppressed"
 
     def of(self, partition: int) -> "PartitionKeys":

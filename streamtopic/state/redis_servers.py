@@ -1,4 +1,4 @@
-"""Where Redis is: one server, the primary that sentinels name, or the masters of a cluster.
+"""Finds the Redis server of a key: the only one, the primary that sentinels name, or a master of a cluster.
 
 `Connection` sends the commands. Here it learns which server to send one to, and looks again where that has changed.
 

@@ -1,4 +1,4 @@
-"""Sorting inside kernels."""
+"""Sorts parts of arrays inside compiled functions, where a sort of numpy would take long to compile."""
 
 import numpy as np
 import numpy.typing as npt

@@ -229,7 +229,9 @@ class FileLog(Closing):
     def remove(self, topic: str) -> None:
         """See EventLog.remove."""
         if not topic or "/" in topic or topic.startswith("."):
-            raise UsageError(f"{topic!r} is not the name of a topic")
+            raise UsageError(
+                f"{topic!r} is not the name of a topic: take one without a slash and without a dot at its start"
+            )
         folder = self._directory / topic
         with self._guard():
             # The number of partitions first: without it the topic is gone for everyone, however much is left of it.

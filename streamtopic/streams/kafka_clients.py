@@ -281,7 +281,8 @@ class Admin:
                 try:
                     return question(self._client)
                 except _REFUSALS as error:
-                    raise UsageError(f"Kafka at {self._options.servers} refuses that ({error})") from error
+                    told = f"Kafka at {self._options.servers} refuses the request ({error})"
+                    raise UsageError(f"{told}: change the setting that it names") from error
                 except Exception:
                     # A client that failed may hold a broken connection for as long as it lives.
                     self._discard()

@@ -1,4 +1,4 @@
-"""The log at the place that a user names, and the share of a process in the partitions of a topic."""
+"""Opens the event log that a user names, in a folder or in Kafka, and the share of a process in its partitions."""
 
 from collections.abc import Mapping
 from pathlib import Path

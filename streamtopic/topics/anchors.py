@@ -1,6 +1,7 @@
-"""Anchor words: all other rows are mixtures of theirs. The default learner's choice, and its super-anchors.
+"""Chooses anchor words: each has a row of counts that stands for a topic, and all other rows are mixtures of such rows.
 
-The search is greedy, as that of the published learner (`paper_anchors`). Both return an AnchorChoice.
+This is the search of the default learner, with the words that join an anchor (its super-anchor). It is greedy, as that
+of the published learner (`paper_anchors`). Both return an AnchorChoice.
 
     scaled       S = diag(p)^-1/2 Q diag(p)^-1/2 of the candidates, without its diagonal, as integers of 26 bits
     directions   its r leading directions, by a fixed number of block power steps from a start that the words give

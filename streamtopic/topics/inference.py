@@ -1,8 +1,8 @@
-"""Topics of new documents, from a model alone.
+"""Infers the topics of new documents from a model, without the documents that it learned.
 
-theta maximises f = sum_w x_w log (A theta)_w + alpha sum_k log theta_k over the simplex. f is concave, so it has one
-optimum. There the multiplier of sum(theta) = 1 is lambda = L + r alpha, so the constraint needs no care: grad f -
-lambda vanishes.
+The topics theta (r,) of a document maximise f = sum_w x_w log (A theta)_w + alpha sum_k log theta_k over the simplex. f
+is concave, so it has one optimum. There the multiplier of sum(theta) = 1 is lambda = L + r alpha, so the constraint
+needs no care: grad f - lambda vanishes.
 
 A few steps of EM come first, then Newton's method with conjugate gradients for its steps. Both work on many documents
 at once and take two products with A a step, 30 to 40 in all. A step that does not raise f is taken back for a step of

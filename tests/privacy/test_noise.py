@@ -202,6 +202,16 @@ def test_zero_and_a_small_value_look_alike():
     assert same.mean() > 0.93
 
 
+@pytest.mark.parametrize("apart", [1 / 10, 1 / 100, 1 / 1_000])
+def test_two_models_are_published_alike_but_for_their_distance_over_the_grid(apart):
+    """Of d numbers that lie e apart, d e / g differ once both are noised alike and rounded to the grid g."""
+    plan = plan_noise(2e-7, 1.0, 1e-6)
+    one = np.random.default_rng(4).uniform(0, 1e-3, 400_000)
+    differ = np.count_nonzero(add_noise(one, plan, SEED) != add_noise(one + apart * plan.grid, plan, SEED))
+    expected = apart * one.size
+    assert abs(differ - expected) < 5 * np.sqrt(expected)
+
+
 def granular(numbers, value):
     """Which numbers are small beside `value` and finer than its last place: no sum with `value` of floats can be."""
     last = np.spacing(value) / 4

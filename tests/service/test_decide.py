@@ -1,6 +1,8 @@
 """The scheduler's one decision, as a table."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from streamtopic.service.schedule.decide import Policy, Retrain, Situation, Unlearn, Wait, decide
 
@@ -72,6 +74,32 @@ def test_no_lag_serves_every_deletion_at_once():
     """With a forget lag of zero every unserved deletion is served at once."""
     situation = Situation(**MODEL, unserved=1, forget_set=1, oldest_unserved_ms=NOW)
     assert isinstance(decide(situation, Policy(max_forget_lag_ms=0), NOW), Unlearn)
+
+
+@given(
+    lag=st.integers(0, 7_200_000),
+    beyond=st.integers(0, 10**6),
+    documents=st.integers(1, 10**6),
+    forgotten=st.integers(1, 10**5),
+    published=st.integers(0, 10**5),
+    capacity=st.integers(0, 10**5),
+    new=st.integers(0, 10**5),
+    epsilon=st.floats(0, 100),
+    base_only=st.booleans(),
+    asked_before=st.none() | st.integers(0, 10**6),
+)
+def test_a_deletion_that_has_waited_long_enough_is_served(
+    lag, beyond, documents, forgotten, published, capacity, new, epsilon, base_only, asked_before
+):
+    """After `max_forget_lag`, and five minutes at least, an update or a retrain begins, whatever else holds."""
+    waited = max(lag, 300_000) + beyond
+    situation = Situation(
+        documents=documents, base_documents=documents, model_documents=documents, capacity=capacity,
+        forget_set=forgotten, published_forget_set=min(published, forgotten - 1), unserved=1,
+        oldest_unserved_ms=NOW - waited, new_documents=new, next_epsilon=epsilon, base_only=base_only,
+        forgetting_ms=None if asked_before is None else NOW - asked_before,
+    )  # fmt: skip
+    assert not isinstance(decide(situation, Policy(max_forget_lag_ms=lag), NOW), Wait)
 
 
 def test_a_request_holds_a_version_back_for_five_minutes_at_most_where_every_deletion_is_urgent():

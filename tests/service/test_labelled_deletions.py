@@ -81,7 +81,7 @@ def test_a_label_that_nobody_has_is_refused_with_what_exists(opened):
     """A task is named with the tasks, a class with the classes of its task."""
     service = opened()
     count(service)
-    with pytest.raises(UsageError, match=r"no live document has a label$"):
+    with pytest.raises(UsageError, match=r"no live document has a label: delete by ids"):
         documents_with_label(service, "section", "sport")
     service.add(documents())
     count(service)

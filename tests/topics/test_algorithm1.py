@@ -13,7 +13,6 @@ from streamtopic.paper.algorithm1 import (
     covariance,
     newton_rows,
     project_psd,
-    project_topics,
     remaining,
     remaining_counts,
     retrain_rows,
@@ -23,6 +22,7 @@ from streamtopic.privacy import project_columns
 from streamtopic.synthetic import SyntheticTopics
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
+from streamtopic.topics.simplex import project_rows
 
 N, R, M, L = 60, 4, 1500, 20
 
@@ -268,7 +268,7 @@ def test_projections_are_the_nearest_points():
     """Columns go to the simplex as they do in a release; R keeps its non-negative part and nothing else."""
     rng = np.random.default_rng(2)
     V = rng.standard_normal((30, 5))
-    assert np.abs(project_topics(V) - project_columns(V)).max() < 1e-15
+    assert np.abs(project_rows(np.ascontiguousarray(V.T)).T - project_columns(V)).max() < 1e-15
     S = rng.standard_normal((6, 6))
     S = S + S.T
     projected = project_psd(S)

@@ -98,7 +98,7 @@ class Chain:
 class Twins:
     """A corpus with its model, learned once; each forget set is taken out of a copy.
 
-    Raises CannotLearn where the whole corpus gives no model, or what is left of it.
+    Raises CannotLearn where the whole corpus, or the rest of it, gives no model.
     """
 
     def __init__(self, corpus: Corpus, options: LearnerOptions) -> None:
@@ -130,7 +130,7 @@ class Twins:
             yield ForgetSet(KINDS[5], self._holding(self.fit.anchors[topic]))
 
     def outcome(self, forget: ForgetSet) -> TwinOutcome:
-        """Forget, by an update or, where it is refused, from counts; and count and learn what is left from scratch."""
+        """Forget by an update or, where it is refused, from counts; count the rest, and learn it from scratch."""
         gone = self.batch.take(forget.documents)
         part = self._counted(gone).cooccurrence
         now = Counts(self.words, self.whole.cooccurrence - part)

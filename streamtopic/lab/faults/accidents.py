@@ -1,4 +1,4 @@
-"""What operators and accidents do to a Redis Cluster, step by step, so that something else can happen in between."""
+"""Does to a Redis Cluster what operators and accidents do, step by step, so that other events can come in between."""
 
 from __future__ import annotations
 

@@ -343,7 +343,7 @@ class _Campaign:
             self._unconfirmed = [message for message in sent if (message.key or b"").startswith(SUBJECT_KEY)]
 
     def _send_again(self) -> None:
-        """Send what was not confirmed of requests to forget a person."""
+        """Send the records of requests to forget a person that were not confirmed."""
         if self._unconfirmed:
             log, _ = open_log(self._cluster.kafka.servers)
             with closing(log):

@@ -40,7 +40,7 @@ class Counters:
         self._true: Mapping[str, float] = {}
 
     def begin(self) -> None:
-        """Compare what is done from now on. Without this call it is whatever was ever done."""
+        """Compare the work from now on. Without this call, all work since the start is compared."""
         self._true = self._happened()
         self._shown = _counted(self._true, self._monitor.shown())
 

@@ -107,7 +107,7 @@ class Monitor:
         return findings
 
     def warmed(self) -> None:
-        """Forgive what was red until now: on a fresh machine every process compiles the kernels first, all at once."""
+        """Forgive every red until now: on a fresh machine every process compiles the kernels first, all at once."""
         self.reds.clear()
 
     def false_alarms(self) -> list[str]:

@@ -224,7 +224,7 @@ def _differences(petition: Petition, own: Iterable[Deletion]) -> list[str]:
 def _completed(
     petition: Petition, oracle: Oracle, deletions: Mapping[str, Mapping[Place, Deletion]], forgotten: int
 ) -> list[str]:
-    """Return what is wrong with a request that says it is completed."""
+    """Return the faults of a request that says it is completed."""
     found = []
     named = {deletion.document.decode() for deletion in deletions.get(petition.name, {}).values()}
     every = len(oracle.books)
@@ -237,7 +237,7 @@ def _completed(
 
 
 def _cancelled(petition: Petition, oracle: Oracle, deletions: Mapping[str, Mapping[Place, Deletion]]) -> list[str]:
-    """Return what is wrong with a request that says it is cancelled."""
+    """Return the faults of a request that says it is cancelled."""
     found = []
     if petition.name in deletions or _of_person(petition, oracle):
         found.append("is cancelled, and its deletes are in the log")

@@ -1,6 +1,6 @@
-"""Who is suppressed, as the records of a batch find it, one after the other.
+"""Finds for each record of a batch whether its id or its subjects are suppressed at that place of the log.
 
-The commit that counts a record of a suppression keeps what it says, in a hash of the partition. So offsets order
+The commit that counts a record of a suppression keeps its statement, in a hash of the partition. So offsets order
 suppressions against adds, and the state is a function of the log. Each add is compared by the digests of its id and its
 subjects. They are only computed where something is suppressed, or is about to be.
 """
@@ -28,7 +28,7 @@ class Suppressions:
 
     key: of the operator.
     people: (k,), digests of id and subjects of each record; () where no record can be suppressed.
-    said: digest to what was said last about it, before the batch and by its records so far.
+    said: digest to the last statement about it, before the batch and by its records so far.
     changed: the same, by records of the batch alone.
     more: how many more are suppressed than before the batch.
     """
@@ -44,7 +44,7 @@ class Suppressions:
         return any(person in self.said and self.said[person].suppressed for person in people)
 
     def about(self, key: bytes | None) -> Suppression | None:
-        """Return what is said at present about the digest in a record's key, None for nothing."""
+        """Return the present statement about the digest in a record's key, None where there is none."""
         digest = None if key is None else digest_in(key)
         return None if digest is None else self.said.get(digest)
 
@@ -60,7 +60,7 @@ class Suppressions:
 
 
 def find_suppressions(state: PartitionWriter, decoded: Decoded, key: SuppressionKey) -> Suppressions:
-    """Return what the state holds about the ids and subjects of these records.
+    """Return the statements of the state about the ids and subjects of these records.
 
     state: as the records were prepared. A change in between makes their commit Stale.
     key: of the operator.

@@ -362,7 +362,7 @@ class Ingest:
         if resolution.reasons.get("suppression"):
             logger.warning(
                 "partition %d: %d records about suppressions were not made with the operator's key, or are older than "
-                "what holds: they change nothing, and what they took the place of is written again",
+                "those that hold: they change nothing, and the records that they replaced are written again",
                 self.partition, resolution.reasons["suppression"],
                 extra={"event": "suppression_refused", "partition": self.partition},
             )  # fmt: skip

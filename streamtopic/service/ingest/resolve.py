@@ -107,7 +107,7 @@ class _Run:
     """The state while records are applied.
 
     live: the documents as they were before the first record.
-    said: what is said about ids and subjects, None in a model without suppressions.
+    said: statements about ids and subjects, None in a model without suppressions.
     many_forms: whether several keys may name one document.
     current: the live documents of the ids in the records, after the records so far.
     forgets, totals, counted, rejected, forwards, time_ms: of the changes to commit.

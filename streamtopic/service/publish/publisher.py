@@ -63,7 +63,7 @@ class Publisher:
     link_months: how many months the key of a month is kept after it. The service finds receipts by request id with it.
     clock: seconds since 1970.
     keys: verify the service's own past signatures, by default `key` alone.
-    watch: is told what was published.
+    watch: is told of everything that was published.
 
     Every step can be repeated: an outbox record is appended again with the same bytes, and readers skip it.
 

@@ -194,7 +194,7 @@ def plain(value: object) -> Any:  # noqa: ANN401 -- whatever JSON has
 
 
 def _known(sources: Sources, version: int) -> _Known:
-    """Return what is known of a version. Raises UsageError or CheckFailed as `gather`."""
+    """Return the known facts about a version. Raises UsageError or CheckFailed as `gather`."""
     topic = read_releases_topic(sources.log, sources.model, sources.keys, version)
     records = dict(sources.state.releases())
     _refuse_missing(sources, topic, set(records))
@@ -218,7 +218,7 @@ def _refuse_missing(sources: Sources, topic: ReleasesTopic, recorded: set[int]) 
     if version in topic.erased:
         raise CheckFailed(
             f"version {version} was erased, and nobody has signed that it is withdrawn: see who may write to the "
-            "releases topic; `streamtopic publish` says what it withdrew"
+            "releases topic; `streamtopic publish` names the versions that it withdrew"
         )
     if version in recorded:
         raise UsageError(f"version {version} is made but not in the log: `streamtopic status` says what is waiting")

@@ -1,4 +1,4 @@
-"""What the log says about one version.
+"""Facts about one version that the signed records of the log prove.
 
 Proof             proves its envelope for a reader who has only the public key
 ChainSummary      the receipts of the deletions that it forgot; no document is named

@@ -276,7 +276,7 @@ def draw_again(
     """
     tasks = sources.options.tasks
     if labelled is None and tasks.withheld:
-        raise CannotLearn("tasks", "topics are withheld and there are no labelled documents to fit heads on")
+        raise CannotLearn("tasks", "topics are withheld and no document has a label: add labelled documents")
     data = None if labelled is None else TaskData(tasks, labelled)
     return make_payload(fit, source, sources.guarded, None, key, sources.model, version, data)
 

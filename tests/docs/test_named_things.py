@@ -1,0 +1,102 @@
+"""Files, tests and names of the program that a page mentions are there."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+# The changelog tells what had another name before.
+PAGES_OF_TODAY = [page for page in PAGES if page.name != "changelog.md"]
+ROOMS = ["streamtopic", "tests", "docs", "deploy", ".ci"]
+# Words of librdkafka, of OpenDSR and of addresses of Redis.
+FOREIGN = {"murmur2_random", "processor_signature", "sentinel_username", "sentinel_password"}
+# Every metric has it where it is scraped.
+PREFIX = "streamtopic_"
+# `make-secrets.sh` makes this folder, and nobody keeps it in a repository.
+MADE = "deploy/secrets"
+
+
+@cache
+def paths():
+    """Paths of all files of the repository, as text."""
+    top = [path.name for path in ROOT.iterdir() if path.is_file()]
+    below = [path.relative_to(ROOT).as_posix() for room in ROOMS for path in (ROOT / room).rglob("*") if path.is_file()]
+    return [*top, *(path for path in below if "__pycache__" not in path)]
+
+
+@cache
+def words_of_the_code():
+    """Identifiers in all files that are code or configuration."""
+    code = (path for path in paths() if not path.endswith((".md", ".png", ".gz", ".pyc")))
+    return {word for path in code for word in re.findall(r"[A-Za-z]\w*", (ROOT / path).read_text("utf-8"))}
+
+
+def prose(page):
+    """A page's text without its blocks of code, where the names are those of an example."""
+    return re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
+def is_there(name):
+    """Whether a file has this path, or ends with it."""
+    return any(path == name or path.endswith("/" + name) for path in paths())
+
+
+def name_of(page):
+    """How a page is called in the output of the tests."""
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", PAGES_OF_TODAY, ids=name_of)
+def test_each_file_of_the_program_that_a_page_names_is_there(page):
+    """Whoever looks for a Python or Lua file, or for a file of the deployment, finds it under the name on the page."""
+    named = set(re.findall(r"`([\w./-]*\w\.(?:py|lua))\b", prose(page)))
+    named |= set(re.findall(r"`((?:deploy|tests|docs|streamtopic)/[\w./-]*\w)/?`", prose(page)))
+    missing = {name for name in named if not is_there(name) and not (ROOT / name).is_dir()}
+    missing = {name for name in missing if not name.startswith(MADE)}
+    assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES_OF_TODAY, ids=name_of)
+def test_each_test_that_a_page_names_is_there(page):
+    """A claim that names its test names one that runs."""
+    named = set(re.findall(r"\b(test_\w+)", prose(page)))
+    missing = {name for name in named - words_of_the_code() if not is_there(f"{name}.py")}
+    assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES_OF_TODAY, ids=name_of)
+def test_each_name_of_the_program_on_a_page_is_one(page):
+    """A function, setting, field or metric that a page names in code is in the program or in its deployment."""
+    spans = re.findall(r"`([^`\n]+)`", prose(page))
+    named = {name for span in spans for name in re.findall(r"(?<!\w)[a-z]+(?:_[a-z0-9]+)+(?!\w)", span)}
+    missing = {name for name in named if name.removeprefix(PREFIX) not in words_of_the_code()} - FOREIGN
+    assert not {name for name in missing if not is_there(f"{name}.py")}
+
+
+def test_the_list_of_decisions_has_the_titles_of_the_pages():
+    """Who reads the list reads what the page says first."""
+    folder = ROOT / "docs" / "decisions"
+    listed = (folder / "README.md").read_text("utf-8")
+    for page in sorted(folder.glob("[0-9]*.md")):
+        title = page.read_text("utf-8").partition("\n")[0].partition(": ")[2]
+        assert f"({page.name}) {title}" in listed
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_number_of_a_decision_leads_to_that_decision(page):
+    """The number that a reader sees and the page that opens are the same."""
+    numbers = re.findall(r"\[(?:decision )?(\d{4})\]\((?:[\w./]*/)?(\d{4})-", page.read_text("utf-8"))
+    assert all(shown == opened for shown, opened in numbers)
+
+
+def test_a_decision_that_was_replaced_names_the_later_one():
+    """Who opens an older page is led to the page that takes its place."""
+    pages = {page.name[:4]: page.read_text("utf-8") for page in (ROOT / "docs" / "decisions").glob("[0-9]*.md")}
+    said = re.compile(r"takes the place of[^.]*?\[(\d{4})\]", re.IGNORECASE)
+    replaced = [(older, newer) for newer, text in pages.items() for older in said.findall(text)]
+    assert len(replaced) >= 3
+    for older, newer in replaced:
+        assert f"[{newer}]" in pages[older].partition("**")[0], f"{older} does not name {newer}"

@@ -29,7 +29,6 @@ DROP_IN = (DEPLOY / "systemd" / "suppression.conf").read_text("utf-8")
 HELM = shutil.which("helm")
 # Where containers, units and pods have the files that they are given.
 PLACES = re.compile(r"(?<![\w./-])(?=/(?:run/secrets|etc/streamtopic|streamtopic\.toml|signing\.pub|ca\.pem))")
-AT_REDIS = {"schedule": "scheduler", "publish": "publisher"}
 DEADLINE = 600.0
 MODEL_NAME = "keptaway"
 ASKED = {"SUPPRESSION": "1"}
@@ -59,10 +58,10 @@ def compose(secrets):
         for given in [*service["secrets"], *second.get("secrets", [])]:
             own = Path(sources[given["source"]]["file"]).name
             files[f"/run/secrets/{given['target']}"] = (secrets / own).read_bytes()
-        for name_of_file in service["configs"]:
-            own = DEPLOY / "secrets" / COMPOSE["configs"][name_of_file]["file"].removeprefix("./secrets/")
-            shipped = DEPLOY / own.name
-            files[f"/{name_of_file}"] = (shipped if shipped.exists() else secrets / own.name).read_bytes()
+        for config in service["configs"]:
+            own = Path(COMPOSE["configs"][config]["file"])
+            folder = secrets if own.parent.name == "secrets" else DEPLOY
+            files[f"/{config}"] = (folder / own.name).read_bytes()
         command = [*words, "--config", "/streamtopic.toml", "--json"] if words else service["command"]
         return Process(command, {**service["environment"], **second.get("environment", {})}, files)
 

@@ -189,6 +189,10 @@ class InputSettings(BaseModel):
 
 
 NO_INPUT = InputSettings.model_validate({})
+PLAIN_KEYS = (
+    "let the connector write the id alone as the key (ExtractField$Key, StringConverter), and take `input.key` away"
+)
+"""What to do where keys in many forms would spread over several partitions."""
 """The service's own format."""
 
 Input = Annotated[InputSettings, NoDecode, BeforeValidator(_decoded)]
@@ -743,7 +747,7 @@ def _refuse_input(settings: Settings) -> None:
         raise SettingsError(
             f"setting `input.key` reads ids out of structured keys, and `partitions` is {settings.partitions}: two "
             "keys of one document may belong to two partitions, where a delete would miss its add; set partitions = 1; "
-            "or let the connector write the id alone as the key (ExtractField$Key, StringConverter), and no `input.key`"
+            f"or {PLAIN_KEYS}"
         )
     if found.format == "confluent-avro" and settings.registry_url is None:
         raise SettingsError(

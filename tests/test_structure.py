@@ -27,6 +27,7 @@ ALLOWED = {
     "topics": {"compiled", "counts", "lazily"},
     "text_counts": {"counts", "lexicon", "text"},
     "text_topics": {"counts", "text", "text_counts", "topics"},
+    "mlflow": {"signed", "text_topics", "topics"},
     "privacy": {"counts", "topics", "lazily"},
     "paper": {"counts", "topics", "privacy", "lazily"},
     "audit": {"counts", "topics", "privacy", "paper"},

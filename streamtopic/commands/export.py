@@ -44,7 +44,7 @@ class _Before:
 
 def register(subparsers: Subparsers) -> None:
     """Add the command's arguments."""
-    parser = command(subparsers, "export", run, "write a published model to a .npz, .json or .html file")
+    parser = command(subparsers, "export", run, "write a published model to a .npz, .json, .html or .release file")
     parser.add_argument(
         "number", nargs="?", type=whole_number(1), metavar="VERSION", help="which version (default: the newest)"
     )
@@ -53,7 +53,7 @@ def register(subparsers: Subparsers) -> None:
         type=Path,
         required=True,
         metavar="FILE",
-        help="a name that ends in .npz, .json or .html (pictures)",
+        help="a name that ends in .npz, .json, .html (pictures) or .release (signed)",
     )
     add_slices(parser)
     add_phrases(parser)
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
     write = _WRITERS.get(args.to.suffix)
     if write is None:
-        raise UsageError(f"cannot write {args.to.name}: end the name in .npz, .json or .html")
+        raise UsageError(f"cannot write {args.to.name}: end the name in .npz, .json, .html or .release")
     settings = instance_settings(args)
     unit = slice_unit(args.over, settings)
     page = args.to.suffix == ".html"
@@ -73,8 +73,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             f"a {args.to.suffix} file holds no slices: write a page (.html), or use `streamtopic topics --over --json`"
         )
-    if args.phrases and args.to.suffix == ".npz":
-        raise UsageError("a .npz file holds no phrases: write a page (.html) or a .json file")
+    if args.phrases and args.to.suffix not in {".json", ".html"}:
+        raise UsageError(f"a {args.to.suffix} file holds no phrases: write a page (.html) or a .json file")
     with Service(settings) as service:
         release = service.release(args.number)
         phrases = count_phrases(service, release.version, quiet=args.json) if args.phrases else None
@@ -165,4 +165,13 @@ def _html(release: Release, path: Path, before: _Before) -> None:
     path.write_text(page, encoding="utf-8")
 
 
-_WRITERS: dict[str, Callable[[Release, Path, _Before], None]] = {".npz": _npz, ".json": _json, ".html": _html}
+def _signed(release: Release, path: Path, _: _Before) -> None:
+    path.write_bytes(release.signed())
+
+
+_WRITERS: dict[str, Callable[[Release, Path, _Before], None]] = {
+    ".npz": _npz,
+    ".json": _json,
+    ".html": _html,
+    ".release": _signed,
+}

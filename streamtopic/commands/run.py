@@ -51,7 +51,8 @@ def _run_init(args: argparse.Namespace) -> int:
 
     settings = instance_settings(args, must_exist=False)
     with Parts(settings) as parts:
-        topics = provision(parts.log, parts.names, settings.partitions, parts.topic_settings)
+        many_forms = bool(settings.input.key)
+        topics = provision(parts.log, parts.names, settings.partitions, parts.topic_settings, many_forms=many_forms)
         # Asked before `parts.state`, which makes the state where it is missing.
         known = ModelState.find(parts.connection, settings.model) is not None
         fixed = parts.state.settings

@@ -16,6 +16,7 @@ from streamtopic.local import LocalRedis
 from streamtopic.service import instance
 from streamtopic.service.paper_mode.deletion_capacity import CapacityRule, measure_capacity
 from streamtopic.service.paper_mode.theorem_modeller import TheoremModeller, TheoremRule
+from streamtopic.service.partition_counts import check_counts, wanted_partitions
 from streamtopic.service.schedule.decide import Policy
 from streamtopic.service.schedule.modeller import CertifiedModeller, SelfCheckRule
 from streamtopic.service.schedule.payload import Guarded, TaskOptions
@@ -269,8 +270,10 @@ class Parts:
             instance.provision(self.log, self.names, partitions, self.topic_settings)
         else:
             # Topics in Kafka belong to the operator: missing ones are made here, and only `init` changes the others.
+            many_forms = bool(self.settings.input.key)
+            check_counts(self.log, self.names, partitions, self.topic_settings, many_forms=many_forms)
             for topic, settings in self.topic_settings.items():
-                self.log.create(topic, instance.wanted_partitions(self.names, topic, partitions), settings)
+                self.log.create(topic, wanted_partitions(self.names, topic, partitions), settings)
         # All keys are made before the mark `initialised`: after a crash in between, the next process makes the others.
         _ = self.signing_key, self.noise_key, self.receipt_secret
         layout.initialised.touch(mode=0o600)

@@ -21,7 +21,8 @@ from streamtopic.events import suppression_in, without_subjects, without_suppres
 from streamtopic.formats import STATE
 from streamtopic.service.certificate_dates import endings
 from streamtopic.service.ingest.transactions import REMEDY, hidden
-from streamtopic.service.instance import differing, suppression_file, wanted_partitions
+from streamtopic.service.instance import differing, suppression_file
+from streamtopic.service.partition_counts import count_remedy, wanted_partitions
 from streamtopic.signed import PublicKey, ReceiptReader, SigningKey, load_secret
 from streamtopic.state import MAX_WORD_IDS, ModelState
 from streamtopic.state.layout import layouts
@@ -369,7 +370,8 @@ def examine_log(parts: Parts) -> Iterator[Diagnosis]:
         if not count:
             yield fail(topic, "there is no such topic", _INIT)
         elif count != right:
-            remedy = f"set partitions = {count}, or see docs/operations.md on changing the number"
+            many_forms = bool(parts.settings.input.key)
+            remedy = count_remedy(parts.names, topic, count, many_forms=many_forms)
             yield fail(topic, f"{count} partitions, not {right}", remedy)
         else:
             yield _topic_settings(parts, topic, count, wanted)

@@ -15,9 +15,10 @@ import time
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Literal
 
-from streamtopic.errors import ComponentUnreachable, SettingsError, StateMismatch
+from streamtopic.errors import ComponentUnreachable, SettingsError
 from streamtopic.local import private_folder, tighten
 from streamtopic.privacy.keystream import NoiseKey
+from streamtopic.service.partition_counts import check_counts, wanted_partitions
 from streamtopic.signed import PublicKey, SigningKey, load_secret, new_secret, new_signing_key
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ __all__ = [
     "receipt_secret",
     "signing_key",
     "suppression_file",
-    "wanted_partitions",
 ]
 
 logger = logging.getLogger(__name__)
@@ -244,32 +244,28 @@ class Provisioned:
 
 
 def provision(
-    log: EventLog, names: TopicNames, partitions: int, settings: Mapping[str, Mapping[str, str]]
+    log: EventLog,
+    names: TopicNames,
+    partitions: int,
+    settings: Mapping[str, Mapping[str, str]],
+    *,
+    many_forms: bool = False,
 ) -> list[Provisioned]:
     """Make each topic in `settings`, or set it right. It is safe to repeat, also beside running services.
 
     partitions: number of partitions of the documents topic.
     settings: topic to its settings, in Kafka's names.
+    many_forms: whether several keys may name one document.
 
     Raises StateMismatch where a topic has another number of partitions.
     """
     # All topics are looked at before the first is changed: a refusal leaves everything as it was.
-    have = {topic: log.partitions(topic) for topic in settings}
-    for topic, count in have.items():
-        # 0: the topic does not exist yet.
-        if count not in {0, wanted_partitions(names, topic, partitions)}:
-            raise StateMismatch(_other_count(names, topic, count, partitions))
+    have = check_counts(log, names, partitions, settings, many_forms=many_forms)
     done = []
     for topic, count in have.items():
         wanted = wanted_partitions(names, topic, partitions)
         done.append(_provision_one(log, topic, wanted, count, settings[topic]))
     return done
-
-
-def wanted_partitions(names: TopicNames, topic: str, partitions: int) -> int:
-    """Return the number of partitions that a topic must have."""
-    # Kafka keeps the order of records within a partition only, and the order of all other topics matters.
-    return partitions if topic == names.documents else 1
 
 
 def differing(log: EventLog, topic: str, wanted: Mapping[str, str]) -> dict[str, tuple[str | None, str]]:
@@ -290,13 +286,3 @@ def _provision_one(log: EventLog, topic: str, partitions: int, have: int, wanted
     values = {name: value for name, (_, value) in changed.items()}
     log.configure(topic, values)
     return Provisioned(topic, partitions, "changed", changed)
-
-
-def _other_count(names: TopicNames, topic: str, have: int, partitions: int) -> str:
-    """Return the error text for a topic with a wrong number of partitions."""
-    if topic == names.documents:
-        return (
-            f"topic {topic} has {have} partitions, the settings say {partitions}: set partitions = {have}; or, to "
-            f"change it, let Kafka make it {partitions} and run `streamtopic rebuild` (docs/operations.md)"
-        )
-    return f"topic {topic} has {have} partitions and must have 1: delete it if it is empty, then run this again"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from streamtopic.errors import StateError, TakenOver, UsageError
 from streamtopic.events import suppression_in
+from streamtopic.service.partition_counts import count_remedy
 from streamtopic.service.published import Published
 from streamtopic.service.schedule.scheduler import LeaseKeeper
 from streamtopic.signed import ReceiptReader
@@ -139,7 +140,8 @@ def _agreed(service: Service, before: Recorded | None) -> int:
     wanted = service.settings.partitions
     have = service.log.partitions(topic)
     if have != wanted:
-        raise UsageError(f"topic {topic} has {have} partitions: set partitions = {have}")
+        remedy = count_remedy(service.names, topic, have, many_forms=service.dialect.many_forms)
+        raise UsageError(f"topic {topic} has {have} partitions, not {wanted}: {remedy}")
     if before is not None and before.partitions != have:
         raise UsageError(
             f"the state was made for {before.partitions} partitions, {topic} has {have}: is it the right topic? Ids "

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.errors import InvalidRelease, StaleRelease, UsageError
-from streamtopic.signed.release_codec import Envelope, Head, Payload, open_parts
+from streamtopic.signed.release_codec import Envelope, Head, OpenedParts, Payload, open_parts, sealed_again
 from streamtopic.signed.signing_keys import Verifier
 from streamtopic.text import tokenize
 from streamtopic.topics.inference import fold_in
@@ -27,7 +27,6 @@ __all__ = [
     "assign",
     "match_topics",
     "open_release",
-    "open_sealed_release",
 ]
 
 
@@ -132,6 +131,8 @@ class Release:
 
     order: column of A for each topic; empty for the payload's order.
     digest: names its signed bytes; the next version and receipts repeat it.
+    key: id of the key that signed it.
+    signature: by that key.
     is_withdrawn: returns whether a version with this number was withdrawn.
     why_stale: returns why this may not be the newest version any more; None while it is.
     """
@@ -140,6 +141,8 @@ class Release:
     envelope: Envelope
     order: tuple[int, ...] = ()
     digest: str = ""
+    key: str = ""
+    signature: bytes = field(default=b"", repr=False)
     is_withdrawn: Callable[[int], bool] = field(default=lambda _: False, repr=False)
     why_stale: Callable[[], str | None] = field(default=lambda: None, repr=False)
 
@@ -278,6 +281,15 @@ class Release:
         self._check_served()
         return fold_in(self.A, *self._counted(texts))
 
+    def signed(self) -> bytes:
+        """Return the signed bytes of the version, as the service wrote them. `open_release` opens them again.
+
+        Raises InvalidRelease or StaleRelease as the class says, UsageError where an older program signed it.
+        """
+        self._check_served()
+        opened = OpenedParts(self.payload, self.envelope, self.digest, self.key, self.signature)
+        return sealed_again(opened)
+
     def matched(self, before: "Release") -> Self:
         """Return the same release with its topics numbered like the nearest topics of `before`.
 
@@ -344,13 +356,8 @@ class Release:
 
 def open_release(data: bytes, key: Verifier) -> Release:
     """Return the release in signed bytes. Raises InvalidRelease unless `key` signed exactly these bytes."""
-    return open_sealed_release(data, key)[0]
-
-
-def open_sealed_release(data: bytes, key: Verifier) -> tuple[Release, str]:
-    """Return the release in signed bytes, and the id of the key that signed it. Raises as `open_release`."""
     opened = open_parts(data, key)
-    return Release(opened.payload, opened.envelope, digest=opened.digest), opened.key
+    return Release(opened.payload, opened.envelope, digest=opened.digest, key=opened.key, signature=opened.signature)
 
 
 def match_topics(words: Sequence[str], A: Float64, other_words: Sequence[str], other: Float64) -> tuple[int, ...]:

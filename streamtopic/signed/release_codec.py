@@ -15,9 +15,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.errors import InvalidRelease
+from streamtopic.errors import InvalidRelease, UsageError
 from streamtopic.formats import RELEASE, refusal
 from streamtopic.signed.sealed import (
+    container_of,
     fitting,
     open_sealed,
     pack,
@@ -42,6 +43,7 @@ __all__ = [
     "pack_envelope",
     "release_digest",
     "seal_release",
+    "sealed_again",
     "unpack_envelope",
 ]
 
@@ -192,18 +194,38 @@ class OpenedParts:
 
     digest: names the release (`release_digest`).
     key: id of the key that signed it.
+    signature: by that key.
     """
 
     payload: Payload
     envelope: Envelope
     digest: str
     key: str
+    signature: bytes
 
 
 def seal_release(payload: Payload, envelope: Envelope, key: SigningKey) -> bytes:
     """Return the signed bytes of a release; equal releases have equal bytes. Raises as `check_release`."""
     check_release(payload, envelope)
-    return seal(KIND, {"envelope": pack_envelope(envelope), "payload": _pack_payload(payload)}, key)
+    return seal(KIND, _parts(payload, envelope), key)
+
+
+def sealed_again(opened: OpenedParts) -> bytes:
+    """Return the signed bytes that a release was opened from: the inverse of `open_parts`.
+
+    Raises UsageError where the program that signed them wrote other bytes of the same fields.
+    """
+    parts = _parts(opened.payload, opened.envelope)
+    if _digest(parts) != opened.digest:
+        raise UsageError(
+            f"release {opened.envelope.version} was signed by an older program, whose bytes this one does not write: "
+            "take a later version"
+        )
+    return container_of(KIND, parts, opened.key, opened.signature)
+
+
+def _parts(payload: Payload, envelope: Envelope) -> dict[str, bytes]:
+    return {"envelope": pack_envelope(envelope), "payload": _pack_payload(payload)}
 
 
 def open_parts(data: bytes, key: Verifier) -> OpenedParts:
@@ -221,7 +243,7 @@ def open_parts(data: bytes, key: Verifier) -> OpenedParts:
         check_release(payload, envelope)
     # Only now is the number known that a revoked key is asked about.
     key.admit(sealed.key, KIND, envelope.version, sealed.digest)
-    return OpenedParts(payload, envelope, _digest(parts), sealed.key)
+    return OpenedParts(payload, envelope, _digest(parts), sealed.key, sealed.signature)
 
 
 def release_digest(data: bytes) -> str:

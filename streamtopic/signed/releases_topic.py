@@ -11,7 +11,7 @@ from typing import TypeVar
 from streamtopic.errors import CannotLearn, InvalidRelease, UnknownKey
 from streamtopic.formats import STATEMENT, refusal
 from streamtopic.signed.key_ring import KeyRing
-from streamtopic.signed.release import Release, open_sealed_release
+from streamtopic.signed.release import Release, open_release
 from streamtopic.signed.sealed import open_sealed, pack, reading_fields, seal, unpack_fields
 from streamtopic.signed.signing_keys import SigningKey, Verifier
 from streamtopic.streams import EventLog, Message, Record, TopicNames, pages
@@ -445,7 +445,7 @@ class ReleaseReader:
         if held is not None and held.digest == digest:
             return None
         try:
-            release, signer = open_sealed_release(whole.data, self.keys)
+            release = open_release(whole.data, self.keys)
         except UnknownKey as error:
             self._note_unknown(whole.offset)
             return Refused(version, error)
@@ -458,7 +458,7 @@ class ReleaseReader:
         if held is not None:
             reason = InvalidRelease("another release with this version number is signed as well")
             return Refused(version, reason, release)
-        self._held[version] = _Held(signer, digest)
+        self._held[version] = _Held(release.key, digest)
         return Opened(release, whole.data, whole.chunks)
 
     def _take_statement(self, record: Record) -> None:

@@ -23,6 +23,7 @@ from streamtopic.signed.signing_keys import SigningKey, Verifier
 
 __all__ = [
     "Sealed",
+    "container_of",
     "fitting",
     "kind_of",
     "open_sealed",
@@ -227,11 +228,13 @@ class Sealed:
 
     parts: name to bytes.
     key: id of the key that signed them.
+    signature: by that key.
     digest: SHA-256 of the whole container, hexadecimal.
     """
 
     parts: dict[str, bytes]
     key: str
+    signature: bytes
     digest: str
 
 
@@ -241,9 +244,15 @@ def seal(kind: str, parts: Mapping[str, bytes], key: SigningKey) -> bytes:
     kind: release, receipt, completion, statement or keys; a signature of one kind does not verify as another.
     """
     message = _signed_bytes(kind, _digests(parts))
-    signature = key.sign(message)
-    container = {"key": key.public.key_id, "kind": kind, "parts": dict(parts), "signature": signature}
-    return pack(container)
+    return container_of(kind, parts, key.public.key_id, key.sign(message))
+
+
+def container_of(kind: str, parts: Mapping[str, bytes], key: str, signature: bytes) -> bytes:
+    """Return the container of parts that were signed before: the inverse of `open_sealed`.
+
+    key: id of the key that signed them.
+    """
+    return pack({"key": key, "kind": kind, "parts": dict(parts), "signature": signature})
 
 
 def open_sealed(kind: str, data: bytes, key: Verifier) -> Sealed:
@@ -259,7 +268,7 @@ def open_sealed(kind: str, data: bytes, key: Verifier) -> Sealed:
     message = _signed_bytes(kind, _digests(parts))
     signer = key.verify(found["signature"], message, found["key"])
     digest = hashlib.sha256(data).hexdigest()
-    return Sealed(parts, signer, digest)
+    return Sealed(parts, signer, found["signature"], digest)
 
 
 def unseal(kind: str, data: bytes, key: Verifier) -> dict[str, bytes]:

@@ -56,7 +56,10 @@ def fold_in(
     alpha: float = 0.1,
     tolerance: float = 1e-3,
 ) -> Float:
-    """Return topic proportions, (documents, r). Rows sum to 1, and a row does not depend on the other documents.
+    """Return topic proportions, (documents, r). Rows sum to 1.
+
+    A row does not depend on the other documents, apart from rounding: on some processors the padding of a block changes
+    the order of sums.
 
     A: (n, r) columns on the simplex.
     indptr: (documents + 1,) where documents begin.

@@ -12,7 +12,9 @@ import pytest
 
 from streamtopic.cli import main
 from streamtopic.client import DocumentProducer
+from streamtopic.errors import InvalidRelease
 from streamtopic.local import LocalRedis
+from streamtopic.signed import PublicKey, open_release
 from streamtopic.state import Connection
 from streamtopic.state.redis_keys import ModelKeys
 
@@ -108,6 +110,19 @@ def test_topics_and_exports_are_those_of_the_release(on, tmp_path):
     assert list(written["words"]) == plain["words"]
     assert np.array_equal(written["A"], np.array(plain["A"]))
     assert {word for topic in shown["topics"] for word in topic["words"]} <= set(plain["words"])
+
+
+def test_a_signed_export_is_opened_with_the_public_key_alone(on, kept, tmp_path):
+    """Whoever gets the file and the public key has the version with its guarantee; a changed byte is refused."""
+    version = on("topics")["version"]
+    file = tmp_path / "m.release"
+    on("export", version, "--to", file)
+    key = PublicKey.load(kept / "keys" / "signing.pub")
+    release = open_release(file.read_bytes(), key)
+    assert (release.version, release.key) == (version, key.key_id)
+    assert release.guarantee.epsilon > 0
+    with pytest.raises(InvalidRelease):
+        open_release(file.read_bytes()[:-1] + b"\0", key)
 
 
 def test_withdrawn_and_missing_versions_are_refused(on, tmp_path):

@@ -74,6 +74,7 @@ def secrets(request, tmp_path_factory):
     (port,) = free_ports(1)
     executable, secured = _redis_server()
     variables = {"MODEL": getattr(request.module, "MODEL_NAME", "default"), "REDIS_VERSION": _version(executable)}
+    variables |= getattr(request.module, "ASKED", {})
     made = make_secrets(folder / "secrets", f"127.0.0.1:{port}", **variables)
     if variables["REDIS_VERSION"] != "6":
         _let_dashboard_act(made, variables["MODEL"])

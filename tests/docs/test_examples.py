@@ -113,11 +113,13 @@ def test_news_are_followed_over_time(tmp_path):
 
 @pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in ("mlflow", "pandas")),
-    reason="mlflow-skinny and pandas take 150 MB, so the extra `test` leaves them out: install both to run this test",
+    reason="mlflow-skinny and pandas take 150 MB, so `test` leaves them out: pip install 'streamtopic[mlflow]'",
 )
-def test_mlflow_keeps_every_bit(tmp_path):
-    """A model that MLflow saved infers and forgets as the model that was given to it."""
-    lines = printed("mlflow_model.py", tmp_path)
+def test_mlflow_keeps_every_bit(tmp_path, monkeypatch):
+    """A model that MLflow kept infers and forgets as the model that was given to it."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "registry").as_uri())
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    lines = printed("mlflow_model.py")
     assert lines == [
         "same bits after loading: True",
         "documents after forgetting: 174",

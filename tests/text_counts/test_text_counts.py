@@ -222,7 +222,8 @@ def test_new_texts_are_inferred_whatever_columns_they_have():
     assert np.array_equal(fitted.transform(grown), theta)
     fitted.partial_fit(counts.transform(everything[200:]))
     assert np.array_equal(fitted.transform(X), fitted.transform(grown))
-    assert np.array_equal(fitted.transform(X[[5, 3]]), fitted.transform(X)[[5, 3]])
+    # Apart from rounding: other documents of a block change the order of sums.
+    np.testing.assert_allclose(fitted.transform(X[[5, 3]]), fitted.transform(X)[[5, 3]], rtol=1e-9)
 
 
 def test_cross_validation_takes_texts_and_their_matrix():

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
-from streamtopic.errors import InvalidRelease
+from streamtopic.errors import InvalidRelease, UsageError
 from streamtopic.signed import (
     Assembled,
     Assembler,
@@ -56,6 +56,25 @@ def test_a_release_has_one_encoding(make, key):
     )
     turned = dataclasses.replace(envelope, cut=dict(reversed(envelope.cut.items())))
     assert seal_release(other, turned, key) == seal_release(payload, envelope, key)
+
+
+@pytest.mark.parametrize("changes", [{}, {"margin": math.inf, "guided": {"cars": ("w00001",)}}])
+def test_an_opened_release_gives_its_signed_bytes_again(make, key, changes):
+    """A reader can pass on the very bytes that the service signed, which others verify."""
+    data = seal_release(*make(**changes), key)
+    release = open_release(data, key.public)
+    assert release.key == key.public.key_id
+    assert release.signed() == data
+    assert release.matched(release).signed() == data
+
+
+def test_bytes_of_another_program_are_not_written_anew(make, key):
+    """No bytes are given whose signature would not hold, since this program writes the fields differently."""
+    release = open_release(seal_release(*make(), key), key.public)
+    with pytest.raises(UsageError, match="release 1 was signed by an older program"):
+        dataclasses.replace(release, digest="0" * 64).signed()
+    with pytest.raises(InvalidRelease, match="withdrawn"):
+        dataclasses.replace(release, is_withdrawn=lambda _: True).signed()
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,9 @@ def test_heads_read_back(make, key):
     """Heads travel with the topics as w, or in their place as B; every field comes back, arrays bit for bit."""
     payload, envelope = make()
     for sent in (with_heads(payload, desk=W, mood=W), withheld(desk=B, mood=B)):
-        release = open_release(seal_release(sent, envelope, key), key.public)
+        data = seal_release(sent, envelope, key)
+        release = open_release(data, key.public)
+        assert release.signed() == data
         assert release.heads == ("desk", "mood")
         for task, head in sent.heads.items():
             got = release.head(task)

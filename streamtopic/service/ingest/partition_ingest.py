@@ -17,6 +17,7 @@ from streamtopic.service.ingest.find_suppressions import find_suppressions
 from streamtopic.service.ingest.forget_subjects import SubjectForgetter
 from streamtopic.service.ingest.resolve import OUTCOMES, resolve
 from streamtopic.service.ingest.send_home import Forwarder
+from streamtopic.service.partition_counts import count_remedy
 from streamtopic.sources import OWN, Dialect
 from streamtopic.state import (
     MAX_FLUSH_DOCUMENTS,
@@ -151,9 +152,10 @@ class Ingest:
         """
         have = log.partitions(topics.documents)
         if have != settings.partitions:
+            remedy = count_remedy(topics, topics.documents, have, many_forms=dialect.many_forms)
             raise StateMismatch(
-                f"topic {topics.documents} has {have} partitions, the model was made for {settings.partitions}: a "
-                "document's delete would miss its add; go back to that number, or run `streamtopic rebuild`"
+                f"topic {topics.documents} has {have} partitions, the model was made for {settings.partitions}, and a "
+                f"document's delete would miss its add: {remedy}"
             )
         fingerprint = suppression_in(settings.limits)
         if fingerprint or dialect.suppression is not None:

@@ -531,7 +531,8 @@ class Scheduler:
         ]
         if not forgotten:
             return ()
-        return holding(self.state.releases(), self.state.withdrawn(), forgotten)
+        records = self.state.releases()
+        return holding(records, self.state.withdrawn(records), forgotten)
 
     def _withdraw(self, lease: Lease, decision: Wait, situation: Situation) -> Step:
         """Withdraw versions where no model can be made to take their place.

@@ -24,7 +24,6 @@ from streamtopic.signed.signing_keys import SigningKey, Verifier
 __all__ = [
     "Sealed",
     "fitting",
-    "kind_of",
     "open_sealed",
     "pack",
     "reading_fields",
@@ -225,11 +224,13 @@ def _scalar_fits(value: object, hint: type) -> bool:
 class Sealed:
     """Parts whose signature was verified.
 
+    kind: of the container.
     parts: name to bytes.
     key: id of the key that signed them.
     digest: SHA-256 of the whole container, hexadecimal.
     """
 
+    kind: str
     parts: dict[str, bytes]
     key: str
     digest: str
@@ -246,31 +247,28 @@ def seal(kind: str, parts: Mapping[str, bytes], key: SigningKey) -> bytes:
     return pack(container)
 
 
-def open_sealed(kind: str, data: bytes, key: Verifier) -> Sealed:
+def open_sealed(kind: str, data: bytes, key: Verifier, *others: str) -> Sealed:
     """Return the verified parts of a container.
+
+    kind: the kind that it must have, or one of these `others`.
 
     Raises InvalidRelease if any byte differs from the container that `seal` made with this key, UnknownKey if the
     container names a key that `key` does not know.
     """
     found = _container(data)
-    if found["kind"] != kind:
-        raise InvalidRelease(f"signed content is a {str(found['kind'])[:40]!r}, not a {kind!r}")
+    claimed: str = found["kind"]
+    if claimed not in {kind, *others}:
+        raise InvalidRelease(f"signed content is a {claimed[:40]!r}, not a {kind!r}")
     parts: dict[str, bytes] = found["parts"]
-    message = _signed_bytes(kind, _digests(parts))
+    message = _signed_bytes(claimed, _digests(parts))
     signer = key.verify(found["signature"], message, found["key"])
     digest = hashlib.sha256(data).hexdigest()
-    return Sealed(parts, signer, digest)
+    return Sealed(claimed, parts, signer, digest)
 
 
 def unseal(kind: str, data: bytes, key: Verifier) -> dict[str, bytes]:
     """Return the verified parts of a container. Raises as `open_sealed`."""
     return open_sealed(kind, data, key).parts
-
-
-def kind_of(data: bytes) -> str:
-    """Return the kind that a container claims, unverified. Raises InvalidRelease for bytes that are not a container."""
-    found: str = _container(data)["kind"]
-    return found
 
 
 def signature_of(data: bytes) -> bytes:

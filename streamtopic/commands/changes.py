@@ -115,23 +115,27 @@ def _delete(args: argparse.Namespace) -> int:
         if guarded_by(settings):
             _refuse_suppressing(args)
             return _ask(service, ids, subjects, as_json=args.json)
-        # Before the deletes: nothing can slip in between.
-        if args.suppress:
-            service.suppress(ids, subjects)
-        requests = service.delete(ids, together=args.label is not None) if ids else []
-        requests += service.delete_subjects(subjects)
-        sent = len(requests)
-        if args.label is not None:
-            requests = requests[:1]
-        salts = [request.salt for request in requests]
-        if args.label is not None and not args.json:
-            say(f"request {requests[0]}, salt {requests[0].salt}: `streamtopic receipt` shows its receipts")
-        if subjects and not args.json:
-            # The receipt of a person is asked for by these, perhaps years later.
-            for request in requests[len(ids) :]:
-                say(f"request {request}, salt {request.salt}: `streamtopic receipt` shows its receipt")
-        report = {"sent": sent, "requests": requests, "salts": salts}
-        return finish(service, report, as_json=args.json)
+        return _delete_now(service, ids, subjects, args)
+
+
+def _delete_now(service: Service, ids: Sequence[str], subjects: Sequence[str], args: argparse.Namespace) -> int:
+    """Send the deletes, and print the requests that receipts are asked for by."""
+    together = args.label is not None
+    # Before the deletes: nothing can slip in between.
+    if args.suppress:
+        service.suppress(ids, subjects)
+    deletes = service.delete(ids, together=together) if ids else []
+    people = service.delete_subjects(subjects)
+    sent = len(deletes) + len(people)
+    # The documents of a label share one request.
+    requests = deletes[:1] if together else deletes + people
+    if not args.json:
+        for request in requests if together else people:
+            receipts = "its receipts" if together else "its receipt"
+            # A receipt is asked for by these, perhaps years later.
+            say(f"request {request}, salt {request.salt}: `streamtopic receipt` shows {receipts}")
+    report = {"sent": sent, "requests": requests, "salts": [request.salt for request in requests]}
+    return finish(service, report, as_json=args.json)
 
 
 def _refuse_suppressing(args: argparse.Namespace) -> None:

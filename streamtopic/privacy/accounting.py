@@ -15,6 +15,7 @@ delta that an artifact takes outside its Gaussian; slacks are added up. The nois
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from scipy.special import log_ndtr
 
@@ -40,6 +41,8 @@ def gaussian_delta(epsilon: float, s: float) -> float:
     return math.exp(inside) * -math.expm1(log_ratio)
 
 
+# A search, and games of an audit ask for the same guarantee thousands of times.
+@lru_cache(maxsize=64)
 def gaussian_scale(epsilon: float, delta: float) -> float:
     """The least s = sigma / Delta that is (epsilon, delta)-indistinguishable, rounded up so that it holds at s.
 

@@ -9,7 +9,6 @@ the bytes are the same on every machine. Naive addition of floats can be attacke
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -78,7 +77,7 @@ def plan_noise(sensitivity: float, epsilon: float, delta: float) -> NoisePlan:
     """
     if not 0 < sensitivity < math.inf:
         raise UsageError(f"the sensitivity must be above 0, not {sensitivity}: set a tolerance")
-    scale = _scale(epsilon, delta)
+    scale = gaussian_scale(epsilon, delta)
     return NoisePlan(sensitivity, epsilon, delta, scale, _grid(scale * sensitivity))
 
 
@@ -157,12 +156,6 @@ def _in_doubt(values: Float64, drawn: Draws, off: npt.NDArray[np.longdouble], pl
     # The negation of ">" instead of "<=": a bound that is nan must count as doubt.
     right = 0.5 - off[near] > doubt / plan.grid
     return np.asarray(near[~right])
-
-
-# A search, and games of an audit ask for the same guarantee thousands of times.
-@lru_cache(maxsize=64)
-def _scale(epsilon: float, delta: float) -> float:
-    return gaussian_scale(epsilon, delta)
 
 
 def _grid(sigma: float) -> float:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from streamtopic.service.schedule.modeller import ModelBeforeNoise
     from streamtopic.service.verify.relearn import Verification
     from streamtopic.signed import Receipt, Release
-    from streamtopic.state import Reader
+    from streamtopic.state import Forgets, Reader
     from streamtopic.topics.over_time import SliceReport, Unit
     from streamtopic.topics.phrases import PhraseReport
 
@@ -453,14 +453,18 @@ class Service(Parts):
 
     def issue_receipts(self) -> int:
         """Publish the receipts of deletions that a published version reflects; return their number."""
-        forgets = {p: self.reader.forgets(p) for p in range(self.settings.partitions)}
+        forgets = self._forgets()
         issued = self.publisher.issue_receipts(forgets)
         self.publisher.cover_subjects(forgets)
         return issued
 
     def issue_completion(self) -> bool:
         """Publish a completion where the traces of further deletions are gone; return whether one was published."""
-        return self.publisher.issue_completion({p: self.reader.forgets(p) for p in range(self.settings.partitions)})
+        return self.publisher.issue_completion(self._forgets())
+
+    def _forgets(self) -> dict[int, Forgets]:
+        """Return the deletions that wait in each partition."""
+        return {partition: self.reader.forgets(partition) for partition in range(self.settings.partitions)}
 
     def releases(self) -> Iterator[Release]:
         """Yield every published version, verified, withdrawn versions as well."""

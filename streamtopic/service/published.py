@@ -194,8 +194,8 @@ def _version_fields(version: int, record: Mapping[str, Any], *, withdrawn: bool)
 
 def versions_of(state: ModelState) -> list[dict[str, Any]]:
     """Return every version in Redis as `versions --json` shows it, oldest first."""
-    withdrawn = state.withdrawn()
     releases = state.releases()
+    withdrawn = state.withdrawn(releases)
     return [_version_fields(version, record, withdrawn=version in withdrawn) for version, record in releases]
 
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from streamtopic.events import encode_delete, encode_delete_subject
 from streamtopic.signed import request_digest
 from streamtopic.state.deletion_requests import DeletionRequests, RequestState, received_near
+from streamtopic.state.deletions import SubjectRequests
 from streamtopic.state.scripts import Stale
-from streamtopic.state.subject_requests import SubjectRequests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,8 +13,7 @@ from streamtopic.errors import InvalidEvent
 from streamtopic.events import FORM_HEADER, Add, Delete
 from streamtopic.signed import ReceiptReader
 from streamtopic.state.deletion_requests import RequestState
-from streamtopic.state.deletions import LinkKeys
-from streamtopic.state.subject_requests import SubjectRequests
+from streamtopic.state.deletions import LinkKeys, SubjectRequests
 from streamtopic.streams import Message, pages
 
 if TYPE_CHECKING:

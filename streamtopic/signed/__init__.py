@@ -9,7 +9,6 @@ KeyRing            the keys that a reader trusts, which change as lists arrive
 Verifier           the protocol of PublicKey and KeyRing
 seal               signs named parts together, in one container
 unseal             verifies a container and returns its parts (open_sealed: with the signer, as Sealed)
-kind_of            the kind that a container claims, unverified
 signed_by          verifies one part of a container without the others, by its signature (signature_of)
 statement_digest   names the signed bytes
 fitting            makes a dataclass of unpacked fields and checks their types
@@ -39,11 +38,11 @@ Receipts: the record of each deletion, chained so that none can be left out unse
 Receipt            one deletion (receipt_id: its name)
 Completion         the end of many deletions
 Link               a receipt or a completion: one record of the chain
-seal_receipt       signed bytes (open_receipt: back, verified; to_message: record of the receipts topic)
-seal_completion    the same of a completion (open_completion, completion_message)
-open_link          opens either of the two
-SubjectReceipt     covers the receipts of all documents of a subject (seal_subject_receipt, open_subject_receipt,
-                   subject_receipt_message; subject_receipt_id, covered_digest, runs: what it is made of)
+seal_receipt       signed bytes (open_receipt: back, verified)
+seal_completion    the same of a completion (open_completion)
+SubjectReceipt     covers the receipts of all documents of a subject (seal_subject_receipt, open_subject_receipt;
+                   subject_receipt_id, covered_digest, runs: what it is made of)
+open_any           opens any of the three (to_message: its record of the receipts topic)
 request_digest     how a receipt names a request, under a Salt (document_digest: a document; salt_bytes)
 service_salt       the service's own salt of a receipt (service_document_salt: of the document in it)
 plain_request_digest   how receipts of format 2 name a request
@@ -62,11 +61,10 @@ from streamtopic.signed.deletion_receipt import (
     Receipt,
     Salt,
     SubjectReceipt,
-    completion_message,
     covered_digest,
     document_digest,
+    open_any,
     open_completion,
-    open_link,
     open_receipt,
     open_subject_receipt,
     plain_request_digest,
@@ -80,7 +78,6 @@ from streamtopic.signed.deletion_receipt import (
     service_document_salt,
     service_salt,
     subject_receipt_id,
-    subject_receipt_message,
     to_message,
 )
 from streamtopic.signed.key_ring import KeyList, KeyRing, Revoked, open_keys, seal_keys
@@ -129,7 +126,6 @@ from streamtopic.signed.releases_topic import (
 from streamtopic.signed.sealed import (
     Sealed,
     fitting,
-    kind_of,
     open_sealed,
     pack,
     seal,
@@ -185,7 +181,6 @@ __all__ = [
     "Topic",
     "Verifier",
     "audit",
-    "completion_message",
     "covered_digest",
     "deletion_line",
     "deletion_message",
@@ -195,17 +190,16 @@ __all__ = [
     "fitting",
     "follow_keys",
     "keys_message",
-    "kind_of",
     "load_secret",
     "match_topics",
     "new_secret",
     "new_signing_key",
     "newest_statement",
+    "open_any",
     "open_completion",
     "open_deletion",
     "open_deletion_line",
     "open_keys",
-    "open_link",
     "open_receipt",
     "open_release",
     "open_sealed",
@@ -234,7 +228,6 @@ __all__ = [
     "statement_digest",
     "statement_message",
     "subject_receipt_id",
-    "subject_receipt_message",
     "to_message",
     "to_messages",
     "tombstones",

@@ -21,7 +21,7 @@ from typing import Any
 
 from streamtopic import formats
 from streamtopic.errors import InvalidRelease
-from streamtopic.signed.sealed import Sealed, fitting, kind_of, open_sealed, pack, seal, unpack_fields
+from streamtopic.signed.sealed import Sealed, fitting, open_sealed, pack, seal, unpack_fields
 from streamtopic.signed.signing_keys import SigningKey, Verifier
 from streamtopic.streams import Message
 
@@ -33,11 +33,10 @@ __all__ = [
     "Receipt",
     "Salt",
     "SubjectReceipt",
-    "completion_message",
     "covered_digest",
     "document_digest",
+    "open_any",
     "open_completion",
-    "open_link",
     "open_receipt",
     "open_subject_receipt",
     "plain_request_digest",
@@ -51,7 +50,6 @@ __all__ = [
     "service_document_salt",
     "service_salt",
     "subject_receipt_id",
-    "subject_receipt_message",
     "to_message",
 ]
 
@@ -265,35 +263,44 @@ def seal_completion(completion: Completion, key: SigningKey) -> bytes:
     return seal(COMPLETION, {COMPLETION: pack(fields)}, key)
 
 
-def open_link(data: bytes, key: Verifier) -> Link:
-    """Return the receipt or completion in signed bytes. Raises InvalidRelease unless `key` signed exactly these."""
-    return open_completion(data, key) if kind_of(data) == COMPLETION else open_receipt(data, key)
+def open_any(data: bytes, key: Verifier) -> "Link | SubjectReceipt":
+    """Return the receipt of any kind, or the completion, in signed bytes.
+
+    Raises InvalidRelease unless `key` signed exactly these bytes.
+    """
+    sealed = open_sealed(RECEIPT, data, key, COMPLETION, SUBJECT_RECEIPT)
+    if sealed.kind == SUBJECT_RECEIPT:
+        return _read_subject_receipt(sealed, key)
+    return _read_receipt(sealed, key) if sealed.kind == RECEIPT else _read_completion(sealed, key)
 
 
 def open_receipt(data: bytes, key: Verifier) -> Receipt:
     """Return the receipt in signed bytes. Raises InvalidRelease unless `key` signed exactly these bytes."""
-    sealed = open_sealed(RECEIPT, data, key)
+    return _read_receipt(open_sealed(RECEIPT, data, key), key)
+
+
+def open_completion(data: bytes, key: Verifier) -> Completion:
+    """Return the completion in signed bytes. Raises InvalidRelease unless `key` signed exactly these bytes."""
+    return _read_completion(open_sealed(COMPLETION, data, key), key)
+
+
+def to_message(receipt: "Link | SubjectReceipt", data: bytes) -> Message:
+    """Return the record of a sealed receipt of any kind, or of a completion, for the receipts topic."""
+    return Message(receipt.id.encode(), data, partition=0)
+
+
+def _read_receipt(sealed: Sealed, key: Verifier) -> Receipt:
+    """Return the receipt in verified parts. Raises InvalidRelease where it is malformed or of a revoked key."""
     receipt = _receipt(unpack_fields(sealed.parts.get(RECEIPT, b"")))
     _admit(receipt, sealed, key)
     return receipt
 
 
-def open_completion(data: bytes, key: Verifier) -> Completion:
-    """Return the completion in signed bytes. Raises InvalidRelease unless `key` signed exactly these bytes."""
-    sealed = open_sealed(COMPLETION, data, key)
+def _read_completion(sealed: Sealed, key: Verifier) -> Completion:
+    """Return the completion in verified parts. Raises as `_read_receipt`."""
     completion = _completion(unpack_fields(sealed.parts.get(COMPLETION, b"")))
     _admit(completion, sealed, key)
     return completion
-
-
-def to_message(receipt: Receipt, data: bytes) -> Message:
-    """Return the record of a sealed receipt, for the receipts topic."""
-    return Message(receipt.id.encode(), data, partition=0)
-
-
-def completion_message(completion: Completion, data: bytes) -> Message:
-    """Return the record of a sealed completion, for the receipts topic."""
-    return Message(completion.id.encode(), data, partition=0)
 
 
 def _admit(link: Link, sealed: Sealed, key: Verifier) -> None:
@@ -479,7 +486,11 @@ def seal_subject_receipt(receipt: SubjectReceipt, key: SigningKey) -> bytes:
 
 def open_subject_receipt(data: bytes, key: Verifier) -> SubjectReceipt:
     """Return the receipt in signed bytes. Raises InvalidRelease unless `key` signed exactly these bytes."""
-    sealed = open_sealed(SUBJECT_RECEIPT, data, key)
+    return _read_subject_receipt(open_sealed(SUBJECT_RECEIPT, data, key), key)
+
+
+def _read_subject_receipt(sealed: Sealed, key: Verifier) -> SubjectReceipt:
+    """Return the covering receipt in verified parts. Raises as `_read_receipt`."""
     fields = unpack_fields(sealed.parts.get("receipt", b""))
     if fields.get("format") != SUBJECT_RECEIPT_FORMAT:
         raise InvalidRelease(
@@ -493,11 +504,6 @@ def open_subject_receipt(data: bytes, key: Verifier) -> SubjectReceipt:
     # A key list that revokes a key names the chain's receipts only, so none of these counts any more.
     key.admit(sealed.key, SUBJECT_RECEIPT, 0, sealed.digest)
     return receipt
-
-
-def subject_receipt_message(receipt: SubjectReceipt, data: bytes) -> Message:
-    """Return the record of a sealed receipt, for the receipts topic."""
-    return Message(receipt.id.encode(), data, partition=0)
 
 
 def _check_runs(receipt: SubjectReceipt) -> None:

@@ -22,15 +22,12 @@ from dataclasses import dataclass
 from streamtopic.errors import InvalidRelease, UnknownKey
 from streamtopic.signed.deletion_receipt import (
     COMPLETIONS,
-    SUBJECT_RECEIPT,
     Completion,
     Link,
     Receipt,
     SubjectReceipt,
-    open_link,
-    open_subject_receipt,
+    open_any,
 )
-from streamtopic.signed.sealed import kind_of
 from streamtopic.signed.signing_keys import Verifier
 from streamtopic.streams import EventLog, Record, TopicNames
 
@@ -346,16 +343,11 @@ class ReceiptReader:
     def _open(self, record: Record) -> Link | SubjectReceipt:
         if record.value is None:
             raise InvalidRelease(f"record {record.offset} of {self._topic} is a tombstone, which erases nothing here")
-        link = _open_any(record.value, self._key)
+        link = open_any(record.value, self._key)
         # The key of a record is not signed.
         if link.model != self._model or link.id.encode() != record.key:
             raise InvalidRelease(f"receipt {link.id} has another key as a record: somebody has copied it")
         return link
-
-
-def _open_any(data: bytes, key: Verifier) -> Link | SubjectReceipt:
-    """Return the receipt of any kind, or the completion, in signed bytes. Raises InvalidRelease."""
-    return open_subject_receipt(data, key) if kind_of(data) == SUBJECT_RECEIPT else open_link(data, key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,7 +400,7 @@ def audit(lines: Iterable[str], key: Verifier) -> Audit:
             continue
         try:
             data = _signed(line)
-            link = _open_any(data, key)
+            link = open_any(data, key)
         except InvalidRelease as error:
             problems.append((number, str(error)))
             continue

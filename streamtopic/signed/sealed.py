@@ -25,7 +25,6 @@ __all__ = [
     "Sealed",
     "container_of",
     "fitting",
-    "kind_of",
     "open_sealed",
     "pack",
     "reading_fields",
@@ -226,12 +225,14 @@ def _scalar_fits(value: object, hint: type) -> bool:
 class Sealed:
     """Parts whose signature was verified.
 
+    kind: of the container.
     parts: name to bytes.
     key: id of the key that signed them.
     signature: by that key.
     digest: SHA-256 of the whole container, hexadecimal.
     """
 
+    kind: str
     parts: dict[str, bytes]
     key: str
     signature: bytes
@@ -255,31 +256,28 @@ def container_of(kind: str, parts: Mapping[str, bytes], key: str, signature: byt
     return pack({"key": key, "kind": kind, "parts": dict(parts), "signature": signature})
 
 
-def open_sealed(kind: str, data: bytes, key: Verifier) -> Sealed:
+def open_sealed(kind: str, data: bytes, key: Verifier, *others: str) -> Sealed:
     """Return the verified parts of a container.
+
+    kind: the kind that it must have, or one of these `others`.
 
     Raises InvalidRelease if any byte differs from the container that `seal` made with this key, UnknownKey if the
     container names a key that `key` does not know.
     """
     found = _container(data)
-    if found["kind"] != kind:
-        raise InvalidRelease(f"signed content is a {str(found['kind'])[:40]!r}, not a {kind!r}")
+    claimed: str = found["kind"]
+    if claimed not in {kind, *others}:
+        raise InvalidRelease(f"signed content is a {claimed[:40]!r}, not a {kind!r}")
     parts: dict[str, bytes] = found["parts"]
-    message = _signed_bytes(kind, _digests(parts))
+    message = _signed_bytes(claimed, _digests(parts))
     signer = key.verify(found["signature"], message, found["key"])
     digest = hashlib.sha256(data).hexdigest()
-    return Sealed(parts, signer, found["signature"], digest)
+    return Sealed(claimed, parts, signer, found["signature"], digest)
 
 
 def unseal(kind: str, data: bytes, key: Verifier) -> dict[str, bytes]:
     """Return the verified parts of a container. Raises as `open_sealed`."""
     return open_sealed(kind, data, key).parts
-
-
-def kind_of(data: bytes) -> str:
-    """Return the kind that a container claims, unverified. Raises InvalidRelease for bytes that are not a container."""
-    found: str = _container(data)["kind"]
-    return found
 
 
 def signature_of(data: bytes) -> bytes:

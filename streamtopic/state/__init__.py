@@ -10,9 +10,9 @@ Writing a partition
     word_ids            numbers of words
     document_records    a document as bytes: the counts to subtract when it is deleted
     segments            a segment as bytes
-    subject_requests    requests to forget a subject, until their receipt is published
-    deletions           deletions that wait for their receipts, or wait to be sent to another partition; the end of the
-                        chain of receipts, and the keys that tie them to requests
+    deletions           deletions and requests to forget a subject that wait for their receipts, deletions that wait to
+                        be sent to another partition, the end of the chain of receipts, and the keys that tie them to
+                        requests
     compaction          the choice of segments to merge, and the time; merge_segments: the sum of several
 Reading
     reader              snapshots and differences of the counts, over all partitions; sum_pairs: the sum of their pairs
@@ -33,7 +33,7 @@ Below all
 from streamtopic.lexicon import Lexicon
 from streamtopic.state.compaction import Compactor, compact
 from streamtopic.state.connection import Connection
-from streamtopic.state.deletions import Forget, ForgetKind, Forgets, Forward
+from streamtopic.state.deletions import Forget, ForgetKind, Forgets, Forward, SubjectRequest, SubjectRequests
 from streamtopic.state.document_records import StoredDocument
 from streamtopic.state.flush import (
     MAX_FLUSH_DOCUMENTS,
@@ -49,7 +49,6 @@ from streamtopic.state.model_state import Lease, ModelSettings, ModelState, Outb
 from streamtopic.state.partition_writer import LiveDocuments, PartitionWriter, PreparedBatch
 from streamtopic.state.reader import Delta, Reader, Snapshot, SnapshotExpired
 from streamtopic.state.scripts import AlreadyApplied, Applied, Outcome, Stale
-from streamtopic.state.subject_requests import SubjectRequest, SubjectRequests
 from streamtopic.state.word_ids import MAX_WORD_IDS, Rows, RowSpan
 
 __all__ = [

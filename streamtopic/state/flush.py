@@ -17,13 +17,12 @@ import numpy.typing as npt
 from streamtopic.counts import DocumentBatch, SignedPassages, Weighting, statistics
 from streamtopic.formats import ROWS_FROM, TRACES_FROM
 from streamtopic.state.connection import Connection
-from streamtopic.state.deletions import Forget, Forward
+from streamtopic.state.deletions import Forget, Forward, SubjectRequest
 from streamtopic.state.document_records import StoredDocument, encode_records
 from streamtopic.state.meta import ManifestEntry, Meta
 from streamtopic.state.redis_keys import PartitionKeys
 from streamtopic.state.scripts import UPLOAD_SECONDS
 from streamtopic.state.segments import SegmentHead, counted_blocks, encode_chunk, encode_head, encode_passages
-from streamtopic.state.subject_requests import SubjectRequest
 from streamtopic.state.word_ids import Rows, RowSpan, Vocabulary, number_rows, word_bytes, word_text
 from streamtopic.suppression import Suppression
 

@@ -243,10 +243,13 @@ class ModelState:
         arguments: list[str | int] = [lease.token, lease.holder, len(records), *todo]
         return outcome(self.connection.script(scripts.WITHDRAW_VERSIONS, keys, arguments))
 
-    def withdrawn(self) -> set[int]:
-        """Return all withdrawn versions, whether a later version names them or not."""
+    def withdrawn(self, records: Sequence[tuple[int, Mapping[str, Any]]] | None = None) -> set[int]:
+        """Return all withdrawn versions, whether a later version names them or not.
+
+        records: of all versions, as `releases` gave them a moment ago; None: they are read.
+        """
         found = self.withdrawn_alone()
-        for _, record in self.releases():
+        for _, record in self.releases() if records is None else records:
             found.update(record["withdrawn"])
         return found
 

@@ -20,7 +20,7 @@ from streamtopic.formats import STATE, program
 from streamtopic.lexicon import Lexicon
 from streamtopic.state import scripts
 from streamtopic.state.connection import Connection
-from streamtopic.state.deletions import Forgets, Forward
+from streamtopic.state.deletions import Forgets, Forward, SubjectRequest, read_requests
 from streamtopic.state.document_records import StoredDocument, decode_records
 from streamtopic.state.flush import (
     MAX_FLUSH_DOCUMENTS,
@@ -41,7 +41,6 @@ from streamtopic.state.meta import MURMUR2, ManifestEntry, Meta, fixed, head_str
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys, PartitionKeys
 from streamtopic.state.scripts import Applied, Outcome, Stale, outcome
 from streamtopic.state.segments import SegmentHead, decode_head
-from streamtopic.state.subject_requests import SubjectRequest, read_requests
 from streamtopic.state.word_ids import MAX_WORD_IDS, Rows, RowSpan, Vocabulary, WordLimits, WordPassage, word_text
 from streamtopic.suppression import Suppression
 

@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from streamtopic.errors import InvalidRelease
-from streamtopic.signed import Completion, KeyList, KeyRing, Revoked, SigningKey, open_link, seal_completion
+from streamtopic.signed import Completion, KeyList, KeyRing, Revoked, SigningKey, open_any, seal_completion
 
 ROOT, NEW, STOLEN = (SigningKey.from_bytes(bytes([number]) * 32) for number in (1, 2, 3))
 
@@ -16,6 +16,6 @@ def test_of_a_revoked_key_only_completions_from_before_count():
     last = (1, hashlib.sha256(sealed[0]).hexdigest())
     keys = KeyList("news", 2, 1, NEW.public, (), (Revoked(STOLEN.public, {}, last, 1),))
     ring = KeyRing(ROOT.public, "news", keys=keys)
-    assert open_link(sealed[0], ring).sequence == 1
+    assert open_any(sealed[0], ring).sequence == 1
     with pytest.raises(InvalidRelease, match="revoked"):
-        open_link(sealed[1], ring)
+        open_any(sealed[1], ring)

@@ -192,6 +192,19 @@ def test_versions_are_withdrawn_without_a_new_one(state):
     assert [entry.record for entry in state.outbox()] == gone
 
 
+def test_records_at_hand_are_not_read_again_for_withdrawals(state, monkeypatch):
+    """Withdrawn versions are those that a later version names and those that were marked alone, from given records."""
+    lease = state.acquire("one", 60_000)
+    for version, names in (1, []), (2, []), (3, [1]):
+        assert stage(state, lease, version, release={"withdrawn": names}) == Applied()
+    state.withdraw(lease, [2], [])
+    records = state.releases()
+    assert state.withdrawn() == {1, 2}
+    monkeypatch.setattr(ModelState, "releases", None)
+    assert state.withdrawn(records) == {1, 2}
+    assert state.withdrawn(records[:2]) == {2}
+
+
 def test_a_request_is_removed_by_who_acted_on_it_only(state):
     """A request made while another is acted on is not lost."""
     assert state.requested() is None

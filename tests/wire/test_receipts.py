@@ -10,16 +10,21 @@ from hypothesis import strategies as st
 from streamtopic.errors import InvalidRelease
 from streamtopic.signed import (
     Chain,
+    Completion,
     Receipt,
     SigningKey,
+    SubjectReceipt,
     digest_of,
     document_digest,
+    open_any,
     open_receipt,
     pack,
     plain_request_digest,
     request_digest,
     seal,
+    seal_completion,
     seal_receipt,
+    seal_subject_receipt,
     to_message,
     unpack,
 )
@@ -56,6 +61,27 @@ def test_any_changed_byte_of_a_receipt_is_detected(key):
         open_receipt(data, SigningKey.generate().public)
     with pytest.raises(InvalidRelease):
         open_receipt(seal("receipt", {"receipt": b"\x80"}, key), key.public)
+
+
+COMPLETION = Completion(2, "0" * 64, "news", 1, 5000, {0: 9}, {0: {"log": 4000}})
+COVERING = SubjectReceipt("news/subject/1", "news", "", "", "2026-11", 1000, 1, 3, (1, 1), "0" * 64)
+SEALED = {"receipt": seal_receipt, "completion": seal_completion, "subject receipt": seal_subject_receipt}
+KINDS = dict(zip(SEALED, (RECEIPT, COMPLETION, COVERING), strict=True))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_record_of_the_topic_opens_as_what_was_signed(key, kind):
+    """A receipt, a completion and a covering receipt read back, and none under the kind of another."""
+    data = SEALED[kind](KINDS[kind], key)
+    assert open_any(data, key.public) == KINDS[kind]
+    assert to_message(KINDS[kind], data).key == KINDS[kind].id.encode()
+    for other in {*KINDS, "release", "statement"} - {kind}:
+        renamed = pack(unpack(data) | {"kind": other})
+        with pytest.raises(InvalidRelease):
+            open_any(renamed, key.public)
+        # The same parts, signed as of another kind.
+        with pytest.raises(InvalidRelease):
+            open_any(seal(other, unpack(data)["parts"], key), key.public)
 
 
 def test_a_receipt_names_nobody(key):

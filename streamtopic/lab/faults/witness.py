@@ -15,10 +15,9 @@ from streamtopic.signed import (
     Assembler,
     Receipt,
     Release,
-    kind_of,
-    open_link,
+    SubjectReceipt,
+    open_any,
     open_release,
-    open_subject_receipt,
 )
 from streamtopic.streams import Record
 
@@ -28,13 +27,10 @@ if TYPE_CHECKING:
 
     from streamtopic.client import ModelSubscriber
     from streamtopic.lab.faults.tail import TailRecord
-    from streamtopic.signed import PublicKey, SubjectReceipt
+    from streamtopic.signed import PublicKey
     from streamtopic.streams import TopicNames
 
 __all__ = ["Subscriber", "Witness", "digest"]
-
-# Kind of the receipt that covers all documents of a person, by the words of docs/messages.md.
-_COVERING = "subject receipt"
 
 
 def digest(release: Release) -> str:
@@ -117,14 +113,13 @@ class Witness:
             self.findings.append(f"receipt {record.key!r} was erased at offset {record.offset}")
             return
         try:
-            if kind_of(record.value) == _COVERING:
-                covering = open_subject_receipt(record.value, self.key)
-                # Redis that was set back has one made again, and readers believe the first.
-                self.covering.setdefault(covering.id, (covering, self._head[0]))
-                return
-            receipt = open_link(record.value, self.key)
+            receipt = open_any(record.value, self.key)
         except InvalidRelease as error:
             self.findings.append(f"receipt at offset {record.offset} does not verify: {error}")
+            return
+        if isinstance(receipt, SubjectReceipt):
+            # Redis that was set back has one made again, and readers believe the first.
+            self.covering.setdefault(receipt.id, (receipt, self._head[0]))
             return
         name, place = hashlib.sha256(record.value).hexdigest(), (receipt.partition, receipt.offset)
         # A publisher that was killed before it could note what it had sent sends the same bytes once more.

@@ -23,7 +23,6 @@ from streamtopic.signed import (
     ReceiptReader,
     SigningKey,
     Statement,
-    completion_message,
     digest_of,
     document_digest,
     receipt_id,
@@ -210,7 +209,7 @@ class Publisher:
             _refuse_losing(self._log, self._names.receipts)
             completion = self._completion(residue, todo, head)
             data = seal_completion(completion, self._key)
-            message = completion_message(completion, data)
+            message = to_message(completion, data)
             key = message.key or b""
             record = OutboxRecord(self._names.receipts, key, message.value)
             end = ChainHead(completion.sequence, digest_of(data))

@@ -22,7 +22,7 @@ from streamtopic.signed import (
     seal_subject_receipt,
     service_salt,
     subject_receipt_id,
-    subject_receipt_message,
+    to_message,
 )
 from streamtopic.state.deletions import month_of
 
@@ -113,7 +113,7 @@ class SubjectReceipts:
             if first.request and len(runs(sorted(covered[name].digests))) <= _MOST_RUNS:
                 receipt = self._receipt(first, covered[name])
                 data = seal_subject_receipt(receipt, self._key)
-                self._log.append_many(self._topic, [subject_receipt_message(receipt, data)])
+                self._log.append_many(self._topic, [to_message(receipt, data)])
                 made += 1
             # Only now: a request that went first would never get its receipt.
             for partition, request in same.items():

@@ -1,8 +1,8 @@
 """The scheduler decides, makes a model and stages one version. One scheduler leads at a time.
 
 A step reads from top to bottom: `step` takes the lease, `_step` decides, `_unlearn` or `_retrain` makes a model,
-`_stage` turns it into signed bytes that wait for the publisher, and `_withdraw` takes versions back where no model can
-be made.
+`_make_version` turns it into signed bytes, `_stage` lets them wait for the publisher, and `_withdraw` takes versions
+back where no model can be made.
 """
 
 import logging
@@ -51,7 +51,7 @@ from streamtopic.service.schedule.version import (
 )
 from streamtopic.service.watching import Watch
 from streamtopic.signed import Envelope, Kind, SigningKey, release_digest, seal_release, to_messages
-from streamtopic.state import Connection, Lease, Meta, ModelState, Reader, Snapshot, Stale, cut
+from streamtopic.state import Connection, Lease, Meta, ModelState, Reader, Snapshot, Stale, StoredBase, cut
 from streamtopic.state.documents import sample_words
 from streamtopic.tracing import enabled, span
 
@@ -143,6 +143,30 @@ class Step:
     version: int | None = None
     withdrawn: tuple[int, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Drafted:
+    """A version that is signed and not staged yet.
+
+    decision: the action that it comes from.
+    made: its model before noise.
+    plan: its payload, with the noise in it.
+    envelope: its signed facts.
+    sealed: the bytes that subscribers get.
+    checked: the result of the service's own check, if there was one.
+    stored: its base model, where this is its first version.
+    seconds: durations by stage.
+    """
+
+    decision: Retrain | Unlearn
+    made: Made
+    plan: PayloadPlan
+    envelope: Envelope
+    sealed: bytes
+    checked: Checked | None
+    stored: StoredBase | None
+    seconds: Mapping[str, float]
 
 
 class Scheduler:
@@ -281,7 +305,7 @@ class Scheduler:
             # A retraining needs the memory that the false model still takes.
             del made
             return self._retrain(lease, Retrain(reason))
-        return self._stage(lease, decision, made, base, checked=checked)
+        return self._make_version(lease, decision, made, base, checked=checked)
 
     def _own_check(self, made: Made) -> Checked | None:
         """Check an update that was carried over, where a check is due; keep the result in Redis and log a failure."""
@@ -324,9 +348,9 @@ class Scheduler:
         limit = new.capacity.limit
         facts = new.capacity.facts
         base = Base(self._next_version(), epoch, made.documents, made.anchors, limit, facts)
-        return self._stage(lease, decision, made, base, new=new)
+        return self._make_version(lease, decision, made, base, new=new)
 
-    def _stage(
+    def _make_version(
         self,
         lease: Lease,
         decision: Retrain | Unlearn,
@@ -336,7 +360,7 @@ class Scheduler:
         new: NewBase | None = None,
         checked: Checked | None = None,
     ) -> Step:
-        """Write a version into the outbox in Redis; its bytes are fixed from here on.
+        """Draw the noise of a model, sign its payload with its facts, and stage the version.
 
         base: the base model that it stands on.
         new: the same base model with its numbers, where this is its first version.
@@ -344,56 +368,78 @@ class Scheduler:
         """
         version = self._next_version() if new is None else base.version
         kind: Kind = "unlearn" if new is None else "retrain"
-        model = self.options.model
         start = time.perf_counter()
         plan = self._payload(made, version)
         envelope = self._envelope(made, plan, kind, base, version)
+        obstacle = self._obstacle(decision, envelope)
+        if obstacle is not None:
+            return Step(obstacle)
+        sealed = seal_release(plan.payload, envelope, self._signing_key)
+        seconds = _stages(kind, made, base, checked)
+        seconds["noise and release"] = time.perf_counter() - start
+        # Before the version is there: with it, the publisher drops deletions.
+        asked = self._asked(envelope)
+        stored = None if new is None else stored_base(base, new, self._salt(version, plan))
+        drafted = _Drafted(decision, made, plan, envelope, sealed, checked, stored, seconds)
+        step = self._stage(lease, drafted)
+        if step.version is not None:
+            self._tell(drafted, asked)
+        return step
+
+    def _obstacle(self, decision: Decision, envelope: Envelope) -> Wait | None:
+        """Return why a version may not be staged after all, None where it may."""
+        version = envelope.version
         # A model takes seconds to make. A Redis that was set back meanwhile no longer knows the versions that this step
         # had read back from the log, and would give a number again that subscribers hold.
         newest = max((self._next_version() - 1, self._published.newest, *envelope.withdrawn))
         if newest >= version:
-            return Step(Wait(f"version {newest} stands already: Redis was set back while version {version} was made"))
+            return Wait(f"version {newest} stands already: Redis was set back while version {version} was made")
         # A request to forget a subject may have come since the decision.
-        parted = None if decision.reason == BY_HAND else self._situation.splits(envelope.cut)
-        if parted is not None:
-            return Step(parted)
-        sealed = seal_release(plan.payload, envelope, self._signing_key)
-        chunks = to_messages(version, sealed)
-        records = [outgoing(model, message) for message in chunks]
+        return None if decision.reason == BY_HAND else self._situation.splits(envelope.cut)
+
+    def _stage(self, lease: Lease, drafted: _Drafted) -> Step:
+        """Write a version into the outbox in Redis; its bytes are fixed from here on."""
+        envelope = drafted.envelope
+        version = envelope.version
+        plan = drafted.plan
+        chunks = to_messages(version, drafted.sealed)
+        records = [outgoing(self.options.model, message) for message in chunks]
         records += replaced(self.state, envelope, self.options.keep_versions)
-        seconds = _stages(kind, made, base, checked)
-        seconds["noise and release"] = time.perf_counter() - start
-        facts = {**plan.facts, **_check_fields(checked)}
         record = release_record(
             envelope,
-            digest=release_digest(sealed),
+            digest=release_digest(drafted.sealed),
             chunks=len(chunks),
-            warm=made.warm,
-            reason=decision.reason,
-            seconds=sum(seconds.values()),
+            warm=drafted.made.warm,
+            reason=drafted.decision.reason,
+            seconds=sum(drafted.seconds.values()),
             unfitted=plan.unfitted,
-            facts=facts,
+            facts={**plan.facts, **_check_fields(drafted.checked)},
         )
         ledger = ledger_entry(envelope, plan.digest)
-        stored = None if new is None else stored_base(base, new, self._salt(version, plan))
-        # Before the version is there: with it, the publisher drops deletions.
-        asked = self._asked(envelope)
         # One script for all of it: a version never lacks its record, its ledger entry or its base model.
-        result = self.state.stage(lease, version, release=record, ledger=ledger, records=records, base=stored)
+        result = self.state.stage(lease, version, release=record, ledger=ledger, records=records, base=drafted.stored)
         if isinstance(result, Stale):
-            return Step(Wait(f"version {version} was not staged: {result.reason}"), seconds=seconds)
+            return Step(Wait(f"version {version} was not staged: {result.reason}"), seconds=drafted.seconds)
         # Only once it is staged: the next version must not start from heads that nobody gets.
         self._failed = None
         self._heads = plan.fitted
-        self._watch.staged(version, kind, seconds)
+        return Step(drafted.decision, version, envelope.withdrawn, drafted.seconds)
+
+    def _tell(self, drafted: _Drafted, asked: list[bytes]) -> None:
+        """Tell those who watch, trace or read the log of a version that is staged.
+
+        asked: the `traceparent` of deletions that it reflects.
+        """
+        envelope, seconds = drafted.envelope, drafted.seconds
+        version = envelope.version
+        self._watch.staged(version, envelope.kind, seconds)
         self._watch.withdrew(len(envelope.withdrawn))
         spent_ms = int(1000 * sum(seconds.values()))
         times = (envelope.created - spent_ms, envelope.created)
         span("streamtopic version", times, {"version": version}, links=asked)
-        for remark in (*remarks(plan), *made.notes):
+        for remark in (*remarks(drafted.plan), *drafted.made.notes):
             extra = {"event": "version_remark", "version": version}
-            logger.warning("version %d of %s: %s", version, model, remark, extra=extra)
-        return Step(decision, version, envelope.withdrawn, seconds)
+            logger.warning("version %d of %s: %s", version, self.options.model, remark, extra=extra)
 
     def _asked(self, envelope: Envelope) -> list[bytes]:
         """Return the `traceparent` of deletions that a version reflects, where somebody traces them."""
@@ -485,7 +531,8 @@ class Scheduler:
         ]
         if not forgotten:
             return ()
-        return holding(self.state.releases(), self.state.withdrawn(), forgotten)
+        records = self.state.releases()
+        return holding(records, self.state.withdrawn(records), forgotten)
 
     def _withdraw(self, lease: Lease, decision: Wait, situation: Situation) -> Step:
         """Withdraw versions where no model can be made to take their place.

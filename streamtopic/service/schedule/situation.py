@@ -13,7 +13,7 @@ from streamtopic.privacy.accounting import Composition
 from streamtopic.service.schedule.decide import Decision, Policy, Situation, Wait, decide, held
 from streamtopic.signed import REVISION, Envelope
 from streamtopic.state import Forget, Meta, ModelState, Reader, StoredBase, SubjectRequest, SubjectRequests
-from streamtopic.state.subject_requests import split, unfinished
+from streamtopic.state.deletions import split_requests, unfinished_requests
 from streamtopic.tracing import MAX_LINKS
 
 __all__ = ["Base", "BaseCapacity", "LastRelease", "Mode", "SituationReader", "base_forget_set", "unproven", "unserved"]
@@ -205,7 +205,7 @@ class SituationReader:
 
     def _forgetting_ms(self) -> int | None:
         """Return when the oldest request to forget a subject came that is not done, None where all are."""
-        return min((request.received_ms for request in unfinished(self._subject_requests())), default=None)
+        return min((request.received_ms for request in unfinished_requests(self._subject_requests())), default=None)
 
     def _subject_requests(self) -> dict[int, dict[bytes, SubjectRequest]]:
         """Return partition to its requests to forget a subject, by name."""
@@ -219,7 +219,7 @@ class SituationReader:
 
         Raises as `read`.
         """
-        times = [request.received_ms for request in split(self._subject_requests(), cut)]
+        times = [request.received_ms for request in split_requests(self._subject_requests(), cut)]
         if not times:
             return None
         situation = replace(self._of_counts(None, None), forgetting_ms=min(times))

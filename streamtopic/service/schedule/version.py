@@ -183,7 +183,7 @@ def replaced(state: ModelState, envelope: Envelope, keep_versions: int) -> list[
     Send them behind the new version, so that a subscriber is never left without one.
     """
     records = state.releases()
-    withdrawn = state.withdrawn()
+    withdrawn = state.withdrawn(records)
     oldest = envelope.version - keep_versions
     old = [version for version, _ in records if version <= oldest]
     # Usually it is one version; where the setting was lowered, a few at once.

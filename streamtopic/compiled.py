@@ -6,17 +6,22 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numba
 import numpy as np
+from llvmlite import ir
+from numba.extending import intrinsic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Whole", "kernel", "once", "short"]
+__all__ = ["Whole", "fetch_early", "kernel", "once", "short"]
 
 F = TypeVar("F", bound="Callable[..., object]")
 
 
 Whole = int | np.int64
 """A whole number in a kernel. A loop begins with np.int64(0): numba compiles a callee once more for a literal."""
+
+# Objects of numba and llvmlite, which have no types for mypy.
+_Numba = Any
 
 # Nobody passes a kernel to C as a pointer, and a check of each division would be compiled as well: both are left out,
 # because the first run on a machine waits for everything that is compiled.
@@ -45,3 +50,28 @@ def once(function: F) -> F:
     A function of its own would be compiled twice: by itself, and again inside the kernel.
     """
     return cast("F", numba.njit(inline="always", **_OPTIONS)(function))
+
+
+@intrinsic
+def _prefetch(_: _Numba, array: _Numba, place: _Numba) -> _Numba:
+    """Give LLVM's instruction for a read soon, near the processor."""
+
+    def build(context: _Numba, builder: _Numba, signature: _Numba, values: _Numba) -> _Numba:
+        data = context.make_array(signature.args[0])(context, builder, values[0]).data
+        byte = ir.IntType(8).as_pointer()
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        instruction = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        address = builder.bitcast(builder.gep(data, [values[1]]), byte)
+        # For a read, into all caches, of data.
+        builder.call(instruction, [address, number(0), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return numba.types.void(array, place), build
+
+
+fetch_early: Callable[[Any, Whole], None] = cast("Any", _prefetch)
+"""fetch_early(array, place): have the processor fetch the cache line of an entry that a kernel is about to read.
+
+It reads nothing by itself, so a place behind the end of the array does no harm. numba has no function for it.
+"""

@@ -12,7 +12,7 @@ from threading import Lock
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.compiled import Whole, kernel
+from streamtopic.compiled import Whole, fetch_early, kernel, once
 from streamtopic.text import MAX_PASSAGE, MAX_WORD, MAX_WORDS
 
 __all__ = ["Lexicon", "Table", "Whole", "ascii_tokens", "count_texts", "find", "leave"]
@@ -44,6 +44,9 @@ _SMALLEST = 1 << 12
 _LETTERS = [chr(k) for k in range(128) if chr(k).isalnum()]
 _LOWER = np.zeros(256, np.uint8)
 _LOWER[[ord(letter) for letter in _LETTERS]] = [ord(letter.lower()) for letter in _LETTERS]
+# Words of a text that are looked up one behind the other. Their slots are fetched while the text is read: in a table of
+# many words each comes from another place of the memory.
+_AT_ONCE = 16
 # More than words of texts have on average; the table grows where they are longer.
 _BYTES_A_WORD = 12
 
@@ -182,8 +185,16 @@ def find(data: Bytes, start: Whole, stop: Whole, table: Table, insert: Whole) ->
     insert: 1 to give a new word an entry, else 0. Where the table has no room for it, the entry is -1 as well, and the
         second number of the table's state becomes 1.
     """
-    secret, slots, starts, text, state = table
-    key, mixed = _key(data, start, stop, secret)
+    key, mixed = _key(data, start, stop, table[0])
+    return _look_up(data, start, stop, key, mixed, table, insert)
+
+
+@kernel
+def _look_up(
+    data: Bytes, start: Whole, stop: Whole, key: np.uint64, mixed: np.uint64, table: Table, insert: Whole
+) -> Whole:
+    """Return the answer of `find`. key, mixed: as `_key` returns them."""
+    _, slots, starts, text, state = table
     size = stop - start
     mask = len(slots) - 1
     slot = np.int64(mixed >> np.uint64(20)) & mask
@@ -270,37 +281,74 @@ def ascii_tokens(
     """
     begin = used
     length = np.int64(0)
+    high = np.uint8(0)
     for k in range(at, stop):
-        if data[k] > 0x7F:
-            return -1, begin
+        high |= data[k]
+    if high > 0x7F:
+        return -1, begin
+    keys = np.empty((_AT_ONCE, 2), np.uint64)
+    spans = np.empty((_AT_ONCE, 2), np.int64)
     while at < stop:
+        words, tokens, at = _read_words(data, at, stop, table, keys, spans)
+        length += tokens
+        for k in range(words):
+            entry = _look_up(data, spans[k, 0], spans[k, 1], keys[k, 0], keys[k, 1], table, INSERT)
+            if entry < 0:
+                return leave(marks, entries, begin, used)
+            if marks[entry] >= begin:
+                counts[marks[entry]] += 1
+            else:
+                if used - begin == MAX_WORDS:
+                    return leave(marks, entries, begin, used)
+                marks[entry] = used
+                entries[used], counts[used] = entry, 1
+                used += 1
+        if length > MAX_PASSAGE:
+            return leave(marks, entries, begin, used)
+    return length, used
+
+
+@once
+def _read_words(
+    data: Bytes, at: Whole, stop: Whole, table: Table, keys: UInt64, spans: Int64
+) -> tuple[Whole, Whole, Whole]:
+    """Read text from `at` on, until it ends or `keys` is full. Return the number of words and of tokens, and the rest.
+
+    keys: filled with what `_key` returns for each word; spans: with where it begins and ends.
+    """
+    secret = table[0]
+    slots = table[1]
+    mask = len(slots) - 1
+    words = np.int64(0)
+    tokens = np.int64(0)
+    while at < stop and words < len(keys):
         letter = _LOWER[data[at]]
         if letter == 0:
             at += 1
             continue
         word = at
+        block = np.uint64(0)
         while letter and at < stop:
             data[at] = letter
+            block = (block << np.uint64(8)) | np.uint64(letter)
             at += 1
             letter = _LOWER[data[at]] if at < stop else np.uint8(0)
-        if at - word < 2:
+        size = at - word
+        if size < 2:
             continue
         # A word that is too long is a token of the passage, but is not counted.
-        length += 1
-        if at - word > MAX_WORD:
+        tokens += 1
+        if size > MAX_WORD:
             continue
-        entry = find(data, word, at, table, INSERT)
-        if entry < 0 or length > MAX_PASSAGE:
-            return leave(marks, entries, begin, used)
-        if marks[entry] >= begin:
-            counts[marks[entry]] += 1
-        else:
-            if used - begin == MAX_WORDS:
-                return leave(marks, entries, begin, used)
-            marks[entry] = used
-            entries[used], counts[used] = entry, 1
-            used += 1
-    return length, used
+        key = block
+        mixed = _fold(block ^ secret[0], secret[1] ^ np.uint64(size))
+        if size > 8:
+            key, mixed = _key(data, word, at, secret)
+        fetch_early(slots, 2 * (np.int64(mixed >> np.uint64(20)) & mask))
+        keys[words, 0], keys[words, 1] = key, mixed
+        spans[words, 0], spans[words, 1] = word, at
+        words += 1
+    return words, tokens, at
 
 
 @kernel

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.compiled import Whole, kernel, once
+from streamtopic.compiled import Whole, fetch_early, kernel, once
 from streamtopic.counts.arrays import Int32, Int64, UInt64, row_ends
 from streamtopic.counts.batch import DocumentBatch, Weighting
 from streamtopic.counts.cooccurrence import Cooccurrence
@@ -28,6 +28,9 @@ HEAVY = 10
 _BUFFER = 1 << 27
 # Words of documents that second-level caches hold beside the row that is summed.
 _CACHED = 1 << 18
+# A row asks the memory so many documents ahead for the rest of a document, which takes about three lines of 64 bytes.
+_AHEAD = 4
+_LINE = 16
 # A row is read off column by column where it has this many additions a column or more.
 _DENSE = 1 / 3
 Packed = npt.NDArray[np.uint32] | UInt64
@@ -362,6 +365,11 @@ def _fill_rows(
             break
         dense = work >= _DENSE * (last - word + 1)
         for slot in range(starts[word], starts[word + 1]):
+            if slot + _AHEAD < len(positions):
+                ahead = np.int64(positions[slot + _AHEAD])
+                fetch_early(entries, ahead)
+                fetch_early(entries, ahead + _LINE)
+                fetch_early(entries, ahead + 2 * _LINE)
             row = rows[slot]
             first = np.int64(positions[slot])
             times = np.int64(entries[first] & mask)

@@ -19,7 +19,7 @@ import msgpack
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.counts import PairBlock, SignedPassages
+from streamtopic.counts import PairBlock
 from streamtopic.errors import StateCorrupt
 from streamtopic.state import scripts
 from streamtopic.state.flush import upload
@@ -30,9 +30,9 @@ from streamtopic.state.scripts import AlreadyApplied, Applied, Outcome, Stale, o
 from streamtopic.state.segments import (
     CHUNK_PAIRS,
     MOST_PASSAGES,
+    FlushRows,
     PairChunk,
     SegmentHead,
-    counted_blocks,
     decode_head,
     decode_rows,
     encode_chunk,
@@ -53,11 +53,14 @@ Group = Sequence[ManifestEntry]
 Int64 = npt.NDArray[np.int64]
 
 _TIER = MOST
-# All segments with rows are of one tier: each is counted once, however large it is.
-_ROWS_TIER = -1
-# Bytes of rows that are counted at once: they are held as arrays of five times as many bytes.
-_MOST_ROW_BYTES = 8 << 20
-# Rows of a bulk load wait so long at most once a document was deleted.
+# Small flushes, of few documents each, are a tier of their own, and so are those of a bulk load.
+_SMALL_TIER = -1
+_BULK_TIER = -2
+# The more flushes of a bulk load are counted at once, the fewer pairs are written, and read again, for a document.
+_BULK_FLUSHES = 32
+# Bytes of rows that are counted at once: they are held as arrays of twelve times as many bytes.
+_MOST_ROW_BYTES = 12 << 20
+# Rows of a bulk load wait so long at most: a reader that comes before counts them itself.
 _ROWS_SECONDS = 60.0
 # Below this many pairs segments are of one tier: they are so small that their sizes do not matter.
 _SMALLEST_TIER = 1 << 16
@@ -66,7 +69,7 @@ _PACKED_FROM = 1 << 27
 # Pairs that are merged at once, in about a tenth of a second.
 _AT_ONCE = 1 << 21
 # Beyond so many segments ingest waits for the merge: otherwise Redis would fill up with segments.
-_MOST_SEGMENTS = 64
+_MOST_SEGMENTS = 128
 # Replaced segments may take so many bytes in any case (docs/decisions/0013).
 _LEAST_ROOM = 256 << 20
 _JOIN_SECONDS = 3.0
@@ -94,8 +97,8 @@ def compact(
 ) -> Outcome:
     """Merge segments of a partition; counts stay the same, bit for bit.
 
-    Size-tiered: eight segments of an epoch whose numbers of pairs are within a factor of four become one, and so do
-    eight that hold rows.
+    Size-tiered: eight segments of an epoch whose numbers of pairs are within a factor of four become one, so do eight
+    small flushes that hold rows, and so do 32 larger ones.
 
     base_epoch: as in `fold`.
     everything: all segments of an epoch become one.
@@ -152,7 +155,7 @@ def overdue(state: PartitionWriter, order: int) -> Group | None:
 def merge(state: PartitionWriter, group: Group, stopped: Callable[[], bool] = lambda: False) -> Merged | Stale:
     """Add segments up into one, which goes to Redis chunk by chunk. Nothing else changes, so any thread may do it.
 
-    group: the segments, at most eight of one epoch.
+    group: segments of one epoch, at most eight of pairs and 32 of rows.
     stopped: asked before each chunk; True ends the merge.
 
     Stale where the partition moved on and the segments are gone, or where `stopped` ended the merge. Raises
@@ -209,7 +212,7 @@ def bulk_rows(state: PartitionWriter, order: int) -> Group | None:
 
 
 def _groups(manifest: Sequence[ManifestEntry], *, everything: bool) -> list[list[ManifestEntry]]:
-    """Return the groups of segments that ought to become one: of each tier the oldest, at most eight."""
+    """Return the groups of segments that ought to become one: of each tier the oldest, as many as a merge takes."""
     tiers: dict[tuple[int, int], list[ManifestEntry]] = {}
     for entry in manifest:
         tier = 0 if everything else _tier(entry)
@@ -217,25 +220,35 @@ def _groups(manifest: Sequence[ManifestEntry], *, everything: bool) -> list[list
     groups = []
     for (_, tier), entries in tiers.items():
         group = _affordable(entries, 2 if everything else 1)
-        more_wait = tier == _ROWS_TIER and len(group) < len(entries)
-        if more_wait or len(group) == _TIER or (everything and len(group) > 1):
-            groups.append(group)
+        full = _BULK_FLUSHES if tier == _BULK_TIER else _TIER
+        more_wait = tier in (_SMALL_TIER, _BULK_TIER) and len(group) < min(len(entries), full)
+        if more_wait or len(group) >= full or (everything and len(group) > 1):
+            groups.append(group if everything else group[:full])
     return groups
 
 
 def _tier(entry: ManifestEntry) -> int:
+    if entry.rows:
+        return _BULK_TIER if entry.rows > MOST_PASSAGES else _SMALL_TIER
     # Two bits of the number of pairs: sizes within a factor of four.
-    return _ROWS_TIER if entry.rows else max(entry.pairs, _SMALLEST_TIER).bit_length() // 2
+    return max(entry.pairs, _SMALLEST_TIER).bit_length() // 2
 
 
 def _affordable(entries: Group, least: int) -> list[ManifestEntry]:
-    """Return the first segments, at most eight, whose rows can be held at once; but no fewer than `least`."""
+    """Return the first segments that one merge takes: at most eight arrays of pairs, and so many rows as can be held.
+
+    least: how many segments to return in any case.
+    """
     held = 0
-    for number, entry in enumerate(entries[:_TIER]):
+    rows = 0
+    for number, entry in enumerate(entries):
+        rows += bool(entry.rows)
         held += entry.size if entry.rows else 0
-        if number >= least and held > _MOST_ROW_BYTES:
+        # Rows are counted together, and their pairs are one array beside those of the other segments.
+        arrays = number + 1 - rows + (rows > 0)
+        if arrays > MOST or rows > _BULK_FLUSHES or (number >= least and held > _MOST_ROW_BYTES):
             return [*entries[:number]]
-    return [*entries[:_TIER]]
+    return [*entries]
 
 
 def _merge(state: PartitionWriter, group: Group, stopped: Callable[[], bool]) -> Merged | Stale:
@@ -243,7 +256,8 @@ def _merge(state: PartitionWriter, group: Group, stopped: Callable[[], bool]) ->
     head, places = fused_head(heads)
     kept = _kept(state, group, head, heads, places)
     name = state.new_id()
-    packed = _pairs(group) >= _PACKED_FROM
+    # The pairs that rows may make say little: most of them meet in one sum.
+    packed = _pairs([entry for entry in group if not entry.rows]) >= _PACKED_FROM
     chunks, pairs, size = 1, 0, 0
     for block in _final(_blocks(state, group, heads, places, len(head.ids)), kept):
         for string, number in _strings(block, packed=packed):
@@ -274,19 +288,19 @@ def _blocks(
 
     places: for each segment, the positions of its ids among the n_words ids of the result.
     """
-    rows = list[SignedPassages]()
+    rows = list[FlushRows]()
     sources = list[Source]()
     for entry, head, place in zip(group, heads, places, strict=True):
         string = partial(_string, state, entry)
         size = len(head.ids)
         if entry.rows:
             found = decode_rows(string(1), size)
-            rows.append(found.relabel(place))
+            rows.append(found.renamed(place.astype(np.int32)))
         else:
             sources.append(Source(place, pair_chunks(entry, size, string)))
     if not rows:
         return fused_rows(sources, n_words)
-    counted = counted_blocks(SignedPassages.joined(rows), n_words)
+    counted = FlushRows.joined(rows).blocks(n_words)
     if not sources:
         return counted
     sources.append(Source(np.arange(n_words), map(PairChunk.of, counted)))
@@ -417,17 +431,20 @@ class _Clearing:
 
 @dataclass(frozen=True, slots=True)
 class _RowsWait:
-    """Rows of a bulk load in segments up to `order`, which wait until a time of the monotonic clock."""
+    """Rows of a bulk load that wait until a time of the monotonic clock, and are merged then.
+
+    order: the newest of them in the manifest at that time, None before.
+    """
 
     until: float
-    order: int
+    order: int | None = None
 
 
 class Compactor:
     """Merges the segments of a partition a little at a time, for its one writer.
 
     max_age: seconds that segments may hold traces of a deleted document; then they become one, whatever their sizes.
-    rows_age: seconds that rows of a bulk load wait to be merged beside a deletion.
+    rows_age: seconds that rows of a bulk load wait to be merged.
     grace: life of replaced segments, seconds.
     """
 
@@ -507,22 +524,25 @@ class Compactor:
         return running.result()
 
     def _look_for_rows(self) -> None:
-        """Note from when on rows of a bulk load wait beside a deletion: they spell out each document by itself."""
-        state = self._state
-        rows = [entry for entry in state.manifest if entry.rows > MOST_PASSAGES]
-        if not rows or not state.meta.holds_removed:
+        """Note from when on rows of a bulk load wait: a reader counts them, and they spell out each document."""
+        rows = [entry for entry in self._state.manifest if entry.rows > MOST_PASSAGES]
+        if not rows:
             self._rows_wait = None
-        elif self._rows_wait is None:
-            self._rows_wait = _RowsWait(time.monotonic() + self._rows_age, rows[-1].order)
+            return
+        now = time.monotonic()
+        wait = self._rows_wait or _RowsWait(now + self._rows_age)
+        if wait.order is None and now >= wait.until:
+            # Rows that came meanwhile are merged as well, so that none waits for longer.
+            wait = replace(wait, order=rows[-1].order)
+        self._rows_wait = wait
 
     def _waiting_rows(self) -> Group | None:
-        """Return rows of a bulk load that have waited for too long beside a deletion."""
+        """Return rows of a bulk load that have waited for too long."""
         wait = self._rows_wait
-        if wait is None or time.monotonic() < wait.until:
+        if wait is None or wait.order is None:
             return None
         group = bulk_rows(self._state, wait.order)
         if group is None:
-            # Later rows wait as long.
             self._rows_wait = None
         return group
 

@@ -14,7 +14,7 @@ import msgpack
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.counts import DocumentBatch, SignedPassages, Weighting, statistics
+from streamtopic.counts import DocumentBatch, Weighting, statistics
 from streamtopic.formats import ROWS_FROM, TRACES_FROM
 from streamtopic.state.connection import Connection
 from streamtopic.state.deletions import Forget, Forward, SubjectRequest
@@ -22,7 +22,7 @@ from streamtopic.state.document_records import StoredDocument, encode_records
 from streamtopic.state.meta import ManifestEntry, Meta
 from streamtopic.state.redis_keys import PartitionKeys
 from streamtopic.state.scripts import UPLOAD_SECONDS
-from streamtopic.state.segments import SegmentHead, counted_blocks, encode_chunk, encode_head, encode_passages
+from streamtopic.state.segments import FlushRows, SegmentHead, encode_chunk, encode_head, encode_rows
 from streamtopic.state.word_ids import Rows, RowSpan, Vocabulary, number_rows, word_bytes, word_text
 from streamtopic.suppression import Suppression
 
@@ -266,13 +266,14 @@ def plan(
     for epoch, batch, signs in _by_epoch(changes, added, base):
         head, local = _headed(batch, signs)
         heads.append(head)
-        rows, pairs = _rows(local, weighting, signs)
+        rows = FlushRows.of(local, weighting, signs)
+        pairs = rows.most_pairs
         if base.layout < ROWS_FROM:
             strings, pairs = _counted(rows, len(head.ids))
             passages = 0
         else:
             # Rows that make no pair add nothing to the counts of words, which are in the head.
-            strings = [encode_passages(rows)] if pairs else []
+            strings = [encode_rows(rows)] if pairs else []
             passages = rows.passages if pairs else 0
         strings = [encode_head(head, packed=False), *strings]
         size = sum(map(len, strings))
@@ -395,21 +396,11 @@ def _headed(batch: DocumentBatch, signs: Int64) -> tuple[SegmentHead, DocumentBa
     return SegmentHead(ids, frequency, tokens, heavy, added, batch.documents - added), local
 
 
-def _rows(local: DocumentBatch, weighting: Weighting, signs: Int64) -> tuple[SignedPassages, int]:
-    """Return the passages that make pairs, and the most pairs that they can make."""
-    positions = np.arange(int(local.words.max(initial=-1)) + 1)
-    rows = SignedPassages.of(local, weighting, signs).relabel(positions)
-    between_words = _pairs(np.diff(rows.indptr)).sum()
-    # A word that stands in a passage more than once has pairs with itself.
-    repeated = np.count_nonzero(rows.counts > 1)
-    return rows, int(between_words + repeated)
-
-
-def _counted(rows: SignedPassages, n_words: int) -> tuple[list[bytes], int]:
+def _counted(rows: FlushRows, n_words: int) -> tuple[list[bytes], int]:
     """Return the chunks with the pairs of rows, for a state that programs without rows read too; and how many pairs."""
     strings = []
     pairs = 0
-    for block in counted_blocks(rows, n_words):
+    for block in rows.blocks(n_words):
         if len(block.values):
             pairs += len(block.values)
             strings.append(encode_chunk(block.first, block.sizes, block.columns, block.values, packed=False))
@@ -422,6 +413,9 @@ def _forgets(forgets: Sequence[Forget], layout: int) -> Sequence[Forget]:
 
 
 def _frequency_change(heads: Sequence[SegmentHead]) -> tuple[Int64, Int64]:
+    # Most flushes have one epoch: ids of a head are distinct and ascend.
+    if len(heads) == 1:
+        return heads[0].ids, heads[0].frequency
     # The empty array is for a flush without documents: `concatenate` refuses an empty list.
     nothing = np.empty(0, np.int64)
     all_ids = np.concatenate([nothing, *(head.ids for head in heads)])

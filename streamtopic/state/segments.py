@@ -19,23 +19,24 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.compiled import Whole, kernel, short
-from streamtopic.counts import PairBlock, SignedPassages, count_weighted
+from streamtopic.counts import DocumentBatch, PairBlock, SignedPassages, Weighting, count_weighted
+from streamtopic.counts.arrays import row_ends
 from streamtopic.errors import StateCorrupt
 from streamtopic.state.meta import ManifestEntry
 
 __all__ = [
     "CHUNK_PAIRS",
     "MOST_PASSAGES",
+    "FlushRows",
     "PairChunk",
     "SegmentHead",
-    "counted_blocks",
     "decode_chunk",
     "decode_head",
     "decode_passages",
     "decode_rows",
     "encode_chunk",
     "encode_head",
-    "encode_passages",
+    "encode_rows",
     "get_varint",
     "pair_chunks",
     "put_varint",
@@ -70,6 +71,7 @@ ONE_BYTE = 192
 TABLE = ONE_BYTE + (255 - ONE_BYTE) * 256
 _ESCAPE = 255
 _LARGE_GAP = np.int64(15)
+_MOST_COUNT = np.int64((1 << 31) - 1)
 _SLOTS = 1 << 16
 # Below the number of slots by so much that a search among them stays short.
 _MOST_DISTINCT = 40_000
@@ -121,6 +123,74 @@ class PairChunk:
         return cls(rows.astype(np.int32), sizes, block.columns, block.values)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class FlushRows:
+    """The passages of one flush or of several that make pairs, as a merge counts them.
+
+    indptr: (k + 1,) where passages begin.
+    words: (nnz,) int32, positions among the ids of a head, ascending in each passage.
+    counts: (nnz,) int32, how often each word stands there.
+    weights: (k,) signed weight of the pairs of each passage, never 0.
+    """
+
+    # Half the bytes of SignedPassages: a merge holds the rows of many flushes at once.
+
+    indptr: Int64
+    words: Int32
+    counts: Int32
+    weights: Int64
+
+    @classmethod
+    def of(cls, batch: DocumentBatch, weighting: Weighting, signs: Int64) -> "FlushRows":
+        """Take the passages of documents. signs: (documents,) 1 for one that came, -1 for one that went."""
+        weights = weighting.weights(batch.lengths, batch.totals) * signs[batch.owners]
+        sizes = np.diff(batch.indptr)
+        kept = (weights != 0) & (sizes > 0)
+        # Most documents are long enough for a pair, and then nothing need be copied.
+        if kept.all():
+            return cls(batch.indptr, batch.words, batch.counts, weights)
+        entries = np.repeat(kept, sizes)
+        return cls(row_ends(sizes[kept]), batch.words[entries], batch.counts[entries], weights[kept])
+
+    @classmethod
+    def joined(cls, parts: Sequence["FlushRows"]) -> "FlushRows":
+        """Lay passages over the same words one below the other. parts: at least one."""
+        sizes = [np.diff(part.indptr) for part in parts]
+        words = [part.words for part in parts]
+        counts = [part.counts for part in parts]
+        weights = [part.weights for part in parts]
+        indptr = row_ends(np.concatenate(sizes))
+        return cls(indptr, np.concatenate(words), np.concatenate(counts), np.concatenate(weights))
+
+    @property
+    def passages(self) -> int:
+        """How many passages there are."""
+        return len(self.weights)
+
+    @property
+    def most_pairs(self) -> int:
+        """The most pairs that the passages can make."""
+        sizes = np.diff(self.indptr)
+        between_words = (sizes * (sizes - 1) // 2).sum()
+        # A word that stands in a passage more than once has pairs with itself.
+        repeated = np.count_nonzero(self.counts > 1)
+        return int(between_words + repeated)
+
+    def renamed(self, places: Int32) -> "FlushRows":
+        """Rename the words of all passages. places: the new position of each word, in the same order."""
+        return FlushRows(self.indptr, places[self.words], self.counts, self.weights)
+
+    def blocks(self, n_words: int) -> Iterator[PairBlock]:
+        """Yield the pairs that the passages make, in blocks of rows. n_words: number of words."""
+        return count_weighted(self.indptr, self.words, self.counts, self.weights, n_words, CHUNK_PAIRS)
+
+    def signed(self) -> SignedPassages:
+        """Return the passages as a difference of counts has them."""
+        words = self.words.astype(np.int64)
+        counts = self.counts.astype(np.int64)
+        return SignedPassages(self.indptr, words, counts, self.weights)
+
+
 def pair_chunks(entry: ManifestEntry, n_words: int, string: Callable[[int], bytes]) -> Iterator[PairChunk]:
     """Yield the pairs of a segment, which are counted here where it holds rows.
 
@@ -130,21 +200,14 @@ def pair_chunks(entry: ManifestEntry, n_words: int, string: Callable[[int], byte
     A chunk is valid until the next one but one. Raises StateCorrupt, and as `string` does.
     """
     if entry.rows:
-        blocks = counted_blocks(decode_rows(string(1), n_words), n_words)
-        yield from map(PairChunk.of, blocks)
+        rows = decode_rows(string(1), n_words)
+        yield from map(PairChunk.of, rows.blocks(n_words))
         return
     for k in range(1, entry.keys):
         chunk = decode_chunk(string(k), n_words)
         # The last string of an older program may hold passages beside the pairs.
         if len(chunk.rows):
             yield chunk
-
-
-def counted_blocks(rows: SignedPassages, n_words: int) -> Iterator[PairBlock]:
-    """Yield the pairs that rows over n_words words make, in blocks of rows."""
-    words = rows.words.astype(np.int32)
-    counts = rows.counts.astype(np.int32)
-    return count_weighted(rows.indptr, words, counts, rows.weights, n_words, CHUNK_PAIRS)
 
 
 def encode_head(head: SegmentHead, *, packed: bool) -> bytes:
@@ -186,20 +249,16 @@ def encode_chunk(first: int, sizes: Int64, columns: Int32, values: Int64, *, pac
     return _seal(_CHUNK, streams, _CHUNK_PACKED if packed else 0)
 
 
-def encode_passages(passages: SignedPassages) -> bytes:
-    """Return the bytes of the rows of a segment: passages whose words are positions among the ids of its head."""
-    sizes = np.diff(passages.indptr)
-    gaps = passages.words.copy()
-    gaps[1:] -= passages.words[:-1]
-    # The gaps of each passage begin anew at its first word.
-    first = passages.indptr[:-1][sizes > 0]
-    gaps[first] = passages.words[first] + 1
-    # Most words of a document occur once: the sign tells them apart, and only the others take a byte for their count.
-    repeated = passages.counts > 1
-    signed = np.where(repeated, -gaps, gaps)
-    number = np.array([passages.passages], np.int64)
-    columns = [number, sizes, signed, passages.counts[repeated], passages.weights]
-    return _seal(_ROWS, [pack_integers(column) for column in columns], 0)
+def encode_rows(rows: FlushRows) -> bytes:
+    """Return the bytes of the rows of a segment."""
+    sizes = np.diff(rows.indptr)
+    repeated = np.count_nonzero(rows.counts > 1)
+    gaps = np.empty(LONGEST_VARINT * len(rows.words) + 1, np.uint8)
+    repeats = np.empty(LONGEST_VARINT * repeated + 1, np.uint8)
+    of_gaps, of_repeats = _pack_words(rows.indptr, rows.words, rows.counts, gaps, repeats)
+    number = np.array([len(sizes)], np.int64)
+    words = [gaps[:of_gaps], repeats[:of_repeats]]
+    return _seal(_ROWS, [pack_integers(number), pack_integers(sizes), *words, pack_integers(rows.weights)], 0)
 
 
 def decode_head(data: bytes) -> SegmentHead:
@@ -246,39 +305,29 @@ def decode_chunk(data: bytes, n_words: int) -> PairChunk:
 
 def decode_passages(data: bytes, n_words: int) -> SignedPassages | None:
     """Read the passages in the last string of a segment, as `decode_rows`; None where that is a row chunk."""
-    return None if data[:4] == _CHUNK else decode_rows(data, n_words)
+    return None if data[:4] == _CHUNK else decode_rows(data, n_words).signed()
 
 
-def decode_rows(data: bytes, n_words: int) -> SignedPassages:
+def decode_rows(data: bytes, n_words: int) -> FlushRows:
     """Read the rows of a segment, or the passages that an older program stored beside its pairs.
 
     n_words: number of ids of the segment.
 
     Raises StateCorrupt where its checksum or form is wrong.
     """
-    kind = data[:4]
-    number, *streams = _open(_PASSAGES if kind == _PASSAGES else _ROWS, data, 5)
-    rows = int(_integers(number, 1)[0])
-    sizes = _integers(streams[0], rows)
-    if sizes.min(initial=0) < 0:
+    older = data[:4] == _PASSAGES
+    number, of_sizes, gaps, repeats, of_weights = _open(_PASSAGES if older else _ROWS, data, 5)
+    passages = int(_integers(number, 1)[0])
+    sizes = _integers(of_sizes, passages)
+    # Each word takes a byte at least: a larger sum is damage, and must not size an array.
+    if sizes.min(initial=0) < 0 or sizes.max(initial=0) > len(gaps) or sizes.sum() > len(gaps):
         raise _corrupt()
-    start = np.zeros(1, np.int64)
-    indptr = np.concatenate([start, np.cumsum(sizes)])
-    gaps = _integers(streams[1], int(indptr[-1]))
-    if kind == _PASSAGES:
-        counts = _integers(streams[2], len(gaps))
-    else:
-        counts = np.ones(len(gaps), np.int64)
-        repeated = gaps < 0
-        counts[repeated] = _integers(streams[2], int(repeated.sum()))
-        gaps = np.abs(gaps)
-    # The gaps of each passage begin anew at its first word.
-    ends = np.concatenate([start, np.cumsum(gaps)])
-    before = np.repeat(ends[indptr[:-1]], sizes)
-    words = ends[1:] - before - 1
-    if gaps.min(initial=1) < 1 or words.max(initial=-1) >= n_words:
+    indptr = row_ends(sizes)
+    words = np.empty(indptr[-1], np.int32)
+    counts = np.empty(indptr[-1], np.int32)
+    if not _unpack_words(indptr, gaps, repeats, int(older), n_words, words, counts):
         raise _corrupt()
-    return SignedPassages(indptr, words, counts, _integers(streams[3], rows))
+    return FlushRows(indptr, words, counts, _integers(of_weights, passages))
 
 
 def _scattered(gaps: Int64, values: Int64, size: int) -> Int64:
@@ -435,6 +484,57 @@ def _unpack_integers(data: Bytes, out: Int64) -> Whole:
             return at
         out[k] = unzigzag(value)
     return at
+
+
+@kernel
+def _pack_words(indptr: Int64, words: Int32, counts: Int32, gaps: Bytes, repeats: Bytes) -> tuple[Whole, Whole]:
+    """Write the words of passages to `gaps`, and counts above one to `repeats`. Return where both end."""
+    at: Whole = np.int64(0)
+    behind: Whole = np.int64(0)
+    for row in range(len(indptr) - 1):
+        # The gaps of each passage begin anew at its first word.
+        previous = np.int64(-1)
+        for k in range(indptr[row], indptr[row + 1]):
+            word = np.int64(words[k])
+            gap = word - previous
+            previous = word
+            # Most words of a document occur once: the sign tells them apart, and others take a byte for their count.
+            if counts[k] > 1:
+                gap = -gap
+                behind = put_varint(repeats, behind, zigzag(np.int64(counts[k])))
+            at = put_varint(gaps, at, zigzag(gap))
+    return at, behind
+
+
+@kernel
+def _unpack_words(
+    indptr: Int64, gaps: Bytes, repeats: Bytes, older: int, n_words: int, words: Int32, counts: Int32
+) -> bool:
+    """Undo `_pack_words`. Return whether the words ascend below n_words and no byte was left over.
+
+    older: 1 where every word has its count and no gap has a sign, else 0.
+    """
+    at: Whole = np.int64(0)
+    behind: Whole = np.int64(0)
+    for row in range(len(indptr) - 1):
+        word = np.int64(-1)
+        for k in range(indptr[row], indptr[row + 1]):
+            coded, at = get_varint(gaps, at)
+            gap = unzigzag(coded)
+            count = np.int64(1)
+            if older or gap < 0:
+                coded, behind = get_varint(repeats, behind)
+                count = unzigzag(coded)
+            step = gap if older else abs(gap)
+            # The first three bounds keep the fourth from overflowing.
+            if at < 0 or behind < 0 or not 0 < step <= n_words or word + step >= n_words:
+                return False
+            if not 0 < count <= _MOST_COUNT:
+                return False
+            word += step
+            words[k] = word
+            counts[k] = count
+    return at == len(gaps) and behind == len(repeats)
 
 
 @kernel

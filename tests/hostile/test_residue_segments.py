@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -185,28 +186,61 @@ def rows_of(state):
     return [entry.rows for entry in state.manifest]
 
 
-def test_rows_of_a_bulk_load_do_not_wait_beside_a_deletion(state):
-    """Without a deletion they wait for eight; with one they soon become pairs, those of later flushes too."""
-    rows = bulk(state)
+def test_rows_of_a_bulk_load_become_pairs_in_time(state):
+    """However few they are, with a deletion beside them and without one, and those of later flushes too."""
+    bulk(state)
     worker = Compactor(state, max_age=FOREVER, rows_age=0)
-    assert not worker.step(None)
-    assert rows_of(state) == [rows]
+    while worker.step(None):
+        pass
+    assert rows_of(state) == [0]
     flush(state, remove=[b"bulk0"])
-    for _ in range(2):
-        for _ in range(5):
-            worker.step(None)
-        assert sorted(rows_of(state)) in ([0, 1], [0, 0, 1])
+    for number in range(2, 5):
         bulk(state)
+        for _ in range(3):
+            worker.step(None)
+        assert sorted(rows_of(state)) == [0] * number + [1]
+
+
+def test_rows_that_come_while_others_wait_do_not_wait_anew(state):
+    """Once the oldest rows of a bulk load have waited for long enough, all are merged, the newest with them."""
+    worker = Compactor(state, max_age=FOREVER, rows_age=FOREVER)
+    bulk(state)
+    worker.step(None)
+    flush(state, remove=[b"bulk0"])
+    bulk(state)
+    worker._rows_wait = replace(worker._rows_wait, until=0.0)
+    assert worker.step(None)
+    assert sorted(rows_of(state)) == [0, 1]
 
 
 def test_rows_of_a_bulk_load_wait_a_while_beside_a_deletion(state):
-    """A load with deletions among its records is still counted eight flushes at once."""
+    """A load with deletions among its records is still counted many flushes at once."""
     rows = bulk(state)
     flush(state, remove=[b"bulk0"])
     worker = Compactor(state, max_age=FOREVER, rows_age=FOREVER)
     for _ in range(5):
         assert not worker.step(None)
     assert rows_of(state) == [rows, 1]
+
+
+def test_many_flushes_of_a_bulk_load_are_counted_at_once(state):
+    """The first merge takes 32 of them, and fewer of small flushes, whose passages an update needs."""
+    worker = Compactor(state, max_age=FOREVER, rows_age=FOREVER)
+    rows = [bulk(state) for _ in range(31)]
+    for number in range(7):
+        flush(state, [(b"small%d" % number, ["x", "y"])])
+    while worker.step(None):
+        pass
+    assert sorted(rows_of(state)) == [1] * 7 + rows
+    bulk(state)
+    while worker.step(None):
+        pass
+    assert sorted(rows_of(state)) == [0] + [1] * 7
+    flush(state, [(b"small7", ["x", "y"])])
+    while worker.step(None):
+        pass
+    assert rows_of(state) == [0, 0]
+    assert held(state) == live(state)
 
 
 def test_no_row_of_a_deleted_document_is_left_in_time(state):

@@ -7,17 +7,18 @@ from hypothesis import strategies as st
 from older_segments import older_passages
 from whole_segments import Segment, decode, encode
 
-from streamtopic.counts import Cooccurrence, DocumentBatch, Passage, SignedPassages, Weighting, count
+from streamtopic.counts import Cooccurrence, DocumentBatch, Passage, Weighting, count
 from streamtopic.errors import StateCorrupt
 from streamtopic.state import segments
 from streamtopic.state.document_records import decode_records, encode_records
 from streamtopic.state.segments import (
+    FlushRows,
     SegmentHead,
     decode_chunk,
     decode_head,
     decode_passages,
     encode_head,
-    encode_passages,
+    encode_rows,
 )
 
 int64 = st.integers(-(2**62), 2**62)
@@ -175,8 +176,14 @@ row = st.tuples(
 def signed(rows):
     """Return passages of (words with counts, weight)."""
     indptr = np.cumsum([0, *(len(words) for words, _ in rows)])
-    flat = np.array([pair for words, _ in rows for pair in sorted(words.items())], np.int64).reshape(-1, 2)
-    return SignedPassages(indptr, flat[:, 0], flat[:, 1], np.array([weight for _, weight in rows], np.int64))
+    flat = np.array([pair for words, _ in rows for pair in sorted(words.items())], np.int32).reshape(-1, 2)
+    words, counts = flat.T.copy()
+    return FlushRows(indptr, words, counts, np.array([weight for _, weight in rows], np.int64))
+
+
+def rows_of(batch):
+    """Return the rows of a flush that adds these documents."""
+    return FlushRows.of(batch, Weighting(), np.ones(batch.documents, np.int64))
 
 
 def same(left, right):
@@ -191,14 +198,14 @@ def same(left, right):
 def test_passages_are_read_as_they_were_written(rows):
     """Words, counts and weights of either sign come back, also of passages without any word."""
     found = signed(rows)
-    assert same(decode_passages(encode_passages(found), 2**31 - 1), found)
+    assert same(decode_passages(encode_rows(found), 2**31 - 1), found)
 
 
 def test_any_damage_to_passages_is_found():
     """No byte can change, be lost or be added unseen, by whoever wants pairs nor by whoever wants passages."""
     batch = DocumentBatch.build(list(zipf_documents(3, 5, 30)))
-    passages = SignedPassages.of(batch, Weighting())
-    for data in (encode_passages(passages), older_passages(passages)):
+    passages = rows_of(batch)
+    for data in (encode_rows(passages), older_passages(passages)):
         for at in range(len(data)):
             for bad in (data[:at], data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :], data + b"\0"):
                 for read in (decode_passages, decode_chunk):
@@ -212,7 +219,7 @@ def test_rows_are_never_taken_for_a_chunk():
     """Whoever wants pairs must count rows: to read none from them would be wrong counts."""
     batch = DocumentBatch.build(list(zipf_documents(3, 5, 30)))
     with pytest.raises(StateCorrupt):
-        decode_chunk(encode_passages(SignedPassages.of(batch, Weighting())), 30)
+        decode_chunk(encode_rows(rows_of(batch)), 30)
 
 
 def test_older_passages_are_a_chunk_without_pairs_and_a_chunk_has_no_passages():
@@ -220,7 +227,7 @@ def test_older_passages_are_a_chunk_without_pairs_and_a_chunk_has_no_passages():
     batch = DocumentBatch.build(list(zipf_documents(3, 5, 30)))
     _, chunk = encode(Segment(np.arange(30), count(batch, 30, Weighting()), 3, 0))
     assert decode_passages(chunk, 30) is None
-    passages = SignedPassages.of(batch, Weighting())
+    passages = rows_of(batch)
     assert same(decode_passages(older_passages(passages), 30), passages)
     nothing = decode_chunk(older_passages(passages), 30)
     assert [len(part) for part in (nothing.rows, nothing.sizes, nothing.columns, nothing.values)] == [0, 0, 0, 0]

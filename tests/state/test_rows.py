@@ -11,6 +11,7 @@ from test_exactness import Run, passages
 from streamtopic.errors import StateCorrupt
 from streamtopic.state import Applied, Reader, compact, compaction
 from streamtopic.state.meta import ManifestEntry
+from streamtopic.state.word_ids import number_rows
 
 TEXT = ((6, {"x": 1, "m": 2, "a": 3}),)
 step = st.one_of(
@@ -126,6 +127,43 @@ def test_large_rows_are_merged_before_there_are_eight(connection, model, monkeyp
     assert compact(run.state, everything=True) == Applied()
     assert rows_of(run) == [0]
     assert as_words(Reader(connection, model, 1).snapshot()) == run.live.recount()
+
+
+numbered_rows = st.lists(st.dictionaries(st.integers(0, 40), st.integers(1, 8192), max_size=12), max_size=9)
+
+
+@settings(max_examples=100, deadline=None)
+@given(rows=numbered_rows, known=st.sets(st.integers(0, 40)), chosen=st.randoms(use_true_random=False))
+def test_words_of_each_row_ascend_and_keep_their_counts(rows, known, chosen):
+    """Whatever the order of words in a text and of rows, ids ascend, new ones follow the given ones, counts stay."""
+    numbers = np.full(41, -1, np.int32)
+    given_ids = chosen.sample(range(100), len(known))
+    numbers[sorted(known)] = given_ids
+    stops = np.cumsum([len(row) for row in rows], dtype=np.int64)
+    starts = stops - np.array([len(row) for row in rows], np.int64)
+    entries = np.array([word for row in rows for word in row], np.int32)
+    counts = np.array([count for row in rows for count in row.values()], np.int32)
+    order = chosen.sample(range(len(rows)), len(rows))
+    indptr, words, amounts, born = number_rows(np.array(order, np.int64), starts, stops, entries, counts, numbers, 100)
+    assert numbers[born].tolist() == list(range(100, 100 + len(born)))
+    assert set(born.tolist()) == {word for row in rows for word in row} - known
+    for k, row in enumerate(order):
+        here = slice(indptr[k], indptr[k + 1])
+        wanted = sorted((int(numbers[word]), count) for word, count in rows[row].items())
+        assert list(zip(words[here].tolist(), amounts[here].tolist(), strict=True)) == wanted
+
+
+def test_a_merge_of_everything_takes_pairs_and_rows_in_turn(connection, model):
+    """More segments than one merge takes become one all the same, and counts stay what they were."""
+    run = Run(connection, model)
+    for _ in range(10):
+        flushes(run, 1)
+        as_older(connection, run.state)
+    flushes(run, 12)
+    before = digest(connection, model)
+    assert compact(run.state, everything=True) == Applied()
+    assert rows_of(run) == [0]
+    assert digest(connection, model) == before
 
 
 def test_a_flush_of_long_documents_writes_less_than_a_kilobyte_each(connection, model):

@@ -27,7 +27,7 @@ from streamtopic.signed import (
 from streamtopic.state.deletions import month_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from streamtopic.signed import ReceiptReader, SigningKey
     from streamtopic.state import Forgets, SubjectRequest, SubjectRequests
@@ -66,9 +66,9 @@ class SubjectReceipts:
     model: name of the model.
     requests: the requests in Redis; one leaves once its receipt is in the log.
     log, topic: where receipts are.
+    dated: a topic that gets records all the time. Their times, by the log's clock, say how old a request is.
     key: signs them.
     links: keys of the months, which tie receipts to request ids for the service.
-    clock: seconds since 1970.
     """
 
     def __init__(
@@ -77,18 +77,18 @@ class SubjectReceipts:
         requests: SubjectRequests,
         log: EventLog,
         topic: str,
+        dated: str,
         *,
         key: SigningKey,
         links: LinkKeys,
-        clock: Callable[[], float],
     ) -> None:
         self._model = model
         self._requests = requests
         self._log = log
         self._topic = topic
+        self._dated = dated
         self._key = key
         self._links = links
-        self._clock = clock
 
     def publish(self, forgets: Mapping[int, Forgets], issued: ReceiptReader) -> int:
         """Publish the receipts that can be made now; return their number.
@@ -124,11 +124,17 @@ class SubjectReceipts:
 
     def _drop_abandoned(self, requests: Mapping[int, Mapping[bytes, SubjectRequest]]) -> None:
         """Remove requests that are done where they came, and that some partition never got."""
-        before = self._clock() * 1000 - _ABANDONED_MS
+        lacking = {}
         for partition, of_partition in requests.items():
-            old = [one for one in of_partition.values() if one.done and one.received_ms < before]
             everywhere = set(of_partition).intersection(*requests.values())
-            self._requests.drop(partition, [one for one in old if one.name not in everywhere])
+            lacking[partition] = [one for name, one in of_partition.items() if one.done and name not in everywhere]
+        if not any(lacking.values()):
+            return
+        # Requests have the times of the log. A clock of this machine that is wrong would drop requests that run.
+        newest = self._log.appended_ms(self._dated, 0, self._log.end(self._dated, 0) - 1) or 0
+        for partition, abandoned in lacking.items():
+            old = [request for request in abandoned if request.received_ms < newest - _ABANDONED_MS]
+            self._requests.drop(partition, old)
 
     def _covered(
         self, ready: Mapping[bytes, Mapping[int, SubjectRequest]], issued: ReceiptReader

@@ -15,6 +15,7 @@ from streamtopic.service.ingest import forget_subjects
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.verify.recount import documents_in_log
 from streamtopic.state import ForgetKind, ModelSettings, Reader
+from streamtopic.state.meta import cut
 from streamtopic.state.removal import remove_partition
 from streamtopic.streams import FileLog, Message, TopicNames, open_log, partition_of
 from streamtopic.subjects import SUBJECT_KEY, subject_digest
@@ -335,6 +336,18 @@ def test_a_process_that_is_killed_at_any_append_leaves_nothing_half_done(world, 
     assert all(forget.found for forget in world.forgets())
     counted, recounted = world.digests()
     assert counted == recounted
+
+
+def test_a_request_is_carried_out_where_a_retrain_began_meanwhile(world):
+    """The scheduler writes to the state of each partition, and no new record may come that has it read again."""
+    world.send(*(add(f"a{n}", "alice") for n in range(9)), add("b", "bob"))
+    world.drain()
+    world.ask()
+    for partition, ingest in enumerate(world.ingests):
+        ingest.step()
+        cut(world.connection, world.topics.model, partition, epoch=1, leader=1)
+    world.drain()
+    assert world.live() == {"b"}
 
 
 def test_a_process_that_lost_the_partition_writes_no_tombstone(world):

@@ -7,6 +7,7 @@ from dataclasses import replace
 import msgpack
 import numpy as np
 import pytest
+from crashes import killed_beside
 
 from streamtopic.client import DocumentProducer
 from streamtopic.counts import Weighting
@@ -23,10 +24,6 @@ from streamtopic.subjects import SUBJECT_KEY, subject_digest
 NOW = 1_700_000_000.0
 SALT = b"0123456789abcdef"
 _numbers = itertools.count()
-
-
-class Crash(BaseException):
-    """The process was killed here."""
 
 
 class World:
@@ -315,20 +312,8 @@ def test_a_process_that_is_killed_at_any_append_leaves_nothing_half_done(world, 
     world.send(*(add(f"a{n}", "alice") for n in range(14)), *(add(f"b{n}", "bob") for n in range(3)))
     world.drain()
     world.ask()
-    calls = itertools.count()
-    append = world.log.append_many
-
-    def killed(topic, messages):
-        crashes = topic == world.topics.documents and next(calls) == at
-        if not crashes or written:
-            append(topic, messages)
-        if crashes:
-            raise Crash
-
-    with monkeypatch.context() as patch:
-        patch.setattr(world.log, "append_many", killed)
-        with pytest.raises(Crash):
-            world.drain()
+    with killed_beside(world.log, world.topics.documents, at, written=written):
+        world.drain()
     world.open()
     world.drain()
     assert world.live() == {"b0", "b1", "b2"}

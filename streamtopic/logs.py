@@ -56,6 +56,7 @@ EVENTS: Mapping[str, Event] = MappingProxyType(
         "partition_given_up": Event("This process gave up ownership of a partition, as its group asked."),
         "partition_taken_over": Event("Another process took a partition over unnoticed."),
         "group_left": Event("The consumer group was left after an error; it is joined again."),
+        "partitions_unowned": Event("The consumer group forgot to share out partitions; it is joined again."),
         "redis_set_back": Event("Redis holds less of a partition than was committed; records are counted again."),
         "changes_refused": Event("Refused changes removed the documents of their ids."),
         "subject_forgotten": Event("No document of a subject that was to be forgotten is left in a partition."),

@@ -286,11 +286,19 @@ class ReceiptReader:
 
     def covering_records(self) -> Iterator[tuple[SubjectReceipt, Record]]:
         """Yield each covering receipt with its record, in the order of the topic."""
-        for receipt, offset in self.covering.values():
-            records = self._log.read(self._topic, 0, offset, 1)
-            # A log that has lost the record answers with the next one.
-            if records and records[0].offset == offset:
-                yield receipt, records[0]
+        for name, (receipt, _) in self.covering.items():
+            record = self.covering_record(name)
+            if record is not None:
+                yield receipt, record
+
+    def covering_record(self, name: str) -> Record | None:
+        """Return the record of a covering receipt by its id, None where none was read or the log has lost it."""
+        if name not in self.covering:
+            return None
+        _, offset = self.covering[name]
+        records = self._log.read(self._topic, 0, offset, 1)
+        # A log that has lost the record answers with the next one.
+        return records[0] if records and records[0].offset == offset else None
 
     def _receipts(self, links: Iterable[Link]) -> Iterator[Receipt]:
         for link in links:

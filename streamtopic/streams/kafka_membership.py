@@ -25,6 +25,8 @@ _BUSY_SECONDS = 300.0
 _LOOK_MS = 250
 _REBALANCE_MS = 120_000
 _LEAVE_SECONDS = 2.0
+# Joining again takes a member that works about a second.
+_FOLLOW_UP_SECONDS = 5.0
 # The time after which the leader of a group notices that its topic has changed.
 _METADATA_MS = 30_000
 
@@ -136,10 +138,12 @@ class KafkaMembership:
     def _take_part(self, consumer: Any) -> None:  # noqa: ANN401 - kafka-python is untyped
         """Take part until told to leave, or until the program polls no more."""
         committed: dict[TopicPartition, OffsetAndMetadata] = {}
+        follow_up = _FollowUp(self._clock)
         while self._wanted and not self._left.is_set():
             timeout_ms = 4 * _LOOK_MS if _rejoining(consumer) else _LOOK_MS
             consumer.poll(timeout_ms=timeout_ms, max_records=1)
             self._take(consumer)
+            follow_up.look(consumer)
             offsets = self._news(committed)
             if offsets:
                 consumer.commit_async(offsets)
@@ -201,6 +205,41 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pytho
 
     def on_partitions_assigned(self, assigned: object) -> None:  # noqa: ARG002 - as above
         self._changed()
+
+
+class _FollowUp:
+    """Sees to it that a member which gave partitions up joins the group once more: only then they are given to another.
+
+    kafka-python 3.0.12 wants to join again as well, and has been seen to forget it on a busy machine. Until the next
+    rebalance nobody had these partitions, and all members thought that they were well.
+
+    clock: monotonic seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._had = frozenset[TopicPartition]()
+        # The generation in which partitions were given up, and when the group was last asked for another one.
+        self._generation: int | None = None
+        self._asked = 0.0
+
+    def look(self, consumer: Any) -> None:  # noqa: ANN401 - kafka-python is untyped
+        """Ask for another generation where none has followed for some seconds."""
+        coordinator = consumer._coordinator  # noqa: SLF001 - kafka-python tells its generation nowhere else
+        generation = coordinator._generation.generation_id  # noqa: SLF001 - as above
+        has = frozenset(consumer.assignment())
+        if self._had - has:
+            self._generation, self._asked = generation, self._clock()
+        elif generation != self._generation:
+            self._generation = None
+        elif self._clock() - self._asked > _FOLLOW_UP_SECONDS:
+            logger.warning(
+                "joining the group again: partitions that were given up are nobody's",
+                extra={"event": "partitions_unowned"},
+            )
+            coordinator.request_rejoin()
+            self._asked = self._clock()
+        self._had = has
 
 
 def _rejoining(consumer: Any) -> bool:  # noqa: ANN401 - as above

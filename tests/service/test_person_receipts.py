@@ -14,6 +14,7 @@ from streamtopic.service.schedule.decide import Wait
 from streamtopic.settings import Settings
 from streamtopic.signed import SigningKey, audit, open_subject_receipt, seal_subject_receipt
 from streamtopic.state import SubjectRequests
+from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.streams import Message
 
 CHOSEN = {"topics": 2, "min_df": 1, "min_share": 0.0, "max_df": 1.0, "max_forget_lag": 0.0, "partitions": 3}
@@ -194,6 +195,47 @@ def test_a_process_that_is_killed_behind_the_receipt_signs_it_again(service, mon
     receipts = Receipts(service.log, model=service.settings.model, public_key=service.public_key)
     assert receipts.covering(request).documents == 40
     assert (requests_left(service), receipts.skipped) == (0, 0)
+
+
+@pytest.mark.parametrize("again", [(1,), (0, 2), (0, 1, 2)])
+def test_a_request_that_comes_back_behind_its_receipt_holds_no_version(service, monkeypatch, again):
+    """Where a part of Redis is set back, or a publisher is killed while it removes a request, versions go on."""
+    dropped = {}
+    drop = SubjectRequests.drop
+
+    def noted(self, partition, requests):
+        dropped.setdefault(partition, []).extend(requests)
+        drop(self, partition, requests)
+
+    monkeypatch.setattr(SubjectRequests, "drop", noted)
+    (request,) = service.delete_subjects(["alice"])
+    service.settle()
+    assert (sorted(dropped), requests_left(service)) == ([0, 1, 2], 0)
+    model = ModelKeys(service.settings.model)
+    for partition in again:
+        (one,) = dropped[partition]
+        service.connection.call("HSET", model.partition(partition).subject_requests, one.name, one.pack())
+    service.delete(["d1"])
+    # The first publishes no version, and removes the request.
+    service.settle()
+    service.settle()
+    assert service.versions()[-1]["documents"] == 59
+    assert requests_left(service) == 0
+    receipts = Receipts(service.log, model=service.settings.model, public_key=service.public_key)
+    assert receipts.covering(request).documents == 40
+
+
+def test_a_request_that_is_sent_again_behind_its_receipt_is_carried_out(service):
+    """The receipt of the first time does not end the second one: what came since goes as well."""
+    with DocumentProducer(service.log, model=service.settings.model) as producer:
+        request = producer.delete_subject("alice")
+        service.settle()
+        service.add(documents(6, "alice", "b"))
+        service.settle()
+        producer.delete_subject("alice", request=request)
+    settled = service.settle()
+    assert [version["documents"] for version in settled.versions] == [60]
+    assert requests_left(service) == 0
 
 
 def test_an_audit_finds_a_covered_receipt_that_is_missing_or_changed(service):

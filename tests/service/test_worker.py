@@ -131,6 +131,33 @@ def test_a_worker_that_did_not_notice_its_loss_writes_nothing(work, log, names, 
     assert Reader(connection, model, PARTITIONS).snapshot().documents == 120
 
 
+def test_a_worker_that_is_overtaken_while_it_opens_a_partition_waits(connection, log, names, model):
+    """Who becomes the writer of a partition, and loses it before its state is read, takes it again after a moment."""
+    time = [0.0]
+    rivals = [1]
+
+    def overtaken(partition):
+        ingest = Ingest.open(connection, log, names, partition, settings=SETTINGS, clock=lambda: 1000.0)
+        while partition == 1 and rivals:
+            # Another process claims it between our claim and our first look at its state.
+            rivals.pop()
+            Ingest.open(connection, log, names, partition, settings=SETTINGS, clock=lambda: 1000.0)
+            ingest.state.reload()
+        return ingest
+
+    plain = WorkerOptions(linger=0.0, heartbeat=0.0)
+    worker = IngestWorker(
+        log, names.documents, Share(0, 1, 2), overtaken, plain, clock=lambda: 1000.0, ticks=lambda: time[0]
+    )
+    fill(log, names, 0, 60)
+    settle(worker)
+    assert sorted(worker.ingests) == [0, 2]
+    time[0] = 10.0
+    settle(worker)
+    assert sorted(worker.ingests) == [0, 1, 2]
+    assert Reader(connection, model, PARTITIONS).snapshot().documents == 60
+
+
 def test_idle_partitions_get_a_heartbeat(work, log, names):
     """One record for each partition that has been silent for so long, none for a busy one or before its time."""
     fill(log, names, 0, 30)

@@ -11,6 +11,7 @@ import threading
 import time
 
 import pytest
+from kafka.coordinator.consumer import ConsumerCoordinator
 
 from streamtopic.streams import FileLog, KafkaLog, KafkaOptions
 from streamtopic.streams.kafka_membership import KafkaMembership
@@ -90,6 +91,25 @@ def test_members_share_and_keep(log, topic):
             until(lambda *owned: seen.append(owned[0]) or shared(*owned), first, second)
             assert len(frozenset.intersection(*seen)) == 2
         until(shared, first)
+
+
+def test_what_was_given_up_is_given_to_another(log, topic, monkeypatch):
+    """Where the Kafka client forgets to join again after it gave partitions up, they do not stay without an owner."""
+    forgotten = []
+    rejoin = ConsumerCoordinator.request_rejoin
+
+    def forgetful(self):
+        if sys._getframe(1).f_code.co_name == "_on_join_complete_async" and not forgotten:
+            forgotten.append(self)
+        else:
+            rejoin(self)
+
+    with member(log, topic) as first:
+        until(shared, first)
+        monkeypatch.setattr(ConsumerCoordinator, "request_rejoin", forgetful)
+        with member(log, topic) as second:
+            until(shared, first, second)
+    assert forgotten
 
 
 def test_a_poll_ends_when_ownership_changes(log, topic):

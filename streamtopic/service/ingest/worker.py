@@ -150,26 +150,37 @@ class IngestWorker:
             self._watch.gave_up(partition)
         for partition in sorted(owned - self._ingests.keys()):
             if self._ticks() >= self._shunned.get(partition, 0.0):
-                self._ingests[partition] = self._open_ingest(partition)
-                self._watch.owns(partition, self._ingests[partition])
-                self._watch.moved(f"partition {partition}")
-                logger.info(
-                    "took ownership of partition %d",
-                    partition,
-                    extra={"event": "partition_taken", "partition": partition},
-                )
+                self._take(partition)
+
+    def _take(self, partition: int) -> None:
+        """Become the writer of a partition, unless another process becomes it in the same moment."""
+        try:
+            ingest = self._open_ingest(partition)
+        except TakenOver as error:
+            self._shun(partition, error)
+            return
+        self._ingests[partition] = ingest
+        self._watch.owns(partition, ingest)
+        self._watch.moved(f"partition {partition}")
+        logger.info(
+            "took ownership of partition %d", partition, extra={"event": "partition_taken", "partition": partition}
+        )
 
     def _guarded(self, partition: int, act: Callable[[Ingest], T]) -> T | None:
         """Act on a partition. Where another process has taken it over, leave it alone for a moment."""
         try:
             return act(self._ingests[partition])
         except TakenOver as error:
-            logger.warning("%s", error, extra={"event": "partition_taken_over", "partition": partition})
             del self._ingests[partition]
-            self._watch.gave_up(partition, taken_over=True)
-            # The group may still say that it is ours: taking it back at once would only make the two of us alternate.
-            self._shunned[partition] = self._ticks() + _TAKEN_OVER_PAUSE
+            self._shun(partition, error)
             return None
+
+    def _shun(self, partition: int, error: TakenOver) -> None:
+        """Leave a partition to the other process for a moment, whatever the group says."""
+        logger.warning("%s", error, extra={"event": "partition_taken_over", "partition": partition})
+        self._watch.gave_up(partition, taken_over=True)
+        # The group may still say that it is ours: taking it back at once would only make the two of us alternate.
+        self._shunned[partition] = self._ticks() + _TAKEN_OVER_PAUSE
 
     def _idle(self, seconds: float) -> None:
         """Wait for records, and keep idle partitions moving."""

@@ -101,7 +101,7 @@ class SubjectReceipts:
         requests = self._requests.read()
         if not any(requests.values()):
             return 0
-        self._drop_abandoned(requests)
+        self._drop_left(requests, issued)
         ready = dict(islice(_ready(requests, forgets).items(), _AT_ONCE))
         if not ready:
             return 0
@@ -122,19 +122,33 @@ class SubjectReceipts:
         logger.info("requests to forget a subject with a receipt: %d of %d", made, len(ready), extra=extra)
         return made
 
-    def _drop_abandoned(self, requests: Mapping[int, Mapping[bytes, SubjectRequest]]) -> None:
-        """Remove requests that are done where they came, and that some partition never got."""
-        lacking = {}
+    def _drop_left(self, requests: Mapping[int, Mapping[bytes, SubjectRequest]], issued: ReceiptReader) -> None:
+        """Remove requests that are done where they are, and that will never be in every partition.
+
+        Some partition never got it, or it has its receipt: then a publisher was killed while it removed the request, or
+        a part of Redis was set back and has counted it again. Until it is removed, versions wait for the other
+        partitions.
+        """
+        everywhere = set.intersection(*map(set, requests.values()))
+        left = {}
         for partition, of_partition in requests.items():
-            everywhere = set(of_partition).intersection(*requests.values())
-            lacking[partition] = [one for name, one in of_partition.items() if one.done and name not in everywhere]
-        if not any(lacking.values()):
+            left[partition] = [one for one in of_partition.values() if one.done and one.name not in everywhere]
+        if not any(left.values()):
             return
         # Requests have the times of the log. A clock of this machine that is wrong would drop requests that run.
         newest = self._log.appended_ms(self._dated, 0, self._log.end(self._dated, 0) - 1) or 0
-        for partition, abandoned in lacking.items():
-            old = [request for request in abandoned if request.received_ms < newest - _ABANDONED_MS]
-            self._requests.drop(partition, old)
+        old = newest - _ABANDONED_MS
+        for partition, some in left.items():
+            gone = [one for one in some if one.received_ms < old or self._has_receipt(one, issued)]
+            self._requests.drop(partition, gone)
+
+    def _has_receipt(self, request: SubjectRequest, issued: ReceiptReader) -> bool:
+        """Return whether the covering receipt of a request was published after the request came."""
+        for _ in issued.read():
+            pass
+        record = issued.covering_record(subject_receipt_id(self._model, request.name))
+        # The same request may have been sent again since. It is a new one, and goes through all partitions.
+        return record is not None and record.timestamp_ms >= request.received_ms
 
     def _covered(
         self, ready: Mapping[bytes, Mapping[int, SubjectRequest]], issued: ReceiptReader

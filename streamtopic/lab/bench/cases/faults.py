@@ -49,8 +49,9 @@ def campaign(faults: int, events: int, seed: int, cluster: int) -> list[Figure]:
 
 
 def _say(line: str) -> None:
-    if sys.stderr.isatty():
-        sys.stderr.write(line + "\n")
+    """Faults are told to a terminal only, rounds to a file as well: a campaign of hours must show how far it is."""
+    if sys.stderr.isatty() or not line.startswith(" "):
+        print(line, file=sys.stderr, flush=True)
 
 
 def _figures(report: Report) -> list[Figure]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from streamtopic import commands
 from streamtopic.console import log_to_stderr, say, show_error, warn
-from streamtopic.errors import StreamtopicError, UsageError
+from streamtopic.errors import ComponentUnreachable, StreamtopicError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,6 +84,10 @@ def _run(args: argparse.Namespace) -> int:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         return 0
+    except OSError as error:
+        place = f" {error.filename}" if error.filename is not None else ""
+        text = f"the operating system refuses{place}: {error.strerror or error}; mend that, then run the command again"
+        return _fail(text, error, args, ComponentUnreachable.exit_status)
     except Exception as error:  # noqa: BLE001 - a person gets one line for any error, or the traceback on request
         text = f"unexpected {type(error).__name__}: {error}; run again with --debug for the traceback"
         return _fail(text, error, args, 1)

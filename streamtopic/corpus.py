@@ -13,7 +13,7 @@ import warnings
 import zlib
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
@@ -208,7 +208,7 @@ def parse_line(line: bytes, number: int) -> Document | Problem:
 def document_in(record: Mapping[str, object], number: int, place: str = "") -> Document | Problem:
     """Return the document of a record, or the reason why there is none in it.
 
-    record: `id`, `text`, and `label` or `labels`.
+    record: `id`, `text`, and perhaps `label` or `labels`, `ts`, `subjects`.
     number: of its line or row, from 1.
     place: in words, where that is not a line.
     """
@@ -245,9 +245,12 @@ def _text(value: object) -> str:
 
 
 def _time_ms(value: object) -> int | None:
-    """Return milliseconds since 1970, from a number of them or from text of ISO 8601; None without a time."""
+    """Return milliseconds since 1970, from a number of them, a date or text of ISO 8601; None without a time."""
     if value is None:
         return None
+    # Tables have types for dates and times.
+    if isinstance(value, date):
+        value = value.isoformat()
     if isinstance(value, str):
         try:
             time = datetime.fromisoformat(value)

@@ -13,6 +13,8 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import json
+import zlib
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from streamtopic.corpus import MAX_TEXT, Corpus, Document, Problem, document_in, load_jsonl
@@ -28,6 +30,7 @@ _TABLES = {".csv": ",", ".tsv": "\t"}
 # Characters of one cell: the csv module takes 131,072 by default, and a text may be longer.
 _MAX_CELL = 4 << 20
 _LABEL = "label."
+_FIELDS = ("id", "text", "label", "ts", "subjects")
 _ROWS = 1_000
 _GZIP = b"\x1f\x8b"
 
@@ -77,7 +80,8 @@ def _told(
 def read_csv(path: Path, delimiter: str = ",") -> Iterator[Document | Problem]:
     """Yield the document or problem of each row of a table in UTF-8, plain or gzip.
 
-    path: of the file. Its first line names the columns: `id`, `text`, and perhaps `label`, or `label.TASK` each.
+    path: of the file. Its first line names the columns: `id`, `text`, and perhaps `label`, or `label.TASK` each, `ts`,
+        and `subjects`, whose cells are lists in JSON.
     delimiter: between cells.
     Raises UsageError for a table without these columns, OSError.
     """
@@ -105,10 +109,31 @@ def _rows(path: Path, rows: Any) -> Iterator[Document | Problem]:  # noqa: ANN40
             if len(cells) != len(names):
                 yield Problem(rows.line_num, f"{len(cells)} cells, where the header has {len(names)}")
                 continue
-            yield _document(dict(zip(names, cells, strict=True)), rows.line_num)
+            yield _document(_row(names, cells), rows.line_num)
     # The rows before the damage are good.
-    except (csv.Error, EOFError, gzip.BadGzipFile) as error:
+    except (csv.Error, EOFError, gzip.BadGzipFile, zlib.error) as error:
         yield Problem(rows.line_num, f"the rest of the file cannot be read: {error}")
+
+
+def _row(names: Iterable[str], cells: Iterable[str]) -> dict[str, object]:
+    """Return a row of a CSV file with its values; an empty cell is None, but for the text."""
+    row: dict[str, object] = {}
+    for name, cell in zip(names, cells, strict=True):
+        row[name] = cell if cell or name == "text" else None
+        # A cell has no type of its own.
+        if name == "ts" and cell.isdecimal():
+            row[name] = int(cell)
+        elif name == "subjects" and cell:
+            row[name] = _list_in(cell)
+    return row
+
+
+def _list_in(cell: str) -> object:
+    """Return the value of JSON in a cell; what is not JSON stays text, which the row is refused for."""
+    try:
+        return json.loads(cell)
+    except (ValueError, RecursionError):
+        return cell
 
 
 def _check_columns(path: Path, names: Iterable[str]) -> None:
@@ -123,14 +148,11 @@ def _check_columns(path: Path, names: Iterable[str]) -> None:
 
 
 def _document(row: Mapping[str, object], number: int, place: str = "") -> Document | Problem:
-    """Return the document of a row, or its problem. An empty label counts as no label."""
-    labels = {}
-    for name, value in row.items():
-        if name.startswith(_LABEL) and value not in {"", None}:
-            labels[name.removeprefix(_LABEL)] = value
-    fields: dict[str, object] = {"id": row["id"] or None, "text": row["text"], "labels": labels}
-    if row.get("label") not in {"", None}:
-        fields["label"] = row["label"]
+    """Return the document of a row, or its problem. An empty label is no label."""
+    # Not by a set: the cells of a Parquet file may be lists, which have no hash.
+    given = {name: value for name, value in row.items() if value is not None and (value != "" or name == "text")}
+    labels = {name.removeprefix(_LABEL): value for name, value in given.items() if name.startswith(_LABEL)}
+    fields = {name: given[name] for name in _FIELDS if name in given} | {"labels": labels}
     found = document_in(fields, number, place)
     if isinstance(found, Problem) and "surrogate" in found.reason:
         return Problem(number, "not UTF-8", place)
@@ -152,9 +174,9 @@ def read_parquet(path: Path) -> Iterator[Document | Problem]:
         with parquet.ParquetFile(path) as file:
             names = file.schema_arrow.names
             _check_columns(path, names)
-            wanted = [name for name in names if name in {"id", "text", "label"} or name.startswith(_LABEL)]
+            wanted = [name for name in names if name in _FIELDS or name.startswith(_LABEL)]
             for batch in file.iter_batches(_ROWS, columns=wanted):
-                for fields in batch.to_pylist():
+                for fields in _whole_microseconds(batch).to_pylist():
                     row += 1
                     yield _document(fields, row, f"row {row}")
     except pa.ArrowException as error:
@@ -163,6 +185,17 @@ def read_parquet(path: Path) -> Iterator[Document | Problem]:
         if not row:
             raise UsageError(f"{path} is not a Parquet file: {reason}") from None
         yield Problem(row + 1, f"the rest of the file cannot be read: {reason}", f"row {row + 1}")
+
+
+def _whole_microseconds(batch: Any) -> Any:  # noqa: ANN401 -- pyarrow has no types
+    """Return a batch whose times Python can hold: it knows no nanoseconds."""
+    import pyarrow as pa
+
+    for place, field in enumerate(batch.schema):
+        if pa.types.is_timestamp(field.type):
+            kind = pa.timestamp("us", field.type.tz)
+            batch = batch.set_column(place, field.name, batch.column(place).cast(kind, safe=False))
+    return batch
 
 
 def read_folder(path: Path) -> Iterator[Document | Problem]:

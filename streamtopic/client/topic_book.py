@@ -172,14 +172,17 @@ class TopicBook:
             raise UsageError(f"{path} is not a book of topics ({type(error).__name__}): name another file") from None
 
     def _write(self) -> None:
-        """Replace the file in one step, so that it is whole at any moment."""
+        """Replace the file in one step, so that it is whole at any moment. Raises UsageError where that fails."""
         if self._path is None:
             return
         topics = [asdict(topic) for topic in self.topics]
         book = {"format": _FORMAT, "model": self._model, "version": self.version, "next": self._next, "topics": topics}
         beside = self._path.with_name(f"{self._path.name}.new")
-        beside.write_text(json.dumps(book, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-        beside.replace(self._path)
+        try:
+            beside.write_text(json.dumps(book, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+            beside.replace(self._path)
+        except OSError as error:
+            raise UsageError(f"cannot write {self._path}: {error.strerror}") from None
 
 
 def _check_name(name: str | None) -> None:

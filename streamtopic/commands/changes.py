@@ -7,6 +7,7 @@ to date as well.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 import unicodedata
@@ -16,15 +17,20 @@ from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.common_arguments import command, file_errors, instance_settings, load_documents, waiting_time
 from streamtopic.console import doing, number_of, progress, say, say_json, warn
-from streamtopic.errors import CheckFailed, InvalidEvent, UsageError
+from streamtopic.errors import CheckFailed, StreamtopicError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streamtopic.client import Deletion
     from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.service.app import Service, Settled
+    from streamtopic.service.request_door import Received
 
 __all__ = ["finish", "other_forms", "read_ids", "register"]
+
+# Requests of a long list of documents are a matter for programs.
+_SHOWN = 20
 
 
 def register(subparsers: Subparsers) -> None:
@@ -110,6 +116,8 @@ def _delete(args: argparse.Namespace) -> int:
     with Service(settings) as service:
         if args.label is not None:
             ids = _labelled(service, args)
+        # All of them: a wrong name must not leave deletions behind whose requests nobody was told.
+        service.check_deletable(ids, subjects)
         # Before the deletes are sent: afterwards none of these ids would be live.
         _warn_of_other_forms(service, ids)
         if guarded_by(settings):
@@ -124,18 +132,28 @@ def _delete_now(service: Service, ids: Sequence[str], subjects: Sequence[str], a
     # Before the deletes: nothing can slip in between.
     if args.suppress:
         service.suppress(ids, subjects)
-    deletes = service.delete(ids, together=together) if ids else []
-    people = service.delete_subjects(subjects)
-    sent = len(deletes) + len(people)
+    requests = service.delete(ids, together=together) if ids else []
+    requests += service.delete_subjects(subjects)
+    sent = len(requests)
     # The documents of a label share one request.
-    requests = deletes[:1] if together else deletes + people
+    if together:
+        requests = requests[:1]
     if not args.json:
-        for request in requests if together else people:
-            receipts = "its receipts" if together else "its receipt"
-            # A receipt is asked for by these, perhaps years later.
-            say(f"request {request}, salt {request.salt}: `streamtopic receipt` shows {receipts}")
+        _say_requests(requests, people=len(subjects))
     report = {"sent": sent, "requests": requests, "salts": [request.salt for request in requests]}
     return finish(service, report, as_json=args.json)
+
+
+def _say_requests(requests: Sequence[Deletion], *, people: int) -> None:
+    """Print request ids and salts: receipts are asked for by them, perhaps years later.
+
+    people: number of requests at the end that forget a person.
+    """
+    documents = requests[: len(requests) - people]
+    for request in [*documents[:_SHOWN], *requests[len(documents) :]]:
+        say(f"request {request}, salt {request.salt}: `streamtopic receipt` shows its receipts")
+    if len(documents) > _SHOWN:
+        say(f"and {len(documents) - _SHOWN} more requests; `delete --json` prints all")
 
 
 def _refuse_suppressing(args: argparse.Namespace) -> None:
@@ -168,30 +186,28 @@ def _labelled(service: Service, args: argparse.Namespace) -> list[str]:
 
 def _ask(service: Service, ids: Sequence[str], subjects: Sequence[str], *, as_json: bool) -> int:
     """Make requests for deletions, and move on those that are due."""
-    from streamtopic.events import encode_delete
     from streamtopic.state.deletion_requests import MOST_DOCUMENTS
 
-    starts = range(0, len(ids), MOST_DOCUMENTS)
+    # A request for each subject: a person has a receipt of their own.
+    wanted: list[tuple[Sequence[str], Sequence[str]]] = [((), (subject,)) for subject in subjects]
+    wanted += [(ids[start : start + MOST_DOCUMENTS], ()) for start in range(0, len(ids), MOST_DOCUMENTS)]
+    received: list[Received] = []
     try:
-        # All at once: a wrong id must not leave requests for some of the documents, whose names nobody was told.
-        for document in ids:
-            encode_delete(document, "checked")
-    except InvalidEvent as error:
-        raise UsageError(f"cannot delete {document[:80]!r}: {error}") from None
-    try:
-        # A request for each: a person has a receipt of their own.
-        received = [service.door.receive((), subjects=[subject]) for subject in subjects]
-    except InvalidEvent as error:
-        raise UsageError(f"cannot forget a subject: {error}") from None
-    received += [service.door.receive(ids[start : start + MOST_DOCUMENTS]) for start in starts]
+        # The list keeps those that were made before one fails.
+        received.extend(service.door.receive(documents, subjects=people) for documents, people in wanted)
+    except StreamtopicError:
+        # Those that were made go on: nobody could cancel a request without its name.
+        for one in received:
+            warn(f"request {one.request.id}, salt {one.salt}, was made; the next one failed")
+        raise
     names = [one.request.id for one in received]
     salts = [one.salt for one in received]
     asked = len(ids) + len(subjects)
     report = {"sent": 0, "asked": asked, "requests": names, "salts": salts}
     if not as_json:
         say(f"asked for {asked} deletions; `streamtopic deletions list` shows where they stand, by request id:")
-        for name in names:
-            say(f"  {name}")
+        for name, salt in zip(names, salts, strict=True):
+            say(f"  {name}, salt {salt}")
     return finish(service, report, as_json=as_json)
 
 
@@ -199,10 +215,13 @@ def read_ids(path: Path) -> list[str]:
     """Return the ids in a file, one a line. Raises UsageError for a file that cannot be read."""
     try:
         with file_errors("read", path):
-            text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+            content = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+            # With the mark that Windows programs put in front: left there, the first id would be of no document.
+            text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise UsageError(f"{path} is not UTF-8: expected one document id a line") from None
-    return [line.strip() for line in text.splitlines() if line.strip()]
+    # Only line ends part lines: other separators, such as a form feed, may stand within an id.
+    return [line.strip() for line in re.split(r"\r\n|\n|\r", text) if line.strip()]
 
 
 def finish(service: Service, report: dict[str, Any], *, as_json: bool) -> int:

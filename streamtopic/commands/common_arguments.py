@@ -108,7 +108,7 @@ def moment(text: str, option: str, *, wanted: str = "a time") -> int:
         raise UsageError(f"{option} {text}: expected {wanted} such as 2026-01-31T12:00Z") from None
     # A guess at the zone could be hours away from what was meant.
     if found.tzinfo is None:
-        raise UsageError(f"{option} {text}: say in which time zone, for instance {text}Z")
+        raise UsageError(f"{option} {text}: say in which time zone, for instance {found.isoformat()}Z")
     return int(found.timestamp() * 1000)
 
 

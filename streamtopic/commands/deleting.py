@@ -62,7 +62,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.json:
         say_json(told)
     else:
-        _tell(settings, told)
+        _tell(settings, told, args.file)
     return 0
 
 
@@ -78,12 +78,13 @@ def _ask(deletion: ModelDeletion, *, as_json: bool) -> None:
         raise UsageError("that is not the model's name: nothing was deleted")
 
 
-def _tell(settings: Settings, told: dict[str, Any]) -> None:
+def _tell(settings: Settings, told: dict[str, Any], statement: Path) -> None:
+    """Print what was removed, and what is left to do. statement: the file with the last statement."""
     if "topics" in told:
         say(f"removed {', '.join(told['topics'])}, and {told['redis_keys']} keys of Redis")
     for name in told["files"]:
         say(f"removed {name}")
-    say(f"{told['statement']} is the last statement of {settings.model}: keep it, with the public key and the receipts")
+    say(f"{statement} is the last statement of {settings.model}: keep it, with the public key and the receipts")
     if settings.redis_url is not None:
         say("Redis's append-only file holds the model until it is written anew: `redis-cli BGREWRITEAOF`, on each node")
     say("backups of Redis, of Kafka and of `streamtopic backup` hold the model too: destroy them")

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.common_arguments import command, instance_settings, moment
-from streamtopic.console import instant, progress, say, say_json, show, table
+from streamtopic.console import instant, number_of, progress, say, say_json, show, table
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -141,10 +141,14 @@ def _undo(service: Service, args: argparse.Namespace) -> int:
 
 
 def _show_undone(undone: Undone, *, appended: bool) -> None:
-    verb = "were added again" if appended else "can be added again: repeat with --yes"
-    say(f"{len(undone.restored)} deleted documents {verb}")
+    was = "was" if len(undone.restored) == 1 else "were"
+    verb = f"{was} added again" if appended else "can be added again: repeat with --yes"
+    say(f"{number_of(len(undone.restored), 'deleted document')} {verb}")
     if undone.requested:
-        say(f"{undone.requested} stay deleted: requests of `streamtopic deletions list --all` asked for them")
+        say(
+            f"{undone.requested} stay deleted: requests of `streamtopic deletions list --all` asked for it, they are "
+            "about a person who was forgotten, or they are suppressed"
+        )
     if undone.lost:
         say(f"{len(undone.lost)} have left the log and cannot be added again:")
         for document in undone.lost[:_SHOWN]:

@@ -311,17 +311,38 @@ class Service(Parts):
         self.send(messages)
         return requests
 
+    def check_deletable(self, ids: Iterable[str], subjects: Iterable[str]) -> None:
+        """Raise UsageError for an id or a subject that no document can have, and as `delete_subjects`."""
+        salt = secrets.token_hex(16).encode()
+        for document in ids:
+            try:
+                encode_delete(document, "checked", salt)
+            except InvalidEvent as error:
+                raise UsageError(f"cannot delete {document[:80]!r}: {error}") from None
+        people = list(subjects)
+        if people:
+            self._need_subjects()
+        for subject in people:
+            try:
+                encode_delete_subject(subject, "checked", salt, 1)
+            except InvalidEvent as error:
+                raise UsageError(f"cannot forget {subject[:80]!r}: {error}") from None
+
+    def _need_subjects(self) -> None:
+        """Raise UsageError where the state knows no subjects."""
+        if not keeps_subjects(self.state.settings.limits):
+            raise UsageError(
+                f"the state of {self.settings.model} is older than subjects and has no index of them: run `streamtopic "
+                "rebuild` first, which counts the log with them"
+            )
+
     def delete_subjects(self, subjects: Iterable[str]) -> list[Deletion]:
         """Write requests to forget subjects; return request ids and salts, by which their receipts are found.
 
         Raises UsageError for a text that no subject can be, and where the state knows no subjects. Nothing is written
         then.
         """
-        if not keeps_subjects(self.state.settings.limits):
-            raise UsageError(
-                f"the state of {self.settings.model} is older than subjects and has no index of them: run `streamtopic "
-                "rebuild` first, which counts the log with them"
-            )
+        self._need_subjects()
         requests = []
         messages = list[Message]()
         for subject in subjects:

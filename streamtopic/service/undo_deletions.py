@@ -1,20 +1,23 @@
 """Documents that were deleted by mistake, added again from the log while it still holds them.
 
-A delete that a request asked for is left alone: somebody held it, and nobody cancelled it. So is every document of a
-person who was forgotten.
+A document that a request asked to delete is left alone: somebody held it, and nobody cancelled it. So is every document
+of a person who was forgotten, however it went, and every document that is suppressed.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from streamtopic.errors import InvalidEvent
-from streamtopic.events import FORM_HEADER, Add, Delete
+from streamtopic.events import FORM_HEADER, Add, Delete, ForgetSubject, SubjectForgotten
 from streamtopic.signed import ReceiptReader
 from streamtopic.state.deletion_requests import RequestState
 from streamtopic.state.deletions import LinkKeys, SubjectRequests
 from streamtopic.streams import Message, pages
+from streamtopic.subjects import is_subject_key
+from streamtopic.suppression import Suppression
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,7 +39,8 @@ class Undone:
 
     restored: ids of documents that were added again, or can be.
     lost: ids of documents that the log holds no more.
-    requested: number of documents that stay deleted, since a request asked for it.
+    requested: number of documents that stay deleted: a request asked for it, they are about a person who was forgotten,
+        or they are suppressed.
     """
 
     restored: list[str] = field(default_factory=list)
@@ -74,8 +78,10 @@ def undo(
     update: told how many records were read.
 
     A refused record erases the document of its id too, so it counts as a delete. Raises StateMismatch for a range that
-    begins behind the end of the log, ComponentUnreachable.
+    begins behind the end of the log, SettingsError without a key that settings name, ComponentUnreachable.
     """
+    # Without it, nobody could tell who is suppressed.
+    service.need_suppression_key()
     asked = _Asked.of(service)
     undone = Undone()
     read = 0
@@ -83,14 +89,14 @@ def undo(
         begin = service.log.begin(service.names.documents, partition)
         erased, requested = _erased(service, _records(service, partition, max(start, begin)), asked)
         undone.requested += requested
-        adds: dict[str, int] = {}
+        history = _History(service, asked, erased)
         for record in _records(service, partition, begin):
             read += 1
             update(read, None)
-            document = _id(service, record)
-            if document in erased and record.offset < erased[document] and _is_add(service, record):
-                adds[document] = record.offset
-        undone.lost += [document for document in erased if document not in adds]
+            history.take(record)
+        undone.lost += [document for document in erased if document not in history.adds]
+        adds = {name: offset for name, (offset, _) in history.adds.items() if not history.stays_deleted(name)}
+        undone.requested += len(history.adds) - len(adds)
         undone.restored += _restore(service, partition, adds, erased, append=append)
     return undone
 
@@ -142,6 +148,69 @@ class _Asked:
         return receipt.is_of(name, salt) if salt else receipt.is_linked(name, self.keys)
 
 
+@dataclass(slots=True)
+class _History:
+    """What a partition's log says of documents that were erased, from its beginning to its end.
+
+    asked: what requests asked for.
+    erased: document to the offset of its newest record, which erased it.
+    adds: document to the offset and the subjects of its last add.
+    wanted: documents that a request deleted since then. A later delete of somebody else does not change that.
+    forgotten: subject to the offset up to which its documents are forgotten.
+    said: digest to what the operator said last about it.
+    """
+
+    service: Service
+    asked: _Asked
+    erased: Mapping[str, int]
+    adds: dict[str, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
+    wanted: set[str] = field(default_factory=set)
+    forgotten: dict[str, float] = field(default_factory=dict)
+    said: dict[bytes, Suppression] = field(default_factory=dict)
+    _open: dict[bytes, set[str]] = field(default_factory=dict)
+
+    def take(self, record: Record) -> None:
+        """Read the next record."""
+        document = _id(self.service, record)
+        if document is not None and document in self.erased:
+            if record.offset < self.erased[document]:
+                self._take_document(document, record)
+        elif is_subject_key(record.key) or self.service.dialect.is_suppression(record.key):
+            self._take_own(record)
+
+    def stays_deleted(self, document: str) -> bool:
+        """Return whether nobody may bring a document back that has an add."""
+        offset, subjects = self.adds[document]
+        if document in self.wanted or any(self.forgotten.get(subject, -1) > offset for subject in subjects):
+            return True
+        key = self.service.suppression
+        if key is None:
+            return False
+        digests = [key.of_document(document.encode()), *map(key.of_subject, subjects)]
+        return any(digest in self.said and self.said[digest].suppressed for digest in digests)
+
+    def _take_document(self, document: str, record: Record) -> None:
+        event = _event(self.service, record)
+        if isinstance(event, Add):
+            self.adds[document] = record.offset, event.subjects
+            self.wanted.discard(document)
+        elif isinstance(event, Delete) and self.asked.holds(event):
+            self.wanted.add(document)
+
+    def _take_own(self, record: Record) -> None:
+        event = _event(self.service, record)
+        if isinstance(event, ForgetSubject):
+            self._open.setdefault(event.key, set()).add(event.subject)
+            self.forgotten[event.subject] = math.inf
+        elif isinstance(event, SubjectForgotten):
+            # Documents that were added behind the end of a request stay.
+            for subject in self._open.pop(event.key, ()):
+                others = any(subject in subjects for subjects in self._open.values())
+                self.forgotten[subject] = math.inf if others else record.offset
+        elif isinstance(event, Suppression) and event.outranks(self.said.get(event.digest)):
+            self.said[event.digest] = event
+
+
 def _records(service: Service, partition: int, start: int) -> Iterator[Record]:
     for page in pages(service.log, service.names.documents, partition, start):
         yield from page
@@ -179,10 +248,6 @@ def _event(service: Service, record: Record) -> Event | None:
         return service.dialect.event(record)
     except InvalidEvent:
         return None
-
-
-def _is_add(service: Service, record: Record) -> bool:
-    return isinstance(_event(service, record), Add)
 
 
 def _restore(

@@ -223,7 +223,7 @@ def working_counts(
         raise CannotLearn("documents", "no documents are left to learn from: add some")
     keep, may_anchor = choose_words(source, options)
     if not len(keep):
-        raise CannotLearn("words", "no word occurs in enough documents: add documents or lower min_df")
+        raise CannotLearn("words", _no_words(source, options))
     q = source.symmetric(keep)
     mass = q.row_sums()
     if not mass.all():
@@ -299,6 +299,17 @@ def choose_words(source: CountSource, options: LearnerOptions) -> tuple[Position
     if len(keep) >= _FEWEST_WORDS:
         keep = keep[~_repeated(source, keep)]
     return keep, source.frequency[keep] >= limits.anchor
+
+
+def _no_words(source: CountSource, options: LearnerOptions) -> str:
+    """Return in words why `choose_words` keeps no word, with the remedy."""
+    limits = thresholds(source.documents, options)
+    enough = source.frequency >= max(limits.least, 1)
+    if not enough.any():
+        return "no word occurs in enough documents: add documents or lower min_df"
+    if (source.frequency[enough] > limits.most).all():
+        return "each word occurs in too few documents or in too many: add documents, lower min_df or raise max_df"
+    return "each word occurs in too few documents, in too many, or mostly repeats itself: add other documents"
 
 
 def _repeated(source: CountSource, words: Positions) -> Mask:

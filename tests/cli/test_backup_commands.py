@@ -90,7 +90,7 @@ def test_a_model_goes_only_under_its_own_name(program, instance, tmp_path, monke
     assert program("status", "--dir", instance)[0] == 0
     monkeypatch.setattr("sys.stdin", _Typed("default\n"))
     status, out, error = program("delete-model", file, "--dir", instance)
-    assert (status, "last statement" in out) == (0, True), error
+    assert (status, f"{file} is the last statement" in out) == (0, True), error
     assert not (instance / "redis").exists()
     assert sorted(path.name for path in (instance / "keys").iterdir()) == ["complete", "signing.pub"]
     status, out, _ = program("delete-model", file, "--verify", "--public-key", instance / "keys" / "signing.pub")

@@ -23,6 +23,17 @@ def test_help_lists_every_command(capsys):
     assert [name for name in names.split() if f"\n    {name} " not in shown] == []
 
 
+def test_a_disk_that_takes_no_more_is_named_with_status_3(tmp_path):
+    """What the operating system refuses is one line with its reason, and not called unexpected."""
+    command = f"{sys.executable} -m streamtopic keys tls --to {tmp_path / 'keys'} --server a=127.0.0.1"
+    # No file may be longer than nothing, so each write is refused by the kernel.
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"ulimit -f 0; exec {command}"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (3, 1)
+    assert "the operating system refuses: File too large; mend that, then run the command again" in done.stderr
+
+
 @pytest.mark.parametrize(
     "arguments", [[], ["nonsense"], ["add"], ["export", "x", "--to", "f"], ["demo", "--delete", "2x"]]
 )

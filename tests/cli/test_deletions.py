@@ -57,6 +57,38 @@ def test_a_held_delete_can_be_cancelled(on):
     assert "cannot be cancelled" in on("deletions", "cancel", name, status=2)
 
 
+def test_a_wrong_name_leaves_nothing_behind(on):
+    """Neither a deletion nor a request is made for some of the names: nobody would be told its id and its salt."""
+    for settings in ([], HELD):
+        said = on("delete", "doc-1", "--subject", "ann", "--subject", "", *settings, status=2)
+        assert "cannot forget ''" in said
+        assert "cannot delete ''" in on("delete", "doc-1", "", "--subject", "ann", *settings, status=2)
+    assert listed(on, "--all") == {}
+    assert on("run", "--once")["ingested"] == {}
+    assert on("status")["documents"] == 600
+
+
+def test_the_salt_is_told_to_people_too(program, on):
+    """`delete` prints the id and the salt of each request, held or not, and `receipt` finds the receipt by them."""
+    for settings in ([], HELD):
+        status, out, _ = program("delete", "doc-4", "--dir", on.folder, *settings)
+        (line,) = [line for line in out.splitlines() if ", salt " in line]
+        name, _, salt = line.strip().removeprefix("request ").partition(", salt ")
+        assert (status, len(name), len(salt.partition(":")[0])) == (0, 24, 32)
+        if not settings:
+            assert len(on("receipt", name, "--salt", salt.partition(":")[0])["receipts"]) == 1
+
+
+def test_a_list_of_ids_is_read_as_other_programs_write_it(on, tmp_path):
+    """A byte order mark, ends of lines of Windows, and separators within an id: each id is a document's."""
+    with DocumentProducer(on.folder / "log", model="default") as producer:
+        producer.add("a\u2028b\x0cc", text="some words")
+    path = tmp_path / "ids.txt"
+    path.write_bytes(b"\xef\xbb\xbfdoc-1\r\na\xe2\x80\xa8b\x0cc\r\n\r\ndoc-2")
+    found = on("delete", "--from", path)
+    assert (found["sent"], found["ingested"]) == (3, {"added": 1, "deleted": 3})
+
+
 def test_a_wave_waits_for_approval(on):
     """Over the share a delete is paused; `approve --all` lets it go, and its receipts are found by request and salt."""
     asked = on("delete", *[f"doc-{k}" for k in range(8)], *BRAKED)
@@ -115,6 +147,47 @@ def test_a_forgotten_person_is_not_brought_back(on):
     assert (found["restored"], found["lost"], found["requested"]) == (["doc-3"], [], 3)
 
 
+def test_other_deletes_beside_a_request_bring_nothing_back(on):
+    """Neither a delete behind a request, nor one before a person is forgotten, opens a way back."""
+    (wanted,) = on("delete", "doc-20", *BRAKED)["requests"]
+    with DocumentProducer(on.folder / "log", model="default") as producer:
+        producer.delete("doc-20")
+        producer.add("letter-0", text="went before", subjects=["ann", "bob"])
+        producer.delete("letter-0")
+        producer.add("letter-1", text="went twice", subjects=["ann"])
+        producer.add("letter-2", text="was refused", subjects=["ann"])
+    on("run", "--once")
+    end = on("deletions", "undo", "--offset", "0/600")["restored"]
+    assert end == ["letter-0"]
+    with DocumentProducer(on.folder / "log", model="default") as producer:
+        producer.delete_subject("ann")
+    on("run", "--once")
+    with DocumentProducer(on.folder / "log", model="default") as producer:
+        producer.delete("letter-1")
+        producer.add("letter-3", text="came later", subjects=["ann"])
+        producer.delete("letter-3")
+    on("run", "--once")
+    found = on("deletions", "undo", "--offset", "0/600", "--yes")
+    assert (found["restored"], found["requested"]) == (["letter-3"], 4)
+    assert listed(on, "--all")[wanted]["state"] == "completed"
+
+
+def test_nobody_who_is_suppressed_is_brought_back(on):
+    """Its add would only be refused again, and the text would be in the log once more."""
+    assert on("keys", "suppression")
+    on("rebuild", "--yes")
+    with DocumentProducer(on.folder / "log", model="default") as producer:
+        producer.add("letter-0", text="of somebody", subjects=["ann"])
+        producer.delete("letter-0")
+        producer.delete("doc-3")
+        producer.delete("doc-5")
+    on("suppress", "--subject", "ann", "--id", "doc-3")
+    found = on("deletions", "undo", "--offset", "0/600", "--yes")
+    assert (found["restored"], found["requested"]) == (["doc-5"], 2)
+    on("lift", "--subject", "ann", "--id", "doc-3")
+    assert sorted(on("deletions", "undo", "--offset", "0/600")["restored"]) == ["doc-3", "letter-0"]
+
+
 def test_a_person_forgotten_without_a_salt_is_not_brought_back(on):
     """Other producers may send a request without one: its covering receipt is found by the service's own key."""
     with DocumentProducer(on.folder / "log", model="default") as producer:
@@ -143,6 +216,7 @@ def test_a_person_forgotten_without_a_salt_is_not_brought_back(on):
         (["undo"], "from when on"),
         (["undo", "--since", "yesterday"], "expected a time"),
         (["undo", "--since", "2026-01-31T12:00"], "time zone"),
+        (["undo", "--since", "2026-01-31"], "for instance 2026-01-31T00:00:00Z"),
         (["undo", "--offset", "7/0"], "PARTITION/OFFSET"),
         (["undo", "--offset", "0"], "PARTITION/OFFSET"),
         (["undo", "--offset", "0/9999999"], "ends at offset"),

@@ -112,6 +112,12 @@ def test_a_function_names_topics_by_their_first_words_alone(table, tmp_path):
         other.name_by(lambda _: "two\nlines")
 
 
+def test_a_file_that_cannot_be_written_is_named(table, tmp_path):
+    """A folder that is not there is a matter for the user, with the name of the file."""
+    with pytest.raises(UsageError, match=r"cannot write .*names\.json: No such file"):
+        TopicBook(tmp_path / "missing" / "names.json").follow(release(1, table, "abcdef"))
+
+
 def test_the_same_version_again_changes_nothing(table):
     """A reader that starts again may follow the version that it has followed."""
     book = TopicBook()

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import random
 
 import pyarrow as pa
 import pytest
@@ -73,6 +74,44 @@ def test_a_bad_row_is_named_and_the_others_are_read(tmp_path):
     assert [(problem.where, problem.reason) for problem in found.problems] == [
         ("line 3", "1 cells, where the header has 2"), ("line 4", "`id` is missing"), ("line 5", "not UTF-8"),
     ]  # fmt: skip
+
+
+def test_people_and_times_of_a_table_are_kept(tmp_path):
+    """Without its subjects, a document could not be found when one of them asks to be forgotten."""
+    (tmp_path / "a.csv").write_text(
+        'id,text,ts,subjects\na,one,2026-01-31T12:00Z,"[""Zoë"", ""b""]"\nb,two,1769860800000,\nc,three,,Zoë\n', "utf-8"
+    )
+    columns = {
+        "id": pa.array([0, 1]),
+        "text": pa.array(["one", "two"]),
+        "label": pa.array([["sport"], ["a", "b"]]),
+        "ts": pa.array([1_769_860_800_000_000_001, None], pa.timestamp("ns")),
+        "subjects": pa.array([["Zoë", "b"], None]),
+    }
+    parquet.write_table(pa.table(columns), tmp_path / "a.parquet")
+    written = load_file(tmp_path / "a.csv")
+    noon_ms = 1_769_860_800_000
+    assert written.documents == [
+        Document("a", "one", {}, noon_ms, ("Zoë", "b")),
+        Document("b", "two", {}, noon_ms),
+    ]
+    assert [problem.reason for problem in written.problems] == ["`subjects` is not a list of strings"]
+    assert load_file(tmp_path / "a.parquet").documents == [
+        Document("0", "one", {"label": "sport"}, noon_ms, ("Zoë", "b")),
+        Document("1", "two", {}),
+    ]
+
+
+def test_rows_before_damage_in_a_packed_table_are_read(tmp_path):
+    """Damage within the packed bytes is a problem with a place, as in JSON lines."""
+    lines = "".join(f"{number},{random.Random(number).random()}\n" for number in range(20_000))
+    data = bytearray(gzip.compress(f"id,text\n{lines}".encode()))
+    middle = len(data) // 2
+    data[middle : middle + 40] = b"\xff" * 40
+    (tmp_path / "a.csv.gz").write_bytes(data)
+    found = load_file(tmp_path / "a.csv.gz")
+    assert len(found.documents) > 1_000
+    assert "the rest of the file cannot be read" in found.problems[-1].reason
 
 
 BAD = {

@@ -7,11 +7,15 @@ from types import SimpleNamespace
 import msgpack
 import pytest
 
+from streamtopic.corpus import Document
 from streamtopic.lab.faults.oracle import Oracle
-from streamtopic.lab.faults.people_checks import check_people, open_people, said_of
+from streamtopic.lab.faults.people_checks import LONGEST_HOLD_MS, check_people, open_people, said_of
 from streamtopic.lab.faults.petitions import Petition, check_petitions
 from streamtopic.lab.faults.reading import SUBJECT_KEY
 from streamtopic.lab.faults.witness import Witness
+from streamtopic.service.app import Service
+from streamtopic.service.schedule import decide, situation
+from streamtopic.settings import Settings
 from streamtopic.signed import Receipt, SubjectReceipt
 from streamtopic.state.deletion_requests import DeletionRequest, RequestState
 from streamtopic.streams import TopicNames
@@ -122,6 +126,28 @@ def test_a_document_that_was_overlooked_is_found(told):
     assert oracle.books[0].totals["unchanged"] == 3
 
 
+def test_the_longest_hold_is_that_of_the_service():
+    """The checks have the rules written down a second time."""
+    assert LONGEST_HOLD_MS == decide.LONGEST_HOLD_MS
+
+
+def _published(cut, created=0):
+    """A version of the documents before a cut, as the witness holds it."""
+    return {"digest": SimpleNamespace(envelope=SimpleNamespace(cut=cut, created=created))}
+
+
+@pytest.mark.parametrize(("cut", "parts"), [(2, False), (4, False), (5, True), (6, False), (8, False)])
+def test_a_version_that_parts_a_person_is_found(told, cut, parts):
+    """It lacks a document of hers and holds another one; a version before or behind all deletions does neither."""
+    oracle, witness = told
+    witness.versions[1] = _published({0: cut})
+    witness.versions[2] = _published({0: 8})
+    found = [finding for finding in check_people(oracle, witness) if "parts" in finding]
+    assert found == (["version 1 parts the documents of ann: it holds (0, 5), and lacks others"] if parts else [])
+    witness.versions[1] = _published({0: cut}, created=LONGEST_HOLD_MS)
+    assert check_people(oracle, witness) == []
+
+
 class _Asked:
     """The petitioner of one petition, in one state."""
 
@@ -175,3 +201,38 @@ def test_a_cancelled_request_has_no_record(told):
         petitions={"other": petition}, ended=lambda: {"other": DeletionRequest("other", CANCELLED, 1, 0, 0, 0)}
     )
     assert check_petitions(asked, oracle, 0) == []
+
+
+CHOSEN = {"topics": 2, "min_df": 1, "min_share": 0.0, "max_df": 1.0, "max_forget_lag": 0.0, "partitions": 2}
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_service_that_parts_a_person_is_found(tmp_path, monkeypatch, guarded):
+    """A scheduler that does not wait for the second partition publishes a version with half of her documents."""
+    texts = [" ".join(f"w{12 * (k % 2) + (k + step) % 12}" for step in range(8)) for k in range(100)]
+    if not guarded:
+        monkeypatch.setattr(decide, "held", lambda *_: None)
+        monkeypatch.setattr(situation, "held", lambda *_: None)
+    oracle, witness = Oracle(2), Witness("nowhere", TopicNames("default"), None)
+    with Service(Settings(dir=tmp_path, **CHOSEN)) as service:
+        people = [("ann",) if k < 40 else () for k in range(100)]
+        service.add(Document(f"d{k}", texts[k], subjects=people[k]) for k in range(100))
+        service.settle()
+        service.delete_subjects(["ann"])
+        first, second = service.ingests
+        second.step()
+        for _ in range(3):
+            list(first.drain())
+        service.scheduler.step()
+        service.publisher.drain()
+        # A version that holds deleted documents leaves the log, and the witness reads all the time.
+        early = list(service.releases())
+        service.settle()
+        for release in [*early, *service.releases()]:
+            witness.versions[release.version] = {"digest": release}
+        for partition in range(2):
+            for r in service.log.read(service.names.documents, partition, 0, 10_000):
+                oracle.take(partition, r.offset, r.key, r.value, r.headers, r.timestamp_ms)
+    assert max(witness.versions) == (2 if guarded else 3)
+    found = [finding.partition(":")[0] for finding in check_people(oracle, witness) if "parts" in finding]
+    assert found == ([] if guarded else ["version 2 parts the documents of ann"])

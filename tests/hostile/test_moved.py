@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from crashes import Crash
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -35,10 +36,6 @@ def named(partition, partitions=2, partitioner="murmur2"):
     """Ids whose home is this partition."""
     ids = (f"k{n}" for n in itertools.count())
     return (i for i in ids if partition_of(i.encode(), partitions, partitioner) == partition)
-
-
-class Crash(BaseException):
-    """The process was killed here."""
 
 
 class World:

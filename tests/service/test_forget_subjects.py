@@ -7,6 +7,7 @@ from dataclasses import replace
 import msgpack
 import numpy as np
 import pytest
+from crashes import killed_beside
 
 from streamtopic.client import DocumentProducer
 from streamtopic.counts import Weighting
@@ -15,6 +16,7 @@ from streamtopic.service.ingest import forget_subjects
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.verify.recount import documents_in_log
 from streamtopic.state import ForgetKind, ModelSettings, Reader
+from streamtopic.state.meta import cut
 from streamtopic.state.removal import remove_partition
 from streamtopic.streams import FileLog, Message, TopicNames, open_log, partition_of
 from streamtopic.subjects import SUBJECT_KEY, subject_digest
@@ -22,10 +24,6 @@ from streamtopic.subjects import SUBJECT_KEY, subject_digest
 NOW = 1_700_000_000.0
 SALT = b"0123456789abcdef"
 _numbers = itertools.count()
-
-
-class Crash(BaseException):
-    """The process was killed here."""
 
 
 class World:
@@ -314,20 +312,8 @@ def test_a_process_that_is_killed_at_any_append_leaves_nothing_half_done(world, 
     world.send(*(add(f"a{n}", "alice") for n in range(14)), *(add(f"b{n}", "bob") for n in range(3)))
     world.drain()
     world.ask()
-    calls = itertools.count()
-    append = world.log.append_many
-
-    def killed(topic, messages):
-        crashes = topic == world.topics.documents and next(calls) == at
-        if not crashes or written:
-            append(topic, messages)
-        if crashes:
-            raise Crash
-
-    with monkeypatch.context() as patch:
-        patch.setattr(world.log, "append_many", killed)
-        with pytest.raises(Crash):
-            world.drain()
+    with killed_beside(world.log, world.topics.documents, at, written=written):
+        world.drain()
     world.open()
     world.drain()
     assert world.live() == {"b0", "b1", "b2"}
@@ -335,6 +321,18 @@ def test_a_process_that_is_killed_at_any_append_leaves_nothing_half_done(world, 
     assert all(forget.found for forget in world.forgets())
     counted, recounted = world.digests()
     assert counted == recounted
+
+
+def test_a_request_is_carried_out_where_a_retrain_began_meanwhile(world):
+    """The scheduler writes to the state of each partition, and no new record may come that has it read again."""
+    world.send(*(add(f"a{n}", "alice") for n in range(9)), add("b", "bob"))
+    world.drain()
+    world.ask()
+    for partition, ingest in enumerate(world.ingests):
+        ingest.step()
+        cut(world.connection, world.topics.model, partition, epoch=1, leader=1)
+    world.drain()
+    assert world.live() == {"b"}
 
 
 def test_a_process_that_lost_the_partition_writes_no_tombstone(world):

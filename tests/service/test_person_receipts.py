@@ -110,28 +110,73 @@ def test_no_version_parts_the_documents_of_a_subject(service):
     assert settled.versions[0]["documents"] == 60
 
 
+def ask_in_one_partition(service, subject):
+    """Ask to forget somebody, with a producer that is killed behind the first of its records."""
+    with DocumentProducer(service.log, model=service.settings.model) as producer:
+        log = producer._log
+        append = log.append_many
+        log.append_many = lambda topic, messages: append(topic, messages[:1])
+        try:
+            producer.delete_subject(subject)
+        finally:
+            del log.append_many
+
+
 def test_a_request_that_one_partition_never_got_holds_nothing_for_long(tmp_path):
     """A producer that was killed in between leaves a request that some partitions lack: five minutes are the most."""
     now = [1_700_000_000.0]
     with Service(Settings(dir=tmp_path, **CHOSEN), clock=lambda: now[0]) as service:
         service.add([*documents(60), *documents(10, "alice", "a")])
         service.settle()
-        with DocumentProducer(service.log, model=service.settings.model) as producer:
-            log = producer._log
-            append = log.append_many
-            log.append_many = lambda topic, messages: append(topic, messages[:1])
-            try:
-                producer.delete_subject("alice")
-            finally:
-                del log.append_many
+        ask_in_one_partition(service, "alice")
         service.delete(["d1"])
         assert not service.settle().versions
         now[0] += 301
         assert service.settle().versions
         assert requests_left(service) == 1
         now[0] += 8 * 86_400
+        service.delete(["d2"])
+        service.settle()
         service.issue_receipts()
         assert requests_left(service) == 0
+
+
+def test_a_request_that_was_abandoned_parts_nobody_elses_documents(tmp_path):
+    """A killed producer's request waits for days in some partitions: the next person still leaves in one version."""
+    now = [1_700_000_000.0]
+    with Service(Settings(dir=tmp_path, **CHOSEN), clock=lambda: now[0]) as service:
+        service.add([*documents(60), *documents(40, "alice", "a"), *documents(10, "bob", "b")])
+        service.settle()
+        ask_in_one_partition(service, "bob")
+        service.settle()
+        now[0] += 3_600
+        service.settle()
+        service.delete_subjects(["alice"])
+        for ingest in service.ingests:
+            ingest.step()
+        list(service.ingests[0].drain())
+        cut = {ingest.partition: ingest.state.meta.next_offset for ingest in service.ingests}
+        assert service.situation.splits(cut) is not None
+        assert "subject" in service.scheduler.step().decision.reason
+        assert len(service.settle().versions) == 1
+
+
+def test_a_clock_that_is_ahead_ends_no_request_that_runs(tmp_path):
+    """A request that one partition has not counted yet lasts, whatever time the publisher's machine has."""
+    now = [1_700_000_000.0]
+    with Service(Settings(dir=tmp_path, **CHOSEN), clock=lambda: now[0]) as service:
+        service.add([*documents(60), *documents(40, "alice", "a")])
+        service.settle()
+        (request,) = service.delete_subjects(["alice"])
+        (first, *_) = service.ingests
+        for _ in range(3):
+            list(first.drain())
+        now[0] += 30 * 86_400
+        service.issue_receipts()
+        now[0] -= 30 * 86_400
+        service.settle()
+        receipts = Receipts(service.log, model=service.settings.model, public_key=service.public_key)
+        assert receipts.covering(request).documents == 40
 
 
 def test_a_process_that_is_killed_behind_the_receipt_signs_it_again(service, monkeypatch):

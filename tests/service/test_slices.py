@@ -4,13 +4,13 @@ import json
 
 import numpy as np
 import pytest
+from embedded_service import embedded
 
 from streamtopic.corpus import Document
 from streamtopic.errors import StateMismatch, UsageError
-from streamtopic.service.app import Service, silent
+from streamtopic.service.app import silent
 from streamtopic.service.rebuild_state import rebuild
 from streamtopic.service.slices import SliceView, slice_sums
-from streamtopic.settings import load
 from streamtopic.topics.over_time import ShareEstimator
 
 TOPICS = {
@@ -53,17 +53,7 @@ def key(tmp_path):
 
 def service(folder, **more):
     """An embedded instance with slices, which serves deletions at once."""
-    plain = {
-        "dir": folder,
-        "topics": 3,
-        "slices": "month",
-        "max_forget_lag": 0.0,
-        "capacity": "fixed",
-        "capacity_fixed": 1000,
-        "max_df": 1.0,
-        "partitions": 2,
-    }
-    return Service(load({**plain, **more}))
+    return embedded(folder, **{"slices": "month", "partitions": 2, **more})
 
 
 def sums(instance, view):

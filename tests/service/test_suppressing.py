@@ -7,6 +7,7 @@ from dataclasses import replace
 import msgpack
 import numpy as np
 import pytest
+from crashes import killed_beside
 
 from streamtopic.client import DocumentProducer, Suppressor
 from streamtopic.counts import Weighting
@@ -25,10 +26,6 @@ NOW = 1_700_000_000.0
 NOW_MS = int(NOW * 1000)
 SECRET = b"0123456789abcdef0123456789abcdef"
 _numbers = itertools.count()
-
-
-class Crash(BaseException):
-    """The process was killed here."""
 
 
 class World:
@@ -291,24 +288,12 @@ def test_a_suppressed_add_in_a_wrong_partition_leaves_the_log_there(world):
 
 @pytest.mark.parametrize("at", range(2))
 @pytest.mark.parametrize("written", [False, True])
-def test_a_process_that_is_killed_between_commit_and_tombstone_leaves_no_text(world, monkeypatch, at, written):
+def test_a_process_that_is_killed_between_commit_and_tombstone_leaves_no_text(world, at, written):
     """The note of the tombstone is part of the commit: the next process sends it, whatever the log has already."""
     world.say(subjects=["alice"])
     world.send(*(add(f"a{n}", "alice", word="secretword") for n in range(10)), add("c"))
-    calls = itertools.count()
-    append = world.log.append_many
-
-    def killed(topic, messages):
-        crashes = topic == world.topics.documents and next(calls) == at
-        if not crashes or written:
-            append(topic, messages)
-        if crashes:
-            raise Crash
-
-    with monkeypatch.context() as patch:
-        patch.setattr(world.log, "append_many", killed)
-        with pytest.raises(Crash):
-            world.drain()
+    with killed_beside(world.log, world.topics.documents, at, written=written):
+        world.drain()
     world.open()
     world.drain()
     world.check("c")

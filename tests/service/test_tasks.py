@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
+from embedded_service import embedded
 
 from streamtopic.corpus import Document
 from streamtopic.errors import CannotLearn, InvalidRelease, UsageError
-from streamtopic.service.app import Service
 from streamtopic.service.assembly import task_options
 from streamtopic.service.schedule.payload import read_labelled
 from streamtopic.service.verify.relearn import draw_again
-from streamtopic.settings import load
 
 TOPICS = {
     "garden": ["rose", "tulip", "soil", "seed", "bloom", "compost", "spade", "hedge"],
@@ -47,16 +46,8 @@ def key(tmp_path):
 
 def service(folder, tasks=None, **more):
     """An embedded instance with one task, which serves deletions at once."""
-    plain = {
-        "dir": folder,
-        "topics": 3,
-        "max_forget_lag": 0.0,
-        "capacity": "fixed",
-        "capacity_fixed": 1000,
-        "max_df": 1.0,
-        "tasks": {"place": {"ridge": 1e-6}} if tasks is None else tasks,
-    }
-    return Service(load({**plain, **more}))
+    chosen = {"place": {"ridge": 1e-6}} if tasks is None else tasks
+    return embedded(folder, tasks=chosen, **more)
 
 
 def newest(instance):

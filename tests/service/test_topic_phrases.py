@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from embedded_service import embedded
 
 from streamtopic.corpus import Document
 from streamtopic.errors import UsageError
 from streamtopic.events import encode_add
-from streamtopic.service.app import Service, silent
+from streamtopic.service.app import silent
 from streamtopic.service.rebuild_state import rebuild
 from streamtopic.service.topic_phrases import DocumentsTopic, count_phrases, read_phrases
-from streamtopic.settings import load
 from streamtopic.streams import KafkaLog
 from streamtopic.topics.phrases import PhraseFinder
 
@@ -52,16 +52,7 @@ def expected(documents):
 
 def service(folder, **more):
     """An embedded instance that serves deletions at once."""
-    plain = {
-        "dir": folder,
-        "topics": 3,
-        "max_forget_lag": 0.0,
-        "capacity": "fixed",
-        "capacity_fixed": 1000,
-        "max_df": 1.0,
-        "partitions": 2,
-    }
-    return Service(load({**plain, **more}))
+    return embedded(folder, **{"partitions": 2, **more})
 
 
 def counted(instance):

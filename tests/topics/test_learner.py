@@ -107,6 +107,13 @@ def test_corpora_without_topics_say_why(learner, counts, reason):
     assert "add" in str(error.value) or "fewer" in str(error.value) or "need" in str(error.value)
 
 
+def test_words_in_too_many_documents_name_the_limit():
+    """Where words are frequent enough and all too frequent, the remedy is not to add documents or lower min_df."""
+    counts = counts_of(["one two three", "one two four"] * 40)
+    with pytest.raises(CannotLearn, match="raise max_df"):
+        learn(counts, LearnerOptions(n_topics=2, min_df=1))
+
+
 def test_words_without_partner_are_left_out():
     """A kept word that never meets another kept word has no row and leaves no NaN."""
     texts = ["red green blue", "red green blue sea", "sea sky wave", "wave sea sky red"] * 60 + ["lonely lonely2"] * 60

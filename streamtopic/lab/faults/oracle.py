@@ -86,11 +86,13 @@ class PersonRequest:
     closed: partition to the offset of the tombstone that ends it there; without the partitions where it lasts.
     covered: partition to the offset of the first such tombstone. What the request has deleted before it must be covered
         by its receipt, also where the same request was sent a second time.
+    asked_ms: time of its first record that was taken in, milliseconds since 1970.
     """
 
     subject: str
     request: str
     salt: bytes
+    asked_ms: int = 0
     opened: dict[int, int] = field(default_factory=dict)
     closed: dict[int, int] = field(default_factory=dict)
     covered: dict[int, int] = field(default_factory=dict)
@@ -191,7 +193,7 @@ class Oracle:
         book.next_offset = offset + 1
         asked = understand(key, value, headers)
         if key is not None and key.startswith(SUBJECT_KEY):
-            self._about_person(book, partition, offset, key, asked)
+            self._about_person(book, partition, offset, key, asked, time_ms)
             return
         belongs = partition if key is None else home(key, len(self.books))
         elsewhere = belongs != partition
@@ -228,7 +230,9 @@ class Oracle:
             and (away.asked or away.document in self.books[away.home].live)
         ]
 
-    def _about_person(self, book: PartitionBook, partition: int, offset: int, key: bytes, asked: Asked) -> None:
+    def _about_person(
+        self, book: PartitionBook, partition: int, offset: int, key: bytes, asked: Asked, time_ms: int
+    ) -> None:
         """Take in a record under the key of a request to forget a person. Each partition has its own."""
         if asked.kind == "refused":
             book.refused.add(offset)
@@ -236,7 +240,7 @@ class Oracle:
         elif asked.kind == "forget":
             (subject,) = asked.subjects
             known = self.people.setdefault(
-                (key, subject, asked.salt), PersonRequest(subject, asked.request, asked.salt)
+                (key, subject, asked.salt), PersonRequest(subject, asked.request, asked.salt, time_ms)
             )
             known.opened.setdefault(partition, offset)
             # The same request once more: what came since its end goes as well.

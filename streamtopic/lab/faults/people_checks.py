@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from streamtopic.lab.faults.witness import Witness
     from streamtopic.signed import SubjectReceipt
 
-__all__ = ["check_people", "deletions_of", "open_people", "said_of"]
+__all__ = ["LONGEST_HOLD_MS", "check_people", "deletions_of", "open_people", "said_of"]
+
+LONGEST_HOLD_MS = 300_000
+"""So long a request holds a version back, as docs/messages.md says."""
 
 Place = tuple[int, int]
 """Partition and offset of a record."""
@@ -52,18 +55,19 @@ def open_people(oracle: Oracle, witness: Witness) -> list[str]:
 
 
 def check_people(oracle: Oracle, witness: Witness) -> list[str]:
-    """Check that forgotten people are gone, and that each of their receipts covers what its request has deleted."""
+    """Check that forgotten people are gone, each in one version, and that their receipts cover what was deleted."""
     receipts = {receipt.request: (receipt, head) for receipt, head in witness.covering.values()}
     deletions = deletions_of(oracle)
     findings = []
     for asked in oracle.people.values():
         findings += _still_there(oracle, asked)
+        own = {place: one for place, one in deletions.get(asked.request, {}).items() if one.salt == asked.salt}
+        findings += _parted(asked, own, witness)
         name = said_of(asked.request, asked.salt)
         if name not in receipts:
             findings.append(f"the request {asked.request} to forget {asked.subject} has no covering receipt")
             continue
         receipt, _ = receipts.pop(name)
-        own = {place: one for place, one in deletions.get(asked.request, {}).items() if one.salt == asked.salt}
         findings += _coverage(asked, receipt, own, witness)
         findings += _in_newest(asked, own, witness)
     findings += [f"{receipt.id} covers documents of a request that nobody made" for receipt, _ in receipts.values()]
@@ -79,6 +83,29 @@ def _still_there(oracle: Oracle, asked: PersonRequest) -> list[str]:
                 found.append(
                     f"{document!r} is about {asked.subject}, who was forgotten at {partition}/{closed}, and lives"
                 )
+    return found
+
+
+def _parted(asked: PersonRequest, own: Mapping[Place, Deletion], witness: Witness) -> list[str]:
+    """Return the versions that lack some of a person's documents and hold others: they must leave in one version.
+
+    own: the deletions under its request id and salt.
+    """
+    lives = {}
+    for (partition, offset), one in own.items():
+        # A request that is sent a second time deletes what has come since the end of the first.
+        if one.span is not None and offset < asked.covered.get(partition, 0):
+            lives[partition, offset] = one.span
+    found = []
+    for number, contents in sorted(witness.versions.items()):
+        envelope = next(iter(contents.values())).envelope
+        gone = any(offset < envelope.cut.get(partition, 0) for partition, offset in lives)
+        held = [place for place, span in lives.items() if span.holds(envelope.cut.get(place[0], 0))]
+        # A request holds a version back for so long, and no longer.
+        if gone and held and envelope.created - asked.asked_ms < LONGEST_HOLD_MS:
+            found.append(
+                f"version {number} parts the documents of {asked.subject}: it holds {min(held)}, and lacks others"
+            )
     return found
 
 

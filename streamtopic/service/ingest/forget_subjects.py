@@ -18,6 +18,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from streamtopic.errors import TakenOver
 from streamtopic.events import encode_subject_forgotten
 from streamtopic.service.ingest.resolve import receipt_headers
 from streamtopic.streams import Message, pages
@@ -89,10 +90,11 @@ class SubjectForgetter:
         open_requests = [request for request in self._requests().values() if not request.done]
         if not open_requests:
             return 0
+        if not self._may_write():
+            return 0
         offset = self._state.meta.next_offset
         end = self._log.end(self._topic, self._state.partition)
-        # A process that lost the partition without noticing must not write to it.
-        if end - offset > _MOST_BEHIND or not self._state.is_owner():
+        if end - offset > _MOST_BEHIND:
             return 0
         uncounted = self._uncounted(offset, end)
         # None until the end: after an error the requests are read from Redis again.
@@ -102,6 +104,21 @@ class SubjectForgetter:
             if written < _AT_ONCE:
                 written += self._carry_out(request, uncounted)
         return written
+
+    def _may_write(self) -> bool:
+        """Return whether this process owns the partition and knows its state, which may be read again."""
+        # A process that lost the partition without noticing must not write to it.
+        if self._state.is_owner():
+            return True
+        # Where Redis was set back, whoever steps the partition goes back first, and says so.
+        if self._state.is_set_back():
+            return False
+        try:
+            # A scheduler has begun an epoch. Without new records, nothing else would have the state read again.
+            self._state.reload()
+        except TakenOver:
+            return False
+        return True
 
     def _requests(self) -> dict[bytes, SubjectRequest]:
         """Return the requests of the partition by name, the oldest first."""

@@ -102,7 +102,7 @@ class Publisher:
         self._looked_at: dict[int, object] = {}
         requests = SubjectRequests(state.connection, state.model, state.settings.partitions)
         self._subjects = SubjectReceipts(
-            state.model, requests, log, self._names.receipts, key=key, links=self._links, clock=clock
+            state.model, requests, log, self._names.receipts, self._names.releases, key=key, links=self._links
         )
         # By the settings that the model is bound to: other models need no right to read these notes.
         self._many_forms = state.settings.many_forms

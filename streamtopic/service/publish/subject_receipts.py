@@ -27,7 +27,7 @@ from streamtopic.signed import (
 from streamtopic.state.deletions import month_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from streamtopic.signed import ReceiptReader, SigningKey
     from streamtopic.state import Forgets, SubjectRequest, SubjectRequests
@@ -66,9 +66,9 @@ class SubjectReceipts:
     model: name of the model.
     requests: the requests in Redis; one leaves once its receipt is in the log.
     log, topic: where receipts are.
+    dated: a topic that gets records all the time. Their times, by the log's clock, say how old a request is.
     key: signs them.
     links: keys of the months, which tie receipts to request ids for the service.
-    clock: seconds since 1970.
     """
 
     def __init__(
@@ -77,18 +77,18 @@ class SubjectReceipts:
         requests: SubjectRequests,
         log: EventLog,
         topic: str,
+        dated: str,
         *,
         key: SigningKey,
         links: LinkKeys,
-        clock: Callable[[], float],
     ) -> None:
         self._model = model
         self._requests = requests
         self._log = log
         self._topic = topic
+        self._dated = dated
         self._key = key
         self._links = links
-        self._clock = clock
 
     def publish(self, forgets: Mapping[int, Forgets], issued: ReceiptReader) -> int:
         """Publish the receipts that can be made now; return their number.
@@ -130,10 +130,16 @@ class SubjectReceipts:
         partitions.
         """
         everywhere = set.intersection(*map(set, requests.values()))
-        old = self._clock() * 1000 - _ABANDONED_MS
+        left = {}
         for partition, of_partition in requests.items():
-            left = [one for one in of_partition.values() if one.done and one.name not in everywhere]
-            gone = [one for one in left if one.received_ms < old or self._has_receipt(one, issued)]
+            left[partition] = [one for one in of_partition.values() if one.done and one.name not in everywhere]
+        if not any(left.values()):
+            return
+        # Requests have the times of the log. A clock of this machine that is wrong would drop requests that run.
+        newest = self._log.appended_ms(self._dated, 0, self._log.end(self._dated, 0) - 1) or 0
+        old = newest - _ABANDONED_MS
+        for partition, some in left.items():
+            gone = [one for one in some if one.received_ms < old or self._has_receipt(one, issued)]
             self._requests.drop(partition, gone)
 
     def _has_receipt(self, request: SubjectRequest, issued: ReceiptReader) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from streamtopic.privacy.accounting import Composition
-from streamtopic.service.schedule.decide import Decision, Policy, Situation, Wait, decide, held
+from streamtopic.service.schedule.decide import LONGEST_HOLD_MS, Decision, Policy, Situation, Wait, decide, held
 from streamtopic.signed import REVISION, Envelope
 from streamtopic.state import Forget, Meta, ModelState, Reader, StoredBase, SubjectRequest, SubjectRequests
 from streamtopic.state.deletions import split_requests, unfinished_requests
@@ -204,8 +204,14 @@ class SituationReader:
         return replace(self._of_counts(requested, failed), forgetting_ms=forgetting)
 
     def _forgetting_ms(self) -> int | None:
-        """Return when the oldest request to forget a subject came that is not done, None where all are."""
-        return min((request.received_ms for request in unfinished_requests(self._subject_requests())), default=None)
+        """Return when the oldest request to forget a subject came that is not done and may hold a version back."""
+        return self._oldest(unfinished_requests(self._subject_requests()))
+
+    def _oldest(self, requests: Iterable[SubjectRequest]) -> int | None:
+        """Return when the oldest of these requests came that may hold a version back, None where none of them may."""
+        # One that some partition never got stays for days. It must not end the wait for those that came since.
+        since = self.now() - LONGEST_HOLD_MS
+        return min((request.received_ms for request in requests if request.received_ms > since), default=None)
 
     def _subject_requests(self) -> dict[int, dict[bytes, SubjectRequest]]:
         """Return partition to its requests to forget a subject, by name."""
@@ -219,10 +225,10 @@ class SituationReader:
 
         Raises as `read`.
         """
-        times = [request.received_ms for request in split_requests(self._subject_requests(), cut)]
-        if not times:
+        forgetting = self._oldest(split_requests(self._subject_requests(), cut))
+        if forgetting is None:
             return None
-        situation = replace(self._of_counts(None, None), forgetting_ms=min(times))
+        situation = replace(self._of_counts(None, None), forgetting_ms=forgetting)
         return held(situation, self._policy, self.now())
 
     def _of_counts(self, requested: str | None, failed: str | None) -> Situation:

@@ -1,0 +1,33 @@
+"""A process that is killed beside an append to the log, for tests of what the next process finds."""
+
+import itertools
+from contextlib import contextmanager
+
+import pytest
+
+
+class Crash(BaseException):
+    """The process was killed here. No `except Exception` may go on after it."""
+
+
+@contextmanager
+def killed_beside(log, topic, at, *, written):
+    """Kill the process at an append to a topic, and expect that it is killed.
+
+    at: which append, from 0.
+    written: whether the log has the records by then.
+    """
+    appends = itertools.count()
+    append = log.append_many
+
+    def killed(to, messages):
+        crashes = to == topic and next(appends) == at
+        places = None if crashes and not written else append(to, messages)
+        if crashes:
+            raise Crash
+        return places
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log, "append_many", killed)
+        with pytest.raises(Crash):
+            yield

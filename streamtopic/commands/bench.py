@@ -28,7 +28,7 @@ _NUMBERS = {
     "draws": "forget sets of each kind (benchmarks `twin`, `updates`, `quality`)",
     "halves": "halvings for quality on unseen documents, 0 for none (benchmarks `peers`, `quality`)",
     "samples": "samples of nine tenths for the spread of our quality (benchmarks `peers`, `quality`)",
-    "largest": "documents at most (benchmark `updates`)",
+    "largest": "documents at most (benchmarks `updates`, `ingest-million`, `scale`)",
     "minutes": "how long; 0: one chain or input, that of the seed (benchmarks `chains`, `fuzz`)",
     "seed": "seed of random draws "
     "(`faults`, `twin`, `relearns`, `capacity`, `updates`, `quality`, `chains`, `hostile`, `fuzz`)",

@@ -124,6 +124,10 @@ def product(A: Float, B: Float) -> Float:
 
 @kernel
 def _add_product(A: Float, B: Float, out: Float) -> None:
+    """Add A B to `out` in the order of k.
+
+    Factors, triangular systems and reflections are made of these sums, so that one small kernel is compiled for all.
+    """
     for i in range(A.shape[0]):
         row = out[i]
         for k in range(A.shape[1]):
@@ -133,6 +137,7 @@ def _add_product(A: Float, B: Float, out: Float) -> None:
                 row[j] += factor * other[j]
 
 
+@np.errstate(all="ignore")
 def cholesky(G: Float) -> tuple[Float, int]:
     """Return the lower triangle L with L L^T = G (r, r), and how many pivots are positive.
 
@@ -141,41 +146,38 @@ def cholesky(G: Float) -> tuple[Float, int]:
     """
     r = len(G)
     L = np.zeros((r, r))
+    # Columns of L as rows, since the kernel reads rows.
+    columns = np.zeros((r, r))
     for j in range(r):
         # Column by column: L_ij = (G_ij - sum over k < j of L_ik L_jk) / L_jj.
-        terms = np.empty((j + 1, r - j))
-        terms[0] = G[j:, j]
-        with np.errstate(all="ignore"):
-            terms[1:] = -(L[j:, :j] * L[j, :j]).T
-            totals = _sum_in_order(terms)
-        pivot = totals[0]
+        totals = np.array(G[:, j], np.float64)
+        _add_product(-L[j : j + 1, :j], columns[:j], totals[None])
+        pivot = totals[j]
         # Also where it is not a number.
         if not pivot > 0.0:
             L[j:] = 0.0
             return L, j
         root = np.sqrt(pivot)
-        L[j, j] = root
-        with np.errstate(all="ignore"):
-            L[j + 1 :, j] = totals[1:] / root
+        columns[j, j] = root
+        columns[j, j + 1 :] = totals[j + 1 :] / root
+        L[j:, j] = columns[j, j:]
     return L, r
 
 
+@np.errstate(all="ignore")
 def solve_lower(L: Float, B: Float) -> Float:
     """Return X with L X = B, (r, c), for B (r, c) and a lower triangle L (r, r) whose diagonal holds no zero."""
-    X = np.empty(B.shape)
+    X = np.array(B, np.float64, order="C")
     for i in range(len(L)):
-        terms = np.empty((i + 1, B.shape[1]))
-        terms[0] = B[i]
-        with np.errstate(all="ignore"):
-            terms[1:] = -(L[i, :i, None] * X[:i])
-            X[i] = _sum_in_order(terms) / L[i, i]
+        _add_product(-L[i : i + 1, :i], X[:i], X[i : i + 1])
+        X[i] /= L[i, i]
     return X
 
 
 def _sum_in_order(terms: Float) -> Any:
-    """Return the sum of the rows of `terms`, each added to the sum of those before it."""
+    """Return the sum of `terms` (k,), each added to the sum of those before it."""
     # Other sums of numpy add numbers in pairs, and which ones depends on the shape. A running sum has one order only.
-    return np.cumsum(terms, axis=0)[-1]
+    return np.cumsum(terms)[-1]
 
 
 def leading_pairs(H: Float, wanted: int) -> tuple[Float, Float]:
@@ -222,7 +224,7 @@ def _tridiagonal(H: Float, vectors: Float) -> tuple[Float, Float]:
 
 def _reflect_both_sides(H: Float, v: Float, factor: float) -> None:
     """Apply the reflection to rows and columns in place: H - v w^T - w v^T."""
-    w = _product_in_order(v, H) * factor
+    w = product(v[None], np.ascontiguousarray(H))[0] * factor
     inner = _sum_in_order(v * w) * (factor / 2.0)
     w -= inner * v
     H -= np.outer(v, w) + np.outer(w, v)
@@ -230,14 +232,8 @@ def _reflect_both_sides(H: Float, v: Float, factor: float) -> None:
 
 def _reflect(vectors: Float, v: Float, factor: float) -> None:
     """Apply the reflection I - factor v v^T to these rows in place."""
-    sums = _product_in_order(v, vectors)
-    vectors -= np.outer(factor * v, sums)
-
-
-def _product_in_order(v: Float, rows: Float) -> Float:
-    """Return v^T rows, each entry summed in the order of rows."""
-    # A sum that begins with 0 is never a negative zero.
-    return np.asarray(0.0 + _sum_in_order(v[:, None] * rows))
+    sums = product(v[None], vectors)
+    _add_product(-factor * v[:, None], sums, vectors)
 
 
 @kernel

@@ -113,6 +113,27 @@ def test_sums_run_in_order():
     assert product(E, np.ascontiguousarray(E.T))[1, 2] == total
 
 
+def test_factors_and_solutions_subtract_in_order():
+    """L and L^-1 B have the bits of loops over single numbers that subtract one product after the other."""
+    rng = np.random.default_rng(3)
+    rows = rng.standard_normal((12, 20)) * 2.0 ** rng.integers(-20, 20, 20)
+    G, B = rows @ rows.T, rng.standard_normal((12, 5))
+    L, X = np.zeros((12, 12)), np.zeros((12, 5))
+    for i in range(12):
+        for j in range(i + 1):
+            total = float(G[i, j])
+            for k in range(j):
+                total -= float(L[i, k]) * float(L[j, k])
+            L[i, j] = np.sqrt(total) if i == j else total / float(L[j, j])
+        for j in range(5):
+            total = float(B[i, j])
+            for k in range(i):
+                total -= float(L[i, k]) * float(X[k, j])
+            X[i, j] = total / float(L[i, i])
+    assert cholesky(G)[0].tobytes() == L.tobytes()
+    assert solve_lower(L, B).tobytes() == X.tobytes()
+
+
 @pytest.mark.parametrize(("matrix", "pivots"), [([[0.0]], 0), ([[1.0, 1.0], [1.0, 1.0]], 1), ([[np.nan]], 0)])
 def test_a_matrix_that_is_not_positive_definite_says_where(matrix, pivots):
     """The number of positive pivots is that of the rows that were factored; the others are 0."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -80,11 +78,12 @@ def short() -> list[Figure]:
 def processes() -> list[Figure]:
     """Two partitions by one process and by two, each kept to one core; and by one that may use every core."""
     from streamtopic.lab.bench.feed import corpus
+    from streamtopic.lab.bench.ingest_processes import ANY_CORE
     from streamtopic.local import LocalKafka, LocalRedis
 
     batch = corpus(24_000, LONG)
     ways = {"one process, one core": [(0, [0, 1])], "two processes, a core each": [(0, [0]), (1, [1])],
-            "one process, all cores": [(-1, [0, 1])]}  # fmt: skip
+            "one process, all cores": [(ANY_CORE, [0, 1])]}  # fmt: skip
     speed, figures = {}, []
     with LocalKafka() as kafka, LocalRedis() as redis:
         for number, (name, shares) in enumerate(ways.items()):
@@ -101,19 +100,16 @@ def _share(
 ) -> tuple[float, float]:
     """Return documents a second of processes with these cores and partitions, and how many cores were busy."""
     from streamtopic.lab.bench.feed import corpus, feed
+    from streamtopic.lab.bench.ingest_processes import IngestProcesses, processor_seconds
 
     with feed(*servers, 2) as found:
         found.send(corpus(1_000, LONG, seed=1), "warm")
-        children = [_child(found, core, partitions) for core, partitions in shares]
-        for child in children:
-            _line(child)
-        found.send(batch)
-        pids = [*(child.pid for child in children), *others]
-        used = _processor_seconds(pids)
-        seconds, _ = timed(lambda: _run(children))
-        busy = (_processor_seconds(pids) - used) / seconds
-        for child in children:
-            child.communicate()
+        with IngestProcesses(found, shares) as ingests:
+            found.send(batch)
+            pids = [*ingests.pids, *others]
+            used = processor_seconds(pids)
+            seconds, _ = timed(ingests.count)
+            busy = (processor_seconds(pids) - used) / seconds
     return batch.documents / seconds, busy
 
 
@@ -157,47 +153,6 @@ def _bare_consumer(feed: Feed) -> int:
             number += len(records)
     consumer.close()
     return number
-
-
-def _child(feed: Feed, core: int, partitions: list[int]) -> subprocess.Popen[str]:
-    program = [
-        sys.executable,
-        "-m",
-        "streamtopic.lab.bench.ingest_child",
-        feed.servers,
-        feed.redis_url,
-        feed.names.model,
-    ]
-    return subprocess.Popen(  # noqa: S603 -- this very program
-        [*program, str(core), *map(str, partitions)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-
-
-def _line(child: subprocess.Popen[str]) -> str:
-    return child.stdout.readline() if child.stdout is not None else ""
-
-
-def _run(children: list[subprocess.Popen[str]]) -> None:
-    for child in children:
-        if child.stdin is not None:
-            child.stdin.write("go\n")
-            child.stdin.flush()
-    for child in children:
-        _line(child)
-
-
-def _processor_seconds(pids: list[int | None]) -> float:
-    import os
-    from pathlib import Path
-
-    used = 0
-    for pid in pids:
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-        except OSError:
-            continue
-        used += int(fields[11]) + int(fields[12])
-    return used / os.sysconf("SC_CLK_TCK")
 
 
 CASES = {"long": long, "short": short, "processes": processes}

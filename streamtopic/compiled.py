@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numba
 import numpy as np
+from numba.core.types.functions import BaseFunction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Whole", "kernel", "once", "short"]
+__all__ = ["Whole", "kernel", "once", "remember_answers", "short"]
 
 F = TypeVar("F", bound="Callable[..., object]")
 
@@ -45,3 +46,26 @@ def once(function: F) -> F:
     A function of its own would be compiled twice: by itself, and again inside the kernel.
     """
     return cast("F", numba.njit(inline="always", **_OPTIONS)(function))
+
+
+def remember_answers() -> None:
+    """Make numba look up once how an operator works on given types, and remember the answer, in this whole process.
+
+    For a process that does nothing but compile. numba asks again at each place of an operator, and in each round of
+    its work on types: ten times for each different question. The answer depends on the operator and on the types only.
+    """
+    functions: Any = BaseFunction
+    look_up = functions.get_call_type
+    answers: dict[Any, Any] = {}
+
+    def remembered(self: Any, context: Any, args: Any, kws: Any) -> Any:  # noqa: ANN401  as numba calls it
+        if kws:
+            return look_up(self, context, args, kws)
+        question = self, tuple(args)
+        answer = answers.get(question)
+        # Where there is no answer numba raises an error, which is not kept: types may be known better in a later round.
+        if answer is None:
+            answer = answers[question] = look_up(self, context, args, kws)
+        return answer
+
+    functions.get_call_type = remembered

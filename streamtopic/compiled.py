@@ -12,7 +12,7 @@ from numba.extending import intrinsic
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Whole", "fetch_early", "kernel", "once", "short"]
+__all__ = ["Whole", "fetch_early", "kernel", "once", "remember_answers", "short"]
 
 F = TypeVar("F", bound="Callable[..., object]")
 
@@ -75,3 +75,29 @@ fetch_early: Callable[[Any, Whole], None] = cast("Any", _prefetch)
 
 It reads nothing by itself, so a place behind the end of the array does no harm. numba has no function for it.
 """
+
+
+def remember_answers() -> None:
+    """Make numba look up once how an operator works on given types, and remember the answer, in this whole process.
+
+    For a process that does nothing but compile. numba asks again at each place of an operator, and in each round of
+    its work on types: ten times for each different question. The answer depends on the operator and on the types only.
+    """
+    # Here, since no other process needs this place inside numba.
+    from numba.core.types.functions import BaseFunction
+
+    functions: Any = BaseFunction
+    look_up = functions.get_call_type
+    answers: dict[Any, Any] = {}
+
+    def remembered(self: Any, context: Any, args: Any, kws: Any) -> Any:  # noqa: ANN401  as numba calls it
+        if kws:
+            return look_up(self, context, args, kws)
+        question = self, tuple(args)
+        answer = answers.get(question)
+        # Where there is no answer numba raises an error, which is not kept: types may be known better in a later round.
+        if answer is None:
+            answer = answers[question] = look_up(self, context, args, kws)
+        return answer
+
+    functions.get_call_type = remembered

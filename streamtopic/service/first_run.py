@@ -15,12 +15,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from streamtopic.compiled import remember_answers
 from streamtopic.corpus import Document
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["CompilingAhead", "cache_folder", "run_service"]
+__all__ = ["CompilingAhead", "cache_folder", "only_compile", "run_service"]
 
 _PARTS = ("service", "learning")
 _TOPICS = 3
@@ -114,10 +115,16 @@ def _learn() -> None:
     learn(recount(texts, options.weighting), options)
 
 
+def only_compile() -> None:
+    """Prepare this process for compiling, and for nothing else: it must end soon."""
+    # The compiler holds millions of objects, and each look for garbage goes through them.
+    gc.disable()
+    remember_answers()
+
+
 def _main(part: str) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    # The compiler holds millions of objects, and each look for garbage goes through them. This process ends soon.
-    gc.disable()
+    only_compile()
     {"service": run_service, "learning": _learn}[part]()
 
 

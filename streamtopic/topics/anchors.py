@@ -148,10 +148,12 @@ def choose_anchors(E: Float) -> AnchorChoice:
 
     Raises CannotLearn where the rows span fewer than r directions.
     """
-    rows, margin = _greedy(np.ascontiguousarray(E))
-    if len(rows) < E.shape[1]:
-        raise CannotLearn("rank", f"the rows span only {len(rows)} directions: add documents or ask fewer topics")
-    return AnchorChoice(np.sort(rows), float(margin))
+    c, r = E.shape
+    chosen = np.empty(r, np.intp)
+    found, margin = _greedy(E.copy(order="C"), np.zeros(c), np.empty(r), chosen)
+    if found < r:
+        raise CannotLearn("rank", f"the rows span only {found} directions: add documents or ask fewer topics")
+    return AnchorChoice(np.sort(chosen), float(margin))
 
 
 def beside(E: Float, guided: Float) -> Float:
@@ -166,7 +168,7 @@ def beside(E: Float, guided: Float) -> Float:
         return E
     unit = np.ascontiguousarray(_normalised(np.ascontiguousarray(guided.T)).T)
     gram = product(unit, np.ascontiguousarray(unit.T))
-    if not _pivots(gram, _LEAST_PIVOT).all():
+    if not _pivots(gram).all():
         raise CannotLearn("rank", "the guided topics depend on each other: give them seeds that differ more")
     L, _ = cholesky(gram)
     basis = solve_lower(L, unit)
@@ -264,12 +266,14 @@ def _orthonormal(Z: Float) -> Float:
     """Return an orthonormal basis of the columns of Z (c, k) in integers of 26 bits, 0 where a column adds nothing."""
     columns = _quantised(_normalised(Z))
     gram = columns.T @ columns / _GRID**2
-    kept = np.flatnonzero(_pivots(np.ascontiguousarray(gram), _LEAST_PIVOT))
+    kept = np.flatnonzero(_pivots(np.ascontiguousarray(gram)))
     basis = np.zeros_like(columns)
     among = gram[np.ix_(kept, kept)]
     L, _ = cholesky(np.ascontiguousarray(among))
     independent = np.ascontiguousarray(columns[:, kept] / _GRID)
-    basis[:, kept] = _by_inverse(independent, L)
+    # A column of L as a row, so that the inner loop reads numbers that lie side by side.
+    _by_inverse(independent, np.ascontiguousarray(L.T))
+    basis[:, kept] = independent
     return _quantised(basis)
 
 
@@ -337,13 +341,20 @@ def _fill_scaled(
                 target[j] = np.rint(float(value) * scales * _GRID)
 
 
-@kernel
 def _column_lengths(Z: Float) -> Float:
     """Return the lengths of columns, (k,)."""
-    # Divided by the largest entry first, so that no square leaves the range of doubles.
     k = Z.shape[1]
     largest = np.zeros(k)
-    out = np.zeros(k)
+    squares = np.zeros(k)
+    _scaled_squares(Z, largest, squares)
+    return np.asarray(np.sqrt(squares) * largest)
+
+
+@kernel
+def _scaled_squares(Z: Float, largest: Float, squares: Float) -> None:
+    """Fill in the size of each column's largest entry, 1 for a column of zeros, and the sum of squares in its unit."""
+    # Divided by the largest entry first, so that no square leaves the range of doubles.
+    k = Z.shape[1]
     for i in range(len(Z)):
         row = Z[i]
         for j in range(k):
@@ -355,18 +366,20 @@ def _column_lengths(Z: Float) -> Float:
         row = Z[i]
         for j in range(k):
             part = row[j] / largest[j]
-            out[j] += part * part
-    for j in range(k):
-        out[j] = np.sqrt(out[j]) * largest[j]
-    return out
+            squares[j] += part * part
+
+
+def _pivots(gram: Float) -> Mask:
+    """Return which columns are independent of those before them, (k,)."""
+    kept = np.zeros(len(gram), np.bool_)
+    _keep_pivots(gram, _LEAST_PIVOT, np.zeros(gram.shape), kept)
+    return kept
 
 
 @kernel
-def _pivots(gram: Float, least: float) -> Mask:
-    """Return which columns are independent of those before them, (k,): more than `least` of their square is left."""
+def _keep_pivots(gram: Float, least: float, L: Float, kept: Mask) -> None:
+    """Mark the columns of which more than `least` of their square is left. L: memory, (k, k) zeros."""
     k = len(gram)
-    kept = np.zeros(k, np.bool_)
-    L = np.zeros((k, k))
     for i in range(k):
         for j in range(i):
             if kept[j]:
@@ -381,41 +394,34 @@ def _pivots(gram: Float, least: float) -> Mask:
             kept[i] = True
             L[i, i] = np.sqrt(pivot)
         else:
-            L[i] = 0.0
-    return kept
+            for t in range(i):
+                L[i, t] = 0.0
 
 
 @kernel
-def _by_inverse(Z: Float, L: Float) -> Float:
-    """Return Z L^-T, (c, k): rows x with x L^T = z. Each entry is taken off all entries behind it at once."""
-    out = Z.copy()
-    k = len(L)
-    # A column of L as a row, so that the inner loop reads numbers that lie side by side.
-    across = np.empty((k, k))
-    for i in range(k):
+def _by_inverse(Z: Float, U: Float) -> None:
+    """Replace Z (c, k) by Z U^-1, U upper triangular: each entry is taken off all entries behind it at once."""
+    k = len(U)
+    for i in range(len(Z)):
+        row = Z[i]
         for j in range(k):
-            across[j, i] = L[i, j]
-    for i in range(len(out)):
-        row = out[i]
-        for j in range(k):
-            row[j] /= L[j, j]
+            other = U[j]
+            row[j] /= other[j]
             factor = row[j]
-            other = across[j]
             for t in range(j + 1, k):
                 row[t] -= factor * other[t]
-    return out
 
 
 @kernel
-def _greedy(E: Float) -> tuple[Positions, float]:
-    """Return the chosen rows in the order of choice, and the least lead over the largest squared distance.
+def _greedy(residual: Float, distances: Float, direction: Float, chosen: Positions) -> tuple[int, float]:
+    """Return how many rows were chosen, and the least lead over the largest squared distance.
 
-    There are fewer rows than columns where no row is left outside the span.
+    residual: (c, r) the rows; what the chosen ones span is taken off them.
+    distances: (c,) zeros.
+    direction: memory, (r,).
+    chosen: (r,) filled with the chosen rows in the order of choice, fewer than r where no row is left outside the span.
     """
-    c, r = E.shape
-    residual = E.copy()
-    distances = np.zeros(c)
-    chosen = np.empty(r, np.intp)
+    c, r = residual.shape
     margin = np.inf
     largest = 0.0
     for t in range(r):
@@ -437,10 +443,12 @@ def _greedy(E: Float) -> tuple[Positions, float]:
         if t == 0:
             largest = farthest
         if best < 0 or not farthest > _LEAST_DISTANCE * largest:
-            return chosen[:t], margin
+            return t, margin
         margin = min(margin, (farthest - second) / largest)
         chosen[t] = best
-        direction = residual[best] / np.sqrt(farthest)
+        length = np.sqrt(farthest)
+        for k in range(r):
+            direction[k] = residual[best, k] / length
         # Below every distance, so that a chosen row never wins again.
         distances[best] = -1.0
         for i in range(c):
@@ -450,7 +458,7 @@ def _greedy(E: Float) -> tuple[Positions, float]:
                 part += row[k] * direction[k]
             for k in range(r):
                 row[k] -= part * direction[k]
-    return chosen, margin
+    return r, margin
 
 
 @dataclass(frozen=True, slots=True, eq=False)

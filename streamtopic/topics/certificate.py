@@ -20,7 +20,7 @@ from typing import TypeVar
 import numpy as np
 
 from streamtopic.compiled import kernel
-from streamtopic.counts.arrays import Float
+from streamtopic.counts.arrays import Float, Mask
 from streamtopic.topics.reproducible import chunks, each_span
 
 __all__ = ["UNIT", "Certificate", "Known", "RowBounds", "certify", "gamma", "outward", "row_bounds", "topic_columns"]
@@ -129,11 +129,16 @@ def row_bounds(C: Float, B: Float, G: Float, known: Known, p: Float) -> RowBound
     reach = _reach(G, known.gram)
     same = C, B, np.ascontiguousarray(G), *given, reach, p, errors, own
     # Sums of its own for each chunk, so that they do not depend on the threads.
-    parts = [(firsts[j], seconds[j], *span) for j, span in enumerate(spans)]
+    parts = [(firsts[j], seconds[j], *span, *_memory(r)) for j, span in enumerate(spans)]
     each_span(_row_bounds, same, parts)
     first = outward(firsts.sum(axis=0), n + 8)
     second = outward(seconds.sum(axis=0), n + 16)
     return RowBounds(errors, own, first, second)
+
+
+def _memory(r: int) -> tuple[Float, Float, Float, Float, Mask]:
+    """Return what `_row_bounds` writes to on its way: product, gradient, doubt, doubt_B, possible."""
+    return np.empty(r), np.empty(r), np.empty(r), np.empty(r), np.empty(r, np.bool_)
 
 
 def _reach(G: Float, relative: float) -> Float:
@@ -206,15 +211,14 @@ def topic_columns(C: Float, p: Float) -> tuple[Float, Float]:
     """
     A = np.empty(C.shape)
     z = np.zeros(C.shape[1])
-    _joint(C, p, A, z)
+    _joint(C, p, A, z, np.zeros(len(z)))
     A /= z
     return A, z
 
 
 @kernel
-def _joint(C: Float, p: Float, out: Float, z: Float) -> None:
-    """Write diag(p) C to `out` (n, r), and its column sums to `z` (r,)."""
-    lost = np.zeros(len(z))
+def _joint(C: Float, p: Float, out: Float, z: Float, lost: Float) -> None:
+    """Write diag(p) C to `out` (n, r), and its column sums to `z` (r,). lost: (r,) zeros."""
     for i in range(len(p)):
         for k in range(len(z)):
             value = C[i, k] * p[i]
@@ -232,6 +236,7 @@ def _joint(C: Float, p: Float, out: Float, z: Float) -> None:
 def _row_bounds(  # noqa: C901, PLR0912, PLR0915  one pass over a row; numba inlines no closures
     C: Float, B: Float, G: Float, relative: Float, absolute: Float, scale: Float, gram: float, least: float,
     reach: Float, p: Float, errors: Float, own: Float, first: Float, second: Float, start: int, stop: int,
+    product: Float, gradient: Float, doubt: Float, doubt_B: Float, possible: Mask,
 ) -> None:  # fmt: skip
     """Set errors[i] and own[i] for rows start ... stop - 1, and add to the sums of their chunk.
 
@@ -240,21 +245,18 @@ def _row_bounds(  # noqa: C901, PLR0912, PLR0915  one pass over a row; numba inl
     reach: (r,) as `_reach` gives it.
     errors, own: (n,) errors and from_products of RowBounds.
     first, second: (r,) sums of this chunk.
+    product, gradient, doubt, doubt_B, possible: memory of this chunk, (r,), for what is known of a row's topics.
     """
     unit = 2.0**-53
     r = len(G)
-    product = np.empty(r)
-    gradient = np.empty(r)
-    doubt = np.empty(r)
-    doubt_B = np.empty(r)
-    possible = np.empty(r, np.bool_)
     # Above the rounding of these very lines: no term goes through more than r + 40 operations.
     up = 1.0 + 2.0 * (r + 40.0) * unit
     for i in range(start, stop):
         size = 0
         total = 0.0
         worst = 1.4142135623730951
-        product[:] = 0.0
+        for k in range(r):
+            product[k] = 0.0
         for j in range(r):
             share = C[i, j]
             if share > 0.0:

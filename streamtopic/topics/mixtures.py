@@ -202,11 +202,13 @@ def gram(anchor_counts: Int64, thin: Float) -> tuple[Float, float]:
     shares = np.arange(workers()) / workers()
     starts = r * np.sqrt(shares)
     edges = [*starts.astype(int).tolist(), r]
-    each_span(_lower_gram, (anchor_counts, thin, used, lower), pairwise(edges))
+    places = _BLOCK + 4
+    parts = [(*span, np.empty(r), np.empty(places), np.empty(places, np.int64)) for span in pairwise(edges)]
+    each_span(_lower_gram, (anchor_counts, thin, used, lower), parts)
     lower = lower / mass[:, None] / mass
     above = np.tril(lower, -1).T
     G = np.tril(lower) + above
-    if not _factors(G, 0.0, 4.0 * r * UNIT):
+    if not _factors(G, 0.0, 4.0 * r * UNIT, np.empty((r, r))):
         raise CannotLearn("rank", "the anchor rows depend on each other: ask fewer topics")
     least = least_eigenvalue(G, gamma(gram_roundings(len(thin))))
     return G, float(np.sqrt(least) * (1.0 - 4 * UNIT))
@@ -249,12 +251,13 @@ def least_eigenvalue(G: Float, relative: float) -> float:
     # G is not negative, so |G* - G| has at most `relative` times its norm, which its row sums bound.
     norm = float(G.sum(axis=1).max())
     slack = outward(lost + relative * norm, 2 * r + 16)
+    memory = np.empty((r, r))
     high = float(diagonal.min())
     low = high / 2
     for _ in range(_HALVINGS):
         if low <= slack:
             return 0.0
-        if _factors(G, low, 0.0):
+        if _factors(G, low, 0.0, memory):
             break
         high = low
         low = low / 2
@@ -262,7 +265,7 @@ def least_eigenvalue(G: Float, relative: float) -> float:
         return 0.0
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        if _factors(G, middle, 0.0):
+        if _factors(G, middle, 0.0, memory):
             low = middle
         else:
             high = middle
@@ -270,13 +273,15 @@ def least_eigenvalue(G: Float, relative: float) -> float:
 
 
 @kernel
-def _lower_gram(N: Int64, V: Float, used: Positions, out: Float, start: int, stop: int) -> None:
-    """Add rows start ... stop - 1 of the lower triangle of N V. The terms of 128 words are summed by themselves."""
+def _lower_gram(
+    N: Int64, V: Float, used: Positions, out: Float, start: int, stop: int, run: Float, values: Float, held: Int64
+) -> None:
+    """Add rows start ... stop - 1 of the lower triangle of N V. The terms of 128 words are summed by themselves.
+
+    run, values, held: memory of this thread, (r,), (_BLOCK + 4,) and (_BLOCK + 4,).
+    """
     # Four terms are added at a time, one after the other: the sum is read and written once for four. Zeros that fill up
     # the last four change nothing.
-    run = np.zeros(len(N))
-    values = np.zeros(_BLOCK + 4)
-    held = np.zeros(_BLOCK + 4, np.int64)
     for first in range(0, len(used), _BLOCK):
         last = min(first + _BLOCK, len(used))
         for k in range(start, stop):
@@ -290,7 +295,8 @@ def _lower_gram(N: Int64, V: Float, used: Positions, out: Float, start: int, sto
             for j in range(count, count + 3):
                 values[j] = 0.0
                 held[j] = used[0]
-            run[: k + 1] = 0.0
+            for t in range(k + 1):
+                run[t] = 0.0
             for j in range(0, count, 4):
                 w = values[j]
                 x = values[j + 1]
@@ -308,11 +314,12 @@ def _lower_gram(N: Int64, V: Float, used: Positions, out: Float, start: int, sto
 
 
 @kernel
-def _factors(G: Float, shift: float, least_share: float) -> bool:
-    """Return whether a Cholesky factorisation of G - shift I ends with each pivot above a share of G's diagonal."""
-    r = len(G)
-    L = np.zeros((r, r))
-    for i in range(r):
+def _factors(G: Float, shift: float, least_share: float, L: Float) -> bool:
+    """Return whether a Cholesky factorisation of G - shift I ends with each pivot above a share of G's diagonal.
+
+    L: memory, (r, r).
+    """
+    for i in range(len(G)):
         for j in range(i + 1):
             shifted = shift if i == j else 0.0
             total = G[i, j] - shifted

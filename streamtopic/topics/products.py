@@ -51,7 +51,9 @@ def times(q: SymmetricCounts, thin: Float, rows: Positions | None = None, live: 
     first_rows = np.searchsorted(entries, goals[:-1], side="left")
     edges = first_rows.tolist()
     edges.append(len(chosen))
-    each_span(_times, (q.rows, chosen, thin, ends, out), pairwise(edges))
+    r = thin.shape[1]
+    parts = [(*span, np.empty(r), np.empty(_PANEL, np.int64), np.empty(_PANEL, np.int64)) for span in pairwise(edges)]
+    each_span(_times, (q.rows, chosen, thin, ends, out), parts)
     return out
 
 
@@ -106,24 +108,28 @@ def grouped_rows(q: SymmetricCounts, group: Int64, groups: int) -> Int64:
 
 
 @kernel
-def _times(q: Compact, rows: Positions, thin: Float, ends: Int64, out: Float, start: int, stop: int) -> None:
-    """Write rows start ... stop - 1 of the product to `out`. ends: where the columns of each block end.
+def _times(
+    q: Compact, rows: Positions, thin: Float, ends: Int64, out: Float, start: int, stop: int,
+    run: Float, place: Int64, wide: Int64,
+) -> None:  # fmt: skip
+    """Write rows start ... stop - 1 of the product to `out`.
+
+    ends: where the columns of each block end.
+    run, place, wide: memory of this span, (r,) and twice (_PANEL,).
 
     The terms of a block are summed by themselves and added once, so rounding grows with 256 + n / 256, not with n.
     """
     # Panels of rows, and in them blocks of columns: the part of V for a block stays in the cache. Where a block begins
     # does not depend on the pairs that are stored, so a forgotten pair that is stored as 0 leaves no trace.
     r = thin.shape[1]
-    run = np.zeros(r)
-    place = np.empty(_PANEL, np.int64)
-    wide = np.empty(_PANEL, np.int64)
     for first in range(start, stop, _PANEL):
         last = min(first + _PANEL, stop)
         for i in range(first, last):
             row = rows[i]
             place[i - first] = q.indptr[row]
             wide[i - first] = q.wide_indptr[row]
-            out[i] = 0.0
+            for t in range(r):
+                out[i, t] = 0.0
         for edge in ends:
             for i in range(first, last):
                 k = place[i - first]
@@ -131,7 +137,8 @@ def _times(q: Compact, rows: Positions, thin: Float, ends: Int64, out: Float, st
                 end = q.indptr[rows[i] + 1]
                 if k == end or q.columns[k] >= edge:
                     continue
-                run[:] = 0.0
+                for t in range(r):
+                    run[t] = 0.0
                 while k < end and q.columns[k] < edge:
                     exact, w = read(q, k, w)
                     value = float(exact)

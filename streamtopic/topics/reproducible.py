@@ -80,17 +80,21 @@ def known_answers(steps: int) -> Float:
     4: a product below the normal range.
     5: an integer that lies halfway between two doubles.
     """
-    answers: Float = _known_answers(steps, 3.9375, 0.1, 1.0 + 2.0**-30, 1.0 + 2.0**-29, 2.0**-520, 2**53 + 3)
+    answers = np.empty(6)
+    values, lanes = np.empty(steps), np.zeros(16)
+    near_one, square = 1.0 + 2.0**-30, 1.0 + 2.0**-29
+    _known_answers(3.9375, 0.1, near_one, square, 2.0**-520, 2**53 + 3, values, lanes, answers)
     return answers
 
 
 @kernel
 def _known_answers(
-    steps: int, rate: float, start: float, near_one: float, square: float, tiny: float, odd: int
-) -> Float:
-    """Compute the six numbers."""
+    rate: float, start: float, near_one: float, square: float, tiny: float, odd: int,
+    values: Float, lanes: Float, answers: Float,
+) -> None:  # fmt: skip
+    """Compute the six numbers. values, lanes: memory, (steps,) and 16 zeros."""
     # Every number comes in as an argument: the compiler would compute with constants itself.
-    values = np.empty(steps)
+    steps = len(values)
     x = start
     for k in range(steps):
         u = rate * x * (1.0 - x)
@@ -100,19 +104,16 @@ def _known_answers(
     total = 0.0
     for k in range(steps):
         total += values[k] * values[steps - 1 - k]
-    lanes = np.zeros(16)
     for k in range(steps - 16):
         for t in range(16):
             lanes[t] += values[k] * values[k + t]
     beside = 0.0
     for t in range(16):
         beside += lanes[t] / (t + 1.0)
-    answers = np.empty(6)
     answers[0], answers[1], answers[2] = x, total, beside
     answers[3] = near_one * near_one - square
     answers[4] = tiny * (tiny * near_one)
     answers[5] = float(odd)
-    return answers
 
 
 def product(A: Float, B: Float) -> Float:

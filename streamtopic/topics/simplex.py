@@ -69,8 +69,15 @@ def _solve_all(G: Float, B: Float, C: Float, least: float, reach: Float) -> None
     """Solve all rows in place, by all threads."""
     G = np.ascontiguousarray(G)
     spans = chunks(len(B), _CHUNK)
-    parts = [(G, B[start:stop], C[start:stop], least, reach) for start, stop in spans]
+    parts = [(G, B[start:stop], C[start:stop], least, reach, *_memory(len(G))) for start, stop in spans]
     each(_solve_rows, parts)
+
+
+def _memory(r: int) -> tuple[Int64, Float, Float, Float, Float, Mask]:
+    """Return what `_solve_rows` writes to on its way: support, L, y, v, g, barred."""
+    more = r + 1
+    y, v, g = np.empty(more), np.empty(more), np.empty(r)
+    return np.empty(more, np.int64), np.empty((more, more)), y, v, g, np.empty(r, np.bool_)
 
 
 def project_rows(V: Float) -> Float:
@@ -87,7 +94,7 @@ def project_rows(V: Float) -> Float:
     return np.asarray(np.maximum(V - fall[:, None], 0.0))
 
 
-@kernel
+@once
 def _factor(G: Float, support: Int64, L: Float, done: Whole, size: Whole) -> Whole:
     """Extend the Cholesky factor of G on `support` from `done` to `size` rows.
 
@@ -107,7 +114,7 @@ def _factor(G: Float, support: Int64, L: Float, done: Whole, size: Whole) -> Who
     return size
 
 
-@kernel
+@once
 def _on_support(L: Float, b: Float, support: Int64, size: Whole, y: Float, v: Float) -> None:
     """Write the minimiser over the support with sum 1 to y (size,). Its entries may be negative. v: memory, (size,)."""
     for i in range(size):
@@ -164,7 +171,7 @@ def _begin(G: Float, b: Float, c: Float, support: Int64) -> Whole:
     return 1
 
 
-@kernel
+@once
 def _drop(c: Float, support: Int64, size: Whole, at: Whole) -> Whole:
     """Take an index out of the support. Its share goes to the others in proportion. Return how many are left."""
     lost = c[support[at]]
@@ -177,7 +184,7 @@ def _drop(c: Float, support: Int64, size: Whole, at: Whole) -> Whole:
     return size
 
 
-@kernel
+@once
 def _normalise(c: Float, support: Int64, size: Whole) -> None:
     """Scale the shares of the support to sum 1."""
     total = 0.0
@@ -192,83 +199,56 @@ def _normalise(c: Float, support: Int64, size: Whole) -> None:
 
 
 @once
-def _solve_row(  # noqa: C901, PLR0912, PLR0915  one loop of the active-set method; numba inlines no closures
-    G: Float, b: Float, c: Float, support: Int64, L: Float, y: Float, v: Float, g: Float,
-    barred: Mask, least: float, reach: Float,
-) -> None:  # fmt: skip
-    """Solve one row. With least > 0 stop as soon as it is clear which share is `least` or more, if one is.
-
-    b, c: (r,) of the row.
-    support, L, y, v, g, barred: memory that all rows of a chunk share.
-    """
-    r = len(b)
-    size = _begin(G, b, c, support)
-    barred[:] = False
-    # Of one type from the start: numba would compile `_factor` and `_drop` again for a literal.
-    done: Whole = np.int64(0)
-    in_order = True
-    # Rounding might make supports repeat. A row that has not settled by then is as good as its certificate says.
-    for _ in range(20 * r + 20):
-        found = _factor(G, support, L, done, size)
-        if found < size:
-            # This anchor's row depends on the others of the support: it cannot improve on them.
-            barred[support[found]] = True
-            size = _drop(c, support, size, found)
-            done = found
-            in_order = False
-            if size == 0:
-                break
-            continue
-        done = size
-        _on_support(L, b, support, size, y, v)
-        step = 1.0
-        blocking: Whole = np.int64(-1)
-        for i in range(size):
-            if not y[i] > 0.0:
-                value = c[support[i]]
-                ratio = value / (value - y[i]) if value > y[i] else 0.0
-                if ratio < step or blocking < 0:
-                    step, blocking = ratio, i
-        if blocking >= 0:
-            if step > 0.0:
-                for i in range(size):
-                    share = c[support[i]]
-                    c[support[i]] += step * (y[i] - share)
-                barred[:] = False
-            else:
-                # It has just entered and would leave at once: without progress it may not enter again.
-                barred[support[blocking]] = True
-            # The step ends on the face of the simplex. Rounding may have gone a little beyond it.
-            for i in range(size):
-                c[support[i]] = max(c[support[i]], 0.0)
-            size = _drop(c, support, size, blocking)
-            done = blocking
-            in_order = False
-            if size == 0:
-                break
-            continue
-        for i in range(size):
-            c[support[i]] = y[i]
-        entering, gap = _entering(G, b, c, support, size, g, barred)
-        if entering < 0:
-            break
-        if least > 0.0 and _is_clear(c, reach, np.sqrt(gap), least):
-            return
-        in_order = False
-        support[size] = entering
-        size += 1
-    # A support that was right at once has been solved in index order already.
-    if not in_order:
-        _settle(G, b, c, support, L, y, v)
-    size = np.int64(0)
-    for k in range(r):
+def _in_order(c: Float, support: Int64) -> Whole:
+    """Write the support of c in index order. Return its size."""
+    size: Whole = np.int64(0)
+    for k in range(len(c)):
         if c[k] > 0.0:
             support[size] = k
             size += 1
-    _normalise(c, support, size)
+    return size
 
 
-@kernel
+@once
+def _blocking(c: Float, support: Int64, size: Whole, y: Float) -> tuple[Whole, float]:
+    """Return the place in the support that is the first to reach 0 on the way from c to y, `size` where none does.
+
+    Return also which share of the way that is.
+    """
+    step = 1.0
+    blocking = size
+    for i in range(size):
+        if not y[i] > 0.0:
+            value = c[support[i]]
+            ratio = value / (value - y[i]) if value > y[i] else 0.0
+            if ratio < step or blocking == size:
+                step, blocking = ratio, i
+    return blocking, step
+
+
+@once
+def _settled(c: Float, support: Int64, size: Whole, y: Float) -> bool:
+    """Take y as the shares of the support where it is positive; otherwise drop the shares where it is not.
+
+    Return whether there is nothing left to solve. Where no entry of y is positive, c stays as it is.
+    """
+    positive, some = True, False
+    for i in range(size):
+        if y[i] > 0.0:
+            some = True
+        else:
+            positive = False
+    if not some:
+        return True
+    for i in range(size):
+        if positive:
+            c[support[i]] = y[i]
+        elif not y[i] > 0.0:
+            c[support[i]] = 0.0
+    return positive
+
+
+@once
 def _entering(G: Float, b: Float, c: Float, support: Int64, size: Whole, g: Float, barred: Mask) -> tuple[Whole, float]:
     """Return the index whose gradient lies furthest below the support's, or -1 where none does beyond rounding.
 
@@ -278,9 +258,8 @@ def _entering(G: Float, b: Float, c: Float, support: Int64, size: Whole, g: Floa
         g[k] = 0.0
     for i in range(size):
         j = support[i]
-        row = G[j]
         for k in range(len(b)):
-            g[k] += c[j] * row[k]
+            g[k] += c[j] * G[j, k]
     level, magnitude = 0.0, 0.0
     for i in range(size):
         k = support[i]
@@ -321,43 +300,82 @@ def _is_clear(c: Float, reach: Float, root: float, least: float) -> bool:
 
 
 @kernel
-def _settle(G: Float, b: Float, c: Float, support: Int64, L: Float, y: Float, v: Float) -> None:
-    """Solve once more on the support in index order. Shares that rounding has made negative are dropped."""
-    while True:
-        size: Whole = np.int64(0)
-        for k in range(len(b)):
-            if c[k] > 0.0:
-                support[size] = k
-                size += 1
-        if _factor(G, support, L, np.int64(0), size) < size:
-            return
-        _on_support(L, b, support, size, y, v)
-        positive, some = True, False
-        for i in range(size):
-            if y[i] > 0.0:
-                some = True
-            else:
-                positive = False
-        if not some:
-            return
-        for i in range(size):
-            if positive:
-                c[support[i]] = y[i]
-            elif not y[i] > 0.0:
-                c[support[i]] = 0.0
-        if positive:
-            return
+def _solve_rows(  # noqa: C901, PLR0912, PLR0915  one loop, so that each part of it is compiled for one place only
+    G: Float, B: Float, C: Float, least: float, reach: Float,
+    support: Int64, L: Float, y: Float, v: Float, g: Float, barred: Mask,
+) -> None:  # fmt: skip
+    """Solve rows. With least > 0 leave a row as soon as it is clear which share is `least` or more, if one is.
 
+    support, L, y, v, g, barred: memory that all rows of a chunk share.
 
-@kernel
-def _solve_rows(G: Float, B: Float, C: Float, least: float, reach: Float) -> None:
-    """Solve rows one by one, in memory that all of them share."""
-    r = G.shape[0]
-    support = np.empty(r + 1, np.int64)
-    L = np.empty((r + 1, r + 1))
-    y = np.empty(r + 1)
-    v = np.empty(r + 1)
-    g = np.empty(r)
-    barred = np.empty(r, np.bool_)
+    First the support of a row is searched for. Then, unless it was right at once, the row is solved once more on the
+    support in index order, and shares that rounding has made negative are dropped: the same steps, with `settling`.
+    """
+    r = len(G)
     for row in range(len(B)):
-        _solve_row(G, B[row], C[row], support, L, y, v, g, barred, least, reach)
+        b = B[row]
+        c = C[row]
+        size = _begin(G, b, c, support)
+        for k in range(r):
+            barred[k] = False
+        done: Whole = np.int64(0)
+        in_order, settling, clear = True, False, False
+        # Rounding might make supports repeat. A row that has not settled by then is as good as its certificate says.
+        rounds = 20 * r + 20
+        while True:
+            if not settling and (rounds == 0 or size == 0):
+                settling = True
+            rounds -= 1
+            if settling:
+                size = _in_order(c, support)
+                done = np.int64(0)
+            leaving = _factor(G, support, L, done, size)
+            if leaving < size:
+                if settling:
+                    break
+                # This anchor's row depends on the others of the support: it cannot improve on them.
+                barred[support[leaving]] = True
+            else:
+                done = size
+                _on_support(L, b, support, size, y, v)
+                if settling:
+                    if _settled(c, support, size, y):
+                        break
+                    continue
+                leaving, step = _blocking(c, support, size, y)
+                if leaving < size:
+                    if step > 0.0:
+                        for i in range(size):
+                            share = c[support[i]]
+                            c[support[i]] += step * (y[i] - share)
+                        for k in range(r):
+                            barred[k] = False
+                    else:
+                        # It has just entered and would leave at once: without progress it may not enter again.
+                        barred[support[leaving]] = True
+                    # The step ends on the face of the simplex. Rounding may have gone a little beyond it.
+                    for i in range(size):
+                        c[support[i]] = max(c[support[i]], 0.0)
+            if leaving < size:
+                size = _drop(c, support, size, leaving)
+                done = leaving
+                in_order = False
+                continue
+            for i in range(size):
+                c[support[i]] = y[i]
+            entering, gap = _entering(G, b, c, support, size, g, barred)
+            if entering < 0:
+                # A support that was right at once has been solved in index order already.
+                if in_order:
+                    break
+                settling = True
+                continue
+            if least > 0.0 and _is_clear(c, reach, np.sqrt(gap), least):
+                clear = True
+                break
+            in_order = False
+            support[size] = entering
+            size += 1
+        if not clear:
+            size = _in_order(c, support)
+            _normalise(c, support, size)

@@ -325,7 +325,7 @@ def add_times_sparse(q: SymmetricCounts, S: SparseRows, out: Float) -> Float:
     rows = few.rows[few.owners[order]]
     # Sizes of its own for each thread, which no other one writes to.
     parts = [(np.zeros(q.n), *span) for span in chunks(columns, _TOGETHER)]
-    each_span(_by_columns, (q.rows, rows, few.values[order], starts, out), parts)
+    each_span(_add_columns, (q.rows, rows, few.values[order], starts, out), parts)
     sizes = np.zeros(q.n)
     for size, *_ in parts:
         np.maximum(sizes, size, out=sizes)
@@ -347,14 +347,21 @@ def _add_long(q: SymmetricCounts, S: SparseRows, out: Float) -> Float:
     return sizes
 
 
-@kernel
-def _by_columns(
+def _add_columns(
     q: Compact, rows: Int64, values: Float, starts: Int64, out: Float, sizes: Float, first: int, last: int
 ) -> None:
     """Add to columns first ... last - 1 of the result."""
+    sums = np.zeros((last - first, 2, len(out)))
+    _by_columns(q, rows, values, starts, out, sizes, first, last, sums)
+
+
+@kernel
+def _by_columns(
+    q: Compact, rows: Int64, values: Float, starts: Int64, out: Float, sizes: Float, first: int, last: int, sums: Float
+) -> None:
+    """Do so. sums: (last - first, 2, n) zeros."""
     # Positive and negative terms are summed by themselves, since both sums together bound the sizes of terms.
     n = len(out)
-    sums = np.zeros((last - first, 2, n))
     for column in range(first, last):
         own = sums[column - first]
         for j in range(starts[column], starts[column + 1]):

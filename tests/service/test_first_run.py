@@ -34,6 +34,26 @@ print(cache_folder())
     assert after == "None"
 
 
+def test_remembered_answers_change_no_machine_code(tmp_path):
+    """A kernel is the same to the instruction whether numba remembers how operators work on types or not."""
+    program = """
+import hashlib
+import numpy as np
+from streamtopic.compiled import remember_answers
+from streamtopic.topics.simplex import _solve_rows, solve_rows
+{}
+r = 3
+solve_rows(np.eye(r), np.ones((2, r)))
+print(len(_solve_rows.signatures))
+for code in _solve_rows.inspect_asm().values():
+    print(hashlib.sha256(code.encode()).hexdigest())
+"""
+    plain = _python(program.format(""), tmp_path / "plain")
+    remembering = _python(program.format("remember_answers()"), tmp_path / "remembering")
+    assert plain[0] == "1"
+    assert plain == remembering
+
+
 @pytest.mark.parametrize("part", ["service", "learning"])
 def test_each_part_runs_to_its_end(part):
     """The small service and the small model work, so that what they compile is what a real run needs."""

@@ -194,7 +194,7 @@ def test_multiplying_and_adding_are_two_roundings():
     # A pivot that is 0 after rounding the square, and would be above 0 if the square went in exactly.
     edge = 1 + 3 * 2.0**-28
     assert Fraction(edge * edge) > Fraction(edge) ** 2
-    assert not mixtures._factors(np.array([[1.0, edge], [edge, edge * edge]]), 0.0, 0.0)
+    assert not mixtures._factors(np.array([[1.0, edge], [edge, edge * edge]]), 0.0, 0.0, np.empty((2, 2)))
 
 
 def test_outward_rounding_is_outward():

@@ -94,7 +94,7 @@ _TS_NAME = _name_of(b"ts")
 _LABELS_NAME = _name_of(b"labels")
 
 # Any: mypy knows a sequence and an int from the source; compiled, it takes an array and numpy's integers.
-_murmur2: Any = kernel(murmur2)
+_murmur2: Any = once(murmur2)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

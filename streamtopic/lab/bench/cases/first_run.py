@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import resource
@@ -49,11 +48,10 @@ def compile_all() -> None:
     """Print what a small service compiles: for each function how often, and the seconds of processor time, as JSON."""
     from numba.core import event
 
-    from streamtopic.service.first_run import run_service
+    from streamtopic.service.first_run import only_compile, run_service
 
     listener = _listener()
-    # As in the processes that compile for a first run.
-    gc.disable()
+    only_compile()
     with event.install_listener("numba:compile", listener):
         run_service()
     found = {name: (times, listener.seconds[name]) for name, times in listener.times.items()}

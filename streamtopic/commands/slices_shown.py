@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from streamtopic.console import say_json, show, table
+from streamtopic.console import number_of, say_json, show, table
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -104,11 +104,11 @@ def _notes(found: SliceReport) -> list[str]:
     notes = ["in brackets: 95 % intervals, for these topics as they are published"]
     if shown.hidden:
         notes.append(
-            f"{shown.hidden} slices with fewer than {FLOOR} documents are not shown; "
-            f"they have {shown.hidden_documents} documents"
+            f"not shown: {number_of(shown.hidden, 'slice')} with fewer than {FLOOR} documents, "
+            f"{number_of(shown.hidden_documents, 'document')} in all"
         )
     if shown.outside:
-        notes.append(f"{shown.outside} documents lack the time or the label")
+        notes.append(f"without the time or the label: {number_of(shown.outside, 'document')}")
     if not found.whole:
         notes.append("documents came or went while these were read: ask again for one point in time")
     return ["\n".join(notes)]

@@ -209,7 +209,10 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return shown
 
     def save(self, path: str | Path) -> None:
-        """Write the model to a file, its documents as word counts included. See `load`."""
+        """Write the model to a file, its documents as word counts included. See `load`.
+
+        Raises OSError where the file cannot be written; a file that was there before stays then.
+        """
         check_is_fitted(self, "counts_")
         write_model(Path(path), self)
 

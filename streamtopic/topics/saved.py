@@ -40,8 +40,12 @@ _MIXTURES = ("anchor_counts", "thin", "product", "relative", "error", "G", "C")
 
 
 def write_model(path: Path, model: Any) -> None:
-    """Write a fitted model. The file appears at once, when it is whole."""
+    """Write a fitted model. The file appears at once, when it is whole.
+
+    Raises OSError where it cannot be written, and UsageError for a parameter that is no number, text or list.
+    """
     # Only those who save a model load the library.
+    from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     state = _fields(model, _SHOWN_VALUES)
@@ -64,7 +68,13 @@ def write_model(path: Path, model: Any) -> None:
     arrays["state"] = np.frombuffer(text, np.uint8)
     whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     written = path.with_name(path.name + ".part")
-    save_file(whole, written, {"format": _FORMAT})
+    # A folder that is missing is an error of the system here. The library would raise its own.
+    written.touch()
+    try:
+        save_file(whole, written, {"format": _FORMAT})
+    except SafetensorError as error:
+        written.unlink()
+        raise OSError(f"{path} cannot be written: {error}") from error
     written.replace(path)
 
 

@@ -1,6 +1,8 @@
 """A saved model goes on with the same bits, and a file that is not a whole model is refused."""
 
 import json
+import resource
+import signal
 
 import numpy as np
 import pytest
@@ -104,3 +106,24 @@ def test_files_that_are_no_model_are_refused(tmp_path):
     for name in ("bytes", *wrong):
         with pytest.raises(UsageError, match="save the model"):
             AnchorTopics.load(tmp_path / name)
+
+
+def test_a_file_that_cannot_be_written_leaves_the_one_before(tmp_path):
+    """A missing folder and a full disk are errors of the system, and no half of a file stays."""
+    model = fitted()
+    with pytest.raises(FileNotFoundError):
+        model.save(tmp_path / "missing" / "model.safetensors")
+    target = tmp_path / "model.safetensors"
+    model.save(target)
+    whole = target.read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(OSError, match="cannot be written"):
+            model.save(target)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+    assert target.read_bytes() == whole
+    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]

@@ -43,10 +43,12 @@ class RemovedModel:
 
     statement: the last statement.
     topics: names of the topics that were removed.
+    redis_keys: number of keys that were removed from Redis.
     """
 
     statement: ModelDeletion
     topics: tuple[str, ...]
+    redis_keys: int
 
 
 def facts_of(service: Service, *, keep_receipts: bool) -> ModelDeletion:
@@ -119,8 +121,7 @@ def remove(
         topics.append(names.receipts)
     for topic in topics:
         log.remove(topic)
-    remove_model(connection, model, update)
-    return RemovedModel(statement, tuple(topics))
+    return RemovedModel(statement, tuple(topics), remove_model(connection, model, update))
 
 
 def _stated(path: Path, deletion: ModelDeletion, key: SigningKey) -> tuple[ModelDeletion, bytes]:

@@ -89,11 +89,12 @@ class DocumentBatch:
         owners = np.repeat(numbers, passages_each)
         words = [passage.words for passage in passages]
         counts = [passage.counts for passage in passages]
+        lengths_of_all = np.array(lengths, np.int64)
         return cls(
             indptr=indptr,
             words=_joined(words, np.int32),
             counts=_joined(counts, np.int32),
-            lengths=np.array(lengths, np.int64),
+            lengths=lengths_of_all,
             owners=owners,
             documents=len(documents),
         )
@@ -318,7 +319,8 @@ class SignedPassages:
     @classmethod
     def joined(cls, parts: Sequence["SignedPassages"]) -> "SignedPassages":
         """Lay passages over the same words one below the other."""
-        sizes = _joined([np.diff(part.indptr) for part in parts], np.int64)
+        sizes_of_each = [np.diff(part.indptr) for part in parts]
+        sizes = _joined(sizes_of_each, np.int64)
         words = _joined([part.words for part in parts], np.int64)
         counts = _joined([part.counts for part in parts], np.int64)
         weights = _joined([part.weights for part in parts], np.int64)
@@ -359,4 +361,6 @@ class SignedPassages:
         sizes = np.bincount(owners[kept], minlength=self.passages)
         some = np.flatnonzero(sizes)
         counts = self.counts[kept]
-        return SignedPassages(row_ends(sizes[some]), words[kept], counts, self.weights[some])
+        indptr = row_ends(sizes[some])
+        weights = self.weights[some]
+        return SignedPassages(indptr, words[kept], counts, weights)

@@ -147,7 +147,8 @@ class Cooccurrence:
     def restrict(self, keep: npt.ArrayLike) -> "Cooccurrence":
         """Return the counts of the words at these ascending positions, in their order. All documents stay counted."""
         kept = np.asarray(keep, np.intp)
-        return self.touching(kept, np.ones(len(kept), bool))
+        all_chosen = np.ones(len(kept), bool)
+        return self.touching(kept, all_chosen)
 
     def touching(self, keep: npt.ArrayLike, chosen: Mask) -> "Cooccurrence":
         """Return the counts of some words without the pairs that have no chosen word.
@@ -187,7 +188,8 @@ class Cooccurrence:
         plain = self.relabel(ids, len(order))
         state = hashlib.sha256(b"streamtopic counts 2\0")
         for k in order:
-            state.update(words[k].encode("utf-8", "surrogatepass") + b"\0")
+            word = words[k].encode("utf-8", "surrogatepass")
+            state.update(word + b"\0")
         state.update(np.int64(plain.documents).tobytes())
         for array in (plain.indptr, plain.columns, plain.values, plain.frequency, plain.tokens, plain.heavy):
             # Digests are kept and compared between machines, so bytes are little-endian everywhere.
@@ -209,7 +211,8 @@ def _check_range(a: Cooccurrence, b: Cooccurrence) -> None:
     highest = 0.0
     for part in (a, b):
         if len(part.values):
-            highest += float(np.abs(part.values).max())
+            largest = np.abs(part.values).max()
+            highest += float(largest)
     if highest >= _ROOM:
         raise CountsOverflow("a pair count would exceed 64 bits: too many documents for one model, split the corpus")
 

@@ -41,7 +41,8 @@ ONE = np.uint64(1)
 DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
 BIT = np.zeros(64, np.int64)
 for _k in range(64):
-    BIT[((int(DE_BRUIJN) << _k) % (1 << 64)) >> 58] = _k
+    _product = (int(DE_BRUIJN) << _k) % (1 << 64)
+    BIT[_product >> 58] = _k
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,7 +82,8 @@ def count(batch: DocumentBatch, n_words: int, weighting: Weighting, signs: Int64
     if wanted == 1:
         return _count(batch, n_words, weighting, signs)
     edges = np.linspace(0, batch.documents, wanted + 1)
-    spans = pairwise(edges.astype(np.int64).tolist())
+    cuts: list[int] = edges.astype(np.int64).tolist()
+    spans = pairwise(cuts)
     parts = [_count(batch.span(a, b), n_words, weighting, signs[a:b]) for a, b in spans]
     return Cooccurrence.sum(parts, n_words)
 
@@ -96,12 +98,14 @@ def pieces(batch: DocumentBatch, n_words: int) -> int:
     work = float(sizes @ (sizes + 1.0)) / 2
     if not work:
         return 1
-    entries = min(work, n_words * (n_words + 1.0) / 2)
+    triangle = n_words * (n_words + 1.0) / 2
+    entries = min(work, triangle)
     cached_pieces = len(batch.words) / _CACHED
     # Each piece makes four additions an entry at least, where adding it to the others makes one.
     cheap_pieces = work / (4 * entries)
     wanted = int(min(cached_pieces, cheap_pieces))
-    return max(1, min(wanted, batch.documents))
+    possible = min(wanted, batch.documents)
+    return max(1, possible)
 
 
 def _count(batch: DocumentBatch, n_words: int, weighting: Weighting, signs: Int64) -> Cooccurrence:
@@ -110,6 +114,7 @@ def _count(batch: DocumentBatch, n_words: int, weighting: Weighting, signs: Int6
     weights = unsigned * signs[batch.owners]
     indptr, columns, values = _upper_product(batch.indptr, batch.words, batch.counts, weights, n_words)
     frequency, tokens, heavy = statistics(batch, n_words, signs)
+    documents = int(signs.sum())
     return Cooccurrence(
         n_words=n_words,
         indptr=indptr,
@@ -118,7 +123,7 @@ def _count(batch: DocumentBatch, n_words: int, weighting: Weighting, signs: Int6
         frequency=frequency,
         tokens=tokens,
         heavy=heavy,
-        documents=int(signs.sum()),
+        documents=documents,
     )
 
 
@@ -225,12 +230,14 @@ def _statistics(
 
 def _occurrences_of(indptr: Int64, words: Int32, n_words: int) -> tuple[Int64, Places, Places]:
     """Return where each word stands: starts (n_words + 1,), and for each occurrence its position and its row."""
-    starts = row_ends(np.bincount(words, minlength=n_words))
+    amounts = np.bincount(words, minlength=n_words)
+    starts = row_ends(amounts)
     # Half the memory where places are below 2^31, as they are unless a batch fills gigabytes.
     kind: Any = np.int32 if len(words) < 1 << 31 else np.int64
     positions: Places = np.empty(len(words), kind)
     rows: Places = np.empty(len(words), kind)
-    _occurrences(indptr, words, starts[:-1].copy(), positions, rows)
+    fill = starts[:-1].copy()
+    _occurrences(indptr, words, fill, positions, rows)
     return starts, positions, rows
 
 
@@ -258,7 +265,8 @@ def _upper_product(
     largest = int(sizes.astype(np.float64) @ (sizes + 1.0) / 2)
     # As large as the pairs could be: pages that are never written cost nothing, and numpy puts a large array on huge
     # pages, which halves the time of large batches. One more, since a row may write a place behind its end.
-    size = max(min(largest, _BUFFER), n_words) + 1
+    allowed = min(largest, _BUFFER)
+    size = max(allowed, n_words) + 1
     buffer_columns = np.empty(size, np.int32)
     buffer_values = np.empty(size, np.int64)
     accumulator = np.zeros(n_words, np.int64)
@@ -318,7 +326,8 @@ def _packed(words: Int32, counts: Int32) -> tuple[Packed, np.uint64]:
     bits = int(counts.max(initial=1)).bit_length()
     largest = int(words.max(initial=0))
     # A count may be so large, or the words so many, that four bytes do not hold both.
-    kind: type[np.unsignedinteger] = np.uint32 if largest.bit_length() + bits <= 32 else np.uint64
+    together = largest.bit_length() + bits
+    kind: type[np.unsignedinteger] = np.uint32 if together <= 32 else np.uint64
     entries = words.astype(kind)
     entries <<= kind(bits)
     entries |= counts.astype(kind)

@@ -241,7 +241,8 @@ class KeptCounts:
         Cost: one look at each document's mark, and the blocks that change.
         Raises NegativeCounts where not all of the documents are there.
         """
-        wanted = Counter(_contents(batch, np.arange(batch.documents)))
+        numbers = np.arange(batch.documents)
+        wanted = Counter(_contents(batch, numbers))
         sought = np.unique(_marks(batch))
         blocks: list[DocumentBatch] = []
         marks: list[UInt64] = []
@@ -253,7 +254,8 @@ class KeptCounts:
                 blocks.append(block)
                 marks.append(own)
             elif len(gone) < block.documents:
-                left = np.setdiff1d(np.arange(block.documents), gone)
+                numbers = np.arange(block.documents)
+                left = np.setdiff1d(numbers, gone)
                 blocks.append(block.take(left))
                 marks.append(own[left])
         if missing := wanted.total():
@@ -304,7 +306,8 @@ class KeptCounts:
         wanted = chosen[batch.words]
         holders = np.unique(owners[wanted]).astype(np.intp)
         some = count(batch.take(holders), len(keep), self.weighting)
-        found = some.touching(np.arange(len(keep)), chosen)
+        kept = np.arange(len(keep))
+        found = some.touching(kept, chosen)
         # Only the documents with a chosen word were counted, so the statistics of all come from here.
         return replace(
             found,
@@ -382,7 +385,8 @@ def _counted(batch: DocumentBatch, n: int, weighting: Weighting) -> Compact:
 
 def _cut(batch: DocumentBatch) -> Iterator[DocumentBatch]:
     """Yield the documents of a batch in blocks of limited size, as arrays of their own."""
-    first_rows = np.searchsorted(batch.owners, np.arange(batch.documents + 1))
+    numbers = np.arange(batch.documents + 1)
+    first_rows = np.searchsorted(batch.owners, numbers)
     starts = batch.indptr[first_rows]
     first = 0
     while first < batch.documents:

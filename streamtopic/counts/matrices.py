@@ -48,7 +48,9 @@ class CountedTexts:
 
     def take(self, documents: Positions) -> "CountedTexts":
         """Return the documents at these positions, in this order. A position may stand several times."""
-        return CountedTexts(self.words, _taken(self.batch, documents), self.unknown[documents])
+        batch = _taken(self.batch, documents)
+        unknown = self.unknown[documents]
+        return CountedTexts(self.words, batch, unknown)
 
 
 class TextMatrix(csr_array):  # type: ignore[misc]  # scipy has no types
@@ -68,7 +70,8 @@ class TextMatrix(csr_array):  # type: ignore[misc]  # scipy has no types
     def of(cls, texts: CountedTexts) -> "TextMatrix":
         """Lay the passages of each text together as one row."""
         batch = texts.batch
-        rows = np.searchsorted(batch.owners, np.arange(batch.documents + 1))
+        numbers = np.arange(batch.documents + 1)
+        rows = np.searchsorted(batch.owners, numbers)
         shape = (batch.documents, len(texts.words))
         made: TextMatrix = csr_array.__new__(cls)
         indptr = batch.indptr[rows]
@@ -88,7 +91,8 @@ class TextMatrix(csr_array):  # type: ignore[misc]  # scipy has no types
         if rows is None:
             return csr_array(self)[key]
         positions = np.arange(self.shape[0])[rows]
-        return TextMatrix.of(self.texts.take(np.atleast_1d(positions)))
+        taken = self.texts.take(np.atleast_1d(positions))
+        return TextMatrix.of(taken)
 
     def copy(self) -> "TextMatrix":
         """Return the same matrix with arrays of its own."""

@@ -51,7 +51,9 @@ class SymmetricCounts:
         wide = np.zeros(len(kept) + 1, np.int64)
         _mirrored_sizes(*entries, kept, ids, sizes, wide)
         out = allocate(len(kept), np.cumsum(sizes), np.cumsum(wide))
-        _mirror(*entries, kept, ids, out, out.indptr[:-1].copy(), out.wide_indptr[:-1].copy())
+        fill = out.indptr[:-1].copy()
+        wide_fill = out.wide_indptr[:-1].copy()
+        _mirror(*entries, kept, ids, out, fill, wide_fill)
         return cls(len(kept), out)
 
     @property
@@ -85,7 +87,9 @@ class SymmetricCounts:
         """Return the same counts, to be changed by themselves."""
         rows = self.rows
         # `add_within` changes values only, so the places of entries can be shared.
-        own = rows._replace(low=rows.low.copy(), wide=rows.wide.copy())
+        low = rows.low.copy()
+        wide = rows.wide.copy()
+        own = rows._replace(low=low, wide=wide)
         return SymmetricCounts(self.n, own)
 
     def spread(self, ids: Int64, n: int) -> "SymmetricCounts":
@@ -134,7 +138,8 @@ class SymmetricCounts:
     def plus(self, counts: Cooccurrence) -> "SymmetricCounts":
         """Return the sum with signed counts, without zeros. Raises CountsOverflow where a sum leaves 62 bits."""
         change = SymmetricCounts.of(counts)
-        return SymmetricCounts(self.n, merged(self.n, self.rows, change.rows))
+        rows = merged(self.n, self.rows, change.rows)
+        return SymmetricCounts(self.n, rows)
 
     def upper(self) -> Cooccurrence:
         """Return the upper triangle without zeros. Word statistics are not known here: they are 0."""
@@ -151,7 +156,8 @@ class SymmetricCounts:
         values = self.rows.low[first:last].astype(np.int64)
         first_wide, last_wide = self.rows.wide_indptr[row : row + 2]
         values[values == MARK] = self.rows.wide[first_wide:last_wide]
-        return self.columns[first:last].astype(np.int64), values
+        columns = self.columns[first:last].astype(np.int64)
+        return columns, values
 
     def row_sums(self) -> Int64:
         """Return exact row sums, (n,). Raises CountsOverflow where one leaves 64 bits."""

@@ -59,7 +59,8 @@ class KeyList:
     @property
     def all_keys(self) -> tuple[PublicKey, ...]:
         """Every key of the list, revoked ones included."""
-        return (self.current, *self.previous, *(entry.key for entry in self.revoked))
+        revoked = [entry.key for entry in self.revoked]
+        return (self.current, *self.previous, *revoked)
 
     def rotated(self, new: PublicKey, created: int) -> "KeyList":
         """Return the next list, in which `new` signs. Raises UsageError for a key that is in the list already.
@@ -70,9 +71,10 @@ class KeyList:
         if new in self.all_keys:
             raise UsageError(f"key {new.key_id} is in the key list already: make a new one")
         previous = (*self.previous, self.current)
+        sequence = self.sequence + 1
         return replace(
             self,
-            sequence=self.sequence + 1,
+            sequence=sequence,
             created=created,
             current=new,
             previous=previous,
@@ -86,12 +88,14 @@ class KeyList:
                 f"{self.sequence}; a key that signs now must be rotated first"
             )
         previous = tuple(key for key in self.previous if key != revoked.key)
+        all_revoked = (*self.revoked, revoked)
+        sequence = self.sequence + 1
         return replace(
             self,
-            sequence=self.sequence + 1,
+            sequence=sequence,
             created=revoked.revoked,
             previous=previous,
-            revoked=(*self.revoked, revoked),
+            revoked=all_revoked,
         )
 
 
@@ -108,7 +112,8 @@ def seal_keys(keys: KeyList, root: SigningKey) -> bytes:
         "previous": previous,
         "revoked": revoked,
     }
-    return seal(KIND, {"keys": pack(fields)}, root)
+    parts = {"keys": pack(fields)}
+    return seal(KIND, parts, root)
 
 
 def open_keys(data: bytes, root: PublicKey) -> KeyList:
@@ -154,7 +159,8 @@ class KeyRing:
         """Return a ring of a public key, in any form that `PublicKey.load` takes; a ring is returned as it is."""
         if isinstance(source, KeyRing):
             return source
-        return cls(PublicKey.load(source), model, tuple(also))
+        pinned = PublicKey.load(source)
+        return cls(pinned, model, tuple(also))
 
     @property
     def sequence(self) -> int:
@@ -212,7 +218,8 @@ class KeyRing:
                 )
 
     def _unknown(self, key_id: str) -> str:
-        names = ", ".join(key.key_id for key in self._known())
+        ids = [key.key_id for key in self._known()]
+        names = ", ".join(ids)
         if self.keys is not None:
             return (
                 f"signed with key {key_id!r}, which key list {self.sequence} does not name (it names {names}): do not "
@@ -224,10 +231,10 @@ class KeyRing:
         )
 
     def _known(self) -> list[PublicKey]:
-        if self.keys is None:
-            return list(dict.fromkeys((self.pinned, *self.also)))
         # With a list the pinned key is the root key, which signs nothing but lists.
-        return list(dict.fromkeys((*self.keys.all_keys, *self.also)))
+        signing = (self.pinned,) if self.keys is None else self.keys.all_keys
+        trusted = (*signing, *self.also)
+        return list(dict.fromkeys(trusted))
 
 
 def _still_counts(revoked: Revoked, kind: str, number: int, digest: str) -> bool:
@@ -262,4 +269,5 @@ def _unpack_revoked(fields: Mapping[str, Any]) -> Revoked:
     key = _public_key(fields["key"])
     releases = {int(version): str(digest) for version, digest in fields["releases"].items()}
     number, head = fields["receipts"]
-    return Revoked(key, releases, (int(number), str(head)), int(fields["revoked"]))
+    last = int(number), str(head)
+    return Revoked(key, releases, last, int(fields["revoked"]))

@@ -104,8 +104,10 @@ class Chain:
         if self.holds(link, digest):
             return []
         # The link before this one is not in the log: records are lost, or a compaction of former times has moved it.
-        if link.sequence > self.head.sequence + 1 and link.previous not in self._stray_digests:
-            self._waiting.setdefault(link.sequence, []).append((link, digest))
+        ahead = link.sequence > self.head.sequence + 1
+        if ahead and link.previous not in self._stray_digests:
+            waiting = self._waiting.setdefault(link.sequence, [])
+            waiting.append((link, digest))
             return []
         if not self._continues(link):
             self._stray_digests.add(digest)
@@ -121,13 +123,15 @@ class Chain:
             if number > self.head.sequence + 1:
                 # The first in the log that waits for this number counts; the one before it is known by its digest.
                 first, _ = self._waiting[number][0]
-                self.skip_to(ChainHead(number - 1, first.previous))
+                before = ChainHead(number - 1, first.previous)
+                self.skip_to(before)
             accepted += self._continue()
         return accepted
 
     def skip_to(self, head: ChainHead) -> None:
         """Continue from `head` although the log has lost the links up to it."""
-        self.lost.append(range(self.head.sequence + 1, head.sequence + 1))
+        gap = range(self.head.sequence + 1, head.sequence + 1)
+        self.lost.append(gap)
         self.head = head
 
     def _continue(self) -> list[Link]:
@@ -248,10 +252,12 @@ class ReceiptReader:
             self._offset, self._unknown = max(self._unknown, begin), None
         while records := self._log.read(self._topic, 0, self._offset):
             for record in records:
-                yield from self._receipts(self._take(record))
+                joined = self._take(record)
+                yield from self._receipts(joined)
                 self._offset = record.next_offset
         # Only here is it certain that the missing links are lost, and do not come later in the log.
-        yield from self._receipts(self.chain.settle())
+        joined = self.chain.settle()
+        yield from self._receipts(joined)
 
     def at(self, offset: int) -> Receipt | None:
         """Return the chain's receipt at an offset that was noted, None if the record there is a stray."""
@@ -270,7 +276,8 @@ class ReceiptReader:
         """
         # A publisher that was killed may have written the same bytes twice.
         seen = set[int]()
-        offset = max(self._log.begin(self._topic, 0), start)
+        begin = self._log.begin(self._topic, 0)
+        offset = max(begin, start)
         while offset < (self._offset or 0) and (records := self._log.read(self._topic, 0, offset)):
             for record in records:
                 if ids is not None and record.key not in ids:
@@ -317,7 +324,8 @@ class ReceiptReader:
         # A stray is noted as well: it may turn out only later that it does not belong to the chain.
         if isinstance(link, Receipt):
             self._note(link, record.offset)
-        return self.chain.take(link, digest_of(record.value or b""))
+        digest = digest_of(record.value or b"")
+        return self.chain.take(link, digest)
 
     def _opened(self, record: Record) -> Link | SubjectReceipt:
         while True:
@@ -338,7 +346,8 @@ class ReceiptReader:
             return None
         if isinstance(link, SubjectReceipt):
             return None
-        return link if self.chain.holds(link, digest_of(record.value or b"")) else None
+        digest = digest_of(record.value or b"")
+        return link if self.chain.holds(link, digest) else None
 
     def _open(self, record: Record) -> Link | SubjectReceipt:
         if record.value is None:
@@ -411,7 +420,8 @@ def audit(lines: Iterable[str], key: Verifier) -> Audit:
         accepted += chain.take(link, digest_of(data))
     accepted += chain.settle()
     problems += [(0, problem) for problem in _problems_of_all(chain, models)]
-    problems += _uncovered(covering.values(), digests_of(accepted, chain.head))
+    digests = digests_of(accepted, chain.head)
+    problems += _uncovered(covering.values(), digests)
     completions = [link for link in accepted if isinstance(link, Completion)]
     first = _first(chain) if accepted else 0
     return Audit(
@@ -458,13 +468,16 @@ def _completed(chain: Chain, completions: Iterable[Completion]) -> int:
     ends = dict[int, int]()
     for completion in completions:
         for partition, end in completion.ends.items():
-            ends[partition] = max(end, ends.get(partition, 0))
-    return sum(chain.between(partition, 0, end) for partition, end in ends.items())
+            known = ends.get(partition, 0)
+            ends[partition] = max(end, known)
+    covered = (chain.between(partition, 0, end) for partition, end in ends.items())
+    return sum(covered)
 
 
 def _problems_of_all(chain: Chain, models: set[str]) -> Iterator[str]:
     if len(models) > 1:
-        yield f"receipts of several models: {', '.join(sorted(models))}; check each by itself"
+        names = ", ".join(sorted(models))
+        yield f"receipts of several models: {names}; check each by itself"
     for gap in chain.lost:
         yield f"receipts {gap.start} to {gap.stop - 1} are missing"
     if chain.strays:
@@ -473,6 +486,7 @@ def _problems_of_all(chain: Chain, models: set[str]) -> Iterator[str]:
 
 def _signed(line: str) -> bytes:
     try:
-        return base64.b64decode(json.loads(line)["signed"], validate=True)
+        fields = json.loads(line)
+        return base64.b64decode(fields["signed"], validate=True)
     except (ValueError, KeyError, TypeError, RecursionError, binascii.Error) as error:
         raise InvalidRelease("the line is not one that `streamtopic receipts export` wrote") from error

@@ -68,7 +68,8 @@ def unpack(data: bytes) -> Any:  # noqa: ANN401 -- whatever was packed
     Call it on verified bytes only: this general reader builds any value that they announce.
     """
     try:
-        value = _rich(msgpack.unpackb(data))
+        plain = msgpack.unpackb(data)
+        value = _rich(plain)
         # Two encodings of one value would give two digests of it, so only the canonical one is accepted.
         canonical = pack(value) == data
     except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
@@ -88,7 +89,8 @@ def unpack_fields(data: bytes, *, arrays: bool = False) -> dict[str, Any]:
         raise InvalidRelease(
             f"signed content is a {type(fields).__name__} and not a map of fields: update this program"
         )
-    if not arrays and _holds_array(fields):
+    misplaced = not arrays and _holds_array(fields)
+    if misplaced:
         raise InvalidRelease("signed content holds an array where none belongs: update this program")
     return fields
 
@@ -142,7 +144,8 @@ def _plain_array(array: np.ndarray[Any, np.dtype[Any]]) -> dict[str, object]:
     if dtype not in DTYPES:
         raise TypeError(f"arrays of {array.dtype} have no canonical form")
     data = array.astype(dtype).tobytes("C")
-    return {"data": data, "dtype": dtype, "shape": list(array.shape)}
+    shape = list(array.shape)
+    return {"data": data, "dtype": dtype, "shape": shape}
 
 
 def _rich(value: object) -> object:
@@ -167,7 +170,8 @@ def fitting(kind: type[T], fields: Mapping[str, Any]) -> T:
     """
     hints = _hints(cast("Any", kind))
     found = [_problem(name, value, hints) for name, value in fields.items()]
-    problem = "; ".join(filter(None, found))
+    problems = filter(None, found)
+    problem = "; ".join(problems)
     if not problem:
         try:
             return kind(**fields)
@@ -244,8 +248,10 @@ def seal(kind: str, parts: Mapping[str, bytes], key: SigningKey) -> bytes:
 
     kind: release, receipt, completion, statement or keys; a signature of one kind does not verify as another.
     """
-    message = _signed_bytes(kind, _digests(parts))
-    return container_of(kind, parts, key.public.key_id, key.sign(message))
+    digests = _digests(parts)
+    message = _signed_bytes(kind, digests)
+    signature = key.sign(message)
+    return container_of(kind, parts, key.public.key_id, signature)
 
 
 def container_of(kind: str, parts: Mapping[str, bytes], key: str, signature: bytes) -> bytes:
@@ -253,7 +259,8 @@ def container_of(kind: str, parts: Mapping[str, bytes], key: str, signature: byt
 
     key: id of the key that signed them.
     """
-    return pack({"key": key, "kind": kind, "parts": dict(parts), "signature": signature})
+    fields = {"key": key, "kind": kind, "parts": dict(parts), "signature": signature}
+    return pack(fields)
 
 
 def open_sealed(kind: str, data: bytes, key: Verifier, *others: str) -> Sealed:
@@ -269,10 +276,12 @@ def open_sealed(kind: str, data: bytes, key: Verifier, *others: str) -> Sealed:
     if claimed not in {kind, *others}:
         raise InvalidRelease(f"signed content is a {claimed[:40]!r}, not a {kind!r}")
     parts: dict[str, bytes] = found["parts"]
-    message = _signed_bytes(claimed, _digests(parts))
-    signer = key.verify(found["signature"], message, found["key"])
+    signature: bytes = found["signature"]
+    digests = _digests(parts)
+    message = _signed_bytes(claimed, digests)
+    signer = key.verify(signature, message, found["key"])
     digest = hashlib.sha256(data).hexdigest()
-    return Sealed(claimed, parts, signer, found["signature"], digest)
+    return Sealed(claimed, parts, signer, signature, digest)
 
 
 def unseal(kind: str, data: bytes, key: Verifier) -> dict[str, bytes]:
@@ -291,7 +300,8 @@ def signed_by(kind: str, digests: Mapping[str, bytes], signature: bytes, key: Ve
 
     digests: SHA-256 of each part. Raises InvalidRelease unless `key` verifies the signature.
     """
-    return key.verify(signature, _signed_bytes(kind, digests))
+    message = _signed_bytes(kind, digests)
+    return key.verify(signature, message)
 
 
 def statement_digest(kind: str, digests: Mapping[str, bytes]) -> str:
@@ -299,7 +309,8 @@ def statement_digest(kind: str, digests: Mapping[str, bytes]) -> str:
 
     digests: SHA-256 of each part. A reader who has only the digest of a large part can still compute the name.
     """
-    return hashlib.sha256(_signed_bytes(kind, digests)).hexdigest()
+    message = _signed_bytes(kind, digests)
+    return hashlib.sha256(message).hexdigest()
 
 
 def _digests(parts: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -308,7 +319,8 @@ def _digests(parts: Mapping[str, bytes]) -> dict[str, bytes]:
 
 def _signed_bytes(kind: str, digests: Mapping[str, bytes]) -> bytes:
     # The prefix keeps these signatures apart from any other use of the same key.
-    return b"streamtopic " + pack({"kind": kind, "parts": dict(digests)})
+    fields = {"kind": kind, "parts": dict(digests)}
+    return b"streamtopic " + pack(fields)
 
 
 def _container(data: bytes) -> dict[str, Any]:
@@ -360,15 +372,17 @@ class _ContainerReader:
         width = _BYTES.get(self._byte())
         if width is None:
             raise InvalidRelease("signed content has malformed parts")
-        return self._slice(int.from_bytes(self._slice(width)))
+        length = int.from_bytes(self._slice(width))
+        return self._slice(length)
 
     def _byte(self) -> int:
         self._at += 1
         return self._data[self._at - 1]
 
     def _slice(self, length: int) -> bytes:
+        start = self._at
         self._at += length
         # A slice past the end would be short without an error.
         if self._at > len(self._data):
             raise InvalidRelease("signed content ends too early")
-        return self._data[self._at - length : self._at]
+        return self._data[start : self._at]

@@ -83,7 +83,8 @@ def mapped(error: Exception, address: str, act: str = "") -> StreamtopicError:
     if refusal is not None:
         return refusal
     # Within a script Redis 6.2 packs this into an error of the script, as it does with READONLY.
-    if isinstance(error, _errors.OutOfMemoryError) or text.startswith("OOM") or " -OOM " in text:
+    packed = text.startswith("OOM") or " -OOM " in text
+    if packed or isinstance(error, _errors.OutOfMemoryError):
         return StateError(f"Redis at {address} is out of memory: raise maxmemory, or compact; nothing was written")
     for kinds, told in _UNREACHABLE:
         if isinstance(error, kinds):
@@ -102,25 +103,27 @@ def _refusal(error: Exception, address: str, text: str, act: str) -> Streamtopic
     fault = tls_fault(error)
     if fault is not None:
         return SettingsError(f"Redis at {address} cannot be reached safely; {fault}")
-    if isinstance(error, _errors.AuthenticationError | _errors.AuthorizationError | _errors.NoPermissionError):
-        lacking = f"; it lacks the right {act}" if act and isinstance(error, _errors.NoPermissionError) else ""
+    forbidden = isinstance(error, _errors.NoPermissionError)
+    if forbidden or isinstance(error, _errors.AuthenticationError | _errors.AuthorizationError):
+        lacking = f"; it lacks the right {act}" if act and forbidden else ""
         return SettingsError(
             f"Redis at {address} refuses this user ({text}){lacking}: check the user, password and ACL"
         )
     told = f"Redis at {address} does not answer ({text})"
-    if isinstance(error, _errors.TimeoutError) and "connecting" in text and address.startswith("rediss"):
+    unanswered = isinstance(error, _errors.TimeoutError) and "connecting" in text
+    if unanswered and address.startswith("rediss"):
         # A server without TLS waits for the rest of the greeting, which it takes for a command.
         return ComponentUnreachable(f"{told}: use redis:// if it has no TLS, or start it")
-    if isinstance(error, _errors.ConnectionError) and "reset by peer" in text and address.startswith("redis"):
+    hung_up = isinstance(error, _errors.ConnectionError) and "reset by peer" in text
+    if hung_up and address.startswith("redis"):
         return ComponentUnreachable(f"{told}: use rediss:// if it speaks TLS, or see its log")
     return None
 
 
 def _is_replica(error: BaseException) -> bool:
     # Within a script Redis 6.2 packs the error of a write into one of its own.
-    return isinstance(error, _errors.ReadOnlyError) or (
-        isinstance(error, _errors.ResponseError) and "READONLY" in str(error)
-    )
+    packed = isinstance(error, _errors.ResponseError) and "READONLY" in str(error)
+    return packed or isinstance(error, _errors.ReadOnlyError)
 
 
 class _Packer:
@@ -225,7 +228,8 @@ class Connection:
 
     def information(self) -> dict[str, Any]:
         """Return the server's INFO with `maxmemory_policy` and `aof_enabled` among it; of masters the `combined`."""
-        return combined(list(self.servers().values()))
+        of_each = list(self.servers().values())
+        return combined(of_each)
 
     def servers(self) -> dict[str, dict[str, Any]]:
         """Return INFO of each server that holds keys, by host and port, or the address where there is one."""
@@ -234,7 +238,8 @@ class Connection:
 
     def names(self, pattern: str) -> Iterator[bytes]:
         """Yield keys that match a pattern. Redis removes those that have expired as it comes by."""
-        for number in range(len(self._everywhere(lambda client: client))):
+        servers = self._everywhere(lambda client: client)
+        for number in range(len(servers)):
             cursor = 0
             while True:
                 command = ("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
@@ -251,7 +256,8 @@ class Connection:
 
     def call(self, *command: str | bytes | int) -> Any:  # noqa: ANN401 - what Redis answers depends on the command
         """Send one command that may safely be sent twice; one without a key goes to some server."""
-        return self._serve(_Request((command,)))[0]
+        request = _Request((command,))
+        return self._serve(request)[0]
 
     def everywhere(self, *command: str | bytes | int) -> list[Any]:
         """Send one command without a key to every server that holds keys."""
@@ -266,13 +272,15 @@ class Connection:
         if not todo:
             return []
         if atomic:
-            if len(self._run(lambda: self._by_server(todo))) > 1:
+            servers = self._run(lambda: self._by_server(todo))
+            if len(servers) > 1:
                 # Each server would send it to the other, for ever.
                 raise StateError(f"Redis at {self.address} cannot change keys of several slots in one step")
             return self._serve(_Request(todo, atomic=True))
         answers: list[Any] = [None] * len(todo)
         for places in self._run(lambda: self._by_server(todo)):
-            found = self._serve(_Request([todo[place] for place in places]))
+            together = [todo[place] for place in places]
+            found = self._serve(_Request(together))
             for place, answer in zip(places, found, strict=True):
                 if isinstance(answer, _errors.AskError):
                     self._go_on_as_cluster()
@@ -290,7 +298,8 @@ class Connection:
         if digest is None:
             digest = self._digests[text] = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
         command = ("EVALSHA", digest, len(keys), *keys, *arguments)
-        return self._serve(_Request((command,), script=text))[0]
+        request = _Request((command,), script=text)
+        return self._serve(request)[0]
 
     def scan(self, key: str, count: int = 2000) -> Iterator[tuple[bytes, bytes]]:
         """Yield the fields of a hash in slices, so that Redis is never busy for long.
@@ -319,8 +328,9 @@ class Connection:
 
     def _serve(self, request: _Request) -> list[Any]:
         """Return the answers to a request, from whichever server has its first key by then."""
-        key = key_of(request.commands[0])
-        attempt = _Attempt(_act(request.commands[0]))
+        first = request.commands[0]
+        key = key_of(first)
+        attempt = _Attempt(_act(first))
         named: redis.Redis | None = None
         redirections = 0
 
@@ -382,6 +392,7 @@ class Connection:
             except (_errors.RedisError, _errors.RedisClusterException) as error:
                 fault = _cause(error)
             act = attempt.act if attempt else ""
+            asked = attempt.client if attempt else None
             if self._may_go_on(fault):
                 until = until or time.monotonic() + _PATIENCE
                 if time.monotonic() >= until:
@@ -392,7 +403,7 @@ class Connection:
             else:
                 repeated = True
             try:
-                self._servers.lost(None if attempt is None else attempt.client)
+                self._servers.lost(asked)
             except (_errors.RedisError, _errors.RedisClusterException) as error:
                 raise mapped(_cause(error), self.address) from fault
 
@@ -414,13 +425,15 @@ class Connection:
                 except _errors.NoPermissionError:
                     # A user that may not look is told by the first MOVED.
                     found = {}
-                if int(found.get("cluster_enabled", 0)):
+                clustered = int(found.get("cluster_enabled", 0))
+                if clustered:
                     self._go_on_as_cluster()
                 self._looked = True
 
     def _go_on_as_cluster(self) -> None:
         """Take the servers for the cluster that they are."""
-        if isinstance(self._servers, OneServer) and self._url.startswith(("redis://", "rediss://")):
+        plain = self._url.startswith(("redis://", "rediss://"))
+        if plain and isinstance(self._servers, OneServer):
             scheme, _, rest = self._url.partition("://")
             alone = self._servers
             self._servers = self._at(f"{scheme}+cluster://{rest}")
@@ -446,13 +459,15 @@ class _Attempt:
 def _act(command: Command) -> str:
     """Return a command and its key, for errors; arguments may say what documents say."""
     key = key_of(command)
-    parts = [command[0], *(() if key is None else (key,))]
-    return " ".join(part.decode("utf-8", "replace") if isinstance(part, bytes) else str(part) for part in parts)
+    parts = [command[0]] if key is None else [command[0], key]
+    texts = [part.decode("utf-8", "replace") if isinstance(part, bytes) else str(part) for part in parts]
+    return " ".join(texts)
 
 
 def _outcome_unknown(error: BaseException) -> bool:
     refused = _errors.AuthenticationError | _errors.AuthorizationError | _errors.MaxConnectionsError
-    return isinstance(error, _errors.ConnectionError | _errors.TimeoutError) and not isinstance(error, refused)
+    lost = isinstance(error, _errors.ConnectionError | _errors.TimeoutError)
+    return lost and not isinstance(error, refused)
 
 
 def _cause(error: Exception) -> Exception:
@@ -464,4 +479,6 @@ def _cause(error: Exception) -> Exception:
 
 def _place(client: redis.Redis) -> str:
     named = client.connection_pool.connection_kwargs
-    return f"{named.get('host', '')}:{named.get('port', '')}"
+    host = named.get("host", "")
+    port = named.get("port", "")
+    return f"{host}:{port}"

@@ -186,7 +186,8 @@ class Wanted:
 
     def pack(self) -> bytes:
         """Return all but the salt."""
-        return bytes(msgpack.packb({"subjects": self.subjects} if self.subjects else self.documents))
+        wanted = {"subjects": self.subjects} if self.subjects else self.documents
+        return bytes(msgpack.packb(wanted))
 
     @classmethod
     def unpack(cls, data: bytes, salt: str) -> "Wanted":
@@ -248,7 +249,8 @@ class DeletionRequests:
         keys = [self._open, self._ended, self._wanted(request.id), self._tally, self._sums]
         facts: list[str | bytes | int] = [request.id, request.pack(), wanted.pack(), wanted.salt, request.documents]
         bounds = [_minute(request.received_ms), MOST_OPEN, MOST_OPEN_DOCUMENTS]
-        done = outcome(self._connection.script(RECEIVE_DELETION, keys, [*facts, *bounds]))
+        answer = self._connection.script(RECEIVE_DELETION, keys, [*facts, *bounds])
+        done = outcome(answer)
         if isinstance(done, Stale):
             raise UsageError(_refusal(request.id, done.reason))
         return self.get(request.id) or request
@@ -280,7 +282,8 @@ class DeletionRequests:
 
     def salts(self, names: Sequence[str]) -> dict[str, str]:
         """Return the salts of open requests by their ids; those that have ended have none."""
-        found = self._connection.batch([("HGET", self._wanted(name), "salt") for name in names])
+        reads = [("HGET", self._wanted(name), "salt") for name in names]
+        found = self._connection.batch(reads)
         return {name: salt.decode() for name, salt in zip(names, found, strict=True) if salt is not None}
 
     def move(self, before: DeletionRequest, after: DeletionRequest, lease: Lease | None = None) -> Outcome:
@@ -309,7 +312,8 @@ class DeletionRequests:
             before.documents,
         ]
         told: list[str | bytes | int] = [_minute(before.received_ms), untold, *_told(before, after)]
-        return outcome(self._connection.script(MOVE_DELETION, keys, [*holder, *change, *told]))
+        answer = self._connection.script(MOVE_DELETION, keys, [*holder, *change, *told])
+        return outcome(answer)
 
     def of_subjects(self) -> list[DeletionRequest]:
         """Return the requests that name subjects, but for those that a person has looked at. Raises StateCorrupt."""
@@ -329,7 +333,8 @@ class DeletionRequests:
         before = _minute(min(oldest, now_ms) - 2 * window_ms)
         gone = [minute for minute in self.tally() if minute < before]
         self._drop(self._tally, [str(minute) for minute in gone])
-        if int(self._connection.call("HLEN", self._ended)) > MOST_ENDED:
+        ended = int(self._connection.call("HLEN", self._ended))
+        if ended > MOST_ENDED:
             many = self.ended()
             many.sort(key=lambda request: request.changed_ms)
             self._drop(self._ended, [request.id for request in many[:-MOST_ENDED]])
@@ -375,12 +380,14 @@ class DeletionRequests:
             raise UsageError(f"{MOST_CALLBACKS} callbacks wait to be sent: start `streamtopic gateway`, then try again")
 
     def _all(self, key: str) -> list[DeletionRequest]:
-        found = [DeletionRequest.unpack(data) for data in self._connection.call("HGETALL", key).values()]
+        stored = self._connection.call("HGETALL", key)
+        found = [DeletionRequest.unpack(data) for data in stored.values()]
         return sorted(found, key=lambda request: (request.received_ms, request.id))
 
     def _drop(self, key: str, names: Sequence[str]) -> None:
         for start in range(0, len(names), 1000):
-            self._connection.call("HDEL", key, *names[start : start + 1000])
+            some = names[start : start + 1000]
+            self._connection.call("HDEL", key, *some)
 
     def _wanted(self, name: str) -> str:
         return self._named(f"wanted:{name}")

@@ -115,7 +115,8 @@ class Forget:
         fields = [self.document, self.kind.value, self.request, self.salt, self.document_offset, self.epoch]
         # Only where there is one: an entry without it has the bytes that it always had.
         traced = [self.trace] if self.trace else []
-        return bytes(msgpack.packb([*fields, self.received_ms, self.applied_ms, *traced]))
+        whole = [*fields, self.received_ms, self.applied_ms, *traced]
+        return bytes(msgpack.packb(whole))
 
     @classmethod
     def unpack(cls, entry: bytes, value: bytes) -> "Forget":
@@ -184,13 +185,14 @@ class Forgets:
         fields = self._connection.call("XINFO", "STREAM", self._key)
         # A flat list: redis-py knows this answer only under a command name of two words.
         facts = dict(zip(fields[::2], fields[1::2], strict=True))
-        return int(facts[b"length"]), facts[b"last-generated-id"].decode()
+        newest: str = facts[b"last-generated-id"].decode()
+        return int(facts[b"length"]), newest
 
     def next_part(self, offset: int) -> int:
         """Return the `part` with which an entry of `offset` comes after all entries there ever were."""
         # Of entries that were dropped as well: a stream refuses an id that is not above the newest it ever had.
-        mark = self.mark()[1]
-        first, part = (int(number) for number in mark.split("-"))
+        _, newest = self.mark()
+        first, part = (int(number) for number in newest.split("-"))
         return part + 1 if first == offset + 1 else 1
 
     def waits_for_other_forms(self) -> int | None:
@@ -206,12 +208,14 @@ class Forgets:
         """Remove entries whose receipts are published."""
         entries = [forget.entry for forget in forgets]
         for start in range(0, len(entries), 1000):
-            self._connection.call("XDEL", self._key, *entries[start : start + 1000])
+            some = entries[start : start + 1000]
+            self._connection.call("XDEL", self._key, *some)
 
 
 def _is_form(name: bytes, value: bytes) -> bool:
     """Return whether a note is of a tombstone for another key of the same document."""
-    names = {header for header, _ in Forward.unpack(name, value).headers}
+    note = Forward.unpack(name, value)
+    names = {header for header, _ in note.headers}
     return FORM_HEADER in names
 
 
@@ -270,7 +274,8 @@ class Forward:
         try:
             document, home, asked, time_ms, headers, end, late, *sent = msgpack.unpackb(value)
             named = tuple((str(header), bytes(content)) for header, content in headers)
-            return cls(offset, document, home, asked, time_ms, named, end, late, name.endswith(_ERASES), *sent)
+            erases = name.endswith(_ERASES)
+            return cls(offset, document, home, asked, time_ms, named, end, late, erases, *sent)
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise StateCorrupt(
                 f"the deletion to send to another partition for record {offset} cannot be read ({error}): run "
@@ -346,7 +351,8 @@ class SubjectRequests:
 
     def read(self) -> dict[int, dict[bytes, SubjectRequest]]:
         """Return partition to its requests by name, the oldest first. Raises StateCorrupt."""
-        answers = self._connection.batch([("HGETALL", key) for key in self._keys])
+        reads = [("HGETALL", key) for key in self._keys]
+        answers = self._connection.batch(reads)
         return {partition: read_requests(fields) for partition, fields in enumerate(answers)}
 
     def documents(self, subject: str) -> int:
@@ -358,13 +364,15 @@ class SubjectRequests:
                 continue
             digest = subject_digest(subject, secret)
             index = partition.subjects(partition.bucket(digest))
-            found += int(self._connection.call("ZLEXCOUNT", index, b"[" + digest, b"(" + digest + b"\xff"))
+            span = (b"[" + digest, b"(" + digest + b"\xff")
+            found += int(self._connection.call("ZLEXCOUNT", index, *span))
         return found
 
     def drop(self, partition: int, requests: Iterable[SubjectRequest]) -> None:
         """Remove requests of a partition that are done; one that was asked again meanwhile stays."""
+        keys = [self._keys[partition]]
         for request in requests:
-            self._connection.script(DROP_SUBJECT_REQUEST, [self._keys[partition]], [request.name, request.pack()])
+            self._connection.script(DROP_SUBJECT_REQUEST, keys, [request.name, request.pack()])
 
 
 def unfinished_requests(requests: Mapping[int, Mapping[bytes, SubjectRequest]]) -> list[SubjectRequest]:
@@ -391,7 +399,8 @@ def split_requests(
     for same in _by_name(requests).values():
         begun = any(request.offset < cut.get(partition, 0) for partition, request in same.items())
         ended = [request.done and request.closed < cut.get(partition, 0) for partition, request in same.items()]
-        if begun and not (all(ended) and len(same) == len(requests)):
+        reflected = all(ended) and len(same) == len(requests)
+        if begun and not reflected:
             found += same.values()
     return found
 
@@ -417,7 +426,8 @@ class ReceiptChain:
 
         After Redis was set back the topic has newer receipts; the publisher reads it and moves the end.
         """
-        sequence, digest = self._connection.call("HMGET", self._keys.named("chain"), "sequence", "digest")
+        chain = self._keys.named("chain")
+        sequence, digest = self._connection.call("HMGET", chain, "sequence", "digest")
         return int(sequence or 0), (digest or b"").decode()
 
     def append(
@@ -439,7 +449,8 @@ class ReceiptChain:
             uploads.append(("SET", key, pack_record(record), "NX", "EX", UPLOAD_SECONDS))
         self._connection.batch(uploads)
         keys = [self._keys.named("chain"), self._keys.named("outbox"), *strings]
-        return outcome(self._connection.script(APPEND_RECEIPTS, keys, [*expected, *end]))
+        answer = self._connection.script(APPEND_RECEIPTS, keys, [*expected, *end])
+        return outcome(answer)
 
 
 def month_of(seconds: float) -> str:
@@ -472,7 +483,8 @@ class LinkKeys:
     def of(self, month: str) -> bytes:
         """Return the key of a month, made on first use."""
         # Of two processes that make one, one decides: both read the same key afterwards.
-        self._connection.call("HSETNX", self._key, month, secrets.token_bytes(_KEY_BYTES))
+        drawn = secrets.token_bytes(_KEY_BYTES)
+        self._connection.call("HSETNX", self._key, month, drawn)
         return bytes(self._connection.call("HGET", self._key, month))
 
     def destroy(self, before: str) -> int:

@@ -93,7 +93,9 @@ def encode_records(
     numbers = np.arange(batch.documents + 1)
     firsts = np.searchsorted(batch.owners, numbers)
     number = len(labels)
-    of_each = zip(labels, subjects or [()] * number, forms or [b""] * number, strict=True)
+    of_subjects = subjects or [()] * number
+    of_forms = forms or [b""] * number
+    of_each = zip(labels, of_subjects, of_forms, strict=True)
     packed = [_packed(*of_one) for of_one in of_each]
     sizes = [len(label) for label in packed]
     label_ends = np.cumsum(sizes, dtype=np.int64)
@@ -104,7 +106,8 @@ def encode_records(
     # The most that varints of these numbers can take: growing the array inside the loop would cost more.
     for_words = 10 * len(batch.words)
     for_heads = 16 * len(batch.lengths) + 32 * batch.documents
-    out = np.empty(for_words + for_heads + len(names) + 16, np.uint8)
+    most = for_words + for_heads + len(names) + 16
+    out = np.empty(most, np.uint8)
     ends = np.empty(batch.documents, np.int64)
     used = _encode(firsts, *arrays, places, names, label_ends, out, ends)
     whole = out[:used].tobytes()
@@ -115,9 +118,11 @@ def encode_records(
 def _packed(labels: Mapping[str, str], subjects: tuple[bytes, ...], form: bytes) -> bytes:
     # Sorted, so that equal labels have equal bytes: the state must not depend on a producer's order.
     ordered = dict(sorted(labels.items()))
-    part = bytes(msgpack.packb([ordered, form] if form else ordered))
+    labelled = [ordered, form] if form else ordered
+    part = bytes(msgpack.packb(labelled))
     if subjects:
-        return bytes([_WITH_SUBJECTS]) + bytes(msgpack.packb(subjects)) + part
+        digests = bytes(msgpack.packb(subjects))
+        return bytes([_WITH_SUBJECTS]) + digests + part
     if form:
         return part
     return part if labels else b""
@@ -140,11 +145,13 @@ def _subjects(packed: bytes) -> tuple[bytes, ...]:
     labels = labels_part(packed)
     if len(labels) == len(packed):
         return ()
+    end = len(packed) - len(labels)
     try:
-        digests = msgpack.unpackb(packed[1 : len(packed) - len(labels)])
+        digests = msgpack.unpackb(packed[1:end])
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise unreadable() from error
-    if not all(isinstance(digest, bytes) for digest in digests):
+    readable = all(isinstance(digest, bytes) for digest in digests)
+    if not readable:
         raise unreadable()
     return tuple(digests)
 

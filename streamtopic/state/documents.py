@@ -93,7 +93,8 @@ def read_documents(
             chosen += labels.chosen(counted, number)
     # By id: the order of the fields of a Redis hash depends on its history.
     chosen.sort(key=lambda record: record.id)
-    batch = _Places.of(snapshot.views, words).batch(chosen)
+    places = _Places.of(snapshot.views, words)
+    batch = places.batch(chosen)
     ids = [record.id for record in chosen]
     of_each = [record.labels for record in chosen]
     # The snapshot does not tell how many documents a part of the hashes holds.
@@ -120,7 +121,8 @@ def document_parts(
             counted = list(_counted(connection, view, bucket, until))
             chosen += labels.chosen(counted, number)
         chosen.sort(key=lambda record: record.id)
-        yield places.batch(chosen), [record.labels for record in chosen]
+        of_each = [record.labels for record in chosen]
+        yield places.batch(chosen), of_each
 
 
 def document_ids(connection: Connection, snapshot: Snapshot) -> Iterator[tuple[int, Sequence[bytes]]]:
@@ -131,21 +133,23 @@ def document_ids(connection: Connection, snapshot: Snapshot) -> Iterator[tuple[i
     for view in snapshot.views:
         until = view.meta.end_of(snapshot.through)
         for bucket in range(BUCKETS):
-            yield view.partition, [document for document, *_ in _counted(connection, view, bucket, until)]
+            counted = _counted(connection, view, bucket, until)
+            yield view.partition, [document for document, *_ in counted]
 
 
 def _buckets(snapshot: Snapshot, limit: int) -> int:
     """Return how many hashes of each partition hold about `limit` documents together; all where there are no more."""
     if snapshot.documents <= limit:
         return BUCKETS
-    return max(1, BUCKETS * limit // snapshot.documents)
+    wanted = BUCKETS * limit // snapshot.documents
+    return max(1, wanted)
 
 
 def _unchanged(connection: Connection, snapshot: Snapshot) -> bool:
     """Whether no document of the snapshot's epochs was deleted or replaced since, by the partitions' counters."""
     for view in snapshot.views:
         old = view.meta
-        new = read_position(connection, view.keys)[0]
+        new, _ = read_position(connection, view.keys)
         through = old.epoch if snapshot.through is None else snapshot.through
         if new.folded > through:
             # Later epochs were folded into these, and their counters cannot be told apart any more.
@@ -195,7 +199,8 @@ class _Labels:
     def chosen(self, counted: Sequence[_Counted], view: int) -> Iterator[_Record]:
         """Yield the documents with a label of one of the tasks; view: number of their partition's view."""
         for document, record, start, end in counted:
-            packed = labels_part(record[start:end])
+            head = record[start:end]
+            packed = labels_part(head)
             labels = self._known.get(packed)
             if labels is None:
                 labels, form = _unpacked(packed)
@@ -203,7 +208,8 @@ class _Labels:
                 if not form:
                     self._known[packed] = labels
             if not self._tasks or not self._tasks.isdisjoint(labels):
-                yield _Record(document, labels, record[end:], view)
+                body = record[end:]
+                yield _Record(document, labels, body, view)
 
 
 def _unpacked(packed: bytes) -> tuple[Mapping[str, str], bytes]:
@@ -240,8 +246,10 @@ class _Places:
         tables = [np.zeros(0, np.int64)]
         starts = [0]
         for view in views:
-            tables.append(_positions(view, place, view.meta.next_word))
-            starts.append(starts[-1] + view.meta.next_word)
+            size = view.meta.next_word
+            positions = _positions(view, place, size)
+            tables.append(positions)
+            starts.append(starts[-1] + size)
         return cls(np.concatenate(tables), np.array(starts, np.int64))
 
     def batch(self, records: Sequence[_Record]) -> DocumentBatch:
@@ -249,8 +257,10 @@ class _Places:
         bodies = [record.body for record in records]
         views_of = [record.view for record in records]
         data, ends = _together(bodies)
-        found = _passages(data, ends, np.array(views_of, np.int64), self.positions, self.starts)
-        if len(found[0]) == 0:
+        partitions = np.array(views_of, np.int64)
+        found = _passages(data, ends, partitions, self.positions, self.starts)
+        indptr = found[0]
+        if len(indptr) == 0:
             raise unreadable()
         return DocumentBatch(*found, len(records))
 
@@ -389,7 +399,8 @@ def sample_words(
     parts = []
     for view in snapshot.views:
         # One more, for the words that came after the snapshot: they have no place.
-        position = _positions(view, place, view.meta.next_word + 1)
+        size = view.meta.next_word + 1
+        position = _positions(view, place, size)
         until = view.meta.end_of(snapshot.through)
         for bucket in range(buckets):
             part = _bucket(connection, view, bucket, position, until)
@@ -411,7 +422,8 @@ def _bucket(connection: Connection, view: PartitionView, bucket: int, position: 
     if documents < 0:
         raise unreadable()
     indptr = indptr[: documents + 1]
-    return WordSets(indptr, held[: indptr[-1]].copy())
+    words = held[: indptr[-1]].copy()
+    return WordSets(indptr, words)
 
 
 @kernel

@@ -92,7 +92,9 @@ def dump_partition(connection: Connection, model: str, partition: int) -> Dumped
     if not fields:
         raise StateError(f"partition {partition} of {model} has no state yet: start `streamtopic ingest` once")
     meta = Meta.parse(fields)
-    return DumpedPartition(meta.next_offset, meta.documents, _present(names, values), _strings(keys, entries))
+    present = _present(names, values)
+    strings = _strings(keys, entries)
+    return DumpedPartition(meta.next_offset, meta.documents, present, strings)
 
 
 def _strings(keys: PartitionKeys, manifest: dict[bytes, bytes]) -> list[str]:
@@ -127,7 +129,8 @@ def dump_model(connection: Connection, model: str) -> tuple[list[DumpedKey], lis
 
 def base_head(connection: Connection, model: str) -> bytes | None:
     """Return the head of the base model, which names its epoch and its bytes; None before the first."""
-    head: bytes | None = connection.call("HGET", ModelKeys(model).named("base"), "head")
+    key = ModelKeys(model).named("base")
+    head: bytes | None = connection.call("HGET", key, "head")
     return head
 
 

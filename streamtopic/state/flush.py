@@ -86,10 +86,13 @@ class Batch:
 
         writes: as the method `writes` returns them.
         """
-        by_size = np.searchsorted(np.cumsum(self.sizes), max_bytes, side="right")
-        by_writes = np.searchsorted(np.cumsum(writes), max_writes, side="right")
+        total_sizes = np.cumsum(self.sizes)
+        total_writes = np.cumsum(writes)
+        by_size = int(np.searchsorted(total_sizes, max_bytes, side="right"))
+        by_writes = int(np.searchsorted(total_writes, max_writes, side="right"))
+        fitting = min(max_records, len(self.keys), by_size, by_writes)
         # One at least: a record that is too large by itself must still be counted, or the partition would stop.
-        return max(1, min(max_records, len(self.keys), int(by_size), int(by_writes)))
+        return max(1, fitting)
 
     def affordable(self, records: int, stored: Mapping[bytes, StoredDocument], most: int) -> int:
         """Return how many of the first records add and remove documents of at most `most` pairs, at least one.
@@ -103,13 +106,16 @@ class Batch:
             pairs = _pairs(rows.stops - rows.starts)
             np.add.at(made, owners[here], pairs[here])
         made = made[self.start :]
-        for k, key in enumerate(self.keys[:records] if stored else ()):
+        keys = self.keys[:records] if stored else ()
+        for k, key in enumerate(keys):
             gone = stored.get(key)
             if gone is not None:
-                sizes = np.array([len(passage.words) for passage in gone.passages], np.int64)
+                words_of_each = [len(passage.words) for passage in gone.passages]
+                sizes = np.array(words_of_each, np.int64)
                 made[k] += _pairs(sizes).sum()
-        affordable = np.searchsorted(np.cumsum(made), most, side="right")
-        return max(1, int(affordable))
+        total_pairs = np.cumsum(made)
+        affordable = int(np.searchsorted(total_pairs, most, side="right"))
+        return max(1, affordable)
 
     def likely(self, writes: Int64, max_bytes: int, max_writes: int) -> int:
         """Return how many records are likely to be within the bounds, if they are like these on average.
@@ -120,7 +126,8 @@ class Batch:
         writes_each = float(writes.mean())
         by_size = max_bytes / max(bytes_each, 1.0)
         by_writes = max_writes / writes_each
-        return max(1, int(_LIKELY * min(by_size, by_writes)))
+        expected = min(by_size, by_writes)
+        return max(1, int(_LIKELY * expected))
 
     def writes(self, numbers: npt.NDArray[np.int32]) -> Int64:
         """Return how many documents and words each record writes or removes, (records,) int64.
@@ -131,11 +138,15 @@ class Batch:
         """
         made = np.zeros(self.start + len(self.keys), np.int64)
         for rows, owners in self.tables:
-            new = np.flatnonzero(numbers[rows.entries] < 0)
-            _, first = np.unique(rows.entries[new], return_index=True)
-            of = owners[np.searchsorted(rows.stops, new[first], side="right")]
-            np.add.at(made, of[of < len(made)], 1)
-        return made[self.start :] + np.where(self.sizes > 0, 1, 2)
+            unnumbered = numbers[rows.entries] < 0
+            places = np.flatnonzero(unnumbered)
+            _, first = np.unique(rows.entries[places], return_index=True)
+            passages = np.searchsorted(rows.stops, places[first], side="right")
+            records = owners[passages]
+            known = records < len(made)
+            np.add.at(made, records[known], 1)
+        documents = np.where(self.sizes > 0, 1, 2)
+        return made[self.start :] + documents
 
 
 def _pairs(words: Int64) -> Int64:
@@ -331,16 +342,21 @@ def _number(added: Sequence[AddedDocument], vocabulary: Vocabulary) -> tuple[Doc
     amounts = [stop - first for first, stop in spans]
     sizes = np.array(amounts, np.int64)
     places = chain.from_iterable(range(*span) for span in spans)
-    chosen = np.fromiter(places, np.int64, int(sizes.sum()))
+    passages = int(sizes.sum())
+    chosen = np.fromiter(places, np.int64, passages)
     first = vocabulary.next_id
+    numbers = vocabulary.numbers()
     indptr, words, counts, entries = number_rows(
-        chosen, rows.starts, rows.stops, rows.entries, rows.counts, vocabulary.numbers(), first
+        chosen, rows.starts, rows.stops, rows.entries, rows.counts, numbers, first
     )
-    owners = np.repeat(np.arange(len(added), dtype=np.int32), sizes)
-    batch = DocumentBatch(indptr, words, counts, rows.lengths[chosen], owners, len(added))
+    documents = np.arange(len(added), dtype=np.int32)
+    owners = np.repeat(documents, sizes)
+    lengths = rows.lengths[chosen]
+    batch = DocumentBatch(indptr, words, counts, lengths, owners, len(added))
     born = {}
     for number, entry in enumerate(entries.tolist(), first):
-        born[word_text(vocabulary.lexicon.word(entry))] = number
+        word = vocabulary.lexicon.word(entry)
+        born[word_text(word)] = number
     return batch, born
 
 
@@ -365,17 +381,21 @@ def _spans(added: Sequence[AddedDocument]) -> tuple[list[Rows], list[tuple[int, 
 
 def _by_epoch(changes: Changes, added: DocumentBatch, base: Meta) -> Iterator[tuple[int, DocumentBatch, Int64]]:
     """Yield each epoch with its documents of this flush, and with their signs: 1 for an added one, -1 for a removed."""
-    removed = DocumentBatch.build([gone.stored.passages for gone in changes.removed])
+    passages = [gone.stored.passages for gone in changes.removed]
+    removed = DocumentBatch.build(passages)
     # A removed document counts in the epoch in which it was added, so that both cancel out there.
     offsets = [document.offset for document in changes.added]
     offsets += [gone.stored.offset for gone in changes.removed]
     cuts = np.array(base.cuts, np.int64)
-    later = np.searchsorted(cuts, np.array(offsets, np.int64), side="right")
+    places = np.array(offsets, np.int64)
+    later = np.searchsorted(cuts, places, side="right")
     epochs = base.folded + later
     both_signs = np.array([1, -1], np.int64)
-    signs = np.repeat(both_signs, [added.documents, removed.documents])
+    amounts = [added.documents, removed.documents]
+    signs = np.repeat(both_signs, amounts)
     both = DocumentBatch.joined(added, removed) if removed.documents else added
-    for epoch in np.unique(epochs).tolist():
+    distinct: list[int] = np.unique(epochs).tolist()
+    for epoch in distinct:
         here = np.flatnonzero(epochs == epoch)
         # Most flushes have one epoch, and then nothing need be copied.
         documents = both if len(here) == both.documents else both.take(here)
@@ -392,8 +412,10 @@ def _headed(batch: DocumentBatch, signs: Int64) -> tuple[SegmentHead, DocumentBa
     words = place[batch.words]
     local = DocumentBatch(batch.indptr, words, batch.counts, batch.lengths, batch.owners, batch.documents)
     added = int((signs > 0).sum())
+    removed = batch.documents - added
     frequency, tokens, heavy = statistics(local, len(ids), signs)
-    return SegmentHead(ids, frequency, tokens, heavy, added, batch.documents - added), local
+    head = SegmentHead(ids, frequency, tokens, heavy, added, removed)
+    return head, local
 
 
 def _counted(rows: FlushRows, n_words: int) -> tuple[list[bytes], int]:
@@ -403,7 +425,8 @@ def _counted(rows: FlushRows, n_words: int) -> tuple[list[bytes], int]:
     for block in rows.blocks(n_words):
         if len(block.values):
             pairs += len(block.values)
-            strings.append(encode_chunk(block.first, block.sizes, block.columns, block.values, packed=False))
+            chunk = encode_chunk(block.first, block.sizes, block.columns, block.values, packed=False)
+            strings.append(chunk)
     return strings, pairs
 
 
@@ -418,20 +441,24 @@ def _frequency_change(heads: Sequence[SegmentHead]) -> tuple[Int64, Int64]:
         return heads[0].ids, heads[0].frequency
     # The empty array is for a flush without documents: `concatenate` refuses an empty list.
     nothing = np.empty(0, np.int64)
-    all_ids = np.concatenate([nothing, *(head.ids for head in heads)])
+    ids_of_each = [head.ids for head in heads]
+    all_ids = np.concatenate([nothing, *ids_of_each])
     ids = np.unique(all_ids)
     frequency = np.zeros(len(ids), np.int64)
     for head in heads:
-        frequency[np.searchsorted(ids, head.ids)] += head.frequency
+        places = np.searchsorted(ids, head.ids)
+        frequency[places] += head.frequency
     return ids, frequency
 
 
 def _increments(changes: Changes, base: Meta) -> dict[str, int]:
     by = Counter[str]()
     for document in changes.added:
-        by[f"live:{base.epoch_of(document.offset)}"] += 1
+        arrived_in = base.epoch_of(document.offset)
+        by[f"live:{arrived_in}"] += 1
     for gone in changes.removed:
-        by[f"live:{base.epoch_of(gone.stored.offset)}"] -= 1
+        left_from = base.epoch_of(gone.stored.offset)
+        by[f"live:{left_from}"] -= 1
     for epoch, number in changes.counted.items():
         by[f"counted:{epoch}"] = number
     for name, number in changes.totals.items():
@@ -450,9 +477,10 @@ def commit_arguments(flush: Flush, of: PartitionKeys, fence: int) -> tuple[list[
         # Arguments of Lua count from 1, and the plan is the first of them.
         first = len(arguments) + 2
         arguments.extend(values)
-        if len(arguments) + 1 >= first:
+        last = len(arguments) + 1
+        if last >= first:
             keys.append(key)
-            steps.append([command, len(keys), first, len(arguments) + 1])
+            steps.append([command, len(keys), first, last])
 
     def put(key: str, fields: Iterable[tuple[str | bytes | int, str | bytes | int]]) -> None:
         step("HSET", key, chain.from_iterable(fields))
@@ -511,7 +539,8 @@ def _by_subject(entries: Iterable[tuple[bytes, bytes]], of: PartitionKeys) -> di
     """Return the number of each sorted set with the members of it that these entries are."""
     buckets: dict[int, list[bytes]] = {}
     for digest, document in entries:
-        buckets.setdefault(of.bucket(digest), []).append(digest + document)
+        bucket = of.bucket(digest)
+        buckets.setdefault(bucket, []).append(digest + document)
     return buckets
 
 
@@ -519,7 +548,8 @@ def by_bucket(documents: Iterable[bytes], of: PartitionKeys) -> dict[int, list[b
     """Return the number of each hash with the documents that it holds, each once."""
     buckets: dict[int, list[bytes]] = {}
     for document in dict.fromkeys(documents):
-        buckets.setdefault(of.bucket(document), []).append(document)
+        bucket = of.bucket(document)
+        buckets.setdefault(bucket, []).append(document)
     return buckets
 
 

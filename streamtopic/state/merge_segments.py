@@ -62,13 +62,15 @@ class Source:
         if chunk is None:
             self.exhausted = True
             return
-        self.rows = _joined(self.rows, self.place[chunk.rows])
+        rows = self.place[chunk.rows]
+        self.rows = _joined(self.rows, rows)
         self.sizes = _joined(self.sizes, chunk.sizes)
         self.columns = _joined(self.columns, chunk.columns)
         self.values = _joined(self.values, chunk.values)
         # Without an array of absolute values, and once for each pair.
         least = float(chunk.values.min(initial=0))
-        self.largest = max(self.largest, float(chunk.values.max(initial=0)), -least)
+        most = float(chunk.values.max(initial=0))
+        self.largest = max(self.largest, most, -least)
 
     def drop(self, rows: int, pairs: int) -> None:
         """Drop the first rows, which were used, with their pairs."""
@@ -84,7 +86,8 @@ def _joined(left: npt.NDArray[T], right: npt.NDArray[T]) -> npt.NDArray[T]:
 
 def fused_head(heads: Sequence[SegmentHead]) -> tuple[SegmentHead, list[Int64]]:
     """Return the sum of heads, and for each of them the positions of its ids among the ids of the sum."""
-    ids = np.unique(np.concatenate([head.ids for head in heads]))
+    ids_of_each = [head.ids for head in heads]
+    ids = np.unique(np.concatenate(ids_of_each))
     places = [np.searchsorted(ids, head.ids) for head in heads]
     frequency, tokens, heavy = np.zeros((3, len(ids)), np.int64)
     for head, place in zip(heads, places, strict=True):
@@ -93,7 +96,8 @@ def fused_head(heads: Sequence[SegmentHead]) -> tuple[SegmentHead, list[Int64]]:
         heavy[place] += head.heavy
     added = sum(head.added for head in heads)
     removed = sum(head.removed for head in heads)
-    return SegmentHead(ids, frequency, tokens, heavy, added, removed), places
+    head_of_all = SegmentHead(ids, frequency, tokens, heavy, added, removed)
+    return head_of_all, places
 
 
 def fused_rows(sources: Sequence[Source], n_words: int) -> Iterator[PairBlock]:
@@ -115,7 +119,8 @@ def fused_rows(sources: Sequence[Source], n_words: int) -> Iterator[PairBlock]:
     first = 0
     while first < n_words:
         for source in padded:
-            if not source.exhausted and source.complete <= first:
+            behind = source.complete <= first
+            if behind and not source.exhausted:
                 source.advance()
         unfinished = [source.complete for source in padded if not source.exhausted]
         before = min(unfinished, default=n_words)
@@ -129,7 +134,8 @@ def fused_rows(sources: Sequence[Source], n_words: int) -> Iterator[PairBlock]:
 
 def _check_room(sources: Sequence[Source]) -> None:
     # Each segment has a pair once at most, so the largest values bound every sum.
-    if sum(source.largest for source in sources) >= _ROOM:
+    bound = sum(source.largest for source in sources)
+    if bound >= _ROOM:
         raise CountsOverflow("a pair count exceeds 64 bits: too many documents for one model, split the corpus")
 
 
@@ -138,7 +144,8 @@ def _add(sources: Sequence[Source], first: int, before: int, sums: Int64, touche
     stops = [int(np.searchsorted(source.rows, before)) for source in sources]
     used = []
     for source, stop in zip(sources, stops, strict=True):
-        used.append(int(source.sizes[:stop].sum()))
+        pairs = source.sizes[:stop].sum()
+        used.append(int(pairs))
     # numba takes tuples of arrays, not lists of objects.
     places = tuple(source.place for source in sources)
     rows = tuple(source.rows for source in sources)
@@ -146,7 +153,8 @@ def _add(sources: Sequence[Source], first: int, before: int, sums: Int64, touche
     columns = tuple(source.columns for source in sources)
     values = tuple(source.values for source in sources)
     ends = np.array(stops, np.int64)
-    block = _add_rows(first, before, places, rows, sizes, columns, values, ends, sum(used), sums, touched)
+    total = sum(used)
+    block = _add_rows(first, before, places, rows, sizes, columns, values, ends, total, sums, touched)
     for source, stop, pairs in zip(sources, stops, used, strict=True):
         source.drop(stop, pairs)
     return PairBlock(first, *block)

@@ -217,7 +217,8 @@ def read_position(connection: Connection, keys: PartitionKeys) -> tuple[Meta, tu
 
 def head_strings(connection: Connection, keys: PartitionKeys, names: Iterable[str]) -> list[bytes | None]:
     """Return the heads of segments as bytes; None for a segment that was merged and has expired."""
-    return connection.batch(("GET", keys.segment(name, 0)) for name in names)
+    reads = [("GET", keys.segment(name, 0)) for name in names]
+    return connection.batch(reads)
 
 
 def cut(connection: Connection, model: str, partition: int, *, epoch: int, leader: int) -> Outcome:
@@ -230,7 +231,8 @@ def cut(connection: Connection, model: str, partition: int, *, epoch: int, leade
     is counted in the wrong epoch.
     """
     keys = ModelKeys(model).partition(partition)
-    return outcome(connection.script(BEGIN_EPOCH, [keys.meta], [epoch, leader]))
+    answer = connection.script(BEGIN_EPOCH, [keys.meta], [epoch, leader])
+    return outcome(answer)
 
 
 def fixed(answer: Sequence[bytes | None]) -> Fixed:

@@ -140,15 +140,18 @@ class ModelState:
         answer = connection.call("HMGET", key, *_FIXED)
         if answer[0] is None:
             # Read first, so that only a user who creates models needs the right to run scripts.
-            answer = connection.script(scripts.CREATE_MODEL, [key], [*wanted, program()])
+            arguments: list[str | bytes | int] = [*wanted, program()]
+            answer = connection.script(scripts.CREATE_MODEL, [key], arguments)
         have = fixed(answer)
         # A state from before there were subjects stays one without, until it is counted anew.
         known = have[4] in {wanted[4], without_subjects(wanted[4])}
         # Only those who count need the key of suppressions; all others go by what the state says.
         known = known or (not suppression_in(wanted[4]) and without_suppression(have[4]) == wanted[4])
-        if have[0] not in STATE.read or have[1:4] != wanted[1:4] or not known:
+        same = known and have[1:4] == wanted[1:4]
+        if have[0] not in STATE.read or not same:
             raise _mismatch(connection, model, have, wanted)
-        return cls(connection, model, replace(settings, layout=have[0], limits=have[4]))
+        kept = replace(settings, layout=have[0], limits=have[4])
+        return cls(connection, model, kept)
 
     @classmethod
     def find(cls, connection: Connection, model: str) -> "ModelState | None":
@@ -164,7 +167,8 @@ class ModelState:
         layout, cap, partitions, partitioner, limits = have
         if layout not in STATE.read:
             raise _mismatch(connection, model, have, have)
-        return cls(connection, model, ModelSettings(partitions, cap, partitioner, limits, layout))
+        settings = ModelSettings(partitions, cap, partitioner, limits, layout)
+        return cls(connection, model, settings)
 
     def acquire(self, holder: str, ttl_ms: int) -> Lease | None:
         """Become or stay leader; None while another holder's lease runs.
@@ -173,7 +177,8 @@ class ModelState:
         ttl_ms: life of the lease by Redis's clock, milliseconds.
         """
         keys = self._named("lease", "fence")
-        token = int(self.connection.script(scripts.ACQUIRE_LEASE, keys, [holder, ttl_ms]))
+        answer = self.connection.script(scripts.ACQUIRE_LEASE, keys, [holder, ttl_ms])
+        token = int(answer)
         return Lease(holder, token) if token else None
 
     def release(self, lease: Lease) -> None:
@@ -223,14 +228,16 @@ class ModelState:
         facts = [msgpack.packb(dict(release)), msgpack.packb(dict(ledger))]
         arguments = [msgpack.packb(plan), *facts, _base_head(base, new)]
         keys += [*uploads, *new, *old]
-        return outcome(self.connection.script(scripts.STAGE_VERSION, keys, arguments))
+        answer = self.connection.script(scripts.STAGE_VERSION, keys, arguments)
+        return outcome(answer)
 
     def adopt(self, lease: Lease, version: int, *, release: Mapping[str, Any], ledger: Mapping[str, Any]) -> Outcome:
         """Record a version that was published before Redis was set back. AlreadyApplied for it and all before it."""
         keys = self._named("fence", "releases", "ledger", "lease")
         facts = [msgpack.packb(dict(release)), msgpack.packb(dict(ledger))]
         arguments = [lease.token, lease.holder, version, *facts]
-        return outcome(self.connection.script(scripts.ADOPT_VERSION, keys, arguments))
+        answer = self.connection.script(scripts.ADOPT_VERSION, keys, arguments)
+        return outcome(answer)
 
     def withdraw(self, lease: Lease, versions: Iterable[int], records: Sequence[OutboxRecord]) -> Outcome:
         """Mark versions as withdrawn without a new one in their place.
@@ -238,10 +245,12 @@ class ModelState:
         records: the tombstones that erase their chunks from the releases topic.
         """
         todo = list(versions)
-        uploads = self._upload_records(_digest(todo, records), records)
+        identity = _digest(todo, records)
+        uploads = self._upload_records(identity, records)
         keys = [*self._named("fence", "withdrawn", "outbox", "lease"), *uploads]
         arguments: list[str | int] = [lease.token, lease.holder, len(records), *todo]
-        return outcome(self.connection.script(scripts.WITHDRAW_VERSIONS, keys, arguments))
+        answer = self.connection.script(scripts.WITHDRAW_VERSIONS, keys, arguments)
+        return outcome(answer)
 
     def withdrawn(self, records: Sequence[tuple[int, Mapping[str, Any]]] | None = None) -> set[int]:
         """Return all withdrawn versions, whether a later version names them or not.
@@ -249,7 +258,8 @@ class ModelState:
         records: of all versions, as `releases` gave them a moment ago; None: they are read.
         """
         found = self.withdrawn_alone()
-        for _, record in self.releases() if records is None else records:
+        made = self.releases() if records is None else records
+        for _, record in made:
             found.update(record["withdrawn"])
         return found
 
@@ -259,7 +269,9 @@ class ModelState:
 
     def next_statement(self, least: int) -> int:
         """Return a number for a statement, above `least` and above every number given out before."""
-        return int(self.connection.script(scripts.NEXT_STATEMENT, self._named("statement"), [least]))
+        keys = self._named("statement")
+        number = self.connection.script(scripts.NEXT_STATEMENT, keys, [least])
+        return int(number)
 
     def request(self, kind: str) -> None:
         """Ask the scheduler for `unlearn` or `retrain`; the last request counts."""
@@ -311,12 +323,14 @@ class ModelState:
                     raise StateCorrupt(f"outbox entry {entry.decode()} of {self.model} has lost its bytes: retrain")
                 continue
             key = fields[b"key"].decode()
-            entries.append(OutboxEntry(entry.decode(), unpack_record(data), key))
+            record = unpack_record(data)
+            entries.append(OutboxEntry(entry.decode(), record, key))
         return entries
 
     def waiting(self) -> int:
         """Return how many records wait to be published."""
-        return int(self.connection.call("XLEN", self._keys.named("outbox")))
+        outbox = self._keys.named("outbox")
+        return int(self.connection.call("XLEN", outbox))
 
     def confirm(self, entries: Iterable[OutboxEntry]) -> None:
         """Remove published records from the outbox. May be repeated."""
@@ -333,10 +347,12 @@ class ModelState:
         if not head:
             return None
         fields = msgpack.unpackb(head[b"head"])
-        parts = self.connection.batch([("GET", key) for key in fields["parts"]])
+        reads = [("GET", key) for key in fields["parts"]]
+        parts = self.connection.batch(reads)
         # A part that has expired leaves a gap, which the checksum finds.
         blob = b"".join(part or b"" for part in parts)
-        if hashlib.sha256(blob).digest() != fields["sha256"]:
+        digest = hashlib.sha256(blob).digest()
+        if digest != fields["sha256"]:
             raise StateCorrupt(f"the base model of {self.model} fails its checksum: run `streamtopic retrain`")
         return StoredBase(fields["epoch"], fields["version"], fields["fields"], blob)
 
@@ -352,8 +368,10 @@ class ModelState:
             return AlreadyApplied()
         keys = [*self._named("fence", "base", "lease"), *parts]
         before = self._call("HGET", "base", "head")
-        arguments = [lease.token, lease.holder, before, _base_head(head, [])]
-        return outcome(self.connection.script(scripts.DROP_BASE, keys, arguments))
+        after = _base_head(head, [])
+        arguments = [lease.token, lease.holder, before, after]
+        answer = self.connection.script(scripts.DROP_BASE, keys, arguments)
+        return outcome(answer)
 
     def base_head(self) -> StoredBase | None:
         """Return the current base model without its bytes; None before the first."""
@@ -375,7 +393,8 @@ class ModelState:
         rows = self._call("XREVRANGE", "releases", "+", "-", *limit)
         found = []
         for entry, fields in reversed(rows):
-            version = int(entry.split(b"-")[0])
+            number, _, _ = entry.partition(b"-")
+            version = int(number)
             record = msgpack.unpackb(fields[b"release"])
             if version <= moved:
                 # Its offsets are of other partitions than those of today: it may hold any document.
@@ -385,7 +404,8 @@ class ModelState:
 
     def moved(self) -> int:
         """Return the last version made before documents were moved to other partitions, 0 without one."""
-        return int(self._call("HGET", "settings", "moved") or 0)
+        version = self._call("HGET", "settings", "moved")
+        return int(version or 0)
 
     def ledger(self) -> dict[int, dict[str, Any]]:
         """Return the privacy ledger: version to its entry."""
@@ -397,11 +417,13 @@ class ModelState:
 
     def spent(self) -> list[dict[str, Any]]:
         """Return all entries of the privacy ledger, those of `account` included."""
-        return [msgpack.unpackb(entry) for entry in self._call("HGETALL", "ledger").values()]
+        rows = self._call("HGETALL", "ledger")
+        return [msgpack.unpackb(entry) for entry in rows.values()]
 
     def account(self, version: int, name: str, ledger: Mapping[str, Any]) -> None:
         """Add a ledger entry for a release without a record, since another release has its number. May be repeated."""
-        self._call("HSET", "ledger", f"{version}:{name}", msgpack.packb(dict(ledger)))
+        entry = msgpack.packb(dict(ledger))
+        self._call("HSET", "ledger", f"{version}:{name}", entry)
 
     def _call(self, command: str, name: str, *arguments: str | bytes | int) -> Any:  # noqa: ANN401 - as Connection.call
         """Send one command about the global key `name`."""
@@ -427,8 +449,10 @@ class ModelState:
 def _mismatch(connection: Connection, model: str, have: Fixed, wanted: Fixed) -> StateMismatch:
     """Return the error about a state that was made with other settings, with the program that gave it its layout."""
     # Read only now: an older program has not written it, and no reader needs it where all is well.
-    writer = connection.call("HGET", ModelKeys(model).named("settings"), "program") or b""
-    return StateMismatch(mismatch(model, have, wanted, writer.decode(errors="replace")))
+    key = ModelKeys(model).named("settings")
+    stored = connection.call("HGET", key, "program") or b""
+    writer = stored.decode(errors="replace")
+    return StateMismatch(mismatch(model, have, wanted, writer))
 
 
 def _cut(blob: bytes) -> list[bytes]:
@@ -452,8 +476,9 @@ def _base_head(base: StoredBase | None, parts: Sequence[str]) -> bytes:
 
 def _digest(*parts: object) -> str:
     """Return a name for staged parts that follows from their content."""
-    plain = msgpack.packb([_plain(part) for part in parts])
-    return hashlib.sha256(plain).hexdigest()[:32]
+    plain = [_plain(part) for part in parts]
+    packed = msgpack.packb(plain)
+    return hashlib.sha256(packed).hexdigest()[:32]
 
 
 def _plain(part: object) -> object:

@@ -81,7 +81,8 @@ class LiveDocuments:
         """Return whether two versions of a document have the same passages, word by word, and the same labels."""
         # Subjects are not compared: the same text about another person is not a text that was forgotten.
         same_labels = dict(have.labels) == dict(new.labels)
-        if have.length != new.length or not same_labels:
+        same_length = have.length == new.length
+        if not (same_length and same_labels):
             return False
         if isinstance(have, StoredDocument):
             return have.values() == new.passages.values(self.numbers)
@@ -181,7 +182,8 @@ class PartitionWriter:
         answer = connection.script(scripts.CLAIM_PARTITION, claimed, arguments)
         if answer[0] == b"differs":
             wanted = layout, weighting.cap, partitions, partitioner, limits
-            raise StateMismatch(mismatch(model, fixed(answer[1:]), wanted))
+            have = fixed(answer[1:])
+            raise StateMismatch(mismatch(model, have, wanted))
         fence = int(answer[1])
         secret = answer[2]
         return cls(connection, keys, partition, fence, weighting, new_id, partitioner, word_ids, secret, limits=limits)
@@ -200,15 +202,18 @@ class PartitionWriter:
         records = batch.within(writes, most, MAX_FLUSH_RECORD_BYTES, MAX_FLUSH_WRITES)
         # In this order: documents are looked up only for records that the other bounds let in.
         keys = batch.keys[:records]
-        asked = list(dict.fromkeys(filter(None, keys)))
+        named = filter(None, keys)
+        asked = list(dict.fromkeys(named))
         stored, looked = self.first_documents(asked, MAX_STORED_BYTES)
         if self.loads != loads:
             # The words were read again meanwhile, and the stored documents are numbered by them.
             numbers = self.vocabulary.numbers()
         affordable = batch.affordable(records, stored, MAX_FLUSH_PAIRS)
-        looked_up = _before(keys, asked[looked:])
+        unseen = asked[looked:]
+        looked_up = _before(keys, unseen)
         live = LiveDocuments(stored, numbers)
-        return PreparedBatch(self.meta, live, min(records, affordable, looked_up), likely)
+        allowed = min(records, affordable, looked_up)
+        return PreparedBatch(self.meta, live, allowed, likely)
 
     def apply(self, changes: Changes) -> Outcome:
         """Count the changes and move the offset past their records, all or nothing.
@@ -241,8 +246,9 @@ class PartitionWriter:
 
     def is_owner(self) -> bool:
         """Return whether this writer still owns the partition, and knows the last change of its state."""
-        fence, commit = self.connection.call("HMGET", self.keys.meta, "fence", "commit")
-        return (fence, commit) == (b"%d" % self.fence, self.meta.commit.encode())
+        found = self.connection.call("HMGET", self.keys.meta, "fence", "commit")
+        own = [b"%d" % self.fence, self.meta.commit.encode()]
+        return list(found) == own
 
     def is_set_back(self) -> bool:
         """Return whether Redis holds an older position than this writer has seen there, or none."""
@@ -278,14 +284,16 @@ class PartitionWriter:
             return {}, 0
         hashes = [self.keys.bucket(document) for document in asked]
         # Place 1 among the keys is meta's. A place is one byte of an argument, which 64 hashes never fill.
-        places = {bucket: place for place, bucket in enumerate(dict.fromkeys(hashes), start=2)}
+        distinct = dict.fromkeys(hashes)
+        places = {bucket: place for place, bucket in enumerate(distinct, start=2)}
         keys = [self.keys.meta, *map(self.keys.documents, places)]
         of_each = bytes(places[bucket] for bucket in hashes)
         arguments: list[str | bytes | int] = [most, of_each, *asked]
         # After a commit whose answer was lost, or another writer's, records hold word ids that are unknown here.
         while True:
             commit, fence, looked, packed = self.connection.script(scripts.READ_DOCUMENTS, keys, arguments)
-            if (commit, fence) == (self.meta.commit.encode(), b"%d" % self.fence):
+            own = self.meta.commit.encode(), b"%d" % self.fence
+            if (commit, fence) == own:
                 break
             self.reload()
         found = msgpack.unpackb(packed, raw=True)
@@ -325,20 +333,23 @@ class PartitionWriter:
         for start in range(0, len(asked), _AT_ONCE):
             some = asked[start : start + _AT_ONCE]
             values = self.connection.call("HMGET", self.keys.suppressed, *some)
-            pairs = zip(some, values, strict=True)
-            found.update((digest, Suppression.unpack(digest, value)) for digest, value in pairs if value is not None)
+            for digest, value in zip(some, values, strict=True):
+                if value is not None:
+                    found[digest] = Suppression.unpack(digest, value)
         return found
 
     def subject_requests(self) -> dict[bytes, SubjectRequest]:
         """Return the requests to forget a subject by name, the oldest first. Raises StateCorrupt."""
-        return read_requests(self.connection.call("HGETALL", self.keys.subject_requests))
+        fields = self.connection.call("HGETALL", self.keys.subject_requests)
+        return read_requests(fields)
 
     def subject_documents(self, digest: bytes, most: int) -> list[bytes]:
         """Return keys of the records of live documents of a subject, at most `most`, in the order of their bytes.
 
         digest: of the subject, under this partition's secret.
         """
-        key = self.keys.subjects(self.keys.bucket(digest))
+        bucket = self.keys.bucket(digest)
+        key = self.keys.subjects(bucket)
         # No id has a byte that sorts behind 0xff, since ids are UTF-8.
         span = (b"[" + digest, b"(" + digest + b"\xff")
         members = self.connection.call("ZRANGEBYLEX", key, *span, "LIMIT", 0, most)
@@ -349,9 +360,11 @@ class PartitionWriter:
 
         documents: as of `subject_documents`. One whose record has another key than its id is always among the result.
         """
-        reads = [("HGET", self.keys.documents(self.keys.bucket(document)), document) for document in documents]
+        hashes = [self.keys.documents(self.keys.bucket(document)) for document in documents]
+        reads = [("HGET", key, document) for key, document in zip(hashes, documents, strict=True)]
         records = self.connection.batch(reads) if reads else []
-        stored = decode_records([record for record in records if record is not None])
+        live = [record for record in records if record is not None]
+        stored = decode_records(live)
         offsets = iter(stored)
         added = [-1 if record is None else next(offsets).offset for record in records]
         return [document for document, at in zip(documents, added, strict=True) if at < offset]
@@ -374,7 +387,8 @@ class PartitionWriter:
         if after is None:
             return None
         order = chain.from_iterable(buckets.values())
-        answers = zip(order, chain.from_iterable(found), strict=True)
+        records = chain.from_iterable(found)
+        answers = zip(order, records, strict=True)
         live = frozenset(document for document, record in answers if record is not None)
         return int(after), live
 
@@ -389,12 +403,14 @@ class PartitionWriter:
         labels: task to class.
         """
         rows = Rows.of(passages, self.lexicon)
-        return AddedDocument(document, offset, RowSpan(rows, 0, len(passages)), labels or {})
+        span = RowSpan(rows, 0, len(passages))
+        return AddedDocument(document, offset, span, labels or {})
 
     def tidy(self) -> None:
         """Replace the lexicon once most of its words are in no live document."""
         # A lexicon only grows: without this, texts that are all refused or deleted would fill the memory.
-        if len(self.lexicon) > 2 * len(self.vocabulary) + _SPARE_WORDS:
+        allowed = 2 * len(self.vocabulary) + _SPARE_WORDS
+        if len(self.lexicon) > allowed:
             self.lexicon = Lexicon(self.new_id())
             self.vocabulary.use(self.lexicon)
 
@@ -411,7 +427,8 @@ class PartitionWriter:
         for entry, strings in flush.segments:
             upload(self.connection, self.keys, entry.name, strings)
         keys, arguments = commit_arguments(flush, self.keys, self.fence)
-        result = outcome(self.connection.script(scripts.COMMIT_FLUSH, keys, arguments))
+        answer = self.connection.script(scripts.COMMIT_FLUSH, keys, arguments)
+        result = outcome(answer)
         if not isinstance(result, Stale) and self.meta.commit == flush.base.commit:
             self._take_over(flush, took_part=isinstance(result, Applied))
         return result
@@ -423,7 +440,8 @@ class PartitionWriter:
         since_ms: time by Redis's clock at which the merge of these segments was begun.
         """
         arguments: list[str | bytes | int] = [self.fence, self.meta.commit, offset, since_ms]
-        result = outcome(self.connection.script(scripts.NOTE_ERASED, [self.keys.meta], arguments))
+        answer = self.connection.script(scripts.NOTE_ERASED, [self.keys.meta], arguments)
+        result = outcome(answer)
         if not isinstance(result, Stale):
             self.follow(self.meta.commit)
         return result
@@ -445,8 +463,9 @@ class PartitionWriter:
                 raise TakenOver(f"partition {self.partition} was taken over by another process: this one must stop")
             scanned = self.connection.scan(self.keys.words)
             ids = {word_text(word): int(number) for word, number in scanned}
+            heads = self._heads(manifest)
             try:
-                vocabulary = Vocabulary(ids, meta.next_word, self._heads(manifest), self.lexicon)
+                vocabulary = Vocabulary(ids, meta.next_word, heads, self.lexicon)
             except StateCorrupt:
                 # Words and segments of two states look like damage, too.
                 if self._is_last(meta.commit):
@@ -461,7 +480,8 @@ class PartitionWriter:
         return last == commit.encode()
 
     def _heads(self, manifest: Sequence[ManifestEntry]) -> Iterable[SegmentHead]:
-        heads = head_strings(self.connection, self.keys, [entry.name for entry in manifest])
+        names = [entry.name for entry in manifest]
+        heads = head_strings(self.connection, self.keys, names)
         for entry, head in zip(manifest, heads, strict=True):
             if head is None:
                 raise StateCorrupt(f"segment {entry.name} is missing: rebuild the state (`streamtopic rebuild`)")

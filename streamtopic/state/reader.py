@@ -72,7 +72,8 @@ class _Counted:
 
         Reads every segment once, chunk by chunk. Raises SnapshotExpired where a segment is gone, StateCorrupt.
         """
-        return self.touching(keep, np.ones(len(keep), bool))
+        all_chosen = np.ones(len(keep), bool)
+        return self.touching(keep, all_chosen)
 
     def touching(self, keep: npt.NDArray[np.intp], chosen: npt.NDArray[np.bool_]) -> Cooccurrence:
         """Return the pair counts of kept words with a chosen word. Reads and raises as `restrict` does.
@@ -97,8 +98,10 @@ class _Counted:
 
         Beside the matrix it holds a bounded number of bytes (docs/decisions/0022).
         """
-        panels = self._panels(keep, np.ones(len(keep), bool))
-        return SymmetricCounts(len(keep), mirrored(len(keep), panels))
+        all_chosen = np.ones(len(keep), bool)
+        panels = self._panels(keep, all_chosen)
+        rows = mirrored(len(keep), panels)
+        return SymmetricCounts(len(keep), rows)
 
     def _panels(self, keep: npt.NDArray[np.intp], chosen: npt.NDArray[np.bool_]) -> list[UpperRows]:
         where = np.full(len(self.words), -1, np.int64)
@@ -154,7 +157,8 @@ class Delta(_Counted):
         """
 
         def last(segment: SignedSegment) -> bytes:
-            return self.reader.string(segment, segment.entry.keys - 1)
+            number = segment.entry.keys - 1
+            return self.reader.string(segment, number)
 
         return _joined_passages(self.segments, last)
 
@@ -232,19 +236,23 @@ class Reader:
         for after, before in zip(new.views, old.views, strict=True):
             changes += [_Change(after, before, 1), _Change(before, after, -1)]
         named = (change.words() for change in changes)
-        words = sorted(set[str]().union(*named))
+        met = set[str]().union(*named)
+        words = sorted(met)
         segments = []
         for change in changes:
             view = change.view
-            size = max(view.meta.next_word, change.other.meta.next_word)
+            other = change.other
+            size = max(view.meta.next_word, other.meta.next_word)
             placed = _place(change.names, words, size)
             segments += _signed(view.keys, change.entries, view.heads, placed, change.sign)
         frequency, tokens, heavy = _statistics(segments, len(words))
-        return Delta(self, words, frequency, tokens, heavy, _documents(segments), segments)
+        documents = _documents(segments)
+        return Delta(self, words, frequency, tokens, heavy, documents, segments)
 
     def chunks(self, segment: SignedSegment) -> Iterable[PairChunk]:
         """Yield the pairs of a segment, each chunk valid until the next one. Raises SnapshotExpired, StateCorrupt."""
-        return pair_chunks(segment.entry, len(segment.head.ids), partial(self.string, segment))
+        read = partial(self.string, segment)
+        return pair_chunks(segment.entry, len(segment.head.ids), read)
 
     def string(self, segment: SignedSegment, k: int) -> bytes:
         """Return the k-th string of a segment. Raises SnapshotExpired."""
@@ -275,9 +283,13 @@ class Reader:
                 names = {number: ids[number] for number in live}
                 return PartitionView(keys, partition, meta, entries, used, names)
             # Damage only if nothing has changed, and not at once: the word may have gone between the two reads.
-            if attempt and read_position(self.connection, keys)[0].version == meta.version:
+            if attempt and self._is_unchanged(keys, meta):
                 raise StateCorrupt(f"partition {partition} counts a word without a name: run `streamtopic rebuild`")
         raise SnapshotExpired(f"partition {partition} changes faster than it can be read: try again")
+
+    def _is_unchanged(self, keys: PartitionKeys, meta: Meta) -> bool:
+        now, _ = read_position(self.connection, keys)
+        return now.version == meta.version
 
     def _read_heads(self, keys: PartitionKeys, manifest: Sequence[ManifestEntry]) -> dict[str, SegmentHead] | None:
         """Return all heads by name of their segments; None where one was merged since the manifest was read."""
@@ -324,7 +336,8 @@ def _live_words(partition: int, meta: Meta, heads: Iterable[SegmentHead]) -> lis
     """Return the ids of all words that a document of these segments holds. Raises StateCorrupt."""
     total = np.zeros(meta.next_word, np.int64)
     for head in heads:
-        if head.ids.max(initial=-1) >= meta.next_word:
+        largest = head.ids.max(initial=-1)
+        if largest >= meta.next_word:
             raise StateCorrupt(f"partition {partition} counts a word it never met: run `streamtopic rebuild`")
         total[head.ids] += head.frequency
     live: list[int] = np.flatnonzero(total).tolist()
@@ -344,21 +357,24 @@ def _joined_passages(
     # Passages of a segment without pairs are too short for a pair, or cancel out.
     counted = [segment for segment in segments if segment.entry.pairs]
     # Told by manifest and heads: a string may have 16 MiB.
-    if sum(segment.entry.rows for segment in counted) > MOST_JOINED:
+    rows = sum(segment.entry.rows for segment in counted)
+    if rows > MOST_JOINED:
         return None
     if any(_is_bulk_of_pairs(segment) for segment in counted):
         return None
     parts = list[SignedPassages]()
     number = 0
     for segment in counted:
-        found = decode_passages(last(segment), len(segment.head.ids))
+        string = last(segment)
+        found = decode_passages(string, len(segment.head.ids))
         if found is None or number + found.passages > MOST_JOINED:
             return None
         number += found.passages
         words = segment.positions[found.words]
         if (words < 0).any():
             return None
-        parts.append(_renamed(found, words, segment.sign))
+        passages = _renamed(found, words, segment.sign)
+        parts.append(passages)
     return SignedPassages.joined(parts)
 
 
@@ -372,8 +388,9 @@ def _renamed(passages: SignedPassages, words: Int64, sign: int) -> SignedPassage
     """Return passages with other words, which ascend anew: ids are in the order of arrival, positions are not."""
     order = np.lexsort((words, passages.owners))
     words = words[order]
+    counts = passages.counts[order]
     weights = sign * passages.weights
-    return SignedPassages(passages.indptr, words, passages.counts[order], weights)
+    return SignedPassages(passages.indptr, words, counts, weights)
 
 
 def _place(names: Mapping[int, str], words: Sequence[str], size: int) -> Int64:
@@ -395,7 +412,8 @@ def _signed(
     found = []
     for name, entry in entries.items():
         head = heads[name]
-        found.append(SignedSegment(keys, entry, head, placed[head.ids], sign))
+        positions = placed[head.ids]
+        found.append(SignedSegment(keys, entry, head, positions, sign))
     return found
 
 
@@ -408,7 +426,8 @@ def _statistics(segments: Sequence[SignedSegment], n_words: int) -> tuple[Int64,
         places = segment.positions[known]
         # `add.at`: a word that vanished and came back has two ids at one position.
         for total, part in ((frequency, head.frequency), (tokens, head.tokens), (heavy, head.heavy)):
-            np.add.at(total, places, segment.sign * part[known])
+            signed = segment.sign * part[known]
+            np.add.at(total, places, signed)
     return frequency, tokens, heavy
 
 

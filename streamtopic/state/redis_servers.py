@@ -174,11 +174,13 @@ class Clustered:
         if key is None:
             return self.all()[0]
         data = key.encode() if isinstance(key, str) else key
-        return self._client(self._map.get_node_from_slot(key_slot(data)))
+        slot = key_slot(data)
+        return self._client(self._map.get_node_from_slot(slot))
 
     def all(self) -> Sequence[redis.Redis]:
         """Return a client for each master."""
-        found = [self._client(node) for node in self._map.get_nodes_by_server_type("primary")]
+        masters = self._map.get_nodes_by_server_type("primary")
+        found = [self._client(node) for node in masters]
         if not found:
             raise RedisClusterException("none of its nodes serves a slot")
         return found
@@ -193,7 +195,8 @@ class Clustered:
                 # Nobody had the slot when the map was read.
                 self._map.initialize(additional_startup_nodes_info=[(error.host, error.port)])
             return None
-        node = self._map.get_node(node_name=get_node_name(error.host, error.port))
+        name = get_node_name(error.host, error.port)
+        node = self._map.get_node(node_name=name)
         return self._client(node or _node(error.host, error.port))
 
     def lost(self, client: redis.Redis | None) -> None:
@@ -202,7 +205,8 @@ class Clustered:
         if client is not None:
             _drop_idle(client)
         nodes = self._map.nodes_cache.values()
-        failed = next((node.name for node in nodes if node.redis_connection is client), None)
+        unanswered = (node.name for node in nodes if node.redis_connection is client)
+        failed = next(unanswered, None)
         # IndexError: redis-py takes for granted that some master has a slot.
         with contextlib.suppress(IndexError):
             self._map.initialize(last_failed_node_name=failed)
@@ -282,7 +286,8 @@ def combined(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             statuses[name] = next(failed, "ok")
     busy: dict[str, Any] = {}
     for name in ("loading", "aof_rewrite_in_progress", "aof_rewrite_scheduled"):
-        busy[name] = max(int(info.get(name, 0)) for info in found)
+        of_each = [int(info.get(name, 0)) for info in found]
+        busy[name] = max(of_each)
     names = sorted(str(info["run_id"]) for info in found)
     persistent = (int(info.get("aof_enabled", 0)) for info in found)
     used = (int(info["used_memory"]) for info in found)

@@ -63,7 +63,8 @@ def recorded(connection: Connection, model: str) -> Recorded | None:
     if partitions is None:
         return None
     hashed = MURMUR2 if partitioner is None else str(partitioner.decode())
-    return Recorded(int(partitions), hashed, int(moved or 0), (limits or b"").decode(errors="replace"))
+    text = (limits or b"").decode(errors="replace")
+    return Recorded(int(partitions), hashed, int(moved or 0), text)
 
 
 def record(connection: Connection, model: str, settings: ModelSettings, moved: int) -> None:
@@ -79,7 +80,8 @@ def record(connection: Connection, model: str, settings: ModelSettings, moved: i
 
 def counted_documents(connection: Connection, model: str, partition: int) -> int:
     """Return the number of documents that a partition's state counts, whatever its layout; 0 without a state."""
-    fields = connection.call("HGETALL", ModelKeys(model).partition(partition).meta)
+    keys = ModelKeys(model).partition(partition)
+    fields = connection.call("HGETALL", keys.meta)
     live = (value for name, value in fields.items() if name.startswith(b"live:"))
     return sum(int(value) for value in live)
 
@@ -118,7 +120,8 @@ def remove_partition(connection: Connection, model: str, partition: int, *, rear
     names.append(keys.manifest)
     for start in range(0, len(names), _AT_ONCE):
         # UNLINK frees the memory in another thread: DEL of a large hash would block Redis.
-        connection.call("UNLINK", *names[start : start + _AT_ONCE])
+        some = names[start : start + _AT_ONCE]
+        connection.call("UNLINK", *some)
 
 
 def remove_model(connection: Connection, model: str, update: Callable[[int, int | None], None]) -> int:
@@ -153,7 +156,8 @@ def note_removed(connection: Connection, model: str, partition: int) -> None:
     """Note that the segments of a partition, counted again, may hold traces of any earlier deletion."""
     # A compacted log does not name those deletions any more, so the mark stands at the end of the counted log.
     meta = ModelKeys(model).partition(partition).meta
-    connection.call("HSET", meta, "removed", connection.call("HGET", meta, "next"), "removals", 1, "erased", 0)
+    position = connection.call("HGET", meta, "next")
+    connection.call("HSET", meta, "removed", position, "removals", 1, "erased", 0)
 
 
 def remove_base(connection: Connection, model: str) -> None:
@@ -166,7 +170,8 @@ def remove_base(connection: Connection, model: str) -> None:
 
 def kept_forgets(connection: Connection, model: str, partition: int) -> list[Forget]:
     """Return the deletions that `remove_partition` put aside, oldest first."""
-    rows = connection.call("XRANGE", ModelKeys(model).partition(partition).kept_forgets, "-", "+")
+    keys = ModelKeys(model).partition(partition)
+    rows = connection.call("XRANGE", keys.kept_forgets, "-", "+")
     return [Forget.unpack(entry, fields[b"forget"]) for entry, fields in rows]
 
 

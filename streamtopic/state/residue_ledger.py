@@ -62,11 +62,13 @@ class Marks:
 
     def reached(self, offset: int) -> int | None:
         """Return by when the deletion at this offset had reached the stage; None while it has not."""
-        return next((time_ms for before, time_ms in self.steps if offset < before), None)
+        times = (time_ms for before, time_ms in self.steps if offset < before)
+        return next(times, None)
 
     def by(self, time_ms: int) -> int:
         """Return the offset before which all deletions had reached the stage at this time."""
-        return max((before for before, at in self.steps if at <= time_ms), default=0)
+        offsets = (before for before, at in self.steps if at <= time_ms)
+        return max(offsets, default=0)
 
     def moved(self, offset: int, time_ms: int) -> "Marks":
         """Return the marks with one more step. A step that is not ahead of the last changes nothing."""
@@ -76,7 +78,8 @@ class Marks:
         # The next step then dates the deletions of one that went: later than it was, and never earlier.
         kept = self.steps if len(self.steps) < _MOST_STEPS else self.steps[::2]
         # `by` and `reached` need ascending times, and a clock may have been set back.
-        return Marks((*kept, (offset, max(time_ms, last))))
+        step = offset, max(time_ms, last)
+        return Marks((*kept, step))
 
     def since(self, offset: int) -> "Marks":
         """Return the marks without steps that date only deletions before `offset`; the last step always stays."""
@@ -153,7 +156,8 @@ class Residue:
             return Outstanding()
         newest = totals[-1][1]
         # The total before the mark is known for some offsets only: with an older one the number is too large, at most.
-        before = max((total for offset, total in totals if offset <= at), default=0)
+        earlier = (total for offset, total in totals if offset <= at)
+        before = max(earlier, default=0)
         subtracted = self.of(partition, Stage.SUBTRACTED)
         return Outstanding(newest - before, subtracted.reached(at))
 

@@ -97,22 +97,24 @@ class FileLog(Closing):
 
     def partitions(self, topic: str) -> int:
         """See EventLog.partitions."""
+        path = self._directory / topic / "partitions"
         with self._guard():
             try:
-                return int((self._directory / topic / "partitions").read_text())
+                return int(path.read_text())
             except FileNotFoundError:
                 return 0
 
     def settings(self, topic: str) -> Mapping[str, str]:
         """See EventLog.settings."""
         self._partitions(topic)
+        path = self._directory / topic / "settings"
         with self._guard():
             try:
-                found: dict[str, str] = json.loads((self._directory / topic / "settings").read_text("utf-8"))
+                text = path.read_text("utf-8")
+                found: dict[str, str] = json.loads(text)
             except FileNotFoundError:
                 return {}
             except ValueError as error:
-                path = self._directory / topic / "settings"
                 raise StateCorrupt(f"{path} is damaged ({error}): remove it") from error
             return found
 
@@ -121,13 +123,15 @@ class FileLog(Closing):
         changed = {**self.settings(topic), **settings}
         with self._guard():
             path = self._directory / topic / "settings"
-            self._aside(path, json.dumps(changed)).replace(path)
+            written = self._aside(path, json.dumps(changed))
+            written.replace(path)
 
     def append(
         self, topic: str, key: bytes | None, value: bytes | None, headers: Headers = (), partition: int | None = None
     ) -> tuple[int, int]:
         """See EventLog.append."""
-        return self.append_many(topic, [Message(key, value, headers, partition)])[0]
+        message = Message(key, value, headers, partition)
+        return self.append_many(topic, [message])[0]
 
     def append_many(self, topic: str, messages: Sequence[Message]) -> list[tuple[int, int]]:
         """See EventLog.append_many; the records of a partition are written at once, with one time."""
@@ -161,11 +165,13 @@ class FileLog(Closing):
         records: list[Record] = []
         size = 0
         with self._guard():
-            for frame in self._files(topic, partition).read(offset) if offset < end else ():
+            found = self._files(topic, partition).read(offset) if offset < end else ()
+            for frame in found:
                 key, value, headers = frame.decode()
                 record = Record(topic, partition, frame.offset, key, value, headers, frame.timestamp_ms)
                 size += record.size
-                if records and (len(records) >= max_records or size > max_bytes):
+                full = len(records) >= max_records or size > max_bytes
+                if records and full:
                     break
                 records.append(record)
         return records
@@ -203,7 +209,8 @@ class FileLog(Closing):
         """See EventLog.appended_ms."""
         if offset >= self.end(topic, partition):
             return None
-        found = self.read(topic, partition, max(offset, self.begin(topic, partition)), 1)
+        held = max(offset, self.begin(topic, partition))
+        found = self.read(topic, partition, held, 1)
         return found[0].timestamp_ms if found else None
 
     def compact(self, topic: str, *, tombstones_ms: int = 30 * 24 * 3600 * 1000, younger_ms: int = 0) -> int:
@@ -240,7 +247,8 @@ class FileLog(Closing):
                 os.utime(done, (now, now))
             # A delete that is too young for one compaction must not be too old at the next.
             due_ms = longest_ms - max(topics.values())
-            if (now - done.stat().st_mtime) * 1000 < due_ms:
+            age_ms = (now - done.stat().st_mtime) * 1000
+            if age_ms < due_ms:
                 return False
             for topic, younger_ms in topics.items():
                 self.compact(topic, tombstones_ms=tombstones_ms, younger_ms=younger_ms)
@@ -259,7 +267,8 @@ class FileLog(Closing):
             (folder / "partitions").unlink(missing_ok=True)
             if folder.exists():
                 shutil.rmtree(folder)
-            for key in [key for key in self._open if key[0] == topic]:
+            opened = [key for key in self._open if key[0] == topic]
+            for key in opened:
                 del self._open[key]
 
     def members(self, group: str) -> list[str]:  # noqa: ARG002 - the protocol's
@@ -283,7 +292,8 @@ class FileLog(Closing):
                 path.hardlink_to(written)
             written.unlink()
             if settings:
-                self._aside(path, json.dumps(dict(settings))).replace(path.with_name("settings"))
+                chosen = self._aside(path, json.dumps(dict(settings)))
+                chosen.replace(path.with_name("settings"))
         return self.partitions(topic)
 
     @staticmethod
@@ -336,7 +346,8 @@ class Frame:
     def decode(self) -> tuple[bytes | None, bytes | None, Headers]:
         """Return key, value and headers."""
         key, value, headers = msgpack.unpackb(self.body)
-        return key, value, tuple((name, content) for name, content in headers)
+        named = tuple((name, content) for name, content in headers)
+        return key, value, named
 
 
 def encode_frame(offset: int, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers) -> bytes:
@@ -344,7 +355,8 @@ def encode_frame(offset: int, timestamp_ms: int, key: bytes | None, value: bytes
     body: bytes = msgpack.packb((key, value, headers))
     fields = FIELDS.pack(MAGIC, len(body), offset, timestamp_ms, zlib.crc32(body))
     # The CRC of the header itself tells a torn write from damage: the length is right before its body is there.
-    return fields + CHECK.pack(zlib.crc32(fields)) + body
+    header = fields + CHECK.pack(zlib.crc32(fields))
+    return header + body
 
 
 def frames(descriptor: int, start: int, name: str) -> Iterator[Frame]:
@@ -361,7 +373,8 @@ def frames(descriptor: int, start: int, name: str) -> Iterator[Frame]:
         size = _frame_size(block, at)
         if size is None or len(block) - at < size:
             base, at = base + at, 0
-            block = os.pread(descriptor, max(BLOCK, size or 0), base)
+            wanted = max(BLOCK, size or 0)
+            block = os.pread(descriptor, wanted, base)
             size = _frame_size(block, 0)
             # Only now the length of this frame is known: it may be longer than the block.
             if size is not None and BLOCK <= len(block) < size:
@@ -380,7 +393,8 @@ def _frame_size(block: bytes, at: int) -> int | None:
     if len(block) < stop or block[at : at + 2] != MAGIC:
         return None
     (check,) = CHECK.unpack_from(block, stop - CHECK.size)
-    if check != zlib.crc32(block[at : stop - CHECK.size]):
+    fields = block[at : stop - CHECK.size]
+    if check != zlib.crc32(fields):
         return None
     _, length, _, _, _ = FIELDS.unpack_from(block, at)
     return HEADER_SIZE + int(length)
@@ -397,7 +411,8 @@ def _frame(block: bytes, at: int, size: int, start: int) -> Frame | None:
 
 def _check_torn(descriptor: int, start: int, name: str) -> None:
     """Raise StateCorrupt for damage in the middle of a file. A torn tail is left to the next writer."""
-    rest = os.pread(descriptor, max(os.fstat(descriptor).st_size - start, 0), start)
+    unread = os.fstat(descriptor).st_size - start
+    rest = os.pread(descriptor, max(unread, 0), start)
     size = _frame_size(rest, 0)
     if size is not None and _frame(rest, 0, size, start) is not None:
         # A writer has finished the frame since it was read.
@@ -496,7 +511,8 @@ class PartitionFiles:
         for segment in self._segments[at:]:
             descriptor = segment.open()
             try:
-                for frame in frames(descriptor, segment.position(offset), str(segment.path)):
+                start = segment.position(offset)
+                for frame in frames(descriptor, start, str(segment.path)):
                     # Only the next one: an index with a gap would lead to the wrong place.
                     if frame.start == segment.scanned:
                         segment.note(frame)
@@ -561,7 +577,8 @@ class PartitionFiles:
                 if superseded or (expired and frame.offset != tail):
                     dropped += 1
                 else:
-                    kept.append(encode_frame(frame.offset, frame.timestamp_ms, key, value, headers))
+                    same = encode_frame(frame.offset, frame.timestamp_ms, key, value, headers)
+                    kept.append(same)
         finally:
             os.close(descriptor)
         if dropped:

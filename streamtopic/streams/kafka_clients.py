@@ -156,7 +156,8 @@ def retried(
         try:
             return call()
         except (*TRANSIENT, errors.KafkaError, RuntimeError, ValueError) as error:
-            lasting = isinstance(error, (*REFUSED, TlsRefused)) or tls_fault(error)
+            refused = isinstance(error, (*REFUSED, TlsRefused))
+            lasting = refused or tls_fault(error)
             passing = isinstance(error, TRANSIENT) and not lasting
             if not passing or clock() + pause > deadline:
                 raise mapped(error, options, right) from error
@@ -183,7 +184,8 @@ class Admin:
     def create(self, topic: str, partitions: int, settings: Mapping[str, str]) -> None:
         """Make a topic with the brokers' default number of replicas; one that exists stays as it is."""
         # -1 asks for the default.
-        wanted = {topic: {"num_partitions": partitions, "replication_factor": -1, "configs": dict(settings)}}
+        described = {"num_partitions": partitions, "replication_factor": -1, "configs": dict(settings)}
+        wanted = {topic: described}
 
         def make(client: Any) -> None:  # noqa: ANN401 - kafka-python is untyped
             with suppress(errors.TopicAlreadyExistsError):
@@ -218,7 +220,8 @@ class Admin:
 
         def describe(client: Any) -> dict[str, str]:  # noqa: ANN401 - as above
             resource = ConfigResource(ConfigResourceType.TOPIC, topic)
-            found = client.describe_configs([resource], config_filter="all")["topic"][topic]
+            answer = client.describe_configs([resource], config_filter="all")
+            found = answer["topic"][topic]
             # kafka-python only logs that the broker refuses: no settings would look like settings without a fault.
             if not found:
                 raise errors.TopicAuthorizationFailedError(topic)
@@ -234,7 +237,8 @@ class Admin:
             (found,) = client.describe_topics([topic])
             partitions = found["partitions"]
             replicas = min(len(one["replica_nodes"]) for one in partitions)
-            return replicas, min(len(one["isr_nodes"]) for one in partitions)
+            in_sync = min(len(one["isr_nodes"]) for one in partitions)
+            return replicas, in_sync
 
         return self._ask(describe, f"Describe of topic {topic}")
 
@@ -264,7 +268,8 @@ class Admin:
                 found = client.describe_groups([group])[group]
             except errors.GroupIdNotFoundError:
                 return []
-            return [str(member["client_host"]).removeprefix("/") for member in found["members"]]
+            hosts = [str(member["client_host"]) for member in found["members"]]
+            return [host.removeprefix("/") for host in hosts]
 
         return self._ask(describe, f"Describe of group {group}")
 
@@ -381,7 +386,8 @@ class Writer:
             # One bad record fails all of its batch; only its own error names the reason.
             refused = [entry for entry in failed if isinstance(entry[0], _REFUSED)]
             cause, message = (refused or failed)[0]
-            raise self._explained(cause or errors.KafkaTimeoutError("not confirmed"), topic, message) from cause
+            fault = cause or errors.KafkaTimeoutError("not confirmed")
+            raise self._explained(fault, topic, message) from cause
         return [int(future.value.offset) for future in futures]
 
     def _explained(self, error: Exception, topic: str, message: Message) -> StreamtopicError:

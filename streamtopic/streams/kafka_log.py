@@ -91,7 +91,8 @@ class KafkaLog(Closing):
         self, topic: str, key: bytes | None, value: bytes | None, headers: Headers = (), partition: int | None = None
     ) -> tuple[int, int]:
         """See EventLog.append."""
-        return self.append_many(topic, [Message(key, value, headers, partition)])[0]
+        message = Message(key, value, headers, partition)
+        return self.append_many(topic, [message])[0]
 
     def append_many(self, topic: str, messages: Sequence[Message]) -> list[tuple[int, int]]:
         """See EventLog.append_many; confirmed by all replicas that are in sync."""
@@ -178,7 +179,8 @@ class KafkaLog(Closing):
         from streamtopic.streams.kafka_clients import Admin
 
         # kafka-python only says that the time was up. Brokers that answer at all answer this soon.
-        looking = Admin(replace(self.options, patience=min(_LOOK_SECONDS, self.options.patience)))
+        patience = min(_LOOK_SECONDS, self.options.patience)
+        looking = Admin(replace(self.options, patience=patience))
         try:
             replicas, in_sync = looking.copies(topic)
         except StreamtopicError:

@@ -43,7 +43,8 @@ _SMALLEST = 1 << 12
 # The lower case of bytes that words consist of; 0 for other bytes.
 _LETTERS = [chr(k) for k in range(128) if chr(k).isalnum()]
 _LOWER = np.zeros(256, np.uint8)
-_LOWER[[ord(letter) for letter in _LETTERS]] = [ord(letter.lower()) for letter in _LETTERS]
+_CODES = [ord(letter) for letter in _LETTERS]
+_LOWER[_CODES] = [ord(letter.lower()) for letter in _LETTERS]
 # Words of a text that are looked up one behind the other. Their slots are fetched while the text is read: in a table of
 # many words each comes from another place of the memory.
 _AT_ONCE = 16
@@ -58,7 +59,8 @@ class Lexicon:
     """
 
     def __init__(self, secret: str) -> None:
-        digest = np.frombuffer(hashlib.sha256(secret.encode()).digest(), np.uint64)
+        hashed = hashlib.sha256(secret.encode()).digest()
+        digest = np.frombuffer(hashed, np.uint64)
         self.lock = Lock()
         # Odd and so never 0: a factor of 0 would send all words to one slot.
         self._secret = digest[:2] | np.uint64(1)
@@ -106,7 +108,8 @@ class Lexicon:
         """Return the entry of each word, new ones for words not seen before."""
         # A bytearray, because numba treats arrays over bytes as another, read-only type.
         data = np.frombuffer(bytearray().join(words), np.uint8)
-        ends = np.fromiter(accumulate(map(len, words)), np.int64, len(words))
+        lengths = map(len, words)
+        ends = np.fromiter(accumulate(lengths), np.int64, len(words))
         entries = np.empty(len(words), np.int32)
         with self.lock:
             done = int(_number(data, ends, 0, entries, self.table))

@@ -47,7 +47,8 @@ def load_file(path: Path, update: Callable[[int, int | None], None] = lambda *_:
         return _collected(path, read_folder(path), update, "expected files of text in UTF-8")
     kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
     if kind.lower() in _TABLES:
-        return _collected(path, read_csv(path, _TABLES[kind.lower()]), update, "expected the columns id and text")
+        rows = read_csv(path, _TABLES[kind.lower()])
+        return _collected(path, rows, update, "expected the columns id and text")
     if kind.lower() == ".parquet":
         return _collected(path, read_parquet(path), update, "expected the columns id and text")
     return load_jsonl(path)
@@ -62,7 +63,8 @@ def _collected(
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
     if not corpus.documents:
-        first = "".join(f"; {problem.where}: {problem.reason}" for problem in corpus.problems[:1])
+        problems = [f"; {problem.where}: {problem.reason}" for problem in corpus.problems[:1]]
+        first = "".join(problems)
         raise UsageError(f"{path} holds no usable document{first}: {expected}")
     return corpus
 
@@ -93,7 +95,8 @@ def read_csv(path: Path, delimiter: str = ",") -> Iterator[Document | Problem]:
         lines = io.TextIOWrapper(data, "utf-8-sig", "surrogateescape", newline="")
         before = csv.field_size_limit(_MAX_CELL)
         try:
-            yield from _rows(path, csv.reader(lines, delimiter=delimiter))
+            rows = csv.reader(lines, delimiter=delimiter)
+            yield from _rows(path, rows)
         finally:
             csv.field_size_limit(before)
 
@@ -109,7 +112,8 @@ def _rows(path: Path, rows: Any) -> Iterator[Document | Problem]:  # noqa: ANN40
             if len(cells) != len(names):
                 yield Problem(rows.line_num, f"{len(cells)} cells, where the header has {len(names)}")
                 continue
-            yield _document(_row(names, cells), rows.line_num)
+            row = _row(names, cells)
+            yield _document(row, rows.line_num)
     # The rows before the damage are good.
     except (csv.Error, EOFError, gzip.BadGzipFile, zlib.error) as error:
         yield Problem(rows.line_num, f"the rest of the file cannot be read: {error}")
@@ -142,18 +146,19 @@ def _check_columns(path: Path, names: Iterable[str]) -> None:
     missing = [name for name in ("id", "text") if name not in have]
     if missing:
         shown = ", ".join(have[:10]) or "none"
-        raise UsageError(
-            f"{path} has no column {' and no column '.join(missing)} (it has: {shown}): rename its columns"
-        )
+        lacks = " and no column ".join(missing)
+        raise UsageError(f"{path} has no column {lacks} (it has: {shown}): rename its columns")
 
 
 def _document(row: Mapping[str, object], number: int, place: str = "") -> Document | Problem:
     """Return the document of a row, or its problem. An empty label is no label."""
     # Not by a set: the cells of a Parquet file may be lists, which have no hash.
-    given = {name: value for name, value in row.items() if value is not None and (value != "" or name == "text")}
-    labels = {name.removeprefix(_LABEL): value for name, value in given.items() if name.startswith(_LABEL)}
-    fields = {name: given[name] for name in _FIELDS if name in given} | {"labels": labels}
-    found = document_in(fields, number, place)
+    present = {name: value for name, value in row.items() if value is not None}
+    given = {name: value for name, value in present.items() if value != "" or name == "text"}
+    tasks = [name for name in given if name.startswith(_LABEL)]
+    labels = {name.removeprefix(_LABEL): given[name] for name in tasks}
+    fields = {name: given[name] for name in _FIELDS if name in given}
+    found = document_in(fields | {"labels": labels}, number, place)
     if isinstance(found, Problem) and "surrogate" in found.reason:
         return Problem(number, "not UTF-8", place)
     return found
@@ -194,7 +199,8 @@ def _whole_microseconds(batch: Any) -> Any:  # noqa: ANN401 -- pyarrow has no ty
     for place, field in enumerate(batch.schema):
         if pa.types.is_timestamp(field.type):
             kind = pa.timestamp("us", field.type.tz)
-            batch = batch.set_column(place, field.name, batch.column(place).cast(kind, safe=False))
+            times = batch.column(place).cast(kind, safe=False)
+            batch = batch.set_column(place, field.name, times)
     return batch
 
 
@@ -227,5 +233,7 @@ def _text_file(file: Path, parts: tuple[str, ...]) -> Document | Problem:
         # The limit may have cut a character in two.
         reason = "not UTF-8" if len(content) <= MAX_TEXT else f"longer than {MAX_TEXT} bytes"
         return Problem(1, reason, place)
-    labels = {"folder": "/".join(parts[:-1])} if len(parts) > 1 else {}
-    return document_in({"id": name, "text": text, "labels": labels}, 1, place)
+    folder = "/".join(parts[:-1])
+    labels = {"folder": folder} if len(parts) > 1 else {}
+    fields = {"id": name, "text": text, "labels": labels}
+    return document_in(fields, 1, place)

@@ -106,9 +106,11 @@ class _Handler(BaseHTTPRequestHandler):
         elif path in {"/livez", "/readyz"}:
             verdict = self.of.verdict()
             well = verdict.live if path == "/livez" else verdict.ready
-            self._answer(HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE, _said(verdict, well=well), _PLAIN)
+            status = HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE
+            self._answer(status, _said(verdict, well=well), _PLAIN)
         elif path == "/status":
-            self._answer(HTTPStatus.OK, (json.dumps(self.of.status()) + "\n").encode(), "application/json")
+            facts = json.dumps(self.of.status())
+            self._answer(HTTPStatus.OK, f"{facts}\n".encode(), "application/json")
         else:
             self._answer(HTTPStatus.NOT_FOUND, b"ask /livez, /readyz, /metrics or /status\n", _PLAIN)
 
@@ -133,4 +135,6 @@ def _said(verdict: Verdict, *, well: bool) -> bytes:
     lines = list(verdict.findings)
     lines += [f"waits: {verdict.waiting}"] if verdict.waiting and not lines else []
     lines += [f"{what} for {seconds:.0f} s" for what, seconds in verdict.busy.items()]
-    return ("\n".join(lines or ["ok" if well else "has not begun yet"]) + "\n").encode()
+    nothing = "ok" if well else "has not begun yet"
+    text = "\n".join(lines or [nothing])
+    return f"{text}\n".encode()

@@ -300,7 +300,8 @@ class _Durations:
     def buckets(self) -> list[tuple[str, float]]:
         """Upper bound and how many durations are not above it, as Prometheus counts."""
         names = [*map(str, self.bounds), "+Inf"]
-        return list(zip(names, map(float, accumulate(self.counts)), strict=True))
+        totals = map(float, accumulate(self.counts))
+        return list(zip(names, totals, strict=True))
 
 
 class Metrics:
@@ -344,7 +345,9 @@ class Metrics:
         """Add durations to a histogram."""
         shown = family.shown(labels)
         with self._mutex:
-            self._durations[family.name].setdefault(shown, _Durations(family.buckets)).add(seconds)
+            series = self._durations[family.name]
+            durations = series.setdefault(shown, _Durations(family.buckets))
+            durations.add(seconds)
 
     def set(self, family: Family, value: float | None, /, **labels: object) -> None:
         """Let a gauge show a value; None: nothing at all, since it is not known."""

@@ -82,14 +82,16 @@ def save_model(
         facts = _written(model, data, public_key)
         # As an argument of `pyfunc.save_model` it would have MLflow warn that there is no example of the input.
         described.signature = signature or _signature(model)
-        described.add_flavor(FLAVOUR, data=_DATA, streamtopic_version=version("streamtopic"), **facts)
+        program = version("streamtopic")
+        described.add_flavor(FLAVOUR, data=_DATA, streamtopic_version=program, **facts)
+        earlier, given = described.metadata or {}, metadata or {}
         pyfunc.save_model(
             path=str(path),
             loader_module=__name__,
             data_path=str(data),
             mlflow_model=described,
-            pip_requirements=pip_requirements or [f"streamtopic[mlflow]=={version('streamtopic')}"],
-            metadata={**(described.metadata or {}), "streamtopic": facts, **(metadata or {})},
+            pip_requirements=pip_requirements or [f"streamtopic[mlflow]=={program}"],
+            metadata={**earlier, "streamtopic": facts, **given},
         )
 
 
@@ -210,7 +212,8 @@ def _read(folder: Path, public_key: Keys | None = None) -> Kept:
     except OSError as error:
         raise UsageError(f"{folder} does not hold a whole model ({error.strerror}): save the model again") from error
     # A ring knows which keys of a list are revoked. A single key has no list.
-    release = open_release(data, key if isinstance(key, KeyRing) else PublicKey.load(key))
+    known = key if isinstance(key, KeyRing) else PublicKey.load(key)
+    release = open_release(data, known)
     order = folder / _ORDER
     return replace(release, order=_order(order, release)) if order.exists() else release
 
@@ -234,7 +237,8 @@ def _signature(model: Kept) -> Any:  # noqa: ANN401  mlflow.models.ModelSignatur
     if not isinstance(model, Release):
         inputs = texts
         if not isinstance(model, TextTopics):
-            inputs = Schema([TensorSpec(np.dtype(np.int64), (-1, model.n_features_in_))])
+            counts = TensorSpec(np.dtype(np.int64), (-1, model.n_features_in_))
+            inputs = Schema([counts])
         return ModelSignature(inputs, _shares(len(model.components_)))
     params = ParamSchema([ParamSpec("task", DataType.string, "")])
     # Where topics are withheld, the classes of a task are all that the function gives.

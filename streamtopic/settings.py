@@ -571,7 +571,8 @@ def load(flags: Mapping[str, Any] | None = None, *, config: Path | None = None) 
         `STREAMTOPIC_DIR`. Paths in a file are relative to it.
     Raises SettingsError.
     """
-    given = {name: value for name, value in (flags or {}).items() if value is not None}
+    named = flags or {}
+    given = {name: value for name, value in named.items() if value is not None}
     directory = given.get("dir") or os.environ.get(f"{PREFIX}DIR")
     if config is None and directory:
         own = Path(directory).expanduser() / FILE_NAME
@@ -581,7 +582,8 @@ def load(flags: Mapping[str, Any] | None = None, *, config: Path | None = None) 
     number = file_values.get("settings_format", formats.SETTINGS.written)
     # Before names are looked at: a file of a newer form may have settings that this program does not know.
     if number not in formats.SETTINGS.read:
-        raise SettingsError(formats.refusal(formats.SETTINGS, number, name=f"the settings file {config}"))
+        refusal = formats.refusal(formats.SETTINGS, number, name=f"the settings file {config}")
+        raise SettingsError(refusal)
     _refuse_unknown(file_values, str(config))
     _refuse_unknown(given, "--set")
     # pydantic-settings never looks at variables of other names, so this is the only place to refuse them.
@@ -601,11 +603,14 @@ def load(flags: Mapping[str, Any] | None = None, *, config: Path | None = None) 
     try:
         settings = Loaded(**given)
     except ValidationError as error:
-        raise SettingsError(_explain(error.errors()[0], given, config)) from None
+        first = error.errors()[0]
+        raise SettingsError(_explain(first, given, config)) from None
     values = {name: getattr(settings, name) for name in Settings.model_fields}
     for name in PATHS:
-        stronger = name in given or os.environ.get(PREFIX + name.upper())
-        if name in file_values and not stronger and config is not None and values[name] is not None:
+        variable = PREFIX + name.upper()
+        stronger = name in given or os.environ.get(variable)
+        from_file = name in file_values and not stronger
+        if from_file and config is not None and values[name] is not None:
             values[name] = config.parent / values[name]
     # A plain Settings, so that two loads of the same values are equal; the values are validated already.
     found = Settings.model_construct(**values)
@@ -623,10 +628,11 @@ def write(settings: Settings, path: Path) -> None:
             lines.append(f"{name} = {_toml(value)}")
     # Tables end a TOML file: a key behind them would belong to the last one.
     if settings.guided:
-        seeds = [f"{_toml(name)} = {_toml(words)}" for name, words in settings.guided.items()]
+        seeds = _pairs(settings.guided)
         lines += ["", "[guided]", *seeds]
     for task, fields in settings.tasks.items():
-        lines += _table(f"tasks.{_toml(task)}", fields)
+        title = f"tasks.{_toml(task)}"
+        lines += _table(title, fields)
     if settings.input != NO_INPUT:
         lines += _table("input", settings.input)
     # Private from the beginning: other users could read a file between its making and a later change of its mode.
@@ -637,13 +643,17 @@ def write(settings: Settings, path: Path) -> None:
 def _table(title: str, values: BaseModel) -> list[str]:
     """Return the lines of a table with the fields that differ from the defaults; a map in it is a table of its own."""
     changed = values.model_dump(exclude_defaults=True)
-    fields = [f"{name} = {_toml(value)}" for name, value in changed.items() if not isinstance(value, dict)]
+    maps = {name: value for name, value in changed.items() if isinstance(value, dict)}
+    fields = [f"{name} = {_toml(value)}" for name, value in changed.items() if name not in maps]
     lines = ["", f"[{title}]", *fields]
-    for name, value in changed.items():
-        if isinstance(value, dict):
-            inner = [f"{_toml(key)} = {_toml(entry)}" for key, entry in value.items()]
-            lines += ["", f"[{title}.{name}]", *inner]
+    for name, entries in maps.items():
+        lines += ["", f"[{title}.{name}]", *_pairs(entries)]
     return lines
+
+
+def _pairs(entries: Mapping[str, object]) -> list[str]:
+    """Return the lines of a map, whose keys are quoted."""
+    return [f"{_toml(key)} = {_toml(value)}" for key, value in entries.items()]
 
 
 def _toml(value: object) -> str:

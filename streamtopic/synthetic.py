@@ -285,7 +285,8 @@ class SyntheticTopics:
         """
         cap = weighting or Weighting(1)
         n = len(self.words)
-        blocks = [count(batch, n, cap) for batch in self._drawn(m, length, seed)]
+        batches = self._drawn(m, length, seed)
+        blocks = [count(batch, n, cap) for batch in batches]
         return Counts(self.words, Cooccurrence.sum(blocks, n))
 
     def recovery(self, words: tuple[str, ...], A: Float, R: Float | None = None) -> Recovery:
@@ -304,7 +305,8 @@ class SyntheticTopics:
         wide = np.zeros_like(self.A)
         rows = [place[word] for word in words]
         wide[rows] = A
-        apart = [np.abs(wide - column[:, None]).max(axis=0) for column in self.A.T]
+        differences = (np.abs(wide - column[:, None]) for column in self.A.T)
+        apart = [difference.max(axis=0) for difference in differences]
         far = np.array(apart)
         planted, learned = linear_sum_assignment(far)
         off = math.nan
@@ -330,7 +332,8 @@ class SyntheticTopics:
     def _block(self, rng: np.random.Generator, steps: Float, m: int, length: int) -> DocumentBatch:
         """Draw m documents; steps: (n, r), sums of A down its columns."""
         # Tokens of each topic first, then their words topic by topic: as many draws as tokens, but few calls.
-        amounts = rng.multinomial(length, self.prior.sample(rng, m))
+        mixtures = self.prior.sample(rng, m)
+        amounts = rng.multinomial(length, mixtures)
         n = len(self.words)
         documents = np.arange(m)
         tokens = []

@@ -96,7 +96,8 @@ class TextCounts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         places = np.arange(known, dtype=np.int32)
         # A copy, since words of these texts must not get columns.
         lexicon = self._table().copy()
-        parts = [_placed(part, places, known) for part in _counted(text_chunks(texts), lexicon)]
+        counted = _counted(text_chunks(texts), lexicon)
+        parts = [_placed(part, places, known) for part in counted]
         return _matrix(self.words_, parts)
 
     def get_feature_names_out(self, input_features: object = None) -> npt.NDArray[np.object_]:
@@ -119,7 +120,8 @@ class TextCounts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.words_ = tuple(_text(words[k]) for k in order)
         # The table of an earlier fit has other words.
         self.__dict__.pop("_lexicon", None)
-        return _matrix(self.words_, [_placed(part, places, len(words)) for part in counted])
+        parts = [_placed(part, places, len(words)) for part in counted]
+        return _matrix(self.words_, parts)
 
     def _table(self) -> Lexicon:
         """Return the table in which a word's entry is its column."""
@@ -301,14 +303,16 @@ def _placed(part: _Part, places: Int32, n: int) -> tuple[DocumentBatch, Int64]:
     known = entries < len(places)
     unplaced = rows[~known]
     weights = counts[~known]
-    tokens = np.bincount(owners[unplaced], weights, len(held)).astype(np.int64)
+    sums = np.bincount(owners[unplaced], weights, len(held))
+    tokens = sums.astype(np.int64)
     if len(tokens) and tokens.any():
         sizes = np.bincount(rows[known], minlength=len(lengths))
         entries = entries[known]
         counts = counts[known]
     indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     # Kernels want the words of a passage in ascending order, and scipy sorts the rows of a matrix in place.
-    sorting = csr_array((counts, places[entries], indptr.astype(np.int32)), shape=(len(lengths), n))
+    columns = places[entries]
+    sorting = csr_array((counts, columns, indptr.astype(np.int32)), shape=(len(lengths), n))
     sorting.sort_indices()
     batch = DocumentBatch(indptr, sorting.indices, sorting.data, lengths, owners, len(held))
     return batch, tokens

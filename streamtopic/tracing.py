@@ -74,12 +74,13 @@ def span(
         return
     begin, end = times_ms
     linked = [_context(api, link) for link in links][:MAX_LINKS]
-    under = api.set_span_in_context(api.NonRecordingSpan(_context(api, parent))) if parent else None
+    under = _under(api, parent) if parent else None
+    attributes = {f"streamtopic.{fact}": number for fact, number in facts.items()}
     made = _tracer(api).start_span(
         name,
         context=under,
         kind=api.SpanKind.CONSUMER,
-        attributes={f"streamtopic.{fact}": number for fact, number in facts.items()},
+        attributes=attributes,
         links=[api.Link(context) for context in linked],
         start_time=begin * 1_000_000,
     )
@@ -96,12 +97,17 @@ def _tracer(api: Any) -> Any:  # noqa: ANN401 - as `_api`
     return api.get_tracer("streamtopic")
 
 
+def _under(api: Any, trace: bytes) -> Any:  # noqa: ANN401 - as `_api`
+    """Return the place below a span that a `traceparent` names."""
+    parent = api.NonRecordingSpan(_context(api, trace))
+    return api.set_span_in_context(parent)
+
+
 def _context(api: Any, trace: bytes) -> Any:  # noqa: ANN401 - as `_api`
     """Return the context that a `traceparent` names, which has the right form."""
     _, trace_id, span_id, flags = trace.split(b"-")
-    return api.SpanContext(
-        int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=api.TraceFlags(int(flags, 16))
-    )
+    trace_flags = api.TraceFlags(int(flags, 16))
+    return api.SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=trace_flags)
 
 
 def _traceparent(context: Any) -> bytes:  # noqa: ANN401 - as `_api`

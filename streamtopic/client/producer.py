@@ -64,7 +64,8 @@ class DocumentProducer(Closing):
     ) -> None:
         # Refused now, not at the first record.
         if partitioner not in PARTITIONERS:
-            raise UsageError(f"there is no partitioner {partitioner!r}: choose one of {', '.join(PARTITIONERS)}")
+            known = ", ".join(PARTITIONERS)
+            raise UsageError(f"there is no partitioner {partitioner!r}: choose one of {known}")
         self._topic = TopicNames(model).documents
         self._log, self._owned = open_log(log)
         self._new_id = new_id
@@ -127,7 +128,8 @@ class DocumentProducer(Closing):
         # The salt travels in the record, so that the service can make a receipt which only its holder can match.
         made = Deletion(request or self._new_id(), salt or self._new_salt())
         with producing("streamtopic delete") as trace:
-            self._append([encode_delete(document, made, made.salt.encode(), trace)])
+            record = encode_delete(document, made, made.salt.encode(), trace)
+            self._append([record])
         return made
 
     def delete_subject(self, subject: str, request: str | None = None, *, salt: str | None = None) -> Deletion:

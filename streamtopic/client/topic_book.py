@@ -61,7 +61,8 @@ class NamedTopic:
         A name that was found for words is dropped with them: it may say what a forgotten document said.
         """
         known = replace(self, id=before.id, since=before.since)
-        if before.asked and set(before.asked) != set(self.first(len(before.asked))):
+        first = self.first(len(before.asked))
+        if before.asked and set(before.asked) != set(first):
             return known
         return replace(known, name=before.name, asked=before.asked)
 
@@ -154,7 +155,8 @@ class TopicBook:
                 continue
             _check_name(name)
             known = replace(topic, name=name, asked=asked)
-            self.topics = tuple(known if one.id == topic.id else one for one in self.topics)
+            renamed = [known if one.id == topic.id else one for one in self.topics]
+            self.topics = tuple(renamed)
             self._write()
             named += 1
         return named
@@ -179,7 +181,8 @@ class TopicBook:
         book = {"format": _FORMAT, "model": self._model, "version": self.version, "next": self._next, "topics": topics}
         beside = self._path.with_name(f"{self._path.name}.new")
         try:
-            beside.write_text(json.dumps(book, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+            written = json.dumps(book, ensure_ascii=False, indent=1)
+            beside.write_text(f"{written}\n", encoding="utf-8")
             beside.replace(self._path)
         except OSError as error:
             raise UsageError(f"cannot write {self._path}: {error.strerror}") from None
@@ -187,7 +190,10 @@ class TopicBook:
 
 def _check_name(name: str | None) -> None:
     """Raise UsageError for a name that cannot be printed in a line."""
-    if name is not None and not (name.strip() and name.isprintable() and len(name) <= 100):
+    if name is None:
+        return
+    fits_a_line = name.strip() and name.isprintable() and len(name) <= 100
+    if not fits_a_line:
         raise UsageError(f"a topic cannot be named {name!r}: give a name of 1 to 100 printable characters")
 
 
@@ -195,6 +201,7 @@ def _topic_of(fields: Mapping[str, Any]) -> NamedTopic:
     """Return a topic as the file holds it. Raises KeyError, TypeError or ValueError."""
     words = {str(word): float(share) for word, share in fields["words"].items()}
     name = fields["name"]
+    asked = fields.get("asked", ())
     return NamedTopic(
         id=int(fields["id"]),
         topic=int(fields["topic"]),
@@ -202,7 +209,7 @@ def _topic_of(fields: Mapping[str, Any]) -> NamedTopic:
         name=None if name is None else str(name),
         since=int(fields["since"]),
         words=words,
-        asked=tuple(str(word) for word in fields.get("asked", ())),
+        asked=tuple(str(word) for word in asked),
     )
 
 
@@ -215,7 +222,8 @@ def _topics(release: Release) -> list[NamedTopic]:
     for topic, anchor in enumerate(anchors):
         column = A[:, topic]
         best = np.argsort(-column, kind="stable")[:_WORDS].tolist()
-        words = {release.words[k]: float(column[k]) for k in best if column[k] > 0}
+        held = [k for k in best if column[k] > 0]
+        words = {release.words[k]: float(column[k]) for k in held}
         found.append(NamedTopic(0, topic, anchor, None, release.version, words))
     return found
 
@@ -237,7 +245,8 @@ def _known_again(before: tuple[NamedTopic, ...], now: list[NamedTopic]) -> list[
     # Square, as `assign` wants it; a pair that is not alike costs as much as none.
     cost = np.ones((size, size))
     nearness = alike[np.ix_(rows, columns)]
-    cost[: len(rows), : len(columns)] = np.where(nearness >= _ALIKE, 1 - nearness, 1.0)
+    distances = np.where(nearness >= _ALIKE, 1 - nearness, 1.0)
+    cost[: len(rows), : len(columns)] = distances
     pairs = assign(cost) if size else ()
     # Rows beyond those of topics stand for no topic.
     for place, (row, column) in enumerate(zip(rows, pairs, strict=False)):
@@ -248,7 +257,8 @@ def _known_again(before: tuple[NamedTopic, ...], now: list[NamedTopic]) -> list[
 
 def _cosines(left: list[NamedTopic], right: tuple[NamedTopic, ...]) -> npt.NDArray[np.float64]:
     """Return the cosine of each pair of topics by their kept words, (left, right)."""
-    words = sorted({word for topic in (*left, *right) for word in topic.words})
+    every = (*left, *right)
+    words = sorted({word for topic in every for word in topic.words})
     place = {word: k for k, word in enumerate(words)}
     tables = []
     for topics in (left, right):
@@ -257,5 +267,6 @@ def _cosines(left: list[NamedTopic], right: tuple[NamedTopic, ...]) -> npt.NDArr
             columns = [place[word] for word in topic.words]
             table[row, columns] = list(topic.words.values())
         length = np.linalg.norm(table, axis=1, keepdims=True)
-        tables.append(table / np.maximum(length, 1e-300))
+        bounded = np.maximum(length, 1e-300)
+        tables.append(table / bounded)
     return np.asarray(tables[0] @ tables[1].T)

@@ -69,9 +69,9 @@ def _in_force(found: Mapping[str, Any]) -> Iterator[str]:
         f"hard limit    {found['hard_limit']:,} deletions: one more could take the last document of the anchor word "
         f"{printable(found['rarest_anchor'])}"
     )
-    constants = found["constants"]
     names = {"a": "a", "gamma": "gamma", "p_sep": "p", "eps0": "eps0"}
-    shown = (f"{name} {number(constants[key])}" for key, name in names.items())
+    constants = {name: number(found["constants"][key]) for key, name in names.items()}
+    shown = (f"{name} {value}" for name, value in constants.items())
     values = ", ".join(shown)
     sizes = f"m {found['documents']:,}, n {found['words']:,}, r {found['topics']}"
     yield f"constants     {sizes}, {values}"
@@ -87,12 +87,14 @@ def _by_formula(found: Mapping[str, Any]) -> Iterator[str]:
             rows.append([f"head {name}", "-", "-", "-", head["reason"], "", ""])
             continue
         ratio = f"{head['ratio']:.2f}"
-        rows.append([f"head {name} (theorem 3)", *_terms(head), head["binds"], number(head["q"]), ratio])
+        q = number(head["q"])
+        rows.append([f"head {name} (theorem 3)", *_terms(head), head["binds"], q, ratio])
         # Theorem 3 takes n >= r^3, which is 125,000 words for 50 topics; these terms do not.
         general = head["general"]
         limit = number(general["limit"])
         rows.append([f"head {name} (any n)", "", "", limit, general["binds"], "", ""])
-    rows.append(["condition of the proofs", "", "", number(found["precondition"]), "", "", ""])
+    condition = number(found["precondition"])
+    rows.append(["condition of the proofs", "", "", condition, "", "", ""])
     yield table(["", "noise term", "utility term", "capacity", "binds", "q", "q / (1/ar)"], rows)
     for name, head in found["heads"].items():
         # Without this line a reader would conclude that a task of few topics bears no more than the base.
@@ -113,15 +115,18 @@ def _by_trial(found: Mapping[str, Any]) -> Iterator[str]:
         yield "By trial: not tried. `--calibrate` tries deletions now, the setting capacity=calibrated at each retrain."
         return
     aimed = "" if tried["aimed_limit"] is None else f", {tried['aimed_limit']:,} that aim at one topic"
+    implied = number(tried["implied_constant"])
     yield (
         f"By trial: {tried['random_limit']:,} random deletions{aimed}: an estimate, for {tried['of']}. "
-        f"Implied c {number(tried['implied_constant'])}."
+        f"Implied c {implied}."
     )
     of = "all" if tried["sampled"] == found["documents"] else f"{tried['sampled']:,} of {found['documents']:,}"
     end = "" if tried["complete"] else "; the bound on updates (capacity_updates) ended it, what passed by then stands"
-    yield f"{tried['updates']} updates in {duration(tried['seconds'])}, sets from {of} documents{end}."
+    spent = duration(tried["seconds"])
+    yield f"{tried['updates']} updates in {spent}, sets from {of} documents{end}."
     kinds = "random", "aimed"
-    rows = [_probe(kind, probe) for kind in kinds for probe in tried[kind]]
+    probes = [(kind, probe) for kind in kinds for probe in tried[kind]]
+    rows = [_probe(kind, probe) for kind, probe in probes]
     head = ["forget sets", "documents", "tried", "borne", "entry moved", "L1", "top 10 kept", "first reason not borne"]
     if rows:
         yield table(head, rows)

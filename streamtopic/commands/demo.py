@@ -105,7 +105,8 @@ class _Stages:
     def add(self, name: str, seconds: float) -> None:
         """Record a stage that was timed elsewhere."""
         key = name.replace(" ", "_")
-        self.seconds[key] = round(self.seconds.get(key, 0.0) + seconds, 4)
+        before = self.seconds.get(key, 0.0)
+        self.seconds[key] = round(before + seconds, 4)
         if not self.quiet:
             say(f"  {name:28} {duration(seconds):>8}")
 
@@ -297,7 +298,8 @@ def _flow(
         with stages.stage("start redis"):
             service.connection.ping()
         with stages.stage("add documents") as update:
-            refused = {document for document, _ in service.add(corpus.documents, update).refused}
+            outcome = service.add(corpus.documents, update)
+            refused = {document for document, _ in outcome.refused}
         # The service has not counted refused documents, so its twin must not learn them.
         counted = [document for document in corpus.documents if document.id not in refused]
         corpus = replace(corpus, documents=counted)
@@ -317,16 +319,14 @@ def _flow(
         needed = delete if kept else _beyond(service, len(few), len(counted))
         gone = order[:needed]
         if len(gone) > len(few):
-            steps.append(_forget(service, stages, subscriber, gone[len(few) :]))
+            rest = gone[len(few) :]
+            steps.append(_forget(service, stages, subscriber, rest))
         report = _report(service, corpus, gone)
         shown = _page(service) if page else None
         examples = [document.id for document in gone[theirs : theirs + EXAMPLES]]
         report |= {"examples": examples, "person": covered, "steps": steps, "page": shown}
-    return report | {
-        "twin": twin,
-        "subscriber": subscriber.report(),
-        "seconds": stages.seconds | {"total": stages.total},
-    }
+    seconds = stages.seconds | {"total": stages.total}
+    return report | {"twin": twin, "subscriber": subscriber.report(), "seconds": seconds}
 
 
 def _order(documents: list[Document], person: Person | None) -> list[Document]:
@@ -486,11 +486,13 @@ def _heads_on(release: Release, gone: list[Document]) -> dict[str, Any]:
 def _print_report(report: Mapping[str, Any], keep: Path | None) -> None:
     """Print topics, what was forgotten, a receipt, the checks, versions, times and what to try next."""
     newest = report["versions"][-1]
+    topics = topics_table(report["topics"]) if report["topics"] else ""
+    example = report["receipts"]["example"]
     sections = {
-        "Topics": topics_table(report["topics"]) if report["topics"] else "",
+        "Topics": topics,
         "Heads": _heads(report["heads"], newest["unfitted"]),
         "Forgotten": _forgotten(report),
-        "Receipt of one deletion": _receipt(report["receipts"]["example"]),
+        "Receipt of one deletion": _receipt(example),
         "Checks": _checks(report),
         "Versions": versions_table(report["versions"]),
         "Time": _times(report["seconds"]),
@@ -498,7 +500,8 @@ def _print_report(report: Mapping[str, Any], keep: Path | None) -> None:
     }
     for title, text in sections.items():
         if text:
-            show(f"\n{title}\n{'=' * len(title)}\n{text}")
+            underline = "=" * len(title)
+            show(f"\n{title}\n{underline}\n{text}")
 
 
 def _times(seconds: Mapping[str, float]) -> str:
@@ -510,14 +513,16 @@ def _forgotten(report: Mapping[str, Any]) -> str:
     if not report["deleted"]:
         return ""
     examples = ", ".join(map(printable, report["examples"]))
+    receipts = number_of(report["receipts"]["count"], "receipt")
     lines = [
         f"{report['deleted']} of {report['documents']} documents, among them {examples}",
-        f"{number_of(report['receipts']['count'], 'receipt')}; vocabulary {report['vocabulary']} words",
+        f"{receipts}; vocabulary {report['vocabulary']} words",
     ]
     if report["person"] is not None:
         lines.append(describe(report["person"]))
     for step in report["steps"]:
-        made = f"version {step['version']}: {step['kind']} in {duration(step['seconds'])}"
+        spent = duration(step["seconds"])
+        made = f"version {step['version']}: {step['kind']} in {spent}"
         lines.append(f"{made} without {step['documents']} more, because {step['reason']}")
     seconds = {step["kind"]: step["seconds"] for step in report["steps"]}
     if {"unlearn", "retrain"} <= seconds.keys():
@@ -569,12 +574,16 @@ def _checks(report: Mapping[str, Any]) -> str:
     quality = report["quality"]
     words = "the same words" if twin["words_equal"] else "OTHER WORDS"
     difference = number(twin["max_abs_difference"])
+    received = number_of(subscriber["received"], "version")
+    receipts = report["receipts"]["count"]
+    deletions = number_of(report["deleted"], "deletion")
+    npmi, diversity = number(quality["npmi"]), number(quality["diversity"])
     lines = [
         f"twin        a service that never saw the deleted documents learns {words};",
         f"            largest difference of its model before noise: {difference}",
-        f"subscriber  {number_of(subscriber['received'], 'version')} received, {subscriber['verified']} verified",
-        f"receipts    {report['receipts']['count']} verified, for {number_of(report['deleted'], 'deletion')}",
-        f"quality     NPMI {number(quality['npmi'])}, diversity {number(quality['diversity'])}",
+        f"subscriber  {received} received, {subscriber['verified']} verified",
+        f"receipts    {receipts} verified, for {deletions}",
+        f"quality     NPMI {npmi}, diversity {diversity}",
     ]
     return "\n".join(lines)
 

@@ -95,10 +95,13 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         say_json(report)
         return 0
-    parts = [f"{len(release.words)} words", f"{topics} topics" if topics else "no topics, which are withheld"]
+    found = f"{topics} topics" if topics else "no topics, which are withheld"
+    parts = [f"{len(release.words)} words", found]
     if release.heads:
-        parts.append(f"heads of {', '.join(release.heads)}")
-    say(f"version {release.version}: {', '.join(parts)}, written to {args.to}")
+        tasks = ", ".join(release.heads)
+        parts.append(f"heads of {tasks}")
+    contents = ", ".join(parts)
+    say(f"version {release.version}: {contents}, written to {args.to}")
     return 0
 
 
@@ -133,7 +136,8 @@ def _json(release: Release, path: Path, before: _Before) -> None:
     found["quality"] = dict(release.quality)
     found["heads"] = {task: _head(release, task) for task in release.heads}
     if before.phrases is not None:
-        own = [before.phrases.as_json(topic) for topic in range(len(before.phrases.topics))]
+        numbers = range(len(before.phrases.topics))
+        own = [before.phrases.as_json(topic) for topic in numbers]
         found["phrases"] = {**phrases_facts(before.phrases), "topics": own}
     path.write_text(json.dumps(found), encoding="utf-8")
 

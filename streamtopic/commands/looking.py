@@ -118,7 +118,8 @@ def versions_table(versions: list[dict[str, Any]]) -> str:
         head.append("heads")
         for row, version in zip(rows, versions, strict=True):
             missing = [f"no {task}" for task in version["unfitted"]]
-            row.append(", ".join([*version["heads"], *missing]) or "-")
+            tasks = [*version["heads"], *missing]
+            row.append(", ".join(tasks) or "-")
     return table(head, rows)
 
 

@@ -57,7 +57,8 @@ def _receipt(args: argparse.Namespace) -> int:
     with Parts(instance_settings(args)) as parts:
         receipts = Receipts(parts.log, model=parts.settings.model, public_key=parts.keys)
         covering = covering_of_request(parts, receipts, args.name, args.salt)
-        found = [] if covering is not None and not covering.documents else _asked_for(parts, receipts, args)
+        nothing = covering is not None and not covering.documents
+        found = [] if nothing else _asked_for(parts, receipts, args)
         problem = None if covering is None else receipts.problem(covering)
         shown = found if args.json or covering is None else found[:RECEIPTS_SHOWN]
         fields = [receipt_fields(receipt) | _traces(parts, receipts, receipt) for receipt in shown]
@@ -75,9 +76,10 @@ def _receipt(args: argparse.Namespace) -> int:
         width = max(map(len, fields[number]))
         for name, value in readable(receipt, fields[number]).items():
             say(f"{name.replace('_', ' '):{width}}  {value}")
-    if len(found) > len(shown):
+    more = len(found) - len(shown)
+    if more > 0:
         say()
-        say(f"and {len(found) - len(shown)} more receipts: --json shows all, `streamtopic receipts export` writes them")
+        say(f"and {more} more receipts: --json shows all, `streamtopic receipts export` writes them")
     return 0 if problem is None else 1
 
 

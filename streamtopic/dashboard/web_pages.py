@@ -144,7 +144,8 @@ class _Pages:
         versions = answer.value.versions
         charts = []
         if versions:
-            charts = [capacity_chart(versions), epsilon_chart(versions, self._view.settings.epsilon_budget)]
+            budget = self._view.settings.epsilon_budget
+            charts = [capacity_chart(versions), epsilon_chart(versions, budget)]
         return self._page(request, "versions.html", {"at": answer.at, "versions": versions, "charts": charts})
 
     def _topics(self, request: Request) -> Response:
@@ -152,9 +153,11 @@ class _Pages:
         standing = [version["version"] for version in versions if not version["withdrawn"]]
         if not standing:
             return self._page(request, "topics.html", {"shown": None})
-        version = _number(request.query_params.get("version", ""))
+        wanted = request.query_params.get("version", "")
+        version = _number(wanted)
         answer = self._view.read(("topics", version), lambda one: page_facts.read_topics(one, version), _SLOW)
-        values = {"at": answer.at, "shown": answer.value, "standing": standing[::-1]}
+        newest_first = standing[::-1]
+        values = {"at": answer.at, "shown": answer.value, "standing": newest_first}
         return self._page(request, "topics.html", values)
 
     def _pictures(self, request: Request) -> Response:
@@ -165,24 +168,28 @@ class _Pages:
     def _rejected(self, request: Request) -> Response:
         visit = self._visit(request)
         answer = self._view.read("rejected", page_facts.read_refused, _SLOW)
+        can_act = self._access.token is not None
+        retried = None if visit is None else visit.take_said("/rejected")
         values = {
             "at": answer.at,
             "refused": answer.value,
             "most": page_facts.MOST_REFUSED,
-            "can_act": self._access.token is not None,
-            "retried": None if visit is None else visit.take_said("/rejected"),
+            "can_act": can_act,
+            "retried": retried,
         }
         return self._page(request, "rejected.html", values)
 
     def _requests(self, request: Request) -> Response:
         visit = self._visit(request)
         answer = self._view.read("requests", page_facts.read_asked)
+        can_act = self._access.token is not None
+        said = None if visit is None else visit.take_said("/requests")
         values = {
             "at": answer.at,
             "asked": answer.value,
             "settings": self._view.settings,
-            "can_act": self._access.token is not None,
-            "said": None if visit is None else visit.take_said("/requests"),
+            "can_act": can_act,
+            "said": said,
         }
         return self._page(request, "requests.html", values)
 
@@ -211,7 +218,8 @@ class _Pages:
             outcomes = self._view.act(page_facts.retry_refused)
             visit.said = "/rejected", dict(outcomes)
             text = "refused records were sent again"
-            logger.info(text, extra={"event": "dashboard_retried", **outcomes})
+            extra = {"event": "dashboard_retried", **outcomes}
+            logger.info(text, extra=extra)
             # A page that is loaded again must not send the form again.
             return RedirectResponse("/rejected", 303)
 
@@ -227,7 +235,8 @@ class _Pages:
 
         def page(request: Request) -> Response:
             found = self._view.read(object(), lambda service: page_facts.read_request(service, name), 0.0).value
-            mark = visit.ask(tuple(one.id for one in found))
+            names = tuple(one.id for one in found)
+            mark = visit.ask(names)
             values = {"title": "Decide about requests", "found": found, "single": bool(name), "mark": mark}
             return self._page(request, "decide.html", values)
 
@@ -257,22 +266,26 @@ class _Pages:
         return await self._read(act)(request)
 
     def _login_page(self, request: Request) -> Response:
-        return self._page(request, "login.html", {"can_act": self._access.token is not None, "wrong": False})
+        can_act = self._access.token is not None
+        return self._page(request, "login.html", {"can_act": can_act, "wrong": False})
 
     async def _login(self, request: Request) -> Response:
         form = await _form(request)
         if not self._access.opens(form.get("token", "")):
             logger.warning("a wrong token was given", extra={"event": "dashboard_refused"})
-            values = {"can_act": self._access.token is not None, "wrong": True}
+            can_act = self._access.token is not None
+            values = {"can_act": can_act, "wrong": True}
             return self._page(request, "login.html", values, 403)
         logger.info("a visit was opened", extra={"event": "dashboard_login"})
         answer = RedirectResponse("/", 303)
         secure = request.url.scheme == "https"
-        answer.set_cookie(self._visits.cookie, self._visits.begin(), httponly=True, samesite="strict", secure=secure)
+        name = self._visits.begin()
+        answer.set_cookie(self._visits.cookie, name, httponly=True, samesite="strict", secure=secure)
         return answer
 
     async def _logout(self, request: Request) -> Response:
-        self._visits.end(request.cookies.get(self._visits.cookie, ""))
+        name = request.cookies.get(self._visits.cookie, "")
+        self._visits.end(name)
         answer = RedirectResponse("/", 303)
         answer.delete_cookie(self._visits.cookie, httponly=True, samesite="strict")
         return answer
@@ -280,7 +293,8 @@ class _Pages:
     # What pages share
 
     def _visit(self, request: Request) -> Visit | None:
-        return self._visits.find(request.cookies.get(self._visits.cookie, ""))
+        name = request.cookies.get(self._visits.cookie, "")
+        return self._visits.find(name)
 
     def _refused(self, request: Request) -> Response:
         """Answer an act that no page of an open visit has sent."""
@@ -314,13 +328,16 @@ class _Pages:
         live = request.query_params.get("live", "")
         visit = self._visit(request)
         refreshes = path in _LIVE and request.method == "GET" and status == 200
+        title = PAGES.get(path, "Log in")
+        form = None if visit is None else visit.form
+        chosen = live if live in {"off", "on"} else "script"
         common: dict[str, object] = {
             "model": self._model,
             "pages": PAGES,
             "path": path,
-            "title": PAGES.get(path, "Log in"),
-            "form": None if visit is None else visit.form,
-            "live": "" if not refreshes else "off" if live == "off" else "on" if live == "on" else "script",
+            "title": title,
+            "form": form,
+            "live": chosen if refreshes else "",
         }
         written = render_of("streamtopic.dashboard", template, **common | dict(values))
         return HTMLResponse(written, status)

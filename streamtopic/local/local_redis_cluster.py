@@ -92,7 +92,8 @@ class RedisNode(Node):
             # Sentinels write what they learn into their file, so they have no options in the command.
             command = [str(executable), str(self._written()), "--sentinel"]
         else:
-            command = [str(executable), *(word for pair in self._options.items() for word in _option(*pair))]
+            options = [word for pair in self._options.items() for word in _option(*pair)]
+            command = [str(executable), *options]
         self._server = Child(command, log, None, None)
 
         def answers() -> bool:
@@ -117,7 +118,8 @@ class RedisNode(Node):
     def _written(self) -> Path:
         file = self.folder / "sentinel.conf"
         if not file.exists():
-            file.write_text("".join(f"{name} {value}\n" for name, value in self._options.items()), "utf-8")
+            lines = [f"{name} {value}\n" for name, value in self._options.items()]
+            file.write_text("".join(lines), "utf-8")
         return file
 
 
@@ -200,10 +202,11 @@ class LocalRedisCluster(_Group):
         self.authority: Authority | None = None
         self._masters = masters
         self._replicas = replicas
+        timeout_ms = int(node_timeout * 1000)
         self._options = {
             **_DEFAULTS,
             "cluster-enabled": "yes",
-            "cluster-node-timeout": str(int(node_timeout * 1000)),
+            "cluster-node-timeout": str(timeout_ms),
             "cluster-config-file": "nodes.conf",
             **(options or {}),
         }
@@ -242,8 +245,9 @@ class LocalRedisCluster(_Group):
     def replicas_of(self, master: RedisNode) -> list[RedisNode]:
         """Return the running replicas of a master."""
         running = [node for node in self.nodes if node.pid is not None]
-        of = [int(node.client.info("replication").get("master_port", 0)) for node in running]
-        return [node for node, port in zip(running, of, strict=True) if port == master.named_port]
+        links = [node.client.info("replication") for node in running]
+        ports = [int(link.get("master_port", 0)) for link in links]
+        return [node for node, port in zip(running, ports, strict=True) if port == master.named_port]
 
     def name_of(self, node: RedisNode) -> str:
         """Return the id that the cluster knows a node by."""
@@ -257,9 +261,10 @@ class LocalRedisCluster(_Group):
             running = [node for node in self.nodes if node.pid is not None]
             states = [_facts(_command(node, "CLUSTER INFO")) for node in running]
             links = [node.client.info("replication") for node in running]
-            return all(
+            served = all(
                 state["cluster_state"] == "ok" and int(state["cluster_slots_ok"]) == _SLOTS for state in states
-            ) and all(link.get("master_link_status", "up") == "up" for link in links)
+            )
+            return served and all(link.get("master_link_status", "up") == "up" for link in links)
 
         _wait(serving, "the local Redis Cluster")
 
@@ -278,7 +283,8 @@ class LocalRedisCluster(_Group):
         bounds = [_SLOTS * number // self._masters for number in range(self._masters + 1)]
         for number, master in enumerate(masters):
             # ADDSLOTSRANGE is newer than 6.2.
-            _command(master, "CLUSTER ADDSLOTS", *range(bounds[number], bounds[number + 1]))
+            slots = range(bounds[number], bounds[number + 1])
+            _command(master, "CLUSTER ADDSLOTS", *slots)
             _command(master, "CLUSTER SET-CONFIG-EPOCH", number + 1)
         for node in self.nodes[1:]:
             _command(node, "CLUSTER MEET", "127.0.0.1", self.nodes[0].port)
@@ -288,10 +294,11 @@ class LocalRedisCluster(_Group):
             _wait(partial(_knows, replica, name), "the nodes of the local Redis Cluster")
             _command(replica, "CLUSTER REPLICATE", name)
         self.await_serving()
-        _wait(
-            lambda: all(len(self.replicas_of(master)) == self._replicas for master in masters),
-            "the replicas of the local Redis Cluster",
-        )
+
+        def replicated() -> bool:
+            return all(len(self.replicas_of(master)) == self._replicas for master in masters)
+
+        _wait(replicated, "the replicas of the local Redis Cluster")
 
 
 class LocalSentinel(_Group):
@@ -326,7 +333,8 @@ class LocalSentinel(_Group):
         """Address for `Connection`: redis+sentinel://host:port,.../service."""
         if not self.nodes:
             raise ComponentUnreachable("the local sentinels are not running: start them first")
-        return "redis+sentinel://" + ",".join(node.place for node in self.sentinels) + f"/{self.service}"
+        places = ",".join(node.place for node in self.sentinels)
+        return f"redis+sentinel://{places}/{self.service}"
 
     def primary(self) -> RedisNode:
         """Return the server that the first sentinel takes for the primary."""
@@ -338,11 +346,13 @@ class LocalSentinel(_Group):
 
         def serving() -> bool:
             primary = self.primary().client.info("replication")
-            seen = [_pairs(_command(node, "SENTINEL MASTER", self.service)) for node in self.sentinels]
-            return int(primary["connected_slaves"]) >= self._replicas and all(
-                (int(facts["num-other-sentinels"]), int(facts["num-slaves"])) == (self._sentinels - 1, self._replicas)
-                for facts in seen
-            )
+            answers = [_command(node, "SENTINEL MASTER", self.service) for node in self.sentinels]
+            seen = [_pairs(answer) for answer in answers]
+            if int(primary["connected_slaves"]) < self._replicas:
+                return False
+            expected = self._sentinels - 1, self._replicas
+            known = [(int(facts["num-other-sentinels"]), int(facts["num-slaves"])) for facts in seen]
+            return all(numbers == expected for numbers in known)
 
         _wait(serving, "the local sentinels")
 
@@ -354,11 +364,13 @@ class LocalSentinel(_Group):
             self.nodes.append(node)
             self.servers.append(node)
             node.start()
-        watched = f"{self.service} 127.0.0.1 {self.servers[0].port} {self._sentinels // 2 + 1}"
+        majority = self._sentinels // 2 + 1
+        watched = f"{self.service} 127.0.0.1 {self.servers[0].port} {majority}"
+        down_after_ms = int(self._down_after * 1000)
         options = {
             "bind": "127.0.0.1",
             "sentinel monitor": watched,
-            f"sentinel down-after-milliseconds {self.service}": str(int(self._down_after * 1000)),
+            f"sentinel down-after-milliseconds {self.service}": str(down_after_ms),
             f"sentinel failover-timeout {self.service}": "10000",
         }
         for number in range(self._sentinels):
@@ -385,7 +397,8 @@ def _tls_options(port: int, authority: Authority, *, bus: bool) -> dict[str, str
 
 
 def _option(name: str, value: str) -> list[str]:
-    return [f"--{name}", *value.split(" ")] if value else [f"--{name}", ""]
+    words = value.split(" ") if value else [""]
+    return [f"--{name}", *words]
 
 
 def _command(node: RedisNode, *command: str | int) -> Any:  # noqa: ANN401 - what Redis answers depends on the command
@@ -396,7 +409,8 @@ def _facts(answer: Any) -> dict[str, str]:  # noqa: ANN401 - redis-py may have r
     if isinstance(answer, dict):
         return {str(name): str(value) for name, value in answer.items()}
     lines = answer.decode() if isinstance(answer, bytes) else str(answer)
-    return dict(line.split(":", 1) for line in lines.splitlines() if ":" in line)
+    facts = [line for line in lines.splitlines() if ":" in line]
+    return dict(line.split(":", 1) for line in facts)
 
 
 def _pairs(answer: Any) -> dict[str, str]:  # noqa: ANN401 - as above

@@ -100,7 +100,8 @@ def backup(parts: Parts, path: Path, passphrase: bytes) -> Contents:
 def _attempts(parts: Parts, part: Path, path: Path, passphrase: bytes) -> Contents:
     """Write the file under its first name until nothing was replaced meanwhile, then give it its own name."""
     for _ in range(_ATTEMPTS):
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        anew = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+        descriptor = os.open(part, anew, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             try:
                 found = _write(parts, file, passphrase)
@@ -118,7 +119,8 @@ def _write(parts: Parts, file: IO[bytes], passphrase: bytes) -> Contents:
     """Write one attempt. Raises SnapshotExpired where it cannot be used."""
     settings, connection = parts.settings, parts.connection
     made = int(parts.clock())
-    files = {name: path.read_bytes() for name, path in _present_keys(settings, parts.layout).items()}
+    present = _present_keys(settings, parts.layout)
+    files = {name: path.read_bytes() for name, path in present.items()}
     layout = parts.state.settings.layout
     head = {"model": settings.model, "made": made, "schema": layout, "fixed": _fixed(parts), "keys": files}
     head["program"] = program()
@@ -170,9 +172,11 @@ def contents(path: Path, passphrase: bytes) -> Contents:
     if head["schema"] not in STATE.read:
         # A backup of before the field has no `program`.
         writer = str(head.get("program", ""))
-        raise StateMismatch(refusal(STATE, head["schema"], name=f"the state in {path}", writer=writer))
+        refused = refusal(STATE, head["schema"], name=f"the state in {path}", writer=writer)
+        raise StateMismatch(refused)
     fixed, keys = tuple(head["fixed"]), dict(head["keys"])
-    return Contents(head["model"], head["made"], fixed, tuple(end[0]), end[1], keys)
+    positions, documents = end
+    return Contents(head["model"], head["made"], fixed, tuple(positions), documents, keys)
 
 
 def _values(path: Path, passphrase: bytes) -> Iterator[Any]:
@@ -228,7 +232,8 @@ def _present_keys(settings: Settings, layout: Layout | None) -> dict[str, Path]:
     suppression = suppression_file(settings, layout)
     if suppression is not None:
         load_secret(suppression)
-    return {name: path for name, path in _key_files(settings, layout).items() if path.exists()}
+    files = _key_files(settings, layout)
+    return {name: path for name, path in files.items() if path.exists()}
 
 
 def restore(

@@ -211,10 +211,8 @@ def _guarantee(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def topics_of(release: Release, top: int) -> list[dict[str, Any]]:
     """Return a release's topics as `topics --json` shows them. top: number of words of each."""
-    return [
-        {"topic": topic.topic, "share": round(topic.share, 6), "words": list(topic.words)}
-        for topic in release.topics(top)
-    ]
+    topics = release.topics(top)
+    return [{"topic": topic.topic, "share": round(topic.share, 6), "words": list(topic.words)} for topic in topics]
 
 
 def heads_of(release: Release, top: int) -> dict[str, Any]:

@@ -34,10 +34,13 @@ def _remarks(service: Parts, base: Base | None) -> list[str]:
     checks = record.get("checks", [])
     failed = [check["name"] for check in checks if not check["holds"]]
     if failed:
-        remarks.append(f"{len(failed)} of {len(checks)} conditions of the proof fail: {', '.join(failed)}")
-    ended = [name for name, seeds in record.get("guided", {}).items() if not seeds]
+        names = ", ".join(failed)
+        remarks.append(f"{len(failed)} of {len(checks)} conditions of the proof fail: {names}")
+    guided = record.get("guided", {})
+    ended = [name for name, seeds in guided.items() if not seeds]
     if ended:
-        remarks.append(f"guided topics have ended, since the documents do not bear them any more: {', '.join(ended)}")
+        names = ", ".join(ended)
+        remarks.append(f"guided topics have ended, since the documents do not bear them any more: {names}")
     if "vacuity" in record:
         remarks.append(record["vacuity"])
     checked = service.state.checked()
@@ -106,7 +109,8 @@ def _statement(service: Parts) -> dict[str, Any]:
 
 def _moment(time_ms: int) -> str:
     """Return a time as people read it, in UTC."""
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")
+    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    return moment.isoformat(timespec="seconds")
 
 
 def status_of(service: Parts, situation: SituationReader) -> dict[str, Any]:

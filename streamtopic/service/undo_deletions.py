@@ -62,7 +62,8 @@ def starts_at(service: Service, time_ms: int) -> dict[int, int]:
     for partition in range(service.settings.partitions):
         start = service.log.offset_at(topic, partition, time_ms)
         records = _records(service, partition, start)
-        first = next((record.offset for record in records if record.timestamp_ms >= time_ms), None)
+        later = (record.offset for record in records if record.timestamp_ms >= time_ms)
+        first = next(later, None)
         if first is not None:
             found[partition] = first
     return found
@@ -87,7 +88,8 @@ def undo(
     read = 0
     for partition, start in starts.items():
         begin = service.log.begin(service.names.documents, partition)
-        erased, requested = _erased(service, _records(service, partition, max(start, begin)), asked)
+        in_range = _records(service, partition, max(start, begin))
+        erased, requested = _erased(service, in_range, asked)
         undone.requested += requested
         history = _History(service, asked, erased)
         for record in _records(service, partition, begin):
@@ -95,7 +97,8 @@ def undo(
             update(read, None)
             history.take(record)
         undone.lost += [document for document in erased if document not in history.adds]
-        adds = {name: offset for name, (offset, _) in history.adds.items() if not history.stays_deleted(name)}
+        free = [name for name in history.adds if not history.stays_deleted(name)]
+        adds = {name: history.adds[name][0] for name in free}
         undone.requested += len(history.adds) - len(adds)
         undone.restored += _restore(service, partition, adds, erased, append=append)
     return undone
@@ -120,7 +123,8 @@ class _Asked:
     def of(cls, service: Service) -> Self:
         """Read requests and covering receipts. Raises ComponentUnreachable, StateCorrupt."""
         door = service.door.requests
-        names = {one.id for one in [*door.ended(), *door.open()] if one.state in _SENT}
+        known = [*door.ended(), *door.open()]
+        names = {one.id for one in known if one.state in _SENT}
         settings = service.settings
         waiting = SubjectRequests(service.connection, settings.model, settings.partitions).read()
         for requests in waiting.values():
@@ -141,7 +145,8 @@ class _Asked:
             return True
         asked = name, delete.salt
         if asked not in self.known:
-            self.known[asked] = any(self._covers(receipt, *asked) for receipt in self.covering)
+            answers = (self._covers(receipt, *asked) for receipt in self.covering)
+            self.known[asked] = any(answers)
         return self.known[asked]
 
     def _covers(self, receipt: SubjectReceipt, name: str, salt: bytes) -> bool:
@@ -181,13 +186,15 @@ class _History:
     def stays_deleted(self, document: str) -> bool:
         """Return whether nobody may bring a document back that has an add."""
         offset, subjects = self.adds[document]
-        if document in self.wanted or any(self.forgotten.get(subject, -1) > offset for subject in subjects):
+        ends = (self.forgotten.get(subject, -1) for subject in subjects)
+        if document in self.wanted or any(end > offset for end in ends):
             return True
         key = self.service.suppression
         if key is None:
             return False
         digests = [key.of_document(document.encode()), *map(key.of_subject, subjects)]
-        return any(digest in self.said and self.said[digest].suppressed for digest in digests)
+        said = (self.said[digest] for digest in digests if digest in self.said)
+        return any(statement.suppressed for statement in said)
 
     def _take_document(self, document: str, record: Record) -> None:
         event = _event(self.service, record)
@@ -200,12 +207,13 @@ class _History:
     def _take_own(self, record: Record) -> None:
         event = _event(self.service, record)
         if isinstance(event, ForgetSubject):
-            self._open.setdefault(event.key, set()).add(event.subject)
+            subjects = self._open.setdefault(event.key, set())
+            subjects.add(event.subject)
             self.forgotten[event.subject] = math.inf
         elif isinstance(event, SubjectForgotten):
             # Documents that were added behind the end of a request stay.
             for subject in self._open.pop(event.key, ()):
-                others = any(subject in subjects for subjects in self._open.values())
+                others = any(subject in named for named in self._open.values())
                 self.forgotten[subject] = math.inf if others else record.offset
         elif isinstance(event, Suppression) and event.outranks(self.said.get(event.digest)):
             self.said[event.digest] = event
@@ -271,8 +279,9 @@ def _restore(
             newer.add(_id(service, record))
             position = record.next_offset
         found = {}
-        for document, offset in some:
-            message = None if document in newer else _again(service, partition, offset)
+        unchanged = [(document, offset) for document, offset in some if document not in newer]
+        for document, offset in unchanged:
+            message = _again(service, partition, offset)
             if message is not None:
                 found[document] = message
         service.log.append_many(service.names.documents, list(found.values()))

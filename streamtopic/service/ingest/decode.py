@@ -176,19 +176,23 @@ def decode_all(
     for k, (record, kind) in enumerate(zip(own, taken.tolist(), strict=True)):
         event: Event | Add | None = translated.refused.get(k)
         if event is None and kind == TAKEN:
-            event = _plain(record, rows, k, labels.get(k), times[k] if days else -1)
+            time_ms = times[k] if days else -1
+            event = _plain(record, rows, k, labels.get(k), time_ms)
         events.append(_event(record, dialect, subjects=subjects) if event is None else event)
     words = rows.stops - rows.starts
     # The others are filled in by `_lay_out`.
-    sizes = np.where(taken == TAKEN, _BYTES_A_DOCUMENT + _BYTES_A_WORD * words, 0)
+    of_documents = _BYTES_A_DOCUMENT + _BYTES_A_WORD * words
+    sizes = np.where(taken == TAKEN, of_documents, 0)
     for k, (start, stop) in labels.items():
         sizes[k] += stop - start
-    named = {k: event.subjects for k, event in enumerate(events) if isinstance(event, Add) and event.subjects}
+    adds = ((k, event) for k, event in enumerate(events) if isinstance(event, Add))
+    named = {k: add.subjects for k, add in adds if add.subjects}
     unusual = _lay_out(events, own, sizes, lexicon, secret, days=days)
     if translated.forms:
         _note_forms(events, translated.forms, sizes)
     tables = [(rows, np.arange(len(records))), unusual]
-    batch = Batch([_live_key(record.key, dialect) for record in own], sizes, tables)
+    keys = [_live_key(record.key, dialect) for record in own]
+    batch = Batch(keys, sizes, tables)
     homes = _homes(records, partitions, partitioner)
     # `_lay_out` has replaced every Add by an AddedDocument.
     return Decoded(records, cast("list[Event]", events), homes, lexicon, batch, translated.forms, named)
@@ -239,7 +243,8 @@ def _scan(
         done = int(filled)
         if done == number:
             break
-        lexicon.grow(min(len(values[done]), _GROWTH))
+        wanted = len(values[done])
+        lexicon.grow(min(wanted, _GROWTH))
     used = int(stops[-1]) if number else 0
     before = np.concatenate([[0], stops[:-1]])
     starts = before.astype(np.int64)
@@ -252,14 +257,17 @@ def _scan(
     # Copies: a slice would keep the whole of both arrays in memory as long as one of its documents.
     entries = entries[:used].copy()
     counts = counts[:used].copy()
-    return Rows(lengths, starts, stops, entries, counts), kinds, places, labels[:, 2].tolist()
+    rows = Rows(lengths, starts, stops, entries, counts)
+    times = labels[:, 2].tolist()
+    return rows, kinds, places, times
 
 
 def _joined(values: Sequence[bytes]) -> tuple[Bytes, Int64]:
     """Return values one behind the other, and where each ends, (values,): compiled code takes no list of bytes."""
-    data = np.frombuffer(bytearray().join(values), np.uint8)
-    ends = np.fromiter(accumulate(map(len, values)), np.int64, len(values))
-    return data, ends
+    joined = bytearray().join(values)
+    lengths = map(len, values)
+    ends = np.fromiter(accumulate(lengths), np.int64, len(values))
+    return np.frombuffer(joined, np.uint8), ends
 
 
 def _readable(record: Record, dialect: Dialect) -> bytes:
@@ -343,7 +351,8 @@ def _lay_out(
         words = sum(len(words) for _, words in event.passages)
         names = sum(len(task) + len(name) for task, name in event.labels.items())
         subjects = subject_digests(event.subjects, secret)
-        sizes[k] = _BYTES_A_DOCUMENT + names + _BYTES_A_WORD * words + _BYTES_A_SUBJECT * len(subjects)
+        of_words, of_subjects = _BYTES_A_WORD * words, _BYTES_A_SUBJECT * len(subjects)
+        sizes[k] = _BYTES_A_DOCUMENT + names + of_words + of_subjects
         span = RowSpan(rows, first, row)
         document = event.document.encode()
         labels = dated(event.labels, event.timestamp_ms) if days else event.labels

@@ -144,7 +144,8 @@ class _Run:
         people: digests of its id and its subjects, where it may be refused for them.
         """
         # A producer's clock may be ahead; records behind this one would then look old.
-        self.time_ms = max(self.time_ms, min(record.timestamp_ms, self.now_ms))
+        sent_ms = min(record.timestamp_ms, self.now_ms)
+        self.time_ms = max(self.time_ms, sent_ms)
         if isinstance(event, Heartbeat):
             return
         # Every partition has its own record of such a request, so their keys have no home.
@@ -204,6 +205,7 @@ class _Run:
         """
         if record.key is None:
             return
+        late = self.now_ms - record.timestamp_ms > _LATE_MS
         note = Forward(
             offset=record.offset,
             document=record.key,
@@ -212,7 +214,7 @@ class _Run:
             time_ms=record.timestamp_ms,
             headers=headers,
             end=record.next_offset,
-            late=self.now_ms - record.timestamp_ms > _LATE_MS,
+            late=late,
             erases=erases,
             value=value,
         )
@@ -225,14 +227,17 @@ class _Run:
         elif isinstance(event, ForgetSubject):
             name = request_name(event.key, event.subject, event.salt)
             before = self.requests.get(name)
+            digest = subject_digest(event.subject, self.secret)
+            # The same request again goes on from its first record, and its receipt covers all since.
+            offset = record.offset if before is None else before.offset
+            received_ms = min(max(record.timestamp_ms, 0), self.now_ms)
             self.requests[name] = SubjectRequest(
                 name=name,
-                digest=subject_digest(event.subject, self.secret),
+                digest=digest,
                 request=event.request or "",
                 salt=event.salt,
-                # The same request again goes on from its first record, and its receipt covers all since.
-                offset=record.offset if before is None else before.offset,
-                received_ms=min(max(record.timestamp_ms, 0), self.now_ms),
+                offset=offset,
+                received_ms=received_ms,
                 trace=trace_of(record.headers),
             )
         elif isinstance(event, SubjectForgotten):
@@ -271,7 +276,8 @@ class _Run:
         headers: tuple[tuple[str, bytes], ...] = ()
         if isinstance(event, Delete):
             self.totals["forwarded"] += 1
-            headers = receipt_headers(event.request or "", event.salt, trace_of(record.headers))
+            trace = trace_of(record.headers)
+            headers = receipt_headers(event.request or "", event.salt, trace)
         else:
             self.totals["misplaced"] += 1
             error = event if isinstance(event, InvalidEvent) else misplaced(self.partition, home)
@@ -279,6 +285,7 @@ class _Run:
         # A rebuild reads old records again, whose deletions at other partitions were settled before it.
         if record.offset < self.base.through or record.key is None:
             return
+        late = self.now_ms - record.timestamp_ms > _LATE_MS
         forward = Forward(
             offset=record.offset,
             document=record.key,
@@ -286,7 +293,7 @@ class _Run:
             asked=asked,
             time_ms=record.timestamp_ms,
             headers=headers,
-            late=self.now_ms - record.timestamp_ms > _LATE_MS,
+            late=late,
         )
         self.forwards.append(forward)
 
@@ -307,15 +314,18 @@ class _Run:
             self.forget(record, document, ForgetKind.REPLACED, "")
         self.totals["added" if have is None else "replaced"] += 1
         # A pair needs two words of one passage.
-        self.totals["too_short"] += max(event.passages.lengths, default=0) < 2
-        self.counted[self.base.epoch_of(record.offset)] += 1
+        longest = max(event.passages.lengths, default=0)
+        self.totals["too_short"] += longest < 2
+        epoch = self.base.epoch_of(record.offset)
+        self.counted[epoch] += 1
         self.current[document] = event
 
     def delete(self, record: Record, event: Delete) -> None:
         """Delete a document."""
         document = event.document.encode()
         found = document in self.current
-        if self.many_forms and _has(record, FORM_HEADER) and self.key_of(document) != record.key:
+        of_a_form = self.many_forms and _has(record, FORM_HEADER)
+        if of_a_form and self.key_of(document) != record.key:
             # The service's own, for a key whose document came again under another key, or is gone.
             self.totals["unchanged"] += 1
             return
@@ -339,6 +349,7 @@ class _Run:
         key = self.key_of(document)
         if not self.many_forms or key is None or key == record.key:
             return
+        late = self.now_ms - record.timestamp_ms > _LATE_MS
         note = Forward(
             offset=record.offset,
             document=key,
@@ -348,7 +359,7 @@ class _Run:
             headers=((FORM_HEADER, b"1"),),
             # Any later record of that key is newer than this one.
             end=record.next_offset,
-            late=self.now_ms - record.timestamp_ms > _LATE_MS,
+            late=late,
         )
         self.forwards.append(note)
 
@@ -356,8 +367,11 @@ class _Run:
         """Note a deletion, before the document leaves `current`."""
         have = self.current.get(document)
         added = -1 if have is None else have.offset
+        epoch = -1 if have is None else self.base.epoch_of(added)
         # Where a topic takes the producer's time, it may be any number.
         received_ms = min(max(record.timestamp_ms, 0), self.now_ms)
+        # Nobody waits for a replacement, so its trace ends with the record.
+        trace = b"" if kind is ForgetKind.REPLACED else trace_of(record.headers)
         forget = Forget(
             offset=record.offset,
             document=document,
@@ -365,11 +379,10 @@ class _Run:
             request=request,
             salt=salt,
             document_offset=added,
-            epoch=-1 if have is None else self.base.epoch_of(added),
+            epoch=epoch,
             received_ms=received_ms,
             applied_ms=self.now_ms,
-            # Nobody waits for a replacement, so its trace ends with the record.
-            trace=b"" if kind is ForgetKind.REPLACED else trace_of(record.headers),
+            trace=trace,
         )
         self.forgets.append(forget)
 
@@ -382,6 +395,8 @@ class _Run:
             if self.current.get(document) is not old:
                 removed.append(RemovedDocument(document, old))
         totals = {name: number for name, number in self.totals.items() if number}
+        suppressions = [] if self.said is None else list(self.said.changed.values())
+        suppressed_more = 0 if self.said is None else self.said.more
         changes = Changes(
             next_offset=next_offset,
             added=added,
@@ -392,8 +407,8 @@ class _Run:
             forwards=self.forwards,
             time_ms=self.time_ms,
             requests=list(self.requests.values()),
-            suppressions=[] if self.said is None else list(self.said.changed.values()),
-            suppressed=0 if self.said is None else self.said.more,
+            suppressions=suppressions,
+            suppressed=suppressed_more,
         )
         return Resolution(changes, self.rejected, self.reasons, self.closed)
 

@@ -162,7 +162,8 @@ class Publisher:
                 stream.drop([forget for forget, _ in served])
                 now = self._clock()
                 asked = (forget for forget, _ in served if forget.wants_receipt)
-                self._watch.confirmed([now - forget.received_ms / 1000 for forget in asked])
+                waits = [now - forget.received_ms / 1000 for forget in asked]
+                self._watch.confirmed(waits)
                 _trace(partition, served, int(now * 1000))
                 marks[partition] = stream.mark()
             if before is None:
@@ -191,7 +192,8 @@ class Publisher:
         new: dict[int, int] = {}
         for partition, stream in forgets.items():
             clean = _end(residue, partition, stream)
-            if clean > residue.completed.get(partition, 0) and not stream.incomplete:
+            completed = residue.completed.get(partition, 0)
+            if clean > completed and not stream.incomplete:
                 new[partition] = clean
         if not new:
             return False
@@ -241,7 +243,8 @@ class Publisher:
         # Not once only: a restored Redis brings destroyed keys back.
         if abs(now - self._destroyed_at) < _LOOK_SECONDS:
             return
-        if count := self._links.destroy(months_before(month_of(now), self._link_months)):
+        last_month = months_before(month_of(now), self._link_months)
+        if count := self._links.destroy(last_month):
             extra = {"event": "links_destroyed", "keys": count}
             logger.info(
                 "destroyed %d keys that tied receipts of %s to request ids", count, self._state.model, extra=extra
@@ -326,8 +329,10 @@ class Publisher:
         records, month = [], month_of(self._clock())
         link_key = self._links.of(month)
         for forget, envelope in todo:
-            salt = service_salt(link_key, receipt_id(self._state.model, partition, forget.offset))
-            receipt = replace(self._receipt(partition, forget, envelope, head, salt), month=month)
+            name = receipt_id(self._state.model, partition, forget.offset)
+            salt = service_salt(link_key, name)
+            undated = self._receipt(partition, forget, envelope, head, salt)
+            receipt = replace(undated, month=month)
             data = seal_receipt(receipt, self._key)
             head = ChainHead(receipt.sequence, digest_of(data))
             message = to_message(receipt, data)

@@ -102,7 +102,8 @@ class SubjectReceipts:
         if not any(requests.values()):
             return 0
         self._drop_left(requests, issued)
-        ready = dict(islice(_ready(requests, forgets).items(), _AT_ONCE))
+        finished = _ready(requests, forgets)
+        ready = dict(islice(finished.items(), _AT_ONCE))
         if not ready:
             return 0
         # Every deletion of these has left its stream, so its receipt was read back from the topic.
@@ -113,7 +114,8 @@ class SubjectReceipts:
             if first.request and len(runs(sorted(covered[name].digests))) <= _MOST_RUNS:
                 receipt = self._receipt(first, covered[name])
                 data = seal_subject_receipt(receipt, self._key)
-                self._log.append_many(self._topic, [to_message(receipt, data)])
+                message = to_message(receipt, data)
+                self._log.append_many(self._topic, [message])
                 made += 1
             # Only now: a request that went first would never get its receipt.
             for partition, request in same.items():
@@ -132,11 +134,13 @@ class SubjectReceipts:
         everywhere = set.intersection(*map(set, requests.values()))
         left = {}
         for partition, of_partition in requests.items():
-            left[partition] = [one for one in of_partition.values() if one.done and one.name not in everywhere]
+            done = (one for one in of_partition.values() if one.done)
+            left[partition] = [one for one in done if one.name not in everywhere]
         if not any(left.values()):
             return
         # Requests have the times of the log. A clock of this machine that is wrong would drop requests that run.
-        newest = self._log.appended_ms(self._dated, 0, self._log.end(self._dated, 0) - 1) or 0
+        last = self._log.end(self._dated, 0) - 1
+        newest = self._log.appended_ms(self._dated, 0, last) or 0
         old = newest - _ABANDONED_MS
         for partition, some in left.items():
             gone = [one for one in some if one.received_ms < old or self._has_receipt(one, issued)]
@@ -146,7 +150,8 @@ class SubjectReceipts:
         """Return whether the covering receipt of a request was published after the request came."""
         for _ in issued.read():
             pass
-        record = issued.covering_record(subject_receipt_id(self._model, request.name))
+        name = subject_receipt_id(self._model, request.name)
+        record = issued.covering_record(name)
         # The same request may have been sent again since. It is a new one, and goes through all partitions.
         return record is not None and record.timestamp_ms >= request.received_ms
 
@@ -155,7 +160,8 @@ class SubjectReceipts:
     ) -> dict[bytes, _Covered]:
         """Return the receipts of each request."""
         received = [request.received_ms for same in ready.values() for request in same.values()]
-        start = self._log.offset_at(self._topic, 0, min(received) - _CLOCKS_MS)
+        oldest = min(received) - _CLOCKS_MS
+        start = self._log.offset_at(self._topic, 0, oldest)
         for _ in issued.read():
             pass
         found = {name: _Covered() for name in ready}
@@ -166,8 +172,9 @@ class SubjectReceipts:
             for name, same in ready.items():
                 request = same.get(link.partition)
                 if request is not None and _is_covered(link, request, keys):
-                    found[name].digests[link.sequence] = digest_of(record.value or b"")
-                    found[name].version = max(found[name].version, link.version)
+                    covered = found[name]
+                    covered.digests[link.sequence] = digest_of(record.value or b"")
+                    covered.version = max(covered.version, link.version)
         return found
 
     def _receipt(self, request: SubjectRequest, covered: _Covered) -> SubjectReceipt:
@@ -175,18 +182,21 @@ class SubjectReceipts:
         name = subject_receipt_id(self._model, request.name)
         month = month_of(request.received_ms / 1000)
         own = service_salt(self._links.of(month), name)
+        asked = request_digest(request.request, request.salt or own)
+        link = request_digest(request.request, own)
         numbers = sorted(covered.digests)
+        digests = (covered.digests[number] for number in numbers)
         return SubjectReceipt(
             id=name,
             model=self._model,
-            request=request_digest(request.request, request.salt or own),
-            link=request_digest(request.request, own),
+            request=asked,
+            link=link,
             month=month,
             received=request.received_ms,
             documents=len(numbers),
             version=covered.version,
             receipts=runs(numbers),
-            digest=covered_digest(covered.digests[number] for number in numbers),
+            digest=covered_digest(digests),
         )
 
 

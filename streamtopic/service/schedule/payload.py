@@ -240,7 +240,8 @@ def withheld_heads(
         labelled = data.labelled.by_task[name]
         try:
             constants[name] = _measured(model, labelled, task, base_error, from_counts, cold=data.cold)
-            fitted[name] = _fitted(data.before.get(name), model, labelled, task)
+            before = data.before.get(name)
+            fitted[name] = _fitted(before, model, labelled, task)
         except CannotLearn as error:
             unfitted[name] = str(error)
     if not fitted:
@@ -251,10 +252,12 @@ def withheld_heads(
     noised: dict[str, NoisedMatrix] = {}
     # Only now: the noise of each head grows with the number of heads.
     for name, head in fitted.items():
+        weights = head.task_weights(model)
+        task = data.options.tasks[name]
         noised[name] = release_task_weights(
-            head.task_weights(model),
+            weights,
             constants[name],
-            data.options.tasks[name],
+            task,
             epsilon=epsilon,
             delta=delta,
             seed=seed_for(name),
@@ -354,7 +357,8 @@ class ReleaseNoise:
 def norm_ratio(sigma: float, matrix: npt.NDArray[Any]) -> float:
     """Return the expected norm of noise of this sigma over the norm of the released matrix, in three digits."""
     noise = sigma * math.sqrt(matrix.size)
-    return _three_digits(noise / float(np.linalg.norm(matrix)))
+    norm = float(np.linalg.norm(matrix))
+    return _three_digits(noise / norm)
 
 
 def head_ratio(noised: NoisedMatrix) -> float:
@@ -477,7 +481,8 @@ def head_facts(heads: Mapping[str, Head], data: TaskData) -> dict[str, Any]:
         return {}
     about = {}
     for name, head in heads.items():
-        about[name] = {"topics": list(head.topics), "classes": list(head.classes), "documents": head.documents}
+        topics, classes = list(head.topics), list(head.classes)
+        about[name] = {"topics": topics, "classes": classes, "documents": head.documents}
     return {"heads": about, "labelled_whole": data.labelled.whole}
 
 
@@ -492,6 +497,10 @@ def _heads_alone(
     data: TaskData,
 ) -> PayloadPlan:
     """Return the payload of a version of heads in place of topics. digest: as in `labelled_digest`."""
+
+    def seed_for(task: str) -> NoiseSeed:
+        return key.seed(model, version, digest, f"head {task}")
+
     found = withheld_heads(
         fit,
         source,
@@ -499,7 +508,7 @@ def _heads_alone(
         base_error=guarded.tolerance,
         epsilon=guarded.epsilon,
         delta=guarded.delta,
-        seed_for=lambda task: key.seed(model, version, digest, f"head {task}"),
+        seed_for=seed_for,
     )
     facts = head_facts(found.heads, data)
     for task, noised in found.noised.items():

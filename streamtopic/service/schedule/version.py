@@ -110,6 +110,7 @@ def release_record(
     """
     repeated = {name: getattr(envelope, name) for name in _REPEATED}
     cut = {str(partition): offset for partition, offset in envelope.cut.items()}
+    guided = {name: list(seeds) for name, seeds in envelope.guided.items()}
     margin = float(min(envelope.margin, 1e300))
     return {
         **facts,
@@ -121,7 +122,7 @@ def release_record(
         "forget_set": envelope.forgotten,
         "withdrawn": list(envelope.withdrawn),
         "anchors": list(envelope.anchors),
-        "guided": {name: list(seeds) for name, seeds in envelope.guided.items()},
+        "guided": guided,
         "margin": margin,
         "digest": digest,
         "chunks": chunks,
@@ -144,10 +145,11 @@ def holding(
     before = set(withdrawn)
     cuts = {version: record["cut"] for version, record in records}
     found = []
+    forgotten_adds = [(str(partition), offset) for partition, offset in forgotten]
     for version, record in records:
         adds = _adds(record, cuts)
         # A version without a cut for a partition may hold any of its documents.
-        holds = any(offset < adds.get(str(partition), math.inf) for partition, offset in forgotten)
+        holds = any(offset < adds.get(partition, math.inf) for partition, offset in forgotten_adds)
         if holds and version not in before:
             found.append(version)
     return tuple(found)
@@ -172,7 +174,8 @@ def erasures(
     chunks = {version: int(record["chunks"]) for version, record in records}
     found = []
     for version in versions:
-        messages = tombstones(version, chunks.get(version, 0), retired=retired)
+        number = chunks.get(version, 0)
+        messages = tombstones(version, number, retired=retired)
         found += [outgoing(state.model, message) for message in messages]
     return found
 
@@ -190,10 +193,8 @@ def replaced(state: ModelState, envelope: Envelope, keep_versions: int) -> list[
     standing = [version for version in old if version not in withdrawn]
     retired = standing[-_RETIRED:]
     aged = set(retired) - set(envelope.withdrawn)
-    return [
-        *erasures(state, records, envelope.withdrawn, retired=False),
-        *erasures(state, records, aged, retired=True),
-    ]
+    erased = erasures(state, records, envelope.withdrawn, retired=False)
+    return erased + erasures(state, records, aged, retired=True)
 
 
 def outgoing(model: str, message: Message) -> OutboxRecord:
@@ -275,7 +276,8 @@ def account(state: ModelState, rivals: Sequence[Envelope]) -> None:
     """Write the epsilon spent on releases that stand in the log under the number of another one."""
     # Subscribers may have taken either of the two, so both count.
     for envelope in rivals:
-        state.account(envelope.version, str(envelope.created), ledger_entry(envelope, ""))
+        entry = ledger_entry(envelope, "")
+        state.account(envelope.version, str(envelope.created), entry)
 
 
 _TRIED = (
@@ -312,7 +314,8 @@ def stored_base(base: Base, new: NewBase, salt: bytes) -> StoredBase:
     arrays: dict[str, Any] = dict(new.arrays)
     arrays["words"] = np.array(new.fit.words)
     arrays["A"] = new.fit.A
-    arrays["kept"] = np.frombuffer(msgpack.packb(kept), np.uint8)
+    packed = msgpack.packb(kept)
+    arrays["kept"] = np.frombuffer(packed, np.uint8)
     # A dashboard reads the checksum of these bytes. Without a salt, who can guess the documents could learn the model
     # and compare.
     arrays["salt"] = np.frombuffer(salt, np.uint8)
@@ -346,7 +349,8 @@ def shown_calibration(found: Mapping[str, Any] | None) -> dict[str, Any]:
     if "formula" in known:
         shown["formula"] = rounded(known["formula"])
     if tried := known.get("tried"):
-        shown["tried"] = rounded({name: tried[name] for name in _TRIED if name in tried})
+        figures = {name: tried[name] for name in _TRIED if name in tried}
+        shown["tried"] = rounded(figures)
     return shown
 
 

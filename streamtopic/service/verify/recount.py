@@ -125,7 +125,8 @@ class Numbering:
         for document in documents:
             for passage in document:
                 used[passage.words] = True
-        words = sorted(word for word, number in self._ids.items() if used[number])
+        held = (word for word, number in self._ids.items() if used[number])
+        words = sorted(held)
         numbers = [self._ids[word] for word in words]
         place = np.full(len(self._ids), -1, np.int32)
         place[numbers] = np.arange(len(words), dtype=np.int32)
@@ -194,7 +195,8 @@ class _Living:
     def apply(self, record: Record) -> None:
         """Apply the next record of a partition, as ingest does."""
         try:
-            event = self.dialect.event(record, subjects=keeps_subjects(self.limits))
+            with_subjects = keeps_subjects(self.limits)
+            event = self.dialect.event(record, subjects=with_subjects)
         except InvalidEvent:
             event = None
         if isinstance(event, Suppression):
@@ -225,7 +227,8 @@ class _Living:
         if labels:
             self.labels[key] = labels
         # An identical add changes nothing, so the document was still added by the record before.
-        if before is None or not same_form or had != labels or not _alike(before, self.alive[key]):
+        same = same_form and before is not None and had == labels and _alike(before, self.alive[key])
+        if not same:
             self.added[key] = record.offset
 
     def _is_suppressed(self, partition: int, add: Add) -> bool:
@@ -362,7 +365,8 @@ class Recounts:
         added: count only documents that were added before these offsets; None for all documents.
         """
         limits = added or {}
-        key = tuple(sorted(cut.items())), tuple(sorted(limits.items()))
+        ends, starts = sorted(cut.items()), sorted(limits.items())
+        key = tuple(ends), tuple(starts)
         if key not in self._made:
             self._made[key] = self._counted(cut, added)
         return self._made[key]
@@ -390,12 +394,15 @@ def cut_of(record: Mapping[str, Any]) -> dict[int, int]:
 def _labelled(found: DocumentsInLog, options: TaskOptions) -> Labelled:
     """Return the labelled documents over their own words, as they would be read from Redis."""
     tasks = options.tasks.keys()
-    chosen = [key for key in found.alive if not tasks.isdisjoint(found.labels.get(key, {}))]
+    labelled = [key for key in found.alive if key in found.labels]
+    chosen = [key for key in labelled if not tasks.isdisjoint(found.labels[key])]
     # A head is a function of the documents in this order, bit for bit.
     chosen.sort(key=lambda key: key[1].encode())
     labels = [found.labels[key] for key in chosen]
-    words, batch = found.numbering.batch([found.alive[key] for key in chosen])
-    return Labelled(labelled_by_task(batch, labels, words, options))
+    documents = [found.alive[key] for key in chosen]
+    words, batch = found.numbering.batch(documents)
+    by_task = labelled_by_task(batch, labels, words, options)
+    return Labelled(by_task)
 
 
 @dataclass(frozen=True, slots=True)
@@ -466,7 +473,10 @@ def counts_of_instance(reader: Reader, options: LearnerOptions) -> Counts:
     Raises StateMissing where nothing was counted.
     """
     snapshot = reader.snapshot()
-    limits = thresholds(max(snapshot.documents, 1), options)
-    near = (snapshot.frequency >= limits.least - _NEAR) & (snapshot.frequency <= limits.most + _NEAR)
-    keep = np.flatnonzero(near)
-    return Counts([snapshot.words[k] for k in keep.tolist()], snapshot.restrict(keep))
+    documents = max(snapshot.documents, 1)
+    limits = thresholds(documents, options)
+    frequent = snapshot.frequency >= limits.least - _NEAR
+    rare = snapshot.frequency <= limits.most + _NEAR
+    keep = np.flatnonzero(frequent & rare)
+    words = [snapshot.words[k] for k in keep.tolist()]
+    return Counts(words, snapshot.restrict(keep))

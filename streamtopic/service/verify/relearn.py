@@ -145,7 +145,8 @@ def _counts(sources: Sources, counted: Recounts) -> Comparison:
     name = "counts"
     snapshot = sources.reader.snapshot()
     # Before the recount, which takes minutes in which the log grows.
-    ends = {partition: sources.log.end(sources.names.documents, partition) for partition in snapshot.offsets}
+    topic = sources.names.documents
+    ends = {partition: sources.log.end(topic, partition) for partition in snapshot.offsets}
     found = counted.at(snapshot.offsets)
     fresh = found.counts
     problem = _difference(snapshot, fresh)
@@ -296,7 +297,8 @@ def _compared(sources: Sources, key: NoiseKey, counted: Recounts, fit: TopicFit,
     committed = _committed(release, key, made, plan)
     what = f"version {made.number}, signed, noise included"
     if counted.tasks.withheld:
-        judged = _judged(made.name, made.record, _withheld_differ(release, plan), f"{what}: heads")
+        problem = _withheld_differ(release, plan)
+        judged = _judged(made.name, made.record, problem, f"{what}: heads")
         return (judged, *committed)
     problem, gap = topics_differ(release, plan)
     exact = f"certificate of the one learned from scratch {fit.certificate.bound:.3g}"
@@ -411,7 +413,8 @@ def _heads_differ(release: Release, labelled: Labelled, options: TaskOptions) ->
     if release.payload.A is None:
         return "topics are withheld, settings say that they are published: verify with --set publish=tasks"
     data = TaskData(options, labelled)
-    again, _ = published_heads(release.payload.A, release.words, release.envelope.anchors, data)
+    anchors = release.envelope.anchors
+    again, _ = published_heads(release.payload.A, release.words, anchors, data)
     sent = release.payload.heads
     for task in sorted({*sent, *again}):
         problem = _other(sent.get(task), again.get(task))
@@ -420,7 +423,8 @@ def _heads_differ(release: Release, labelled: Labelled, options: TaskOptions) ->
             other = np.asarray(again[task].w)
             gap = float(np.linalg.norm(one - other))
             # Each fit stops within this distance of the optimum, so two may lie twice that apart.
-            problem = _apart(gap, 2 * options.tasks[task].distance)
+            allowed = 2 * options.tasks[task].distance
+            problem = _apart(gap, allowed)
         if problem is not None:
             return f"head of task {task!r}: {problem}"
     return None
@@ -449,7 +453,8 @@ def _withheld_differ(release: Release, plan: PayloadPlan) -> str | None:
             fact = facts[task]
             largest = float(np.abs(one).max())
             rounding = fact["grid"] + 2.0**-22 * largest
-            problem = _apart(gap, fact["sensitivity"] + rounding)
+            allowed = fact["sensitivity"] + rounding
+            problem = _apart(gap, allowed)
         if problem is not None:
             return f"head of task {task!r}: {problem}"
     return None

@@ -124,7 +124,8 @@ def _form(payload: Payload, envelope: Envelope) -> Finding:
     # Eigenvalues of a matrix with a NaN cannot be computed, so these checks come second.
     problems = problems or list(_malformed(arrays))
     if problems:
-        detail = f"{', '.join(problems)}: these numbers are not those of a model"
+        named = ", ".join(problems)
+        detail = f"{named}: these numbers are not those of a model"
         return fails(name, detail, "signed", "do not use this version: `streamtopic retrain`")
     if payload.A is None:
         return holds(name, f"{envelope.n} words; topics are withheld", "signed")
@@ -136,7 +137,8 @@ def _malformed(arrays: Mapping[str, Any]) -> Iterator[str]:
     """Yield the properties of a model that these arrays (A, R, shares) do not have."""
     A, R, shares = (None if array is None else np.asarray(array, np.float64) for array in arrays.values())
     if A is not None:
-        excess = np.abs(A.sum(axis=0) - 1).max()
+        sums = A.sum(axis=0)
+        excess = np.abs(sums - 1).max()
         if A.min() < 0 or excess > _COLUMN_ERROR:
             yield "columns of A off the simplex"
     if shares is not None:
@@ -147,7 +149,8 @@ def _malformed(arrays: Mapping[str, Any]) -> Iterator[str]:
         norm = float(np.linalg.norm(R))
         rounding = _FLOAT32 * len(R) * max(1.0, norm)
         asymmetry = np.abs(R - R.T).max()
-        least = np.linalg.eigvalsh((R + R.T) / 2).min()
+        symmetric = (R + R.T) / 2
+        least = np.linalg.eigvalsh(symmetric).min()
         if asymmetry > rounding or least < -rounding:
             yield "R not positive semidefinite"
 
@@ -293,7 +296,8 @@ def _anchors(envelope: Envelope, base: Record | None) -> Iterator[Finding]:
         detail = f"Redis has no record of the base, version {envelope.base}; {lead}"
         yield not_checked(name, detail, "records", "compare with the base's own report, if you have one")
         return
-    others = len(set(envelope.anchors) - set(base["anchors"]))
+    new = set(envelope.anchors) - set(base["anchors"])
+    others = len(new)
     detail = f"{others} of {len(envelope.anchors)} anchor words are not those of the base, version {envelope.base}"
     detail += f"; {lead}"
     # Under the theorem an update keeps all anchors of its base; in certified mode the counts decide.
@@ -315,11 +319,13 @@ def _composition(envelope: Envelope, records: Records, ledger: Records) -> Findi
         lacking = f"version {missing[0]}" if missing else "the base"
         return not_checked(name, f"the ledger of epsilon in Redis lacks {lacking}", "records", _READ_BACK)
     older = [version for version in versions if unproven(records[version])]
+    proved = envelope.guarantee == "certified" and not envelope.unproven
     # An older certificate was not a proof, so the sum that contains its epsilon is not proved either.
-    if older and not envelope.unproven and envelope.guarantee == "certified":
+    if older and proved:
         detail = f"epsilon of version {older[0]}, of the same base, is in the sum, but {_UNPROVEN}"
         return not_checked(name, detail, "records", RENEW)
-    noise = [(ledger[version]["scale"], ledger[version]["slack"]) for version in versions]
+    entries = [ledger[version] for version in versions]
+    noise = [(entry["scale"], entry["slack"]) for entry in entries]
     spent = Composition.of(noise).epsilon(envelope.delta)
     signed = envelope.cumulative_epsilon
     detail = f"{len(versions)} versions of base {envelope.base} together are ({spent:.4g}, {envelope.delta:g})"
@@ -353,7 +359,8 @@ def chain_finding(topic: ReleasesTopic) -> Finding:
     gone = list[str]()
     for version, links in sorted(topic.links.items()):
         named = {link.previous for link in links} - {""}
-        before = {link.digest for link in topic.links.get(version - 1, ())}
+        earlier = topic.links.get(version - 1, ())
+        before = {link.digest for link in earlier}
         if named and not before:
             gone.append(str(version - 1))
         if before and not named <= before:
@@ -382,7 +389,8 @@ def named_finding(receipts: ChainSummary, topic: ReleasesTopic, records: Records
     alone = list[str]()
     gone = list[str]()
     for version, names in sorted(receipts.names.items()):
-        recorded = str(records.get(version, {}).get("digest", ""))
+        record = records.get(version, {})
+        recorded = str(record.get("digest", ""))
         known = topic.named(version) or {recorded} - {""}
         digests = {digest for digest, _ in names}
         if version in topic.links:
@@ -445,9 +453,11 @@ def _problems(evidence: Record, proof: Proof, envelope: Envelope, key: Verifier)
         except (InvalidRelease, ValueError) as error:
             yield f"receipt {number} in the file: {error}"
             continue
-        if listed["sequence"] != receipt.sequence or listed["sha256"] != digest_of(data):
+        is_signed = listed["sequence"] == receipt.sequence and listed["sha256"] == digest_of(data)
+        if not is_signed:
             yield f"receipt {number} in the file is not the one that was signed"
-        if receipt.model != envelope.model or receipt.version != envelope.version:
+        of_version = receipt.model == envelope.model and receipt.version == envelope.version
+        if not of_version:
             yield f"receipt {number} in the file is of another version"
         names_others = receipt.release != proof.digest or receipt.commitment != envelope.commitment
         # A receipt of an older program names its version by the number alone.

@@ -68,9 +68,10 @@ class Dirichlet:
     def moments(self) -> Moments:
         """Return R = (diag(alpha) + alpha alpha^T) / (alpha_0 (alpha_0 + 1)) and z, alpha_0 the sum of alpha."""
         total = float(self.alpha.sum())
+        z = self.alpha / total
         second = np.diag(self.alpha) + np.outer(self.alpha, self.alpha)
         R = second / (total * (total + 1))
-        return Moments(self.alpha / total, R, 0.0)
+        return Moments(z, R, 0.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,13 +107,15 @@ class LogisticNormal:
         for _ in range(_MOST_STEPS):
             found = softmax(mu + noise, axis=1).mean(axis=0)
             mu = mu + np.log(z / found)
-            if np.abs(found / z - 1).max() < 1e-12:
+            off = np.abs(found / z - 1)
+            if off.max() < 1e-12:
                 break
         return cls(mu, factor)
 
     def sample(self, rng: np.random.Generator, m: int) -> Float:
         """Return m draws, (m, r)."""
-        noise = rng.standard_normal((m, len(self.mu))) @ self.factor.T
+        g = rng.standard_normal((m, len(self.mu)))
+        noise = g @ self.factor.T
         return np.asarray(softmax(self.mu + noise, axis=1))
 
     def moments(self) -> Moments:
@@ -121,7 +124,8 @@ class LogisticNormal:
         for shift in range(_SHIFTS):
             noise = _lattice(len(self.mu), shift) @ self.factor.T
             X = softmax(self.mu + noise, axis=1)
-            replicates.append(X.T @ X / len(X))
+            second = X.T @ X / len(X)
+            replicates.append(second)
         found = np.array(replicates)
         R = found.mean(axis=0)
         worst = found.std(axis=0, ddof=1).max()
@@ -134,7 +138,8 @@ def _lattice(r: int, shift: int) -> Float:
     # Powers by Python's integers: int64 would overflow.
     powers = [pow(_KOROBOV, k, _POINTS) for k in range(r)]
     steps = np.array(powers, np.int64)
-    lattice = np.outer(np.arange(_POINTS), steps) % _POINTS
+    numbers = np.arange(_POINTS)
+    lattice = np.outer(numbers, steps) % _POINTS
     offset = np.random.default_rng(shift).random(r)
     moved = lattice / _POINTS + offset
     # The deviates of 0 and 1 are infinite.
@@ -206,20 +211,25 @@ class SyntheticTopics:
         rng = np.random.default_rng(seed)
         z = np.geomspace(1.0, imbalance, topics)
         z = rng.permutation(z / z.sum())
-        anchors = np.sort(rng.choice(words, topics, replace=False))
+        chosen = rng.choice(words, topics, replace=False)
+        anchors = np.sort(chosen)
         A = np.zeros((words, topics))
         others = np.setdiff1d(np.arange(words), anchors)
-        own = rng.dirichlet(np.full(len(others), word_concentration), topics).T
-        mixed = (1 - overlap) * own + overlap / len(others)
+        alpha = np.full(len(others), word_concentration)
+        own = rng.dirichlet(alpha, topics).T
+        even = overlap / len(others)
+        mixed = (1 - overlap) * own + even
         A[others] = (1 - separability) * mixed
         A[anchors, np.arange(topics)] = separability
         mixing: Prior = Dirichlet(concentration * z)
         if prior == "logistic_normal":
-            mixing = LogisticNormal.with_shares(z, math.sqrt(concentration), correlation)
+            spread = math.sqrt(concentration)
+            mixing = LogisticNormal.with_shares(z, spread, correlation)
         # With leading zeros, so that names ascend as numbers do.
         digits = len(str(words - 1))
         names = tuple(f"w{k:0{digits}d}" for k in range(words))
-        return cls(names, A / A.sum(axis=0), anchors, mixing, mixing.moments())
+        distributions = A / A.sum(axis=0)
+        return cls(names, distributions, anchors, mixing, mixing.moments())
 
     @property
     def R(self) -> Float:  # noqa: N802  the paper's symbol
@@ -239,13 +249,15 @@ class SyntheticTopics:
     @property
     def gamma(self) -> float:
         """Condition of R*, the least singular value of diag(z)^-1 R*; Qbar*_P is gamma p-robust."""
-        singular_values = np.linalg.svd(self.R / self.z[:, None], compute_uv=False)
+        rows = self.R / self.z[:, None]
+        singular_values = np.linalg.svd(rows, compute_uv=False)
         return float(singular_values[-1])
 
     @property
     def p(self) -> float:
         """Separability: the least mass of an anchor word in its topic."""
-        own = self.A[self.anchors, np.arange(len(self.anchors))]
+        topics = np.arange(len(self.anchors))
+        own = self.A[self.anchors, topics]
         return float(own.min())
 
     @property
@@ -256,7 +268,8 @@ class SyntheticTopics:
     @property
     def C(self) -> Float:  # noqa: N802  the paper's symbol
         """Pr[z = k | w = i], (n, r): each word as a mixture of anchors."""
-        return self.A * self.z / self.word_masses[:, None]
+        joint = self.A * self.z
+        return joint / self.word_masses[:, None]
 
     @property
     def Q(self) -> Float:  # noqa: N802  the paper's symbol
@@ -265,7 +278,8 @@ class SyntheticTopics:
 
     def q(self, topics: npt.ArrayLike) -> float:
         """Return q of a task, the least Pr[z = k] of its topics; topics: their numbers."""
-        own = self.z[np.asarray(topics, np.intp)]
+        numbers = np.asarray(topics, np.intp)
+        own = self.z[numbers]
         return float(own.min())
 
     def documents(self, m: int, length: int, seed: int = 0) -> DocumentBatch:
@@ -275,7 +289,8 @@ class SyntheticTopics:
         seed: of the draws.
         Raises UsageError for no documents, or a length out of range.
         """
-        return DocumentBatch.stacked(list(self._drawn(m, length, seed)))
+        blocks = list(self._drawn(m, length, seed))
+        return DocumentBatch.stacked(blocks)
 
     def counts(self, m: int, length: int, seed: int = 0, weighting: Weighting | None = None) -> Counts:
         """Count the same documents as `documents` draws, without keeping them.
@@ -285,9 +300,9 @@ class SyntheticTopics:
         """
         cap = weighting or Weighting(1)
         n = len(self.words)
-        batches = self._drawn(m, length, seed)
-        blocks = [count(batch, n, cap) for batch in batches]
-        return Counts(self.words, Cooccurrence.sum(blocks, n))
+        blocks = [count(batch, n, cap) for batch in self._drawn(m, length, seed)]
+        total = Cooccurrence.sum(blocks, n)
+        return Counts(self.words, total)
 
     def recovery(self, words: tuple[str, ...], A: Float, R: Float | None = None) -> Recovery:
         """Compare a learned model with the planted one.
@@ -305,14 +320,17 @@ class SyntheticTopics:
         wide = np.zeros_like(self.A)
         rows = [place[word] for word in words]
         wide[rows] = A
-        differences = (np.abs(wide - column[:, None]) for column in self.A.T)
-        apart = [difference.max(axis=0) for difference in differences]
+        apart = []
+        for column in self.A.T:
+            differences = np.abs(wide - column[:, None])
+            apart.append(differences.max(axis=0))
         far = np.array(apart)
         planted, learned = linear_sum_assignment(far)
         off = math.nan
         if R is not None:
             matched = R[np.ix_(learned, learned)]
-            off = float(np.abs(matched - self.R).max())
+            differences = np.abs(matched - self.R)
+            off = float(differences.max())
         farthest = far[planted, learned].max()
         return Recovery(float(farthest), off, tuple(learned.tolist()))
 
@@ -332,8 +350,8 @@ class SyntheticTopics:
     def _block(self, rng: np.random.Generator, steps: Float, m: int, length: int) -> DocumentBatch:
         """Draw m documents; steps: (n, r), sums of A down its columns."""
         # Tokens of each topic first, then their words topic by topic: as many draws as tokens, but few calls.
-        mixtures = self.prior.sample(rng, m)
-        amounts = rng.multinomial(length, mixtures)
+        X = self.prior.sample(rng, m)
+        amounts = rng.multinomial(length, X)
         n = len(self.words)
         documents = np.arange(m)
         tokens = []
@@ -344,7 +362,8 @@ class SyntheticTopics:
             holders = np.repeat(documents, own)
             tokens.append(holders * n + drawn)
         pairs, times = np.unique(np.concatenate(tokens), return_counts=True)
-        starts = np.searchsorted(pairs, np.arange(m + 1) * n)
+        firsts = np.arange(m + 1) * n
+        starts = np.searchsorted(pairs, firsts)
         words = pairs % n
         lengths = np.full(m, length, np.int64)
         owners = np.arange(m, dtype=np.int32)

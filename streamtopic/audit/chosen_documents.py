@@ -77,6 +77,8 @@ class Forgotten:
     def as_json(self) -> dict[str, Any]:
         """Return it as `audit --json` prints it."""
         how = "relearned" if self.reason else "updated"
+        different = list(self.different)
+        different_if_kept = list(self.kept)
         return {
             "name": self.name,
             "documents": self.documents,
@@ -84,8 +86,8 @@ class Forgotten:
             "gap": self.gap,
             "how": how,
             "reason": self.reason,
-            "different": list(self.different),
-            "different_if_kept": list(self.kept),
+            "different": different,
+            "different_if_kept": different_if_kept,
         }
 
 
@@ -103,18 +105,22 @@ def crafted_documents(counts: Counts, fit: TopicFit) -> dict[str, Document]:
     middling = rare[len(rare) // 2 :][:20]
     frequent = rare[-_MOST_WORDS:]
     anchors = _places(counts, fit.anchors)
-    anchors = anchors[np.argsort(counts.frequency[anchors], kind="stable")]
+    rarest_first = np.argsort(counts.frequency[anchors], kind="stable")
+    anchors = anchors[rarest_first]
     pulled = rare[~np.isin(rare, anchors)]
-    tops = live[top_words(fit.A, WordEvidence.of(fit, frequency), 8)]
+    evidence = WordEvidence.of(fit, frequency)
+    tops = live[top_words(fit.A, evidence, 8)]
     threshold = int(frequency.min())
     below = np.flatnonzero(counts.frequency == threshold - 1)[:_ENTRANTS]
     # The word with nearly all of its mass in one topic, of the words that are not anchors.
     C = fit.C[fit.live]
     nearest = np.where(C < 1, C, 0).max(axis=1)
-    vertex = live[np.argsort(-nearest, kind="stable")[:1]]
+    nearest_first = np.argsort(-nearest, kind="stable")
+    vertex = live[nearest_first[:1]]
     made = {}
     made["two anchors side by side"] = _document(anchors[:2])
-    made["the word next to being an anchor, with a rare one"] = _document(np.concatenate([vertex, pulled[:1]]))
+    vertex_and_rare = np.concatenate([vertex, pulled[:1]])
+    made["the word next to being an anchor, with a rare one"] = _document(vertex_and_rare)
     made["the rarest words of the vocabulary"] = _document(rare[:16])
     made["the top words of every topic"] = _document(np.unique(tops))
     made["words about to enter the vocabulary"] = _document(below)
@@ -155,8 +161,10 @@ def _returning(counts: Counts, fit: TopicFit) -> list[Document]:
         return []
     live = _places(counts, fit.words)
     most = int(thresholds(counts.documents + _MOST_COPIES, fit.options).most)
-    frequent = live[np.argsort(-counts.frequency[live], kind="stable")]
-    frequent = frequent[~np.isin(frequent, _places(counts, fit.anchors))]
+    frequent_first = np.argsort(-counts.frequency[live], kind="stable")
+    frequent = live[frequent_first]
+    anchors = _places(counts, fit.anchors)
+    frequent = frequent[~np.isin(frequent, anchors)]
     reachable = counts.frequency[frequent] > most - _MOST_COPIES
     near = frequent[reachable][:_RETURNING]
     if not len(near):
@@ -175,8 +183,10 @@ def _tipping(counts: Counts, fit: TopicFit) -> list[Document]:
     C = fit.C[fit.live]
     if C.shape[1] < 2:
         return []
-    near = np.argsort(np.abs(C.max(axis=1) - 0.5), kind="stable")
-    near = near[~np.isin(live[near], anchors)][:_TIPPING]
+    from_edge = np.abs(C.max(axis=1) - 0.5)
+    near = np.argsort(from_edge, kind="stable")
+    is_anchor = np.isin(live[near], anchors)
+    near = near[~is_anchor][:_TIPPING]
     second = np.argsort(-C, axis=1, kind="stable")[:, 1]
     documents = []
     for k in near:
@@ -205,7 +215,8 @@ def forget(
     Raises CannotLearn where counts and documents make no model.
     """
     words = counts.words
-    parts = [count(DocumentBatch.build([document]), len(words), options.weighting) for document in documents]
+    batches = [DocumentBatch.build([document]) for document in documents]
+    parts = [count(batch, len(words), options.weighting) for batch in batches]
     held = Cooccurrence.sum([counts.cooccurrence, *parts], len(words))
     learned = learn(Counts(words, held), options)
     # Taken before the updates, which work in place.
@@ -283,7 +294,8 @@ def _without(fit: TopicFit | None, now: Counts, part: Cooccurrence, reason: str)
     if fit is None:
         return None, reason
     zero = Cooccurrence.zero(len(now.words))
-    outcome = update(fit, now, Counts(now.words, zero - part))
+    change = Counts(now.words, zero - part)
+    outcome = update(fit, now, change)
     if isinstance(outcome, NeedsRetrain):
         return None, outcome.reason
     return outcome.fit, reason
@@ -310,7 +322,8 @@ def _filled(word: npt.NDArray[np.integer], beside: npt.NDArray[np.integer]) -> D
     """Fill a document with one word, and put some others beside it once."""
     chosen = np.union1d(word, beside).astype(np.int32)
     rest = MAX_LENGTH - len(chosen) + 1
-    counts = np.where(np.isin(chosen, word), rest, 1).astype(np.int32)
+    fills = np.isin(chosen, word)
+    counts = np.where(fills, rest, 1).astype(np.int32)
     return (_passage(chosen, counts),)
 
 
@@ -327,12 +340,15 @@ def _distance(one: TopicFit, other: TopicFit) -> float:
     words = sorted({*one.words, *other.words})
     place = {word: k for k, word in enumerate(words)}
     gap = np.zeros((len(words), one.A.shape[1]))
-    gap[[place[word] for word in one.words]] += one.A
-    gap[[place[word] for word in other.words]] -= other.A
+    in_one = [place[word] for word in one.words]
+    in_other = [place[word] for word in other.words]
+    gap[in_one] += one.A
+    gap[in_other] -= other.A
     return float(np.linalg.norm(gap))
 
 
 def _digest(fit: TopicFit, counts: Counts) -> str:
     """Return the digest of retained counts, as a service computes it to key the noise."""
-    frequency = counts.frequency[_places(counts, fit.words)]
+    places = _places(counts, fit.words)
+    frequency = counts.frequency[places]
     return fingerprint(fit, frequency.tolist(), [repr(fit.options)], _WITHIN)

@@ -200,11 +200,14 @@ def edges(A: Float64, guarantee: NoiseClaim, generator: np.random.Generator) -> 
     epsilon = guarantee.epsilon
     delta = guarantee.delta
     order = np.argsort(small, axis=None, kind="stable")
+    largest = order[[-1, -2]]
     two = np.zeros_like(small)
-    two.flat[order[[-1, -2]]] = 1, -1
+    two.flat[largest] = 1, -1
     two = _scaled(two, far)
-    spread = _scaled(np.where(small == 0, 1.0, -1.0), far)
-    mixed = small + _scaled(generator.normal(size=small.shape), far)
+    signs = np.where(small == 0, 1.0, -1.0)
+    spread = _scaled(signs, far)
+    direction = generator.normal(size=small.shape)
+    mixed = small + _scaled(direction, far)
     noise = certified(guarantee)
     scale = gaussian_scale(epsilon, delta)
     twice = Composition.of([(scale, 0.0), (scale, 0.0)]).epsilon(delta)
@@ -236,12 +239,11 @@ def broken(games: tuple[Game, Game, Game], guarantee: NoiseClaim) -> tuple[Game,
         del seed
         return values
 
-    return (
-        replace(two, name="no noise", mechanisms=(bare,)),
-        replace(two, name="noise ten times too small", mechanisms=(small,)),
-        replace(spread, name="naive addition of floats", mechanisms=(naive,)),
-        replace(versions, name="the same noise twice", one_seed=True),
-    )
+    none = replace(two, name="no noise", mechanisms=(bare,))
+    too_small = replace(two, name="noise ten times too small", mechanisms=(small,))
+    plain = replace(spread, name="naive addition of floats", mechanisms=(naive,))
+    twice = replace(versions, name="the same noise twice", one_seed=True)
+    return none, too_small, plain, twice
 
 
 def play(
@@ -261,7 +263,8 @@ def play(
         step()
         released = []
         for version, (make, values) in enumerate(zip(game.mechanisms, run, strict=True), 1):
-            seed = key.seed("audit", 1 if game.one_seed else version, "digest")
+            number = 1 if game.one_seed else version
+            seed = key.seed("audit", number, "digest")
             released.append(make(values, seed))
         return look.at(released)
 
@@ -274,11 +277,13 @@ class _Look:
     """Scores of a release, (width,): the scores of the distinguishers, then some of its numbers themselves."""
 
     def __init__(self, game: Game) -> None:
-        self._artifacts = [_Artifact(a, b) for a, b in zip(game.first, game.second, strict=True)]
+        runs = zip(game.first, game.second, strict=True)
+        self._artifacts = [_Artifact(a, b) for a, b in runs]
         shapes = {artifact.along.shape for artifact in self._artifacts}
         # Noise can cancel only between two artifacts that it may have been used for alike.
         self._versions = len(self._artifacts) == 2 and len(shapes) == 1
-        self.width = len(DISTINGUISHERS) + sum(len(artifact.spots) for artifact in self._artifacts)
+        numbers = sum(len(artifact.spots) for artifact in self._artifacts)
+        self.width = len(DISTINGUISHERS) + numbers
 
     def at(self, released: Sequence[Float64]) -> Float64:
         """Score a release, given as one array an artifact."""
@@ -291,7 +296,8 @@ class _Look:
             away = values - artifact.middle
             weighted = artifact.weight * away
             ratio += float(np.vdot(away, artifact.along))
-            fine += _too_fine(values.flat[artifact.zeros], artifact.other)
+            at_zeros = values.flat[artifact.zeros]
+            fine += _too_fine(at_zeros, artifact.other)
             size += float(np.vdot(weighted, weighted))
             off.append(away)
             numbers.append(away.flat[artifact.spots])
@@ -299,7 +305,8 @@ class _Look:
         if self._versions:
             one, other = self._artifacts
             change = off[1] - off[0]
-            between = float(np.vdot(change, other.along - one.along))
+            direction = other.along - one.along
+            between = float(np.vdot(change, direction))
         # In the order of DISTINGUISHERS, and behind them the numbers at which the runs differ most.
         return np.concatenate([[ratio, between, fine, size], *numbers])
 
@@ -336,12 +343,14 @@ def _too_fine(numbers: Float64, other: Float64) -> int:
     last_place = np.spacing(other) / 4
     coarse = np.rint(numbers / last_place) * last_place
     below = np.abs(numbers) < other / 4
-    return int((below & (numbers != coarse)).sum())
+    too_fine = below & (numbers != coarse)
+    return int(too_fine.sum())
 
 
 def _cut(A: Float64) -> Float64:
     """Cut out the most frequent words of a few topics and set the smaller half of their numbers to 0."""
-    frequent = np.argsort(-A.sum(axis=1), kind="stable")[:_WORDS]
+    masses = A.sum(axis=1)
+    frequent = np.argsort(-masses, kind="stable")[:_WORDS]
     part = A[np.sort(frequent)][:, :_TOPICS]
     words, topics = part.shape
     small = np.zeros((_WORDS, _TOPICS))
@@ -528,12 +537,14 @@ def _tests(first: Float64, second: Float64, column: int) -> list[_Test]:
     other = second[:, column]
     values = np.unique(np.concatenate([one, other]))
     if len(values) < 2:
-        return [_Test(column, 1.0, float(values[0]), swapped=False)]
+        threshold = float(values[0])
+        return [_Test(column, 1.0, threshold, swapped=False)]
     between = values[:-1] + np.diff(values) / 2
     spaced = np.linspace(0, len(between) - 1, _THRESHOLDS).astype(int)
     thresholds = set(between[spaced].tolist())
     # Runs that do not overlap are told apart best at the ends of their scores.
-    for end in (one.min(), one.max(), other.min(), other.max()):
+    ends = (one.min(), one.max(), other.min(), other.max())
+    for end in ends:
         place = int(np.searchsorted(values, end))
         near = between[max(place - 1, 0) : place + 1]
         thresholds |= set(near.tolist())

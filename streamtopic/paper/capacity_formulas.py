@@ -148,7 +148,9 @@ def estimate_constants(
         singular_values = np.linalg.svd(rows, compute_uv=False)
         gamma = float(singular_values[-1])
     own = A[anchors, np.arange(len(anchors))]
-    return ModelConstants(a, float(own.min()), gamma, eps0 or 1 / math.sqrt(A.size))
+    p_sep = float(own.min())
+    accuracy = eps0 or 1 / math.sqrt(A.size)
+    return ModelConstants(a, p_sep, gamma, accuracy)
 
 
 def fit_constants(fit: TopicFit, eps0: float | None = None) -> ModelConstants:
@@ -187,7 +189,8 @@ def precondition(m: int, r: int, constants: ModelConstants) -> float:
     It is 0 where a topic has a share of 0, since a is infinite then.
     """
     margin = (constants.gamma * constants.p_sep) ** 3
-    return UTILITY * m * constants.eps0 * margin / (constants.a**2 * r**2)
+    divisor = constants.a**2 * r**2
+    return UTILITY * m * constants.eps0 * margin / divisor
 
 
 def theorem_sensitivity(c: float, m: int, n: int, r: int, deletions: float, constants: ModelConstants) -> float:
@@ -209,7 +212,8 @@ def theorem_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
     # The classic Gaussian mechanism is proved for epsilon below 1 only.
     if not 0 < epsilon < 1:
         raise UsageError(f"theorem mode is proved for epsilon below 1, not {epsilon}: lower it, or use certified mode")
-    return sensitivity * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+    noise_factor = math.sqrt(2 * math.log(1.25 / delta))
+    return sensitivity * noise_factor / epsilon
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +274,8 @@ def task_mass(shares: Float64, topics: Sequence[int] | npt.NDArray[np.intp] = ()
     if not len(topics):
         return float(shares.min())
     # numpy would take a negative position from the end.
-    if not all(0 <= k < len(shares) for k in topics):
+    known = all(0 <= k < len(shares) for k in topics)
+    if not known:
         raise UsageError(
             f"the task names topics {list(topics)}, but the model has 0 to {len(shares) - 1}: name topics of the model"
         )
@@ -295,7 +300,8 @@ def head_capacity_terms(
     topics: positions of the task's topics; () for all.
     Raises UsageError for a guarantee that makes no sense, shares that are not positive, or an unknown topic.
     """
-    if not (epsilon > 0 and 0 < delta < 1 and c > 0):
+    is_guarantee = epsilon > 0 and 0 < delta < 1
+    if not (is_guarantee and c > 0):
         raise UsageError(
             f"epsilon is {epsilon}, c {c}, delta {delta}: use epsilon and c above 0, delta between 0 and 1"
         )
@@ -322,4 +328,6 @@ def general_head_terms(c: float, m: int, n: int, r: int, constants: ModelConstan
     unit = certainty / (constants.a * r) ** 2
     # With an infinite a the unit is 0, and the product below would be nan.
     by_task = unit * constants.a * r * q / math.sqrt(n * r) if unit else 0.0
-    return {"1/sqrt(r)": unit / math.sqrt(r), "1/(nr)^(1/4)": unit / (n * r) ** 0.25, "arq/sqrt(nr)": by_task}
+    by_topics = unit / math.sqrt(r)
+    by_words = unit / (n * r) ** 0.25
+    return {"1/sqrt(r)": by_topics, "1/(nr)^(1/4)": by_words, "arq/sqrt(nr)": by_task}

@@ -63,6 +63,8 @@ def model_page(
     quality = {name: f"{value:.2f}" for name, value in figures}
     tasks = [_task(release, name) for name in release.heads]
     title = f"{release.envelope.model}, version {release.version}"
+    over_time = None if slices is None else slices_section(slices)
+    limit = f"{GIVEN_AWAY}. What helps: {HELPS}"
     return render(
         "model.html",
         title=title,
@@ -72,10 +74,10 @@ def model_page(
         topics=topics,
         tasks=tasks,
         withdrawn=withdrawn,
-        slices=None if slices is None else slices_section(slices),
+        slices=over_time,
         phrases=phrases,
         phrase_floor=FLOOR,
-        limit=f"{GIVEN_AWAY}. What helps: {HELPS}",
+        limit=limit,
     )
 
 
@@ -92,10 +94,12 @@ def _topics(view: ModelView, found: TopicHistory) -> dict[str, object]:
         line = sparkline(path.shares, highest, label)
         paths.append({"path": path, "line": line})
     cards = [_card(view, topic) for topic in view.order]
+    figure = map_figure(view)
+    related = _correlations(view)
     return {
         "cards": cards,
-        "map": map_figure(view),
-        "correlations": _correlations(view),
+        "map": figure,
+        "correlations": related,
         "steps": found.steps,
         "paths": paths,
     }
@@ -124,7 +128,8 @@ def _task(release: Release, name: str) -> dict[str, object]:
     apart = B - B.mean(axis=1, keepdims=True)
     classes = []
     for c, title in enumerate(head.classes):
-        strong = np.argsort(-apart[:, c], kind="stable")[:_SPEAKING]
+        order = np.argsort(-apart[:, c], kind="stable")
+        strong = order[:_SPEAKING]
         words = " ".join(release.words[k] for k in strong)
         classes.append((title, words))
     return {"name": name, "documents": head.documents, "topics": len(head.topics), "classes": classes}
@@ -187,7 +192,8 @@ def map_figure(view: ModelView) -> dict[str, object]:
     areas = sizes.prod(axis=1)
     needed = float(areas.sum()) / _WIDTH
     # Enough room to move boxes apart, and a smaller canvas for a few topics.
-    height = max(420.0, min(560.0, 4 * needed), 2.6 * needed)
+    roomy = min(560.0, 4 * needed)
+    height = max(420.0, roomy, 2.6 * needed)
     wanted = _scaled(plan.positions, sizes, height)
     places = spread(wanted, sizes, _WIDTH, height)
     marks = []
@@ -244,7 +250,8 @@ def _nearest(view: ModelView, plan: TopicMap, topics: list[int]) -> list[dict[st
     for place, topic in enumerate(topics):
         others = plan.distances[place].copy()
         others[place] = np.inf
-        ranked = np.argsort(others, kind="stable")[:3]
+        order = np.argsort(others, kind="stable")
+        ranked = order[:3]
         # With three topics or fewer the topic itself is among them.
         near = [k for k in ranked if k != place]
         nearest = [f"{topics[k]} ({others[k]:.2f})" for k in near]
@@ -264,17 +271,24 @@ def _correlations(view: ModelView) -> dict[str, object]:
     topics = sorted(view.order[:_RELATED])
     part = correlations(view)[np.ix_(topics, topics)]
     order = similar_order(part)
-    labels = [_shortened(f"{topic}  {view.name(topic)}", 25) for topic in topics]
+    names = [f"{topic}  {view.name(topic)}" for topic in topics]
+    labels = [_shortened(name, 25) for name in names]
     side = _CELL * len(topics) + 8
-    marks = [*_grid(topics, labels, order), *_cells(topics, part, order)]
+    grid = _grid(topics, labels, order)
+    cells = _cells(topics, part, order)
+    marks = [*grid, *cells]
     title = "Correlations between topics"
-    picture = Picture("heat", title, "the table below has all values", _LEFT + side, _TOP + side, marks)
+    width = _LEFT + side
+    height = _TOP + side
+    picture = Picture("heat", title, "the table below has all values", width, height, marks)
     most = strongest(part, topics, 1)
     least = strongest(part, topics, -1)
+    said_most = _pairs(view, most)
+    said_least = _pairs(view, least)
     return {
         "picture": picture,
-        "most": _pairs(view, most),
-        "least": _pairs(view, least),
+        "most": said_most,
+        "least": said_least,
         "drawn": len(topics),
         "all": len(view.shares),
         "topics": topics,
@@ -319,7 +333,8 @@ def _cells(topics: list[int], part: Float, order: list[int]) -> list[Mark]:
             continue
         relative = (abs(value) / full) ** 0.5
         # A pixel of space on each side, and large enough for a pointer to find.
-        half = max((_CELL - 2) / 2 * relative, 0.8)
+        most = (_CELL - 2) / 2
+        half = max(most * relative, 0.8)
         x = _LEFT + _CELL * (column + 0.5)
         y = _TOP + _CELL * (row + 0.5)
         one = topics[k]

@@ -134,7 +134,8 @@ def _of_estimator(model: "AnchorTopics", feature_names: Sequence[str] | None) ->
         words = tuple(f"x{k}" for k in columns.tolist())
     else:
         words = tuple(str(names[k]) for k in columns.tolist())
-    evidence = WordEvidence.of(fit, model.counts_.frequency[positions])
+    frequency = model.counts_.frequency[positions]
+    evidence = WordEvidence.of(fit, frequency)
     order = np.asarray(top_words(fit.A, evidence, _TOP))
     rows = []
     for topic, row in enumerate(order):
@@ -167,7 +168,8 @@ def correlations(view: ModelView) -> Float:
     covariance = T - np.outer(z, z)
     own = np.diag(covariance)
     # Entries of a release are rounded to float32, so a topic without variance may seem to have a little.
-    least = 1e-6 * np.abs(np.diag(T)).max(initial=0.0)
+    masses = np.abs(np.diag(T))
+    least = 1e-6 * masses.max(initial=0.0)
     variance = np.where(own > least, own, np.inf)
     scale = np.sqrt(variance)
     ratios = covariance / np.outer(scale, scale)
@@ -186,9 +188,15 @@ def strongest(related: Float, topics: Sequence[int], sign: int) -> list[tuple[in
     """
     first, second = np.triu_indices(len(topics), 1)
     values = related[first, second]
-    best = np.argsort(-sign * values, kind="stable")[:_PAIRS]
-    notable = [k for k in best if sign * values[k] >= _NOTABLE]
-    return [(topics[first[k]], topics[second[k]], float(values[k])) for k in notable]
+    signed = sign * values
+    order = np.argsort(-signed, kind="stable")
+    found = []
+    for k in order[:_PAIRS]:
+        if signed[k] >= _NOTABLE:
+            one = topics[first[k]]
+            other = topics[second[k]]
+            found.append((one, other, float(values[k])))
+    return found
 
 
 def similar_order(related: Float) -> list[int]:
@@ -201,7 +209,8 @@ def similar_order(related: Float) -> list[int]:
     # Only a picture of three or more topics needs this, and it takes a while to load.
     from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
 
-    apart = (1.0 - related)[np.triu_indices(len(related), 1)]
+    above_diagonal = np.triu_indices(len(related), 1)
+    apart = 1.0 - related[above_diagonal]
     tree = linkage(apart, "average")
     ordered = optimal_leaf_ordering(tree, apart)
     return [int(leaf) for leaf in leaves_list(ordered)]
@@ -254,14 +263,16 @@ def topic_history(releases: Sequence[Release]) -> TopicHistory:
     steps: list[VersionStep] = []
     for before in reversed(releases[:-1]):
         after = chain[-1]
-        if before.envelope.r != after.envelope.r or before.payload.A is None:
+        as_many = before.envelope.r == after.envelope.r
+        if not as_many or before.payload.A is None:
             break
         # Numbers of topics are not the same from version to version, so topics are matched by their words.
         place = match_topics(after.words, after.A, before.words, before.A)
         kept = _kept(after, before, place)
         moved = _moved(after, before, place)
         steps.append(VersionStep(after.envelope, kept, moved))
-        columns.append([place[k] for k in columns[-1]])
+        counterparts = [place[k] for k in columns[-1]]
+        columns.append(counterparts)
         chain.append(before)
     steps.append(VersionStep(chain[-1].envelope, None, None))
     # The chain was made from the newest version back.
@@ -279,7 +290,8 @@ def _path(topic: int, chain: Sequence[Release], columns: Sequence[Sequence[int]]
         counterpart = places[topic]
         shares.append(float(release.shares[counterpart]))
     now = chain[-1].top_words[topic][:_TOP]
-    then = chain[0].top_words[columns[0][topic]][:_TOP]
+    first = columns[0][topic]
+    then = chain[0].top_words[first][:_TOP]
     came = tuple(word for word in now if word not in then)
     went = tuple(word for word in then if word not in now)
     return TopicPath(topic, tuple(shares), came, went)
@@ -349,7 +361,8 @@ def divergences(A: Float) -> Float:
     # One topic against all later ones at a time: all pairs at once would take n r^2 numbers of memory.
     for k in range(r - 1):
         later = A[:, k + 1 :]
-        mixed = _entropies((later + A[:, [k]]) / 2)
+        mixtures = (later + A[:, [k]]) / 2
+        mixed = _entropies(mixtures)
         mean = (own[k] + own[k + 1 :]) / 2
         # Rounding can leave a divergence of equal topics a little below 0.
         found[k, k + 1 :] = np.clip(mixed - mean, 0.0, 1.0)
@@ -403,7 +416,7 @@ def spread(centres: Float, sizes: Float, width: float, height: float) -> Float:
     """
     canvas = np.array([width, height])
     low = sizes / 2
-    high = np.maximum(canvas - sizes / 2, sizes / 2)
+    high = np.maximum(canvas - low, low)
     places = np.clip(centres, low, high)
     steps = _nearest_first(canvas)
     # An order that sizes alone decide gives equal releases equal maps.

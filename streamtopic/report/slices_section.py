@@ -25,6 +25,8 @@ def slices_section(slices: SliceReport) -> dict[str, object]:
     """
     found = slices.found
     by_class = slices.task is not None
+    topics = [] if by_class or not len(found) else _topics(slices)
+    rows = [_row(slices, row) for row in range(len(found))] if by_class else []
     return {
         "unit": slices.unit,
         "task": slices.task,
@@ -32,8 +34,8 @@ def slices_section(slices: SliceReport) -> dict[str, object]:
         "hidden": found.hidden,
         "outside": found.outside,
         "whole": slices.whole,
-        "topics": [] if by_class or not len(found) else _topics(slices),
-        "rows": [_row(slices, row) for row in range(len(found))] if by_class else [],
+        "topics": topics,
+        "rows": rows,
     }
 
 
@@ -45,15 +47,12 @@ def _topics(slices: SliceReport) -> list[dict[str, object]]:
     together = found.tokens @ found.shares
     rows = []
     for topic in np.argsort(-together, kind="stable").tolist():
-        peak = int(np.argmax(found.shares[:, topic]))
-        course = course_picture(
-            f"share of topic {topic} by {slices.unit}",
-            found.times,
-            found.shares[:, topic],
-            found.low[:, topic],
-            found.high[:, topic],
-            highest,
-        )
+        shares = found.shares[:, topic]
+        low = found.low[:, topic]
+        high = found.high[:, topic]
+        title = f"share of topic {topic} by {slices.unit}"
+        course = course_picture(title, found.times, shares, low, high, highest)
+        peak = int(np.argmax(shares))
         words = slices.words(peak, topic)[:_WORDS]
         last = slices.share(len(found) - 1, topic)
         rows.append({"topic": topic, "course": course, "peak": found.times[peak], "words": words, "last": last})
@@ -63,12 +62,15 @@ def _topics(slices: SliceReport) -> list[dict[str, object]]:
 def _row(slices: SliceReport, row: int) -> dict[str, object]:
     """Return a slice with its largest topics."""
     found = slices.found
-    largest = np.argsort(-found.shares[row], kind="stable")[:_LARGEST].tolist()
+    order = np.argsort(-found.shares[row], kind="stable")
+    largest = order[:_LARGEST].tolist()
     topics = []
     for topic in largest:
+        share = slices.share(row, topic)
         words = slices.words(row, topic)[:_WORDS]
-        topics.append({"topic": topic, "share": slices.share(row, topic), "words": words})
-    return {"name": found.names[row], "documents": int(found.documents[row]), "topics": topics}
+        topics.append({"topic": topic, "share": share, "words": words})
+    documents = int(found.documents[row])
+    return {"name": found.names[row], "documents": documents, "topics": topics}
 
 
 def course_picture(title: str, times: Sequence[str], shares: Float, low: Float, high: Float, highest: float) -> Picture:
@@ -86,17 +88,18 @@ def course_picture(title: str, times: Sequence[str], shares: Float, low: Float, 
     above = _points(across, bottom - scale * high)
     below = _points(across, bottom - scale * low)
     band = [*above, *reversed(below)]
-    marks: list[Mark] = [
-        Stroke(f"M{_SIDE:.1f} {bottom:.1f}H{_WIDTH - _SIDE:.1f}"),
-        Stroke(f"{_path(band)}Z", "mark faint"),
-        Stroke(_path(line), "mark-line"),
-    ]
+    right = _WIDTH - _SIDE
+    axis = f"M{_SIDE:.1f} {bottom:.1f}H{right:.1f}"
+    around = f"{_path(band)}Z"
+    marks: list[Mark] = [Stroke(axis), Stroke(around, "mark faint"), Stroke(_path(line), "mark-line")]
     facts = zip(line, times, shares.tolist(), low.tolist(), high.tolist(), strict=True)
     for (x, y), time, share, least, most in facts:
-        marks.append(Circle(x, y, 2.5, "mark", f"{time}: {share:.1%} ({least:.1%} to {most:.1%})"))
-    marks.append(Label(_SIDE, _HEIGHT - 4, times[0]))
+        said = f"{time}: {share:.1%} ({least:.1%} to {most:.1%})"
+        marks.append(Circle(x, y, 2.5, "mark", said))
+    foot = _HEIGHT - 4
+    marks.append(Label(_SIDE, foot, times[0]))
     if len(times) > 1:
-        marks.append(Label(_WIDTH - _SIDE, _HEIGHT - 4, times[-1], anchor="end"))
+        marks.append(Label(right, foot, times[-1], anchor="end"))
     return Picture("", title, "", _WIDTH, _HEIGHT, marks)
 
 

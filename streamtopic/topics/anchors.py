@@ -100,7 +100,8 @@ def changed_anchors(before: Iterable[str], after: Iterable[str]) -> str:
     # Words that are gone are not named: reasons are kept, and a forgotten document may have been the last to hold one.
     gone = {*before} - {*after}
     new = {*after} - {*before}
-    return f"anchor words changed: {len(gone)} gave way to {', '.join(sorted(new)) or 'none'}"
+    names = ", ".join(sorted(new)) or "none"
+    return f"anchor words changed: {len(gone)} gave way to {names}"
 
 
 def coordinates(q: SymmetricCounts, mass: Int64, candidates: Positions, words: Sequence[str], topics: int) -> Float:
@@ -166,13 +167,15 @@ def beside(E: Float, guided: Float) -> Float:
     g, r = guided.shape
     if not g:
         return E
-    unit = np.ascontiguousarray(_normalised(np.ascontiguousarray(guided.T)).T)
+    columns = np.ascontiguousarray(guided.T)
+    unit = np.ascontiguousarray(_normalised(columns).T)
     gram = product(unit, np.ascontiguousarray(unit.T))
     if not _pivots(gram).all():
         raise CannotLearn("rank", "the guided topics depend on each other: give them seeds that differ more")
     L, _ = cholesky(gram)
     basis = solve_lower(L, unit)
-    rest = np.eye(r) - product(np.ascontiguousarray(basis.T), basis)
+    guided_part = product(np.ascontiguousarray(basis.T), basis)
+    rest = np.eye(r) - guided_part
     _, directions = leading_pairs(rest, r - g)
     return product(np.ascontiguousarray(E), directions)
 
@@ -251,7 +254,8 @@ def _start(words: Sequence[str], width: int) -> Float:
         data = word.encode("utf-8", "surrogatepass")
         digests += hashlib.shake_128(data).digest(size)
     raw = np.frombuffer(digests, np.uint8)
-    bits = np.unpackbits(raw.reshape(len(words), -1), axis=1)
+    by_word = raw.reshape(len(words), -1)
+    bits = np.unpackbits(by_word, axis=1)
     signs = bits[:, :width]
     return np.asarray(1.0 - 2.0 * signs, np.float64)
 
@@ -259,7 +263,8 @@ def _start(words: Sequence[str], width: int) -> Float:
 def _normalised(Z: Float) -> Float:
     """Return Z with columns of length 1; a column of zeros stays one."""
     lengths = _column_lengths(Z)
-    return np.asarray(Z / np.where(lengths > 0, lengths, 1.0))
+    divisors = np.where(lengths > 0, lengths, 1.0)
+    return np.asarray(Z / divisors)
 
 
 def _orthonormal(Z: Float) -> Float:
@@ -292,7 +297,8 @@ def _shares(mass: Int64, candidates: Positions) -> Float:
     """Return the candidates' shares of all mass, p (c,)."""
     # Python's integers, since the sum of masses may leave 64 bits.
     total = float(sum(mass.tolist()))
-    return np.asarray(mass[candidates].astype(float) / total)
+    own = mass[candidates].astype(float)
+    return np.asarray(own / total)
 
 
 def _placed(rows: Float, Y: Float, rotation: Float, p: Float) -> Float:
@@ -498,8 +504,9 @@ def tandem_rows(q: SymmetricCounts, mass: Int64, words: Sequence[str], options: 
         if ended:
             notes.append(f"guided topic {topic.name} has ended: {ended}")
             continue
-        if len(places) < len(topic.seeds):
-            notes.append(f"guided topic {topic.name} goes on with {len(places)} of {len(topic.seeds)} seeds")
+        declared = len(topic.seeds)
+        if len(places) < declared:
+            notes.append(f"guided topic {topic.name} goes on with {len(places)} of {declared} seeds")
         taken[tuple(places)] = topic.name
         left = tuple(words[k] for k in places)
         topics.append(replace(topic, seeds=left))

@@ -45,7 +45,8 @@ def merge_topics(A: Float, shares: Float, groups: npt.ArrayLike) -> tuple[Float,
     numbers = np.arange(count)
     member = (group[:, None] == numbers).astype(float)
     merged_shares = shares @ member
-    weights = np.where(merged_shares[group] > 0, shares, 1.0)
+    has_share = merged_shares[group] > 0
+    weights = np.where(has_share, shares, 1.0)
     columns = (A * weights) @ member
     totals = weights @ member
     return np.asarray(columns / totals), np.asarray(merged_shares)
@@ -144,11 +145,13 @@ class TopicTree:
         """
         before = np.asarray(groups, np.int64)
         topics = np.flatnonzero(before == group)
-        for cluster in range(self.topics, self.topics + len(self.linkage)):
+        merged = range(self.topics, self.topics + len(self.linkage))
+        for cluster in merged:
             if np.array_equal(self.members(cluster), topics):
                 _, second = self._halves(cluster)
                 after = before.copy()
-                after[self.members(second)] = before.max() + 1
+                new_group = before.max() + 1
+                after[self.members(second)] = new_group
                 return _numbered(after)
         raise UsageError(f"group {group} holds {len(topics)} topics that the tree does not join: split a merged group")
 
@@ -162,7 +165,8 @@ def _losses(joint: Float, k: int) -> Float:
     """Return the bits that a merge of column k with each column would lose, (r,). joint: W (n, r)."""
     together = joint + joint[:, [k]]
     own = _content(joint)
-    lost = own + own[k] - _content(together)
+    merged = _content(together)
+    lost = own + own[k] - merged
     return np.asarray(lost / np.log(2))
 
 
@@ -206,7 +210,8 @@ def search_topics(A: Float, shares: Float, words: Sequence[str], word: str) -> t
         alike = get_close_matches(word, words, 3)
         remedy = f"words that look alike are {', '.join(alike)}" if alike else "take a word of the model"
         raise UsageError(f"{word!r} is not a word of this model: {remedy}")
-    row = A[list(words).index(word)]
+    position = list(words).index(word)
+    row = A[position]
     joint = row * shares
     ranks = 1 + np.count_nonzero(row < A, axis=0)
     total = max(float(joint.sum()), np.finfo(float).tiny)
@@ -287,7 +292,8 @@ def _term_table(
     given = joint / p[:, None]
     information = xlogy(given, given) - xlogy(given, z)
     saliency = p * information.sum(axis=1)
-    salient = np.argsort(-saliency, kind="stable")[:terms]
+    by_saliency = np.argsort(-saliency, kind="stable")
+    salient = by_saliency[:terms]
     falling = np.arange(terms, 0.0, -1.0)
     frequency = p * tokens
     table: dict[str, list[Any]] = {name: [] for name in _BARS}
@@ -301,7 +307,8 @@ def _term_table(
         chosen.append(bars)
         counts = joint[bars, topic] * tokens
         numbers = (counts, frequency[bars], own[bars], lift[bars])
-        _add_bars(table, words, bars, f"Topic{topic + 1}", numbers)
+        category = f"Topic{topic + 1}"
+        _add_bars(table, words, bars, category, numbers)
     return table, np.unique(np.concatenate(chosen))
 
 
@@ -321,9 +328,11 @@ def _any_relevant(logprob: Float, loglift: Float, terms: int) -> Positions:
     own = logprob[there]
     lift = loglift[there]
     found = set()
-    for weight in np.linspace(0.0, 1.0, round(1 / _STEP) + 1).tolist():
+    weights = np.linspace(0.0, 1.0, round(1 / _STEP) + 1)
+    for weight in weights.tolist():
         relevance = weight * own + (1 - weight) * lift
-        first = np.argsort(-relevance, kind="stable")[:terms]
+        by_relevance = np.argsort(-relevance, kind="stable")
+        first = by_relevance[:terms]
         found.update(there[first].tolist())
     return np.array(sorted(found), np.intp)
 
@@ -338,7 +347,8 @@ def _token_table(
         counts = np.rint(joint[word] * tokens)
         there = np.flatnonzero(counts)
         table["Topic"] += (there + 1).tolist()
-        shares = counts[there] / (p[word] * tokens)
+        of_word = p[word] * tokens
+        shares = counts[there] / of_word
         table["Freq"] += shares.tolist()
         table["Term"] += [words[word]] * len(there)
     return table

@@ -138,7 +138,9 @@ def row_bounds(C: Float, B: Float, G: Float, known: Known, p: Float) -> RowBound
 
 def _memory(r: int) -> tuple[Float, Float, Float, Float, Mask]:
     """Return what `_row_bounds` writes to on its way: product, gradient, doubt, doubt_B, possible."""
-    return np.empty(r), np.empty(r), np.empty(r), np.empty(r), np.empty(r, np.bool_)
+    product, gradient, doubt, doubt_B = np.empty(r), np.empty(r), np.empty(r), np.empty(r)
+    possible = np.empty(r, np.bool_)
+    return product, gradient, doubt, doubt_B, possible
 
 
 def _reach(G: Float, relative: float) -> Float:
@@ -149,7 +151,8 @@ def _reach(G: Float, relative: float) -> Float:
     # Entries of such a difference sum to 0, so the row's mean does not count.
     means = G.mean(axis=1, keepdims=True)
     centred = np.linalg.norm(G - means, axis=1)
-    lost = (relative + 8 * UNIT) * np.linalg.norm(G, axis=1)
+    lengths = np.linalg.norm(G, axis=1)
+    lost = (relative + 8 * UNIT) * lengths
     return np.asarray(outward(centred + lost, len(G) + 16))
 
 
@@ -170,11 +173,13 @@ def certify(rows: RowBounds, p: Float, A: Float, z: Float) -> Certificate:
     worst = outward(float(np.sqrt(2.0 * r)), n + 8)
     lengths = outward(np.linalg.norm(A, axis=0), n + _COLUMN_ROUNDINGS)
     masses = z * (1.0 - 2 * _SUM_ROUNDINGS * UNIT)
-    column_by_column = float(np.linalg.norm(_columns_apart(rows, lengths, masses)))
+    columns_apart = _columns_apart(rows, lengths, masses)
+    column_by_column = float(np.linalg.norm(columns_apart))
     all_at_once = _all_apart(rows.errors, p, lengths, masses)
     own_rounding = gamma(_COLUMN_ROUNDINGS) * float(np.linalg.norm(lengths))
     # Both are bounds. The first knows which words have a part in a topic, the second does not add up columns.
-    bound = outward(min(column_by_column, all_at_once) + own_rounding, r + 16)
+    apart = min(column_by_column, all_at_once)
+    bound = outward(apart + own_rounding, r + 16)
     from_products = _all_apart(rows.from_products, p, lengths, masses)
     return Certificate(min(bound, worst), min(from_products, worst))
 

@@ -171,7 +171,8 @@ class LabelledDocuments:
         owners = batch.owners[entry_rows(batch.indptr)]
         coordinates = (owners, batch.words)
         amounts = batch.counts.astype(np.float64)
-        counts = csr_array((amounts, coordinates), shape=(batch.documents, len(words)))
+        shape = (batch.documents, len(words))
+        counts = csr_array((amounts, coordinates), shape=shape)
         # A task looks at whole documents: their passages are added up.
         counts.sum_duplicates()
         return cls(tuple(words), counts, tuple(labels))
@@ -208,7 +209,8 @@ class LabelledDocuments:
         some = self.counts[:, kept].tocoo()
         rows, columns = some.coords
         coordinates = (rows, ids[kept][columns])
-        counts = csr_array((some.data, coordinates), shape=(len(self), len(words)))
+        shape = (len(self), len(words))
+        counts = csr_array((some.data, coordinates), shape=shape)
         # In a fixed order, since sums over a row go in the order of its entries.
         counts.sort_indices()
         return LabelledDocuments(tuple(words), counts, self.labels)
@@ -269,7 +271,8 @@ class TopicHead:
 
     def task_weights(self, model: TopicMatrix) -> Float:
         """Return B = A w, (n, C): a document of word shares x is of the class with the largest x^T B."""
-        return np.asarray(model.columns(HeadTask(self.topics)) @ self.w)
+        columns = model.columns(HeadTask(self.topics))
+        return np.asarray(columns @ self.w)
 
 
 def fit_head(model: TopicMatrix, data: LabelledDocuments, task: HeadTask) -> TopicHead:
@@ -300,7 +303,8 @@ def newton_step(head: TopicHead, model: TopicMatrix, data: LabelledDocuments, ta
         w = start[:, c]
         factor = cho_factor(hessian(phi, task.ridge, w))
         g = gradient(phi, member, task.ridge, w)
-        steps.append(w - cho_solve(factor, g))
+        direction = cho_solve(factor, g)
+        steps.append(w - direction)
     return np.array(steps).T
 
 
@@ -315,7 +319,8 @@ def _solved(model: TopicMatrix, data: LabelledDocuments, task: HeadTask, head: T
     for c, member in enumerate(data.membership.T):
         part = minimise(phi, member, task.ridge, start[:, c], goal)
         solved.append(part)
-    reached = math.sqrt(sum(part.gradient**2 for part in solved))
+    squared_gradient = sum(part.gradient**2 for part in solved)
+    reached = math.sqrt(squared_gradient)
     # Each class keeps its share of the goal. The root of the sum of their squares may round above the whole goal.
     if not reached <= whole_goal * (1 + 1e-12):
         distance = reached / task.ridge
@@ -385,7 +390,8 @@ def gradient(phi: Float, member: Mask, ridge: float, w: Float) -> Float:
     for start in range(0, len(phi), _BLOCK):
         block = slice(start, start + _BLOCK)
         total += residual[block] @ phi[block]
-    return np.asarray(total / len(phi) + ridge * w)
+    of_loss = total / len(phi)
+    return np.asarray(of_loss + ridge * w)
 
 
 def hessian(phi: Float, ridge: float, w: Float) -> Float:
@@ -422,7 +428,8 @@ def rounding_bound(m: int, k: int, mean: float, square: float, ridge: float, wei
     blocks = -(-m // _BLOCK)
     terms = min(m, _BLOCK) + blocks + 8
     of_features = (k + 8) * weights * square / 4
-    return _UNIT * (terms * mean + of_features + 4 * ridge * weights)
+    of_penalty = 4 * ridge * weights
+    return _UNIT * (terms * mean + of_features + of_penalty)
 
 
 def minimise(phi: Float, member: Mask, ridge: float, start: Float, goal: float) -> Solved:
@@ -454,7 +461,8 @@ def minimise(phi: Float, member: Mask, ridge: float, start: Float, goal: float) 
 
 def _norm_bound(g: Float, phi: Float, ridge: float, w: Float) -> float:
     """Bound the norm of the exact gradient, given the computed one."""
-    return float(np.linalg.norm(g)) + rounding(phi, ridge, w)
+    computed = float(np.linalg.norm(g))
+    return computed + rounding(phi, ridge, w)
 
 
 def _descended(
@@ -469,7 +477,8 @@ def _descended(
         trial = w - step * direction
         there = gradient(phi, member, ridge, trial)
         reached = float(np.linalg.norm(there))
-        if reached <= (1 - step / 4) * norm:
+        enough = (1 - step / 4) * norm
+        if reached <= enough:
             return trial, there
         step /= 2
     return None

@@ -247,7 +247,8 @@ def least_eigenvalue(G: Float, relative: float) -> float:
     factor = gamma(r + 1.0)
     share = factor / (1.0 - factor)
     trace = float(diagonal.sum())
-    lost = share * trace + UNIT * float(diagonal.max())
+    largest = float(diagonal.max())
+    lost = share * trace + UNIT * largest
     # G is not negative, so |G* - G| has at most `relative` times its norm, which its row sums bound.
     norm = float(G.sum(axis=1).max())
     slack = outward(lost + relative * norm, 2 * r + 16)

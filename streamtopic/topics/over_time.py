@@ -86,7 +86,8 @@ class SliceKeys:
         Raises UsageError where both are None, or have another length.
         """
         given = [list(one) for one in (times, classes) if one is not None]
-        if not given or len({len(one) for one in given}) > 1:
+        sizes = {len(one) for one in given}
+        if len(sizes) != 1:
             raise UsageError("give a time, a class, or both for each document")
         number = len(given[0])
         of_time = [""] * number if times is None else given[0]
@@ -110,13 +111,19 @@ class SliceKeys:
         for part in parts:
             here = [place[pair] for pair in part.pairs]
             places.append(np.array(here, np.intp))
-        # The last place is for documents in no slice: they are number -1.
-        moved = [np.append(here, -1)[part.of] for here, part in zip(places, parts, strict=True)]
-        return cls._of(slices, np.concatenate([np.zeros(0, np.intp), *moved])), places
+        moved: list[Positions] = [np.zeros(0, np.intp)]
+        for own, part in zip(places, parts, strict=True):
+            # The last place is for documents in no slice: they are number -1.
+            extended = np.append(own, -1)
+            moved.append(extended[part.of])
+        keys = cls._of(slices, np.concatenate(moved))
+        return keys, places
 
     @classmethod
     def _of(cls, slices: Sequence[tuple[str, str]], of: Positions) -> Self:
-        return cls(tuple(time for time, _ in slices), tuple(name for _, name in slices), of)
+        times = tuple(time for time, _ in slices)
+        classes = tuple(name for _, name in slices)
+        return cls(times, classes, of)
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -150,14 +157,21 @@ class SliceSums:
         """
         rows = np.concatenate(places)
         ones = np.ones(len(rows), np.int64)
-        member = csr_array((ones, (rows, np.arange(len(rows)))), shape=(slices, len(rows)))
+        columns = np.arange(len(rows))
+        member = csr_array((ones, (rows, columns)), shape=(slices, len(rows)))
+        counts = vstack([part.counts for part in parts])
+        documents = np.concatenate([part.documents for part in parts])
+        lengths = np.concatenate([part.lengths for part in parts])
+        squared_lengths = np.concatenate([part.squared_lengths for part in parts])
+        mixed = np.concatenate([part.mixed for part in parts])
+        squares = np.concatenate([part.squares for part in parts])
         return cls(
-            counts=csr_array(member @ vstack([part.counts for part in parts])),
-            documents=member @ np.concatenate([part.documents for part in parts]),
-            lengths=member @ np.concatenate([part.lengths for part in parts]),
-            squared_lengths=member @ np.concatenate([part.squared_lengths for part in parts]),
-            mixed=member @ np.concatenate([part.mixed for part in parts]),
-            squares=member @ np.concatenate([part.squares for part in parts]),
+            counts=csr_array(member @ counts),
+            documents=member @ documents,
+            lengths=member @ lengths,
+            squared_lengths=member @ squared_lengths,
+            mixed=member @ mixed,
+            squares=member @ squares,
         )
 
 
@@ -227,19 +241,23 @@ class SliceReport:
     def share(self, row: int, topic: int) -> str:
         """Return the share of a topic in a slice with both ends of its interval, as text."""
         found = self.found
-        ends = f"{found.low[row, topic]:.1%} to {found.high[row, topic]:.1%}"
-        return f"{found.shares[row, topic]:.1%} ({ends})"
+        share = found.shares[row, topic]
+        low = found.low[row, topic]
+        high = found.high[row, topic]
+        return f"{share:.1%} ({low:.1%} to {high:.1%})"
 
     def as_json(self) -> dict[str, Any]:
         """Return everything as `topics --over --json` shows it."""
         found = self.found
+        slices = [self._slice(row) for row in range(len(found))]
+        hidden = {"slices": found.hidden, "documents": found.hidden_documents}
         return {
             "version": self.version,
             "unit": self.unit,
             "by": self.task,
             "floor": FLOOR,
-            "slices": [self._slice(row) for row in range(len(found))],
-            "hidden": {"slices": found.hidden, "documents": found.hidden_documents},
+            "slices": slices,
+            "hidden": hidden,
             "outside": found.outside,
             "whole": self.whole,
         }
@@ -247,12 +265,15 @@ class SliceReport:
     def _slice(self, row: int) -> dict[str, Any]:
         """Return a slice as JSON shows it."""
         found = self.found
-        topics = [self._topic(row, topic) for topic in range(found.shares.shape[1])]
+        r = found.shares.shape[1]
+        topics = [self._topic(row, topic) for topic in range(r)]
+        documents = int(found.documents[row])
+        tokens = int(found.tokens[row])
         return {
             "time": found.times[row] or None,
             "class": found.classes[row] or None,
-            "documents": int(found.documents[row]),
-            "tokens": int(found.tokens[row]),
+            "documents": documents,
+            "tokens": tokens,
             "topics": topics,
         }
 
@@ -260,8 +281,9 @@ class SliceReport:
         """Return a topic of a slice as JSON shows it."""
         found = self.found
         tables = {"share": found.shares, "error": found.errors, "low": found.low, "high": found.high}
-        numbers = {name: round(float(one[row, topic]), 6) for name, one in tables.items()}
-        return {"topic": topic, **numbers, "words": self.words(row, topic)}
+        exact = {name: float(one[row, topic]) for name, one in tables.items()}
+        rounded = {name: round(number, 6) for name, number in exact.items()}
+        return {"topic": topic, **rounded, "words": self.words(row, topic)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -320,9 +342,11 @@ class ShareEstimator:
         member = csr_array((ones, (places, numbers)), shape=(slices, len(chosen)))
         lengths = np.asarray(rows.sum(axis=1)).astype(np.int64)
         y = rows @ self.M
+        counts = member @ rows.astype(np.int64, copy=False)
+        documents = np.bincount(places, minlength=slices)
         return SliceSums(
-            counts=csr_array(member @ rows.astype(np.int64, copy=False)),
-            documents=np.bincount(places, minlength=slices).astype(np.int64),
+            counts=csr_array(counts),
+            documents=documents.astype(np.int64),
             lengths=member @ lengths,
             squared_lengths=member @ (lengths * lengths),
             mixed=member @ (lengths[:, None] * y),
@@ -345,10 +369,14 @@ class ShareEstimator:
         shares = solve_rows(self.gram, (N @ weighted) / total)
         variance = self._variance(sums, shown, free)
         low, high = _wilson(free, variance, _effective(sums, shown))
+        words = self._words(N, shares, top)
         held = np.asarray(sums.documents[~enough])
+        times = tuple(keys.times[k] for k in shown)
+        classes = tuple(keys.classes[k] for k in shown)
+        outside = np.count_nonzero(keys.of < 0)
         return TopicSlices(
-            times=tuple(keys.times[k] for k in shown),
-            classes=tuple(keys.classes[k] for k in shown),
+            times=times,
+            classes=classes,
             documents=sums.documents[shown],
             tokens=sums.lengths[shown],
             shares=shares,
@@ -356,19 +384,21 @@ class ShareEstimator:
             # The point of the simplex is shown, so it must lie within its interval.
             low=np.minimum(low, shares),
             high=np.maximum(high, shares),
-            words=self._words(N, shares, top),
+            words=words,
             hidden=len(held),
             hidden_documents=int(held.sum()),
-            outside=int(np.count_nonzero(keys.of < 0)),
+            outside=int(outside),
         )
 
     def _variance(self, sums: SliceSums, shown: Positions, free: Float) -> Float:
         """Return the variance of each share, (slices, r). free: (slices, r) shares without bounds."""
         total = sums.lengths[shown].astype(float)[:, None]
         squared = sums.squared_lengths[shown].astype(float)[:, None]
-        spread = sums.squares[shown] - 2 * free * sums.mixed[shown] + free**2 * squared
+        mixed = sums.mixed[shown]
+        spread = sums.squares[shown] - 2 * free * mixed + free**2 * squared
         m = _effective(sums, shown)
-        own = np.maximum(spread, 0.0) / total**2 * (m / (m - 1))[:, None]
+        small_sample = m / (m - 1)
+        own = np.maximum(spread, 0.0) / total**2 * small_sample[:, None]
         chance = _chance(free)
         # One over the effective number of documents that all topics share.
         pooled = own.sum(axis=1) / chance.sum(axis=1)
@@ -382,7 +412,8 @@ class ShareEstimator:
         """
         slices, r = shares.shape
         found = np.full((slices, r, top), -1, np.intp)
-        lift = np.log(np.maximum(self.A, 1e-300) / self.usual[:, None])
+        positive = np.maximum(self.A, 1e-300)
+        lift = np.log(positive / self.usual[:, None])
         speaking = np.where(lift > 0, self.A * lift, 0.0)
         ranked = np.argsort(-speaking, axis=0, kind="stable")[:_CANDIDATES]
         # Columns of a sparse matrix are costly to take, so all of them are taken together, for all topics.
@@ -393,8 +424,10 @@ class ShareEstimator:
         for k in range(r):
             best = ranked[:, k]
             best = best[speaking[best, k] > 0]
-            here = of_each[:, np.searchsorted(needed, best)]
-            score = here * (speaking[best, k] * shares[:, k : k + 1])
+            columns = np.searchsorted(needed, best)
+            here = of_each[:, columns]
+            weights = speaking[best, k] * shares[:, k : k + 1]
+            score = here * weights
             order = np.argsort(-score, axis=1, kind="stable")[:, :top]
             scored = np.take_along_axis(score, order, axis=1) > 0
             found[:, k, : order.shape[1]] = np.where(scored, best[order], -1)
@@ -424,10 +457,13 @@ def _wilson(free: Float, variance: Float, m: Float) -> tuple[Float, Float]:
     share = np.clip(free, 0.0, 1.0)
     number = _chance(free) / np.maximum(variance, 1e-300)
     scale = 1 + t2 / number
-    middle = (share + t2 / (2 * number)) / scale
-    within = share * (1 - share) * t2 / number + (t2 / (2 * number)) ** 2
+    shift = t2 / (2 * number)
+    middle = (share + shift) / scale
+    within = share * (1 - share) * t2 / number + shift**2
     half = np.sqrt(within) / scale
-    return np.asarray(np.maximum(middle - half, 0.0)), np.asarray(np.minimum(middle + half, 1.0))
+    low = np.maximum(middle - half, 0.0)
+    high = np.minimum(middle + half, 1.0)
+    return np.asarray(low), np.asarray(high)
 
 
 def read_days(times: Any) -> Int64:
@@ -462,7 +498,8 @@ def periods(days: Int64, unit: Unit) -> list[str]:
         raise UsageError(f"there is no period {unit}: take {', '.join(UNITS)}")
     # Many documents share a day.
     different, where = np.unique(days, return_inverse=True)
-    names = np.array([_period(int(day), unit) for day in different.tolist()], dtype=object)
+    of_different = [_period(int(day), unit) for day in different.tolist()]
+    names = np.array(of_different, dtype=object)
     found: list[str] = names[where].tolist()
     return found
 
@@ -478,12 +515,15 @@ def _period(number: int, unit: Unit) -> str:
         # 1970 began on a Thursday. A week belongs to the year that its Thursday is in.
         monday = number - (number + _THURSDAY) % 7
         thursday = np.datetime64(monday + _THURSDAY, "D")
-        since = thursday - thursday.astype("datetime64[Y]").astype("datetime64[D]")
-        return f"{thursday.astype('datetime64[Y]')}-W{int(since.astype(int)) // 7 + 1:02d}"
+        its_year = thursday.astype("datetime64[Y]")
+        since = thursday - its_year.astype("datetime64[D]")
+        week = int(since.astype(int)) // 7 + 1
+        return f"{its_year}-W{week:02d}"
     year = str(day.astype("datetime64[Y]"))
     if unit == "year":
         return year
     month = str(day.astype("datetime64[M]"))
     if unit == "month":
         return month
-    return f"{year}-Q{(int(month[-2:]) + 2) // 3}"
+    quarter = (int(month[-2:]) + 2) // 3
+    return f"{year}-Q{quarter}"

@@ -62,7 +62,8 @@ class LazyGreedy:
     def __init__(self, q: SymmetricCounts, candidates: Positions, mass: Int64, r: int) -> None:
         self.q = q
         self.candidates = candidates
-        self.scale = 1.0 / np.maximum(mass[candidates], 1).astype(float)
+        own_mass = np.maximum(mass[candidates], 1)
+        self.scale = 1.0 / own_mass.astype(float)
         self.norms = row_norms(q, candidates, self.scale)
         self.largest = float(self.norms.max())
         live = int(np.count_nonzero(mass))
@@ -87,7 +88,8 @@ class LazyGreedy:
         if len(self.norms) > t + 1:
             # Before this row joins the anchors, so that both distances are to the same span.
             second = float(self._distances[self._front()])
-            self.margin = min(self.margin, (distance - second) / self.largest)
+            lead = (distance - second) / self.largest
+            self.margin = min(self.margin, lead)
         self._upper[:t, t] = self._parts[row, :t]
         self._upper[t, t] = np.sqrt(distance)
         self.set_anchor(t, row)
@@ -241,9 +243,11 @@ class _SwapPass:
         distances = np.empty_like(self.rest)
         _leave_one_out(self.parts, self.rest, self.directions, k, distances)
         # The other anchors stay, so they cannot take its place.
-        distances[np.delete(self.chosen, k)] = -1.0
+        others = np.delete(self.chosen, k)
+        distances[others] = -1.0
         row, lead = _farthest(distances)
-        self.margin = min(self.margin, lead / self.search.largest)
+        relative_lead = lead / self.search.largest
+        self.margin = min(self.margin, relative_lead)
         if row != self.chosen[k]:
             self.chosen[k] = row
             self.search.set_anchor(k, int(row))
@@ -265,7 +269,8 @@ class _SwapPass:
         if pivots < r:
             raise CannotLearn("rank", f"the rows span only {pivots} directions: add documents or ask fewer topics")
         self.directions = solve_lower(L, np.eye(r))
-        arrays = self.inner, L, first, self.search.norms, self.parts, self.rest
+        norms = self.search.norms
+        arrays = self.inner, L, first, norms, self.parts, self.rest
         each_span(eliminate, arrays, chunks(c, _CHUNK))
 
 

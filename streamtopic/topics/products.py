@@ -47,7 +47,8 @@ def times(q: SymmetricCounts, thin: Float, rows: Positions | None = None, live: 
     lengths = q.indptr[chosen + 1] - q.indptr[chosen]
     entries = row_ends(lengths)
     # Four spans a thread with as many entries each: rows differ in length, and so do the times of spans.
-    goals = np.linspace(0, entries[-1], 4 * workers() + 1)
+    spans = 4 * workers()
+    goals = np.linspace(0, entries[-1], spans + 1)
     first_rows = np.searchsorted(entries, goals[:-1], side="left")
     edges = first_rows.tolist()
     edges.append(len(chosen))

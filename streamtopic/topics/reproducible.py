@@ -118,7 +118,8 @@ def _known_answers(
 
 def product(A: Float, B: Float) -> Float:
     """Return A B, (a, b), for A (a, k) and B (k, b) in C order. Each entry is summed in the order of k."""
-    out = np.zeros((A.shape[0], B.shape[1]))
+    shape = (A.shape[0], B.shape[1])
+    out = np.zeros(shape)
     _add_product(A, B, out)
     return out
 
@@ -340,4 +341,5 @@ def even_spans(n: int, parts: int) -> list[tuple[int, int]]:
 
 def chunks(n: int, size: int) -> list[tuple[int, int]]:
     """Cut 0 ... n - 1 into spans, from start to stop, of one size; the last one may be shorter."""
-    return [(start, min(start + size, n)) for start in range(0, n, size)]
+    starts = range(0, n, size)
+    return [(start, min(start + size, n)) for start in starts]

@@ -95,16 +95,19 @@ def _plain(value: Any) -> Any:
 def _fit_state(fit: TopicFit) -> dict[str, Any]:
     """Return the values of a fit that are not arrays."""
     options = _fields(fit.options, LearnerOptions.__slots__)
-    declared = options.pop("guided")
+    declared = _topics(options.pop("guided"))
+    guided = _topics(fit.guided)
+    margin = fit.choice.margin.hex()
+    sigma = fit.mixtures.sigma_min.hex()
     return {
         "options": options,
-        "declared": _topics(declared),
-        "guided": _topics(fit.guided),
+        "declared": declared,
+        "guided": guided,
         "notes": fit.notes,
         "names": list(fit.names),
         "documents": fit.documents,
-        "margin": fit.choice.margin.hex(),
-        "sigma": fit.mixtures.sigma_min.hex(),
+        "margin": margin,
+        "sigma": sigma,
     }
 
 
@@ -148,11 +151,13 @@ def _model(arrays: _Arrays) -> tuple[dict[str, Any], dict[str, Any]]:
     attributes |= {name: state[name] for name in _SHOWN_VALUES}
     for name in ("topic_names_", "guided_notes_"):
         attributes[name] = tuple(state[name])
-    attributes["_columns"] = TextColumns(tuple(state["names"]), state["words"], order)
+    names = tuple(state["names"])
+    attributes["_columns"] = TextColumns(names, state["words"], order)
     if "feature_names" in state:
         attributes["feature_names_in_"] = np.array(state["feature_names"], object)
     batch = _batch(arrays, n, state["documents"])
-    attributes["counts_"] = KeptCounts.counted(state["words"], batch, Weighting(state["cap"]))
+    weighting = Weighting(state["cap"])
+    attributes["counts_"] = KeptCounts.counted(state["words"], batch, weighting)
     if "fit" in state:
         attributes["fit_"] = _fit(arrays, state["fit"])
     return state["params"], attributes
@@ -189,6 +194,9 @@ def _fit(arrays: _Arrays, state: Mapping[str, Any]) -> TopicFit:
     squares = _numbers(arrays["fit.squares"], (n,))
     margin = float.fromhex(state["margin"])
     group = _integers(arrays["fit.group"], (n,), -1, found - 1)
+    candidates = _positions(arrays["fit.candidates"], n)
+    choice = AnchorChoice(rows, margin)
+    notes = tuple(state["notes"])
     return TopicFit(
         options=options,
         names=names,
@@ -196,12 +204,12 @@ def _fit(arrays: _Arrays, state: Mapping[str, Any]) -> TopicFit:
         q=counts,
         mass=mass,
         squares=squares,
-        candidates=_positions(arrays["fit.candidates"], n),
-        choice=AnchorChoice(rows, margin),
+        candidates=candidates,
+        choice=choice,
         group=group,
         mixtures=mixtures,
         guided=guided,
-        notes=tuple(state["notes"]),
+        notes=notes,
     )
 
 
@@ -235,7 +243,8 @@ def _compact(arrays: _Arrays, n: int) -> Compact:
     # A loop takes a wide value for each mark, so there must be as many of them in each row.
     marks = entry_rows(rows.indptr)[rows.low == MARK]
     marks_each = np.bincount(marks, minlength=n)
-    if not np.array_equal(marks_each, np.diff(rows.wide_indptr)):
+    wide_each = np.diff(rows.wide_indptr)
+    if not np.array_equal(marks_each, wide_each):
         raise ValueError("wide counts are not those that the rows name")
     return rows
 
@@ -244,7 +253,8 @@ def _pointers(array: npt.NDArray[Any], rows: int, entries: int) -> None:
     """Check row pointers: from 0 to the number of entries, never falling."""
     _integers(array, (rows + 1,), 0, entries)
     whole = array[0] == 0 and array[-1] == entries
-    if not whole or (np.diff(array) < 0).any():
+    falls = np.diff(array) < 0
+    if not whole or falls.any():
         raise ValueError("row pointers are out of order")
 
 

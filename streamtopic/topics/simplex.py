@@ -62,7 +62,8 @@ def holders(G: Float, B: Float, least: float) -> Int64:
     _solve_all(G, B, C, least, reach)
     best = np.argmax(C, axis=1)
     largest = C[np.arange(len(C)), best]
-    return np.where(largest >= least, best, -1).astype(np.int64)
+    topics = np.where(largest >= least, best, -1)
+    return topics.astype(np.int64)
 
 
 def _solve_all(G: Float, B: Float, C: Float, least: float, reach: Float) -> None:
@@ -76,8 +77,11 @@ def _solve_all(G: Float, B: Float, C: Float, least: float, reach: Float) -> None
 def _memory(r: int) -> tuple[Int64, Float, Float, Float, Float, Mask]:
     """Return what `_solve_rows` writes to on its way: support, L, y, v, g, barred."""
     more = r + 1
+    support = np.empty(more, np.int64)
+    L = np.empty((more, more))
     y, v, g = np.empty(more), np.empty(more), np.empty(r)
-    return np.empty(more, np.int64), np.empty((more, more)), y, v, g, np.empty(r, np.bool_)
+    barred = np.empty(r, np.bool_)
+    return support, L, y, v, g, barred
 
 
 def project_rows(V: Float) -> Float:

@@ -53,7 +53,8 @@ def confirmed_anchors(fit: TopicFit, change: Change, candidates: Positions, mixt
     # An anchor that may not be one any more has surely changed.
     if not np.isin(rows, candidates).all() or not mixtures.anchor_mass.all():
         return None
-    scale = 1.0 / np.maximum(change.mass[candidates], 1).astype(float)
+    own_mass = np.maximum(change.mass[candidates], 1)
+    scale = 1.0 / own_mass.astype(float)
     try:
         G, _ = gram(mixtures.anchor_counts, mixtures.thin)
     except CannotLearn:
@@ -159,7 +160,8 @@ class _Bounds:
         squares = M * M
         spread = float(np.sqrt(squares.sum()))
         # L M = I + R for the computed M, |R| <= gamma |L| |M|, and relative error `tilt` of a column of M.
-        product = _UNIT * (r + 2) * (np.abs(L) @ size)
+        magnitudes = np.abs(L) @ size
+        product = _UNIT * (r + 2) * magnitudes
         longest = float(np.sqrt(r * largest))
         tilt = 2 * _UNIT * (r + 2) * longest * spread
         row_norm = float(product.sum(axis=1).max())

@@ -66,6 +66,7 @@ class KafkaMembership:
         self._offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         self._fault: StreamtopicError | None = None
         self._asked = clock()
+        self._follow_up = _FollowUp(clock)
 
     def poll(self, seconds: float) -> frozenset[int]:
         """See Membership.poll; returns at once where ownership has changed since the last call."""
@@ -138,12 +139,10 @@ class KafkaMembership:
     def _take_part(self, consumer: Any) -> None:  # noqa: ANN401 - kafka-python is untyped
         """Take part until told to leave, or until the program polls no more."""
         committed: dict[TopicPartition, OffsetAndMetadata] = {}
-        follow_up = _FollowUp(self._clock)
         while self._wanted and not self._left.is_set():
             timeout_ms = 4 * _LOOK_MS if _rejoining(consumer) else _LOOK_MS
             consumer.poll(timeout_ms=timeout_ms, max_records=1)
             self._take(consumer)
-            follow_up.look(consumer)
             offsets = self._news(committed)
             if offsets:
                 consumer.commit_async(offsets)
@@ -159,6 +158,8 @@ class KafkaMembership:
         assigned = frozenset(consumer.assignment())
         consumer.pause(*(assigned - consumer.paused()))
         self._own(frozenset(place.partition for place in assigned))
+        # Here, since the listener calls it in the generation that takes partitions away; one poll may see two of them.
+        self._follow_up.look(consumer)
 
     def _news(self, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets that differ from those that were committed."""
@@ -219,9 +220,9 @@ class _FollowUp:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._had = frozenset[TopicPartition]()
-        # The generation in which partitions were given up, and when the group was last asked for another one.
+        # The generation in which partitions were given up, and since when; None where nothing is open.
         self._generation: int | None = None
-        self._asked = 0.0
+        self._since = 0.0
 
     def look(self, consumer: Any) -> None:  # noqa: ANN401 - kafka-python is untyped
         """Ask for another generation where none has followed for some seconds."""
@@ -229,16 +230,17 @@ class _FollowUp:
         generation = coordinator._generation.generation_id  # noqa: SLF001 - as above
         has = frozenset(consumer.assignment())
         if self._had - has:
-            self._generation, self._asked = generation, self._clock()
+            self._generation, self._since = generation, self._clock()
         elif generation != self._generation:
             self._generation = None
-        elif self._clock() - self._asked > _FOLLOW_UP_SECONDS:
+        elif self._clock() - self._since > _FOLLOW_UP_SECONDS:
             logger.warning(
                 "joining the group again: partitions that were given up are nobody's",
                 extra={"event": "partitions_unowned"},
             )
             coordinator.request_rejoin()
-            self._asked = self._clock()
+            # Once: the client repeats a join until it is answered, and the same request again would change nothing.
+            self._generation = None
         self._had = has
 
 

@@ -13,7 +13,7 @@ import time
 import pytest
 from kafka.coordinator.consumer import ConsumerCoordinator
 
-from streamtopic.streams import FileLog, KafkaLog, KafkaOptions
+from streamtopic.streams import FileLog, KafkaLog, KafkaOptions, kafka_membership
 from streamtopic.streams.kafka_membership import KafkaMembership
 from streamtopic.streams.opening import AllPartitions, open_membership
 
@@ -110,6 +110,20 @@ def test_what_was_given_up_is_given_to_another(log, topic, monkeypatch):
         with member(log, topic) as second:
             until(shared, first, second)
     assert forgotten
+
+
+def test_a_group_that_shares_well_is_left_alone(log, topic, monkeypatch, caplog):
+    """Where the client joins again by itself, nobody asks for one more rebalance, however late the member looks."""
+    monkeypatch.setattr(kafka_membership, "_FOLLOW_UP_SECONDS", 0.0)
+    # Both rebalances of a hand-over fit into one such poll.
+    monkeypatch.setattr(kafka_membership, "_LOOK_MS", 2_000)
+    with member(log, topic) as first:
+        until(shared, first)
+        with member(log, topic) as second:
+            until(shared, first, second)
+            looked = itertools.count()
+            until(lambda *_: next(looked) == 80, first, second)
+    assert [record.event for record in caplog.records if getattr(record, "event", "") == "partitions_unowned"] == []
 
 
 def test_a_poll_ends_when_ownership_changes(log, topic):

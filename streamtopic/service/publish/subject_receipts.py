@@ -142,14 +142,14 @@ class SubjectReceipts:
         last = self._log.end(self._dated, 0) - 1
         newest = self._log.appended_ms(self._dated, 0, last) or 0
         old = newest - _ABANDONED_MS
+        for _ in issued.read():
+            pass
         for partition, some in left.items():
             gone = [one for one in some if one.received_ms < old or self._has_receipt(one, issued)]
             self._requests.drop(partition, gone)
 
     def _has_receipt(self, request: SubjectRequest, issued: ReceiptReader) -> bool:
-        """Return whether the covering receipt of a request was published after the request came."""
-        for _ in issued.read():
-            pass
+        """Return whether the covering receipt of a request was published after the request came, as far as was read."""
         name = subject_receipt_id(self._model, request.name)
         record = issued.covering_record(name)
         # The same request may have been sent again since. It is a new one, and goes through all partitions.

@@ -30,6 +30,9 @@ if [ -e "$folder" ]; then
   exit 2
 fi
 mkdir -p "$folder"
+# Half a folder would be refused by the next run, and mistaken for a whole one.
+trap 'rm -rf "$folder"' EXIT
+trap 'exit 1' HUP INT TERM
 ${STREAMTOPIC:-streamtopic} keys new --to "$folder" >/dev/null
 ${STREAMTOPIC:-streamtopic} keys tls --to "$folder" --server "kafka=${KAFKA_HOSTS:-kafka},localhost,127.0.0.1" \
   --server "redis=${redis%:*},localhost,127.0.0.1" >/dev/null
@@ -59,6 +62,7 @@ while read -r user name rest; do
 done >"$folder/redis-users.acl"
 # Redis runs as another user and must read its file, which holds digests of random passwords only.
 chmod 644 "$folder/signing.pub" "$folder/ca.pem" "$folder/redis-users.acl"
+trap - EXIT
 echo "secrets are in $folder: keep a copy of signing.pem, noise.key and receipt.key where the service cannot reach it"
 if [ "${SUPPRESSION:-0}" = 1 ]; then
   echo "keep a copy of suppression.key as well: without it nobody can tell who was suppressed, and ingest does not start"

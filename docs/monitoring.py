@@ -47,7 +47,7 @@ ALERTS = (
     Alert("StreamtopicUnreachable", _grew(catalogue.INTERRUPTIONS, '{reason="unreachable"}', "5m"), "0m", "warning",
           "Redis or Kafka did not answer, so that the work was given up and begun again."),
     Alert("StreamtopicRefused", _grew(catalogue.INTERRUPTIONS, '{reason="refused"}', "5m"), "0m", "critical",
-          "Redis refused to do what it was asked, as when it is full."),
+          "Redis or Kafka refused what it was asked, as when it is full or a right was taken away."),
     Alert("StreamtopicBusy", f"{_n(catalogue.BUSY)} == 1", "2h", "warning",
           "A partition is recovered, or a model is made, for two hours: liveness is exempt meanwhile."),
     Alert("StreamtopicOldGauges", _grew(catalogue.LOOKS_FAILED, within="10m", least=5), "5m", "warning",

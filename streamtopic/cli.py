@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from streamtopic import commands
@@ -36,6 +37,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="Topic models over streams of documents that can forget.",
         epilog="Begin with `streamtopic demo`. `streamtopic COMMAND --help` describes a command.",
     )
+    parser.set_defaults(debug=False)
     parser.add_argument("--version", action="store_true", help="print the version and leave")
     subparsers = parser.add_subparsers(metavar="COMMAND", title="commands")
     for command in commands.ALL:
@@ -56,14 +58,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         # argparse leaves by itself after an error, and after --help.
         return leaving.code if isinstance(leaving.code, int) else UsageError.exit_status
     if args.version:
-        from streamtopic import __version__
-
-        say(f"streamtopic {__version__}")
-        return 0
-    if not hasattr(args, "run"):
-        parser.print_help()
-        return UsageError.exit_status
+        args.run = _print_version
+    elif not hasattr(args, "run"):
+        args.run = partial(_print_help, parser)
     return _run(args)
+
+
+def _print_version(_: argparse.Namespace) -> int:
+    from streamtopic import __version__
+
+    say(f"streamtopic {__version__}")
+    return 0
+
+
+def _print_help(parser: argparse.ArgumentParser, _: argparse.Namespace) -> int:
+    parser.print_help()
+    return UsageError.exit_status
 
 
 def _run(args: argparse.Namespace) -> int:

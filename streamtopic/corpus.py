@@ -29,6 +29,7 @@ __all__ = [
     "Corpus",
     "Document",
     "Problem",
+    "check_encoding",
     "document_in",
     "load_docstrings",
     "load_jsonl",
@@ -147,12 +148,36 @@ def read_jsonl(path: Path) -> Iterator[Document | Problem]:
         try:
             packed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
+            check_encoding(path, file)
         except OSError as error:
             raise UsageError(f"cannot read {path}: {error.strerror}") from None
         lines: IO[bytes] = file
         if packed:
             lines = cast("IO[bytes]", gzip.GzipFile(fileobj=file))
         yield from _lines(lines)
+
+
+# The first bytes of files that are not text in UTF-8, what they are, and a command that makes text of them.
+_OTHER_FILES = {
+    b"\x28\xb5\x2f\xfd": ("packed by zstd", "zstd -d"),
+    b"\xfd7zXZ\0": ("packed by xz", "xz -d"),
+    b"BZh": ("packed by bzip2", "bzip2 -d"),
+    b"PK\x03\x04": ("a zip file", "unzip"),
+    b"\xff\xfe": ("UTF-16", "iconv -f utf-16 -t utf-8"),
+    b"\xfe\xff": ("UTF-16", "iconv -f utf-16 -t utf-8"),
+}
+
+
+def check_encoding(path: Path, file: IO[bytes]) -> None:
+    """Raise UsageError for a file that is not text in UTF-8 by its first bytes; gzip is read elsewhere.
+
+    file: at its beginning, where it is left.
+    """
+    start = file.read(8)
+    file.seek(0)
+    for mark, (what, command) in _OTHER_FILES.items():
+        if start.startswith(mark):
+            raise UsageError(f"{path} is {what}: make text in UTF-8, or gzip of it, with `{command}` first")
 
 
 def _lines(file: IO[bytes]) -> Iterator[Document | Problem]:

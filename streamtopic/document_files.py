@@ -14,15 +14,17 @@ import csv
 import gzip
 import io
 import json
+import os
+import re
 import zlib
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from streamtopic.corpus import MAX_TEXT, Corpus, Document, Problem, document_in, load_jsonl
+from streamtopic.corpus import MAX_TEXT, Corpus, Document, Problem, check_encoding, document_in, load_jsonl
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
 
 __all__ = ["load_file", "read_csv", "read_folder", "read_parquet"]
 
@@ -33,6 +35,11 @@ _LABEL = "label."
 _FIELDS = ("id", "text", "label", "ts", "subjects")
 _ROWS = 1_000
 _GZIP = b"\x1f\x8b"
+# Programs that write a column of whole numbers with gaps write 5.0 for 5.
+_WHOLE = re.compile(r"\d+(\.0*)?", re.ASCII)
+# It follows the last line of a table, and is a row of its own unless a quote is open there.
+_END = "st:end"
+_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
 def load_file(path: Path, update: Callable[[int, int | None], None] = lambda *_: None) -> Corpus:
@@ -90,25 +97,41 @@ def read_csv(path: Path, delimiter: str = ",") -> Iterator[Document | Problem]:
     with path.open("rb") as file:
         packed = file.read(2) == _GZIP
         file.seek(0)
+        check_encoding(path, file)
         data = cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if packed else file
         # Bytes that are not UTF-8 become halves of surrogate pairs, so that only their own row is refused.
         lines = io.TextIOWrapper(data, "utf-8-sig", "surrogateescape", newline="")
         before = csv.field_size_limit(_MAX_CELL)
         try:
-            rows = csv.reader(lines, delimiter=delimiter)
-            yield from _rows(path, rows)
+            ended: list[bool] = []
+            rows = csv.reader(_with_end(lines, ended), delimiter=delimiter)
+            yield from _rows(path, rows, ended)
         finally:
             csv.field_size_limit(before)
 
 
-def _rows(path: Path, rows: Any) -> Iterator[Document | Problem]:  # noqa: ANN401 -- csv names no type of a reader
+def _with_end(lines: Iterable[str], ended: list[bool]) -> Iterator[str]:
+    """Yield the lines of a table and then _END, which is noted in `ended`: a text may end with the same letters."""
+    yield from lines
+    ended.append(True)
+    yield _END
+
+
+def _rows(path: Path, rows: Any, ended: list[bool]) -> Iterator[Document | Problem]:  # noqa: ANN401 -- csv names no type of a reader
     """Yield the document or problem of each row behind the header. Raises UsageError for a header without columns."""
     try:
         names: list[str] = next(rows, [])
         _check_columns(path, names)
         for cells in rows:
+            if ended and cells == [_END]:
+                return
             if not cells:
                 continue
+            if ended:
+                yield Problem(
+                    rows.line_num - 1, "a quote is open up to the end of the file: this row, or an earlier one"
+                )
+                return
             if len(cells) != len(names):
                 yield Problem(rows.line_num, f"{len(cells)} cells, where the header has {len(names)}")
                 continue
@@ -125,8 +148,8 @@ def _row(names: Iterable[str], cells: Iterable[str]) -> dict[str, object]:
     for name, cell in zip(names, cells, strict=True):
         row[name] = cell if cell or name == "text" else None
         # A cell has no type of its own.
-        if name == "ts" and cell.isdecimal():
-            row[name] = int(cell)
+        if name == "ts" and _WHOLE.fullmatch(cell):
+            row[name] = int(cell.partition(".")[0])
         elif name == "subjects" and cell:
             row[name] = _list_in(cell)
     return row
@@ -142,12 +165,24 @@ def _list_in(cell: str) -> object:
 
 def _check_columns(path: Path, names: Iterable[str]) -> None:
     """Raise UsageError where a table lacks the columns of a document."""
-    have = list(names)
+    have = [name for name in names if name != _END]
+    twice = [name for name in ("id", "text") if have.count(name) > 1]
+    if twice:
+        raise UsageError(f"{path} has two columns {twice[0]}: rename one of them")
+    if len(have) == 1:
+        _check_separator(path, have[0])
     missing = [name for name in ("id", "text") if name not in have]
     if missing:
         shown = ", ".join(have[:10]) or "none"
         lacks = " and no column ".join(missing)
         raise UsageError(f"{path} has no column {lacks} (it has: {shown}): rename its columns")
+
+
+def _check_separator(path: Path, line: str) -> None:
+    """Raise UsageError where the first line of a table has other separators than its name says."""
+    for separator, named in _SEPARATORS.items():
+        if {"id", "text"} <= set(line.split(separator)):
+            raise UsageError(f"{path} has {named} between its columns: put commas there, or tabs in a file *.tsv")
 
 
 def _document(row: Mapping[str, object], number: int, place: str = "") -> Document | Problem:
@@ -181,7 +216,7 @@ def read_parquet(path: Path) -> Iterator[Document | Problem]:
             _check_columns(path, names)
             wanted = [name for name in names if name in _FIELDS or name.startswith(_LABEL)]
             for batch in file.iter_batches(_ROWS, columns=wanted):
-                for fields in _whole_microseconds(batch).to_pylist():
+                for fields in _plain_rows(batch):
                     row += 1
                     yield _document(fields, row, f"row {row}")
     except pa.ArrowException as error:
@@ -192,25 +227,63 @@ def read_parquet(path: Path) -> Iterator[Document | Problem]:
         yield Problem(row + 1, f"the rest of the file cannot be read: {reason}", f"row {row + 1}")
 
 
-def _whole_microseconds(batch: Any) -> Any:  # noqa: ANN401 -- pyarrow has no types
-    """Return a batch whose times Python can hold: it knows no nanoseconds."""
+def _plain_rows(batch: Any) -> Iterator[dict[str, object]]:  # noqa: ANN401 -- pyarrow has no types
+    """Yield the rows of a batch, `ts` as milliseconds since 1970: Python's own times end with the year 9999."""
     import pyarrow as pa
 
-    for place, field in enumerate(batch.schema):
-        if pa.types.is_timestamp(field.type):
-            kind = pa.timestamp("us", field.type.tz)
-            times = batch.column(place).cast(kind, safe=False)
-            batch = batch.set_column(place, field.name, times)
-    return batch
+    rows: list[dict[str, object]] = [{} for _ in range(batch.num_rows)]
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        # Times are no ids, texts or classes, so those of other columns need not be read.
+        if pa.types.is_temporal(column.type) and name.startswith(_LABEL[:-1]):
+            continue
+        values = _times(column) if name == "ts" else column.to_pylist()
+        for row, value in zip(rows, values, strict=True):
+            row[name] = value
+    yield from rows
+
+
+# Milliseconds of one unit of a time, and how many units make that many.
+_UNITS = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
+_DAY_MS = 86_400_000
+
+
+def _times(column: Any) -> list[object]:  # noqa: ANN401 -- as above
+    """Return the values of a column, of which times and dates become whole milliseconds since 1970."""
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return _times(column.dictionary_decode())
+    if pa.types.is_timestamp(kind):
+        times, parts = _UNITS[kind.unit]
+        numbers = column.cast(pa.int64()).to_pylist()
+    elif pa.types.is_date(kind):
+        times, parts = (_DAY_MS, 1) if pa.types.is_date32(kind) else (1, 1)
+        whole = pa.int32() if pa.types.is_date32(kind) else pa.int64()
+        numbers = column.cast(whole).to_pylist()
+    else:
+        found: list[object] = column.to_pylist()
+        return found
+    return [None if number is None else number * times // parts for number in numbers]
 
 
 def read_folder(path: Path) -> Iterator[Document | Problem]:
     """Yield the document or problem of each file in a folder, in the order of their names.
 
     The id of a document is the file's path in the folder. The folder that it is in becomes the label `folder`. Files
-    whose names begin with a dot, and links, are left out. Raises OSError.
+    whose names begin with a dot, and links, are left out. Files and folders that cannot be read are problems. Raises
+    OSError for the folder itself.
     """
-    for file in sorted(path.rglob("*")):
+    closed: list[OSError] = []
+    files = []
+    for folder, _, names in os.walk(path, onerror=closed.append):
+        files += [Path(folder, name) for name in names]
+    for error in closed:
+        if Path(error.filename) == path:
+            raise error
+        place = f"folder {Path(error.filename).relative_to(path)}"
+        yield Problem(1, f"it cannot be read: {error.strerror}", place)
+    for file in sorted(files):
         parts = file.relative_to(path).parts
         hidden = any(part.startswith(".") for part in parts)
         if hidden or file.is_symlink() or not file.is_file():
@@ -222,9 +295,12 @@ def _text_file(file: Path, parts: tuple[str, ...]) -> Document | Problem:
     """Return the document of a file, or its problem; parts: of its path in the folder."""
     name = "/".join(parts)
     place = f"file {name}"
-    with file.open("rb") as opened:
-        # One byte more than a text may have, so that a longer file is noticed without being read.
-        content = opened.read(MAX_TEXT + 1)
+    try:
+        with file.open("rb") as opened:
+            # One byte more than a text may have, so that a longer file is noticed without being read.
+            content = opened.read(MAX_TEXT + 1)
+    except OSError as error:
+        return Problem(1, f"it cannot be read: {error.strerror}", place)
     if b"\0" in content:
         return Problem(1, "it is not a text but binary data", place)
     try:

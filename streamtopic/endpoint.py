@@ -2,15 +2,17 @@
 
 The server is that of the standard library: four addresses that are only read, by one monitoring system, need neither
 a framework nor its updates. Each request has a thread of its own and a few seconds, so that a slow reader holds up
-nobody; nothing of the work waits for it.
+nobody; nothing of the work waits for it. Readers are few, so that a stranger takes no files from the work.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import json
 import socket
 import threading
+import time
 from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,6 +29,7 @@ __all__ = ["Asked", "is_loopback", "serving"]
 
 LOOPBACK = "127.0.0.1"
 _SECONDS = 5.0
+_MOST = 64
 _PLAIN = "text/plain; charset=utf-8"
 
 
@@ -54,7 +57,39 @@ class Asked(Protocol):
 
 
 class _Server(ThreadingHTTPServer):
+    """A server whose connections are few and short: files and threads belong to the work of the process."""
+
     daemon_threads = True
+
+    def __init__(self, *arguments: Any) -> None:  # noqa: ANN401 - http.server's signature
+        self._mutex = threading.Lock()
+        # The time at which each open connection came.
+        self._since: dict[socket.socket, float] = {}
+        super().__init__(*arguments)
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ANN401, ARG002 - socketserver's signature
+        """Take a connection in; False, which ends it, where there are too many."""
+        with self._mutex:
+            room = len(self._since) < _MOST
+            if room:
+                self._since[request] = time.monotonic()
+        return room
+
+    def shutdown_request(self, request: Any) -> None:  # noqa: ANN401 - socketserver's signature
+        """End a connection."""
+        with self._mutex:
+            self._since.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """End connections that have taken their time, however much they send. The server calls this all the time."""
+        before = time.monotonic() - 2 * _SECONDS
+        with self._mutex:
+            late = [one for one, since in self._since.items() if since < before]
+        for one in late:
+            # Its thread notices, and ends it.
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - socketserver's signature
         """Say nothing: a reader that went away, or sent no HTTP, is not an event of the service."""

@@ -81,6 +81,8 @@ MAX_VALUES = 1 << 16
 _LONG_LISTS = (b"\xdc", b"\xdd")
 _SHORT_LIST = range(0x90, 0xA0)
 _LISTS = (0xDC, 0xDD)
+# JSON may have blanks or a byte order mark in front. In msgpack each of these is a number, so no map begins with it.
+_JSON_STARTS = (b"{", b"[", b'"', b" ", b"\t", b"\r", b"\n", b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 _SHORT_MAP = range(0x80, 0x90)
 _MAPS = (0xDE, 0xDF)
 # A string without an end is one too: otherwise each quote in it would be tried as the beginning of another.
@@ -101,7 +103,7 @@ def parse(value: bytes) -> object:
     Raises TooManyValues for a record with more than MAX_VALUES, ValueError, RecursionError or msgpack.UnpackException
     for other bytes that are not a value.
     """
-    if value[:1] == b"{":
+    if value.startswith(_JSON_STARTS):
         return _parse_json(value)
     # A value takes one byte or more, so a short record without long lists is within the limit.
     if len(value) > MAX_VALUES or any(mark in value for mark in _LONG_LISTS):

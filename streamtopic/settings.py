@@ -26,6 +26,7 @@ from pydantic_settings import (
 
 from streamtopic import formats
 from streamtopic.errors import SettingsError
+from streamtopic.text import tokenize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -136,6 +137,11 @@ def _seeds(seeds: tuple[str, ...]) -> tuple[str, ...]:
         raise ValueError(f"a guided topic has 1 to {MAX_SEEDS} seeds, words that stand for it together")
     if len(set(seeds)) < len(seeds):
         raise ValueError("two of the seeds are the same: name each word once")
+    for seed in seeds:
+        words = tokenize(seed)
+        if words != [seed]:
+            meant = f": give {', '.join(words)}" if words else ", and no other word is in it"
+            raise ValueError(f"the seed {seed!r} is not a word as the service reads texts{meant}")
     return seeds
 
 

@@ -1,7 +1,7 @@
 """TextTopics: AnchorTopics over texts, with the words that TextCounts finds in them."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from copy import copy
 from itertools import chain
 from pathlib import Path
@@ -102,7 +102,7 @@ class TextTopics(AnchorTopics):
         X: Iterable[str],
         *,
         times: Any = None,  # noqa: ANN401  dates of many kinds, see `read_days`
-        classes: Sequence[str] | None = None,
+        classes: Iterable[object] | None = None,
         unit: Unit = "month",
         floor: int = FLOOR,
         top: int = 10,

@@ -1,20 +1,48 @@
 """What all tests share."""
 
 import os
+from functools import cache
 
 import pytest
+from hypothesis import settings
+
+# On a busy machine an example takes any time: a test fails for what it finds, not for the clock.
+settings.register_profile("any time", deadline=None)
+settings.load_profile("any time")
 
 # Each worker has a broker and a Redis of its own: about a gigabyte.
 MOST_WORKERS = 4
+# A broker with the users of deploy/ takes more than half a minute to set up.
+DEPLOYED_BROKER = "deployed_kafka"
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config):
-    """Share the tests out by files, one worker a core; a run of one file stays in this process, where pdb works."""
+    """Share the tests out by files; a run of one file stays in this process, where pdb works.
+
+    One worker more than cores: for a quarter of its time a worker waits for brokers, leases and processes.
+    """
     paths = {name.partition("::")[0] for name in config.option.file_or_dir}
     if len(paths) == 1 and paths.pop().endswith(".py"):
         return 0
-    return min(len(os.sched_getaffinity(0)), MOST_WORKERS)
+    return min(len(os.sched_getaffinity(0)) + 1, MOST_WORKERS)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Give the files that share the deployed broker to one worker, so that it is set up once."""
+    from xdist.scheduler import LoadFileScheduling
+
+    @cache
+    def shares_broker(file):
+        return DEPLOYED_BROKER in (config.rootpath / file).read_text("utf-8")
+
+    class ByFileOrBroker(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            file = super()._split_scope(nodeid)
+            return DEPLOYED_BROKER if shares_broker(file) else file
+
+    return ByFileOrBroker(config, log) if config.option.dist == "loadfile" else None
 
 
 def pytest_collection_modifyitems(items):

@@ -14,7 +14,7 @@ from typing import Self
 
 import numpy as np
 
-from streamtopic.errors import StaleRelease, UsageError
+from streamtopic.errors import StaleRelease, StateMismatch, UsageError
 from streamtopic.signed import (
     Completion,
     KeyRing,
@@ -25,6 +25,7 @@ from streamtopic.signed import (
     Refused,
     Release,
     ReleaseReader,
+    Removed,
     Salt,
     Statement,
     SubjectReceipt,
@@ -94,7 +95,9 @@ class ModelSubscriber:
     clock, sleep: monotonic seconds, for waiting.
     now: seconds since 1970.
 
-    Iterating and polling raise ComponentUnreachable where the log does not answer; the next call goes on.
+    Iterating and polling raise ComponentUnreachable where the log does not answer; the next call goes on. They raise
+    UsageError where the progress cannot be written. A log that was made anew or set back is read from its beginning,
+    as after a restart. Use a subscriber in one thread at a time. A coroutine polls by `asyncio.to_thread`.
     """
 
     def __init__(
@@ -113,6 +116,9 @@ class ModelSubscriber:
         sleep: Callable[[float], None] = time.sleep,
         now: Callable[[], float] = time.time,
     ) -> None:
+        # Also for a number that is not one, which no age would be above.
+        if max_age is not None and not max_age > 0:
+            raise UsageError(f"max_age is {max_age}: give seconds above 0, or None")
         self._model = model
         self._topic = TopicNames(model).releases
         keys = KeyRing.load(public_key, model)
@@ -213,7 +219,7 @@ class ModelSubscriber:
     def _read(self) -> None:
         """Read the releases topic to its end."""
         # To the end, before anything is given out: the last record may withdraw the first version.
-        for found in self._reader.read():
+        for found in self._news():
             match found:
                 case Opened(release):
                     self._withdrawn.update(release.envelope.withdrawn)
@@ -228,6 +234,17 @@ class ModelSubscriber:
                     logger.warning("release %d of %s refused: %s", version, self._model, error, extra=extra)
         if self._reader.statement is not None:
             self._withdrawn.update(self._reader.statement.withdrawn)
+
+    def _news(self) -> Iterator[Opened | Refused | Removed]:
+        """Yield what is new in the releases topic."""
+        try:
+            yield from self._reader.read()
+        except StateMismatch as error:
+            # As after a restart: no version comes again, and `freshness` tells what is missing.
+            extra = {"event": "model_stale"}
+            logger.warning("releases of %s are read from the beginning: %s", self._model, error, extra=extra)
+            self._reader = self._reader.anew()
+            yield from self._reader.read()
 
     def _judge(self) -> None:
         """Warn once that a model may be out of date. With `max_age`, raise StaleRelease."""
@@ -286,7 +303,9 @@ class ModelSubscriber:
             # Files of before 0.2 have no statement.
             self._remembered = int(fields.get("statement", 0))
             return int(fields["version"])
-        except (ValueError, KeyError, TypeError) as error:
+        except OSError as error:
+            raise UsageError(f"cannot read {self._progress}: {error.strerror}") from None
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
             raise UsageError(
                 f"{self._progress} is not a file of progress ({error}): remove it to start over"
             ) from error
@@ -299,8 +318,12 @@ class ModelSubscriber:
             return
         # Written beside it and renamed: a file that is cut short would make a restart fail.
         written = self._progress.with_name(self._progress.name + ".new")
-        written.write_text(json.dumps({"model": self._model, "version": version, "statement": self._remembered}))
-        written.replace(self._progress)
+        content = json.dumps({"model": self._model, "version": version, "statement": self._remembered})
+        try:
+            written.write_text(content)
+            written.replace(self._progress)
+        except OSError as error:
+            raise UsageError(f"cannot write {self._progress}: {error.strerror}") from None
         self._done = done
 
 
@@ -311,23 +334,29 @@ _WITHOUT_SALT = 2
 class Receipts(Closing):
     """Reads a model's receipts topic and verifies each receipt. Other records are passed over and counted.
 
-    log: an EventLog, Kafka's servers as "host:port", or the folder of a log in files.
+    log: Kafka's servers (`host:port[,host:port]`), KafkaOptions with credentials, an EventLog, or the folder of a log
+        in files.
     model: name of the model.
     public_key: as `PublicKey.load` takes it; with a root key, the newest key list in the releases topic names the keys
         that sign.
+
+    All methods raise ComponentUnreachable where the log does not answer. Use them in one thread at a time.
     """
 
     def __init__(
-        self, log: str | Path | EventLog, *, model: str, public_key: KeyRing | PublicKey | str | bytes | Path
+        self,
+        log: str | Path | KafkaOptions | EventLog,
+        *,
+        model: str,
+        public_key: KeyRing | PublicKey | str | bytes | Path,
     ) -> None:
         self._model = model
         # Refuses an unusable name now, not at the first look.
         TopicNames(model)
         self._key = KeyRing.load(public_key, model)
         self._log, self._owned = open_log(log)
-        self._places = _Places()
         self._lists_end = 0
-        self._reader = ReceiptReader(self._log, model, self._key, note=self._places.note, learn=self._learn)
+        self._begin()
 
     @property
     def skipped(self) -> int:
@@ -420,8 +449,17 @@ class Receipts(Closing):
 
     def _read_on(self) -> None:
         """Verify the records that are new in the topic, and note the places of receipts."""
-        for _ in self._reader.read():
-            pass
+        try:
+            self._reader.catch_up()
+        except StateMismatch:
+            # The log was made anew or set back: what it holds now counts.
+            self._begin()
+            self._reader.catch_up()
+
+    def _begin(self) -> None:
+        """Begin at the beginning of the topic."""
+        self._places = _Places()
+        self._reader = ReceiptReader(self._log, self._model, self._key, note=self._places.note, learn=self._learn)
 
     def _learn(self) -> bool:
         """Read newer key lists; return whether there were any."""

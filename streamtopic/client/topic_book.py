@@ -170,7 +170,7 @@ class TopicBook:
             self.version = int(found["version"])
             self._next = int(found["next"])
             self.topics = tuple(_topic_of(fields) for fields in found["topics"])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UsageError(f"{path} is not a book of topics ({type(error).__name__}): name another file") from None
 
     def _write(self) -> None:

@@ -29,7 +29,8 @@ _NUMBERS = {
     "halves": "halvings for quality on unseen documents, 0 for none (benchmarks `peers`, `quality`)",
     "samples": "samples of nine tenths for the spread of our quality (benchmarks `peers`, `quality`)",
     "largest": "documents at most (benchmarks `updates`, `ingest-million`, `scale`)",
-    "minutes": "how long; 0: one chain or input, that of the seed (benchmarks `chains`, `fuzz`)",
+    "minutes": "how long; 0: one chain or input, that of the seed (benchmarks `chains`, `fuzz`), "
+    "or until its faults are done (benchmark `faults`)",
     "seed": "seed of random draws "
     "(`faults`, `twin`, `relearns`, `capacity`, `updates`, `quality`, `chains`, `hostile`, `fuzz`)",
 }
@@ -57,6 +58,11 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--cluster", action="store_const", const=1, help="a Redis Cluster in place of one Redis (benchmark `faults`)"
     )
+    parser.add_argument(
+        "--beside",
+        metavar="PYTHON",
+        help="Python of an environment with another version, which does a half of the work (benchmark `faults`)",
+    )
     for name, about in _NUMBERS.items():
         parser.add_argument(f"--{name}", type=whole_number(0), metavar="N", help=about)
 
@@ -74,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     if args.svg is not None:
         _require_picture(args.name, args.svg)
     # Only options that were given: each benchmark has defaults of its own, and refuses options that it does not have.
-    given = {name: getattr(args, name) for name in ("documents", "rule", "folder", "cluster", *_NUMBERS)}
+    given = {name: getattr(args, name) for name in ("documents", "rule", "folder", "cluster", "beside", *_NUMBERS)}
     options = {name: value for name, value in given.items() if value is not None}
     result = bench.run(args.name, args.case or (), lambda case: _say(f"{args.name}: {case} ..."), options)
     if args.svg is not None:

@@ -71,9 +71,10 @@ def run(args: argparse.Namespace) -> int:
             _tell(args, address, None if settings.dashboard_token else access.token)
 
         _log(settings.model)
-        dashboard_server.leave_quietly()
+        server = dashboard_server.dashboard_server(pages, certificate, started)
+        dashboard_server.leave_quietly(server)
         try:
-            dashboard_server.dashboard_server(pages, certificate, started).run(sockets=[listener])
+            server.run(sockets=[listener])
         finally:
             view.close()
     return 0

@@ -82,10 +82,10 @@ def _run(args: argparse.Namespace) -> int:
             else:
                 say(f"gateway: {address}")
 
-        dashboard_server.leave_quietly()
+        server = dashboard_server.dashboard_server(gateway(door, signer, options), files, started)
+        dashboard_server.leave_quietly(server)
         thread.start()
         try:
-            server = dashboard_server.dashboard_server(gateway(door, signer, options), files, started)
             server.run(sockets=[listener])
         finally:
             stop.set()

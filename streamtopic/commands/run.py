@@ -102,9 +102,10 @@ def _register_run(subparsers: Subparsers) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     """Ingest, decide, learn and publish in turn, until a signal or, with --once, until nothing is left to do."""
+    # Before the code of the service is loaded, which takes seconds: a supervisor may change its mind meanwhile.
+    stop = _stop_event()
     settings = instance_settings(args, must_exist=False)
     _spare_objects()
-    stop = _stop_event()
     # Partitions of a Kafka topic are shared with other processes by a consumer group; --once takes them all at once.
     if settings.kafka is not None and not args.once:
         from streamtopic.service.processes import run_all, watched
@@ -118,7 +119,11 @@ def _run(args: argparse.Namespace) -> int:
 
 def _run_instance(args: argparse.Namespace, settings: Settings, stop: threading.Event) -> int:
     from streamtopic.service.app import Service
-    from streamtopic.service.processes import looked_at, watched
+    from streamtopic.service.processes import leave_in_time, looked_at, watched
+
+    # Whoever calls this with --once waits for its end anyway, perhaps in a process with other work.
+    if not args.once:
+        leave_in_time(stop)
 
     def tell(event: dict[str, Any]) -> None:
         if args.json:
@@ -154,6 +159,8 @@ def _settle(args: argparse.Namespace, service: Service, stop: threading.Event) -
 
 def _part(name: str, args: argparse.Namespace) -> int:
     """Do the work of one part as a process of its own, until a signal."""
+    # Before the code of the service is loaded, as in `_run`.
+    stop = _stop_event()
     from streamtopic.service.processes import run_ingest, run_publish, run_schedule, watched
 
     settings = settings_of(args)
@@ -161,10 +168,10 @@ def _part(name: str, args: argparse.Namespace) -> int:
     tell = _event_printer(settings, name, as_json=args.json)
     with watched(settings, name, tell) as watch:
         if name == "ingest":
-            run_ingest(settings, _stop_event(), tell, watch=watch)
+            run_ingest(settings, stop, tell, watch=watch)
         else:
             work = run_schedule if name == "schedule" else run_publish
-            work(settings, _stop_event(), tell, interval=args.interval, watch=watch)
+            work(settings, stop, tell, interval=args.interval, watch=watch)
     return 0
 
 

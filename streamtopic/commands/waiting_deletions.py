@@ -6,8 +6,8 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.common_arguments import command, instance_settings, moment
-from streamtopic.console import instant, number_of, progress, say, say_json, show, table
-from streamtopic.errors import UsageError
+from streamtopic.console import instant, number_of, progress, say, say_json, show, table, warn
+from streamtopic.errors import StreamtopicError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,17 +110,35 @@ def _change(service: Service, args: argparse.Namespace) -> int:
     """Approve or cancel requests, one after the other."""
     door = service.door
     change = door.approve if args.action == "approve" else door.cancel
-    names = [request.id for request in door.paused()] if args.all else args.requests
-    changed = [change(name) for name in names]
+    # A name that is given twice is one request.
+    names = [request.id for request in door.paused()] if args.all else list(dict.fromkeys(args.requests))
+    done = "approved" if args.action == "approve" else "cancelled"
+    changed: list[DeletionRequest] = []
+    try:
+        # The list keeps those that were changed before one fails.
+        changed.extend(change(name) for name in names)
+    except StreamtopicError:
+        if changed:
+            warn(f"{done} before the error: {', '.join(request.id for request in changed)}")
+        raise
     if service.leads:
         # Nobody else moves the requests of an instance that nobody runs.
         service.settle()
     if args.json:
         say_json({"requests": [_fields(request) for request in changed]})
         return 0
-    done = "approved" if args.action == "approve" else "cancelled"
-    say(f"{done} {len(changed)} requests, for {sum(request.documents for request in changed)} documents")
+    say(f"{done} {number_of(len(changed), 'request')}, for {_named(changed)}")
     return 0
+
+
+def _named(requests: Sequence[DeletionRequest]) -> str:
+    """Return what requests are about, for a person."""
+    documents = sum(request.documents for request in requests)
+    subjects = sum(request.subjects for request in requests)
+    parts = [number_of(documents, "document")] if documents or not subjects else []
+    if subjects:
+        parts.append(f"all documents of {number_of(subjects, 'subject')}")
+    return " and ".join(parts)
 
 
 def _undo(service: Service, args: argparse.Namespace) -> int:

@@ -30,6 +30,8 @@ FIXED_POINT = 1024
 
 # Entries that are turned into counts at a time.
 _BLOCK = 1 << 17
+# More than 2^200 columns would be needed for a sum of such parts that is not finite.
+_SMALLER = 2.0**-200
 _Part = tuple[Int32, Int32, Int64, Int64]
 
 
@@ -282,7 +284,14 @@ def _turned(indices: Int32, data: Float, sizes: Int32) -> _Part:
     np.logical_or.at(fractional, rows, values != np.rint(values))
     scale = np.where(fractional, float(FIXED_POINT), 1.0)
     total = np.zeros(count)
-    np.add.at(total, rows, values)
+    with np.errstate(over="ignore"):
+        np.add.at(total, rows, values)
+    endless = np.isinf(total)
+    if endless.any():
+        # Amounts near the end of floats: the row is scaled down anyway, and a power of 2 changes no digit of it.
+        values = np.where(endless[rows], values * _SMALLER, values)
+        total = np.zeros(count)
+        np.add.at(total, rows, values)
     # Rounding to nearest may carry a row over the limit, so a scaled row is cut rather than rounded.
     limit = MAX_LENGTH - 0.5 * fractional * sizes
     over = total * scale > limit

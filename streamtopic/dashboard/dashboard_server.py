@@ -8,13 +8,16 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from streamtopic.dashboard.gate import Access
 from streamtopic.endpoint import is_loopback
 from streamtopic.errors import SettingsError, UsageError
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
     from pathlib import Path
 
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["TlsFiles", "access_of", "address_of", "dashboard_server", "leave_quietly", "listening"]
 
 _MOST_REQUESTS = 64
+REQUEST_SECONDS = 20.0
+"""Seconds within which a connection sends a whole request, from its begin or from the answer before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +65,15 @@ def address_of(listener: socket.socket, *, secure: bool) -> str:
     return f"{'https' if secure else 'http'}://{shown}:{port}/"
 
 
-def leave_quietly() -> None:
-    """Let SIGTERM and Ctrl-C end the server, and nothing after it."""
-    # Uvicorn stops at these signals, and then sends them once more to whoever had them before.
+def leave_quietly(server: uvicorn.Server) -> None:
+    """Let SIGTERM and Ctrl-C end the server, also before it serves, and nothing after it."""
+
+    def leave(*_: object) -> None:
+        server.should_exit = True
+
+    # Uvicorn takes these signals over once it runs, and then sends them once more to whoever had them before.
     for name in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(name, lambda *_: None)
+        signal.signal(name, leave)
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -76,6 +85,51 @@ def listening(host: str, port: int) -> socket.socket:
         raise UsageError(
             f"the dashboard cannot listen on {host}, port {port} ({error}): name a port that is free, --port PORT"
         ) from None
+
+
+class Punctual(H11Protocol):
+    """Ends a connection that does not send a whole request in time.
+
+    Uvicorn waits for ever, and each connection takes one of the places: somebody who says nothing, or a letter now and
+    then, would shut everybody else out.
+    """
+
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn narrows it
+        """Give a new connection its time."""
+        super().connection_made(transport)
+        self._set_time()
+
+    def data_received(self, data: bytes) -> None:
+        """Take data. More time is not given for a part of a request."""
+        super().data_received(data)
+        if not self._awaits_request:
+            self._unset_time()
+
+    def on_response_complete(self) -> None:
+        """Give the next request its time."""
+        super().on_response_complete()
+        self._unset_time()
+        if self._awaits_request:
+            self._set_time()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the time."""
+        self._unset_time()
+        super().connection_lost(exc)
+
+    @property
+    def _awaits_request(self) -> bool:
+        return self.conn.their_state in {h11.IDLE, h11.SEND_BODY}
+
+    def _set_time(self) -> None:
+        self._late = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
+
+    def _unset_time(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
 
 
 def dashboard_server(
@@ -100,7 +154,7 @@ def dashboard_server(
         proxy_headers=False,
         lifespan="off",
         ws="none",
-        http="h11",
+        http=Punctual,
         limit_concurrency=_MOST_REQUESTS,
         timeout_keep_alive=5,
         timeout_graceful_shutdown=5,

@@ -23,9 +23,11 @@ from starlette.responses import PlainTextResponse
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from starlette.requests import Request
+    from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["PICTURES_POLICY", "Access", "Gate", "Visit", "Visits", "host_name"]
+__all__ = ["PICTURES_POLICY", "Access", "Gate", "Visit", "Visits", "host_name", "nobody_waits"]
 
 MOST_BYTES = 8192
 """Bytes of a form; the forms here have two fields."""
@@ -199,6 +201,11 @@ def host_name(host: str) -> str:
         return (urlsplit(f"//{host}").hostname or "").rstrip(".")
     except ValueError:
         return ""
+
+
+async def nobody_waits(_request: Request, _error: Exception) -> Response:
+    """Answer a request whose sender left in the middle of it: nothing went wrong here, and nobody reads this."""
+    return PlainTextResponse("", 400)
 
 
 def _server_of(origin: str) -> str:

@@ -15,13 +15,14 @@ from urllib.parse import parse_qs
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from streamtopic.concealing import conceal
 from streamtopic.dashboard import page_facts
 from streamtopic.dashboard.attention import concerns
-from streamtopic.dashboard.gate import PICTURES_POLICY, Access, Gate, Visit, Visits
+from streamtopic.dashboard.gate import PICTURES_POLICY, Access, Gate, Visit, Visits, nobody_waits
 from streamtopic.dashboard.history_charts import capacity_chart, epsilon_chart
 from streamtopic.errors import ComponentUnreachable, SettingsError, StateMissing, StreamtopicError, UsageError
 from streamtopic.report.rendering import render_of
@@ -119,7 +120,8 @@ class _Pages:
             # Browsers ask for this beside an answer that is not a page, such as a refusal.
             Route("/favicon.ico", partial(_file, _own("icon.svg"), "image/svg+xml"), methods=["GET"]),
         ]
-        return Starlette(routes=routes, exception_handlers={HTTPException: self._not_found})
+        handlers = {HTTPException: self._not_found, ClientDisconnect: nobody_waits}
+        return Starlette(routes=routes, exception_handlers=handlers)
 
     # Pages
 
@@ -356,7 +358,7 @@ class _Pages:
 async def _form(request: Request) -> dict[str, str]:
     """Return the fields of a form, each once; the gate has bounded its length."""
     body = await request.body()
-    fields = parse_qs(body.decode(errors="replace"), max_num_fields=8)
+    fields = parse_qs(body.decode(errors="replace"))
     return {name: values[-1] for name, values in fields.items()}
 
 

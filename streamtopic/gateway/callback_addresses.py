@@ -22,12 +22,14 @@ from streamtopic.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["CallbackAddress", "CallbackFailed", "post"]
+__all__ = ["NO_ANSWER", "CallbackAddress", "CallbackFailed", "post"]
 
 TIMEOUT = 10.0
 """Seconds for each turn of a callback."""
 LONGEST = 20.0
 """Seconds for a callback as a whole."""
+NO_ANSWER = "no answer"
+"""What a CallbackFailed says of a server that is not there, or hangs."""
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -64,6 +66,8 @@ class CallbackAddress:
             raise UsageError("a callback address must be https://HOST/PATH")
         if "@" in parts.netloc or parts.fragment or not url.isascii() or not url.isprintable() or " " in url:
             raise UsageError("a callback address must be plain: no user, no fragment, no blank, in ASCII")
+        if not _has_labels(host):
+            raise UsageError("a callback address must have a name of labels, 1 to 63 letters each, or a number")
         number = _number(host)
         unfit = host == "localhost" if number is None else not _is_public(number)
         if unfit and not private:
@@ -78,7 +82,8 @@ class CallbackAddress:
         """
         try:
             found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
-        except OSError:
+        # Of a name with a label that is empty or too long, Python says that it cannot be encoded.
+        except (OSError, UnicodeError):
             raise CallbackFailed("no such host") from None
         numbers = [str(entry[4][0]).partition("%")[0] for entry in found]
         if not private and not all(_is_public(ipaddress.ip_address(number)) for number in numbers):
@@ -108,8 +113,9 @@ def post(
             status = connection.getresponse().status
         except ssl.SSLError:
             raise CallbackFailed("tls") from None
-        except (OSError, http.client.HTTPException):
-            raise CallbackFailed("no answer") from None
+        # Python's TLS refuses some names by a ValueError.
+        except (OSError, ValueError, http.client.HTTPException):
+            raise CallbackFailed(NO_ANSWER) from None
         finally:
             end.cancel()
     if not 200 <= status < 300:
@@ -134,6 +140,15 @@ class _Pinned(http.client.HTTPConnection):
         """End the connection from another thread."""
         with suppress(OSError, AttributeError):
             self.sock.shutdown(socket.SHUT_RDWR)
+
+
+def _has_labels(host: str) -> bool:
+    """Return whether a name, or a number, can be looked up at all."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True
 
 
 def _number(host: str) -> Address | None:

@@ -6,16 +6,18 @@ import logging
 import random
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from streamtopic.errors import StreamtopicError, UsageError
-from streamtopic.gateway.callback_addresses import CallbackAddress, CallbackFailed, post
+from streamtopic.gateway.callback_addresses import NO_ANSWER, CallbackAddress, CallbackFailed, post
 from streamtopic.gateway.opendsr_messages import callback_body
 
 if TYPE_CHECKING:
     import ssl
     import threading
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from streamtopic.gateway.response_signing import ResponseSigner
     from streamtopic.state.deletion_requests import Callback, DeletionRequests
@@ -29,6 +31,9 @@ GIVE_UP_MS = 3 * 86_400_000
 _FIRST_MS = 10_000
 _LONGEST_MS = 3_600_000
 _AT_ONCE = 8
+_MOST_DUE = 1_000
+# Not a failure: the callback is left as it is, for the next step.
+_LATER = "later"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +69,18 @@ class CallbackSender:
     def step(self) -> int:
         """Send each callback that is due, once; return how many were taken. Raises StreamtopicError, as Redis does."""
         now_ms = int(self._clock() * 1000)
-        due = list(_due(self._requests.callbacks(), now_ms))
+        due = list(islice(_due(self._waiting(), now_ms), _MOST_DUE))
+        # One server that hangs must not hold the callbacks of all others: it is asked again in the next step.
+        silent = set[str]()
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            failures = list(pool.map(self._send, due))
-        failed = given_up = 0
+            failures = list(pool.map(lambda callback: self._send(callback, silent), due))
+        failed = given_up = taken = 0
         for callback, failure in zip(due, failures, strict=True):
+            if failure == _LATER:
+                continue
             if failure is None:
                 self._requests.drop(callback)
+                taken += 1
                 continue
             failed += 1
             if now_ms - callback.since_ms > GIVE_UP_MS:
@@ -79,20 +89,38 @@ class CallbackSender:
             else:
                 self._requests.postpone(callback, now_ms + _pause_ms(callback.attempts))
         _tell(failed, given_up)
-        return len(due) - failed
+        return taken
 
     def run(self, stop: threading.Event, every: float = 1.0) -> None:
         """Send until `stop` is set. every: seconds between looks at the outbox."""
+        said = ""
         while not stop.is_set():
             try:
                 self.step()
+                said = ""
             except StreamtopicError as error:
-                extra = {"event": "callbacks_wait"}
-                logger.warning("callbacks wait: %s", error, extra=extra)
+                # A server that is away for an hour is told once, not 3,600 times.
+                if str(error) != said:
+                    extra = {"event": "callbacks_wait"}
+                    logger.warning("callbacks wait: %s", error, extra=extra)
+                said = str(error)
             stop.wait(every)
 
-    def _send(self, callback: Callback) -> str | None:
-        """Send one callback; return why it was not taken."""
+    def _waiting(self) -> Iterator[Callback]:
+        """Yield all callbacks that wait, oldest first: many that are tried later must not hide those behind them."""
+        behind = ""
+        while page := self._requests.callbacks(behind=behind):
+            yield from page
+            behind = page[-1].entry
+
+    def _send(self, callback: Callback, silent: set[str]) -> str | None:
+        """Send one callback; return why it was not taken, _LATER where its server has not answered another one.
+
+        silent: hosts that did not answer in this step.
+        """
+        host = urlsplit(callback.url).netloc
+        if host in silent:
+            return _LATER
         body = callback_body(callback, self._options.controller)
         private = self._options.private
         try:
@@ -102,11 +130,13 @@ class CallbackSender:
         except UsageError:
             return "address"
         except CallbackFailed as failure:
+            if str(failure) == NO_ANSWER:
+                silent.add(host)
             return str(failure)
         return None
 
 
-def _due(callbacks: Sequence[Callback], now_ms: int) -> Iterator[Callback]:
+def _due(callbacks: Iterable[Callback], now_ms: int) -> Iterator[Callback]:
     """Yield the callbacks to send now; one waits as long as an earlier one of its request and address does."""
     before = set()
     for callback in callbacks:

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Route
 
 from streamtopic.concealing import conceal
-from streamtopic.dashboard.gate import host_name
+from streamtopic.dashboard.gate import host_name, nobody_waits
 from streamtopic.endpoint import is_loopback
-from streamtopic.errors import InvalidEvent, StreamtopicError, UsageError
+from streamtopic.errors import InvalidEvent, SettingsError, StreamtopicError, UsageError
 from streamtopic.gateway import opendsr_messages as messages
 from streamtopic.gateway.callback_addresses import CallbackAddress
 
@@ -105,7 +106,8 @@ class _Routes:
                     Route(f"{version}{noun}/{{name}}", self._endpoint(self._status), methods=["GET"]),
                     Route(f"{version}{noun}/{{name}}", self._endpoint(self._cancel), methods=["DELETE"]),
                 ]
-        return Starlette(routes=routes, exception_handlers={HTTPException: self._no_route})
+        handlers = {HTTPException: self._no_route, ClientDisconnect: nobody_waits}
+        return Starlette(routes=routes, exception_handlers=handlers)
 
     def _discovery(self, _request: Request, _body: bytes) -> Response:
         url = f"https://{self._signer.domain}/cert.pem"
@@ -164,9 +166,10 @@ class _Routes:
                 return await run_in_threadpool(self._in_turn, work, request, body)
             except _Refused as error:
                 return _error(error.status, str(error))
-            except UsageError as error:
-                return _error(HTTPStatus.BAD_REQUEST, str(error))
             except StreamtopicError as error:
+                # A server that refuses the gateway's user is no fault of the request, which must be sent again.
+                if isinstance(error, UsageError) and not isinstance(error, SettingsError):
+                    return _error(HTTPStatus.BAD_REQUEST, str(error))
                 extra = {"event": "gateway_failed"}
                 logger.error("a request could not be answered: %s", conceal(str(error)), extra=extra)  # noqa: TRY400 - the text says it
                 return _error(HTTPStatus.SERVICE_UNAVAILABLE, "the service cannot take requests now: try again later")

@@ -71,7 +71,8 @@ def parse_erasure(body: bytes, identity_types: Mapping[str, str]) -> Erasure:
         raise UsageError(f"subject_request_type {kind} is not supported: this processor fulfills erasure only")
     _check_time(_text(fields, "submitted_time"))
     # The specification requires the field, and its own example lacks it.
-    if fields.get("regulation", "gdpr") not in _REGULATIONS:
+    regulation = fields.get("regulation", "gdpr")
+    if not isinstance(regulation, str) or regulation not in _REGULATIONS:
         raise UsageError("regulation must be gdpr or ccpa")
     version = fields.get("api_version", API_VERSION)
     if not (isinstance(version, str) and re.fullmatch(r"[12](\.\d{1,3}){0,2}", version)):
@@ -178,7 +179,8 @@ def _text(fields: Mapping[str, Any], name: str) -> str:
 
 def _check_time(text: str) -> None:
     try:
-        zone = datetime.fromisoformat(text).tzinfo
+        # RFC 3339 allows small letters between date and time, and for UTC.
+        zone = datetime.fromisoformat(text.upper()).tzinfo
     except ValueError:
         zone = None
     if zone is None:

@@ -32,7 +32,7 @@ from streamtopic.service.request_door import RequestDoor
 from streamtopic.service.request_mover import Brake, Moved, RequestMover
 from streamtopic.service.schedule.decide import decision_text
 from streamtopic.service.schedule.scheduler import LeaseKeeper, Scheduler
-from streamtopic.service.schedule.situation import SituationReader
+from streamtopic.service.schedule.situation import LogClock, SituationReader
 from streamtopic.service.slices import SliceView, read_slices
 from streamtopic.service.status_facts import status_of
 from streamtopic.service.topic_phrases import DocumentsTopic, read_phrases
@@ -165,7 +165,10 @@ class Service(Parts):
         """Reads the situation of the model, without the keys that a scheduler needs."""
         options = assembly.scheduler_options(self.settings)
         mode = assembly.modeller(self.settings, self.state.base)
-        return SituationReader(self.reader, self.state, mode, options.policy, options.delta, self.clock)
+        log_clock = self._log_clock()
+        return SituationReader(
+            self.reader, self.state, mode, options.policy, options.delta, self.clock, log_clock=log_clock
+        )
 
     @cached_property
     def scheduler(self) -> Scheduler:
@@ -184,10 +187,15 @@ class Service(Parts):
             published=published,
             lease=lease,
             clock=self.clock,
+            log_clock=self._log_clock(),
             watch=self.watch,
         )
         self._stack.callback(scheduler.close)
         return scheduler
+
+    def _log_clock(self) -> LogClock | None:
+        """Return what tells the time of the log; None for a log in files, which has this machine's time."""
+        return None if self.settings.kafka is None else LogClock()
 
     @cached_property
     def residue(self) -> ResidueKeeper:

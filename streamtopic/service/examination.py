@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from streamtopic import __version__
 from streamtopic.concealing import clear_address
 from streamtopic.endpoint import is_loopback
-from streamtopic.errors import ComponentUnreachable, SettingsError, StateMissing, StreamtopicError
+from streamtopic.errors import ComponentUnreachable, SettingsError, StateCorrupt, StateMissing, StreamtopicError
 from streamtopic.events import suppression_in, without_subjects, without_suppression
 from streamtopic.formats import STATE
 from streamtopic.service.certificate_dates import endings
@@ -27,7 +27,7 @@ from streamtopic.signed import PublicKey, ReceiptReader, SigningKey, load_secret
 from streamtopic.state import MAX_WORD_IDS, ModelState
 from streamtopic.state.layout import layouts
 from streamtopic.state.measure import growth, measure
-from streamtopic.state.meta import changed_limits
+from streamtopic.state.meta import changed_limits, require_keys
 from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.state.word_ids import MANY_WORDS, NEARLY
 from streamtopic.streams import KafkaLog
@@ -50,6 +50,7 @@ _USERS = {"signing_key": "schedule and publish", "noise_key": "schedule", "recei
 _OLDEST_REDIS = (6, 2)
 # Above this share of maxmemory a merge, which writes before it frees, may find no memory.
 _FULL = 0.8
+_DISK = "see Redis's log; is its disk full?"
 _SKEW_SECONDS = 5.0
 
 _INIT = "run `streamtopic init`"
@@ -337,7 +338,13 @@ def _persistence(info: dict[str, Any]) -> Diagnosis:
         remedy = "CONFIG SET appendonly yes, and in redis.conf: without it a restart sets counts and receipts back"
         return fail(name, "the append-only file is off", remedy)
     if info.get("aof_last_write_status") != "ok":
-        return fail(name, "the append-only file cannot be written", "see Redis's log; is its disk full?")
+        return fail(name, "the append-only file cannot be written", _DISK)
+    if info.get("rdb_last_bgsave_status", "ok") != "ok":
+        detail = "the last snapshot failed: where `save` is set, Redis refuses writes until one succeeds"
+        return fail(name, detail, _DISK)
+    if info.get("aof_last_bgrewrite_status", "ok") != "ok":
+        detail = "the append-only file could not be written anew: it grows, and deleted documents stay in it"
+        return warn(name, detail, _DISK)
     return ok(name, "append-only file on")
 
 
@@ -467,6 +474,7 @@ def examine_state(parts: Parts) -> Iterator[Diagnosis]:
         return
     for partition, meta in positions.items():
         yield _position(parts, partition, meta)
+        yield from _lost_keys(parts, partition)
     yield from _open_transactions(parts, positions)
     yield from _waiting(parts, found, positions)
     yield from _receipts(parts)
@@ -508,6 +516,15 @@ def _position(parts: Parts, partition: int, meta: Meta) -> Diagnosis:
     return ok(name, f"{meta.documents} documents, {lag} records to count")
 
 
+def _lost_keys(parts: Parts, partition: int) -> Iterator[Diagnosis]:
+    """Report keys of a partition that Redis has lost."""
+    try:
+        require_keys(parts.connection, ModelKeys(parts.settings.model).partition(partition))
+    except StateCorrupt as error:
+        remedy = "stop ingest and run `streamtopic rebuild`; then see why Redis lost them (docs/operations.md)"
+        yield fail(f"keys of partition {partition}", str(error), remedy)
+
+
 def _open_transactions(parts: Parts, positions: Mapping[int, Meta]) -> Iterator[Diagnosis]:
     """Report transactions that have hidden records for too long."""
     patience = parts.settings.stalled_after * 1000
@@ -537,7 +554,7 @@ def _receipts(parts: Parts) -> Iterator[Diagnosis]:
         yield ok("receipts", "too many to read here: `streamtopic receipts export`, then `verify`, checks them")
         return
     reader = ReceiptReader(parts.log, parts.settings.model, parts.keys)
-    count = sum(1 for _ in reader.read())
+    count = reader.catch_up()
     gaps = ", ".join(f"{gap.start} to {gap.stop - 1}" for gap in reader.chain.lost)
     if gaps:
         detail = f"{count}, but {gaps} are missing from the log"

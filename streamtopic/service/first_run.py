@@ -21,13 +21,19 @@ from streamtopic.corpus import Document
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["CompilingAhead", "cache_folder", "only_compile", "run_service"]
+    from streamtopic.counts import SymmetricCounts
+
+__all__ = ["CompilingAhead", "cache_folder", "learn_model", "only_compile", "run_service"]
 
 _PARTS = ("service", "learning")
 _TOPICS = 3
+# As the demo learns. An update goes another way where many topics change.
+_MANY_TOPICS = 20
 _SETTINGS = {"topics": _TOPICS, "max_df": 1.0}
 _WORDS = 30
 _DOCUMENTS = 240
+# In all documents together more words than a new table of words holds, and more pairs than wait in memory.
+_OWN_WORDS = 20
 _PAUSE = 0.1
 
 
@@ -82,6 +88,8 @@ def _documents() -> list[Document]:
         words = [f"word{chr(97 + topic)}{chr(97 + (k * j) % _WORDS % 26)}" for j in range(1, _WORDS)]
         # A word that all share, and one that is not ASCII: both take ways of their own.
         words += ["common", "größe", f"other{chr(97 + (topic + 1) % _TOPICS)}"]
+        # The vocabulary and the pairs of a real corpus change with each document that comes or goes.
+        words += [f"own{k}and{j}" for j in range(_OWN_WORDS)]
         found.append(Document(f"document-{k}", " ".join(words)))
     return found
 
@@ -102,17 +110,33 @@ def run_service() -> None:
                 service.settle()
 
 
-def _learn() -> None:
-    """Learn a model of the same corpus without a service."""
+def learn_model() -> None:
+    """Learn a model of the same corpus without a service, and change its counts as updates do."""
     from streamtopic.service.assembly import learner_options
     from streamtopic.service.verify.recount import recount
     from streamtopic.settings import Settings
     from streamtopic.text import passages
-    from streamtopic.topics.learner import learn
+    from streamtopic.topics.learner import learn_prepared, prepare
 
     options = learner_options(Settings.model_validate(_SETTINGS))
     texts = (tuple(passages(document.text)) for document in _documents())
-    learn(recount(texts, options.weighting), options)
+    prepared = prepare(recount(texts, options.weighting), options)
+    learn_prepared(prepared, options)
+    _change(prepared.q)
+
+
+def _change(q: SymmetricCounts) -> None:
+    """Do what an update needs where words come or go, and where a row changes for many topics."""
+    import numpy as np
+
+    from streamtopic.counts.compact import merged
+    from streamtopic.topics.update_rows import ThinShift, product_shift
+
+    spread = q.spread(np.arange(q.n), q.n)
+    merged(q.n, q.rows, spread.rows)
+    thin = np.ones((q.n, _MANY_TOPICS))
+    rows = np.zeros(1, np.intp)
+    product_shift(q, q, thin, ThinShift(rows, thin[rows]))
 
 
 def only_compile() -> None:
@@ -125,7 +149,7 @@ def only_compile() -> None:
 def _main(part: str) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     only_compile()
-    {"service": run_service, "learning": _learn}[part]()
+    {"service": run_service, "learning": learn_model}[part]()
 
 
 if __name__ == "__main__":

@@ -95,8 +95,7 @@ class KeyKeeper:
     def _releases(self, keys: KeyRing, key_id: str, last: int | None) -> dict[int, str]:
         """Return the versions that a key signed, up to `last`, with their digests."""
         reader = ReleaseReader(self.parts.log, keys.model, keys)
-        for _ in reader.read():
-            pass
+        reader.catch_up()
         # Digests, since a thief could sign other bytes under the same numbers.
         signed = reader.signed_with(key_id)
         return {version: digest for version, digest in signed.items() if last is None or version <= last}
@@ -104,8 +103,7 @@ class KeyKeeper:
     def _receipts(self, keys: KeyRing, last: int | None) -> tuple[int, str]:
         """Return number and digest of the last receipt that still counts."""
         reader = ReceiptReader(self.parts.log, keys.model, keys)
-        for _ in reader.read():
-            pass
+        reader.catch_up()
         head = reader.chain.head
         if last is None or last >= head.sequence:
             return head.sequence, head.digest

@@ -62,8 +62,7 @@ def facts_of(service: Service, *, keep_receipts: bool) -> ModelDeletion:
         published.refresh()
     newest = published.versions[-1] if published.versions else None
     reader = ReceiptReader(log, settings.model, service.keys)
-    for _ in reader.read():
-        pass
+    reader.catch_up()
     head = reader.chain.head
     documents = waiting = 0
     for partition in range(known.partitions if known else 0):

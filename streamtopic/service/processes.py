@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EVERY",
     "Looks",
+    "leave_in_time",
     "looked_at",
     "run_all",
     "run_ingest",
@@ -408,8 +409,9 @@ def _persevere(
 ) -> None:
     """Do the work until `stop`, and open the service again after each failure that may pass."""
     pause = 0.0
+    was_well = False
     watch = watch or Watch()
-    _leave_in_time(stop)
+    leave_in_time(stop)
     while not stop.is_set():
         began = time.monotonic()
         try:
@@ -419,13 +421,13 @@ def _persevere(
                 service.connection.ping()
                 with looked_at(service):
                     work(service)
-        except (ComponentUnreachable, StateError) as error:
-            # A state that is corrupt or does not fit stays so; a server that is full or still loading may recover.
-            if isinstance(error, StateMismatch | StateCorrupt) and not isinstance(error, StateMissing):
-                raise
+        except (ComponentUnreachable, SettingsError, StateError) as error:
             # A part that ran for a while was well: the pause grows only while attempts fail at once.
             if time.monotonic() - began > LONGEST_PAUSE:
                 pause = 0.0
+                was_well = True
+            if not _may_pass(error, was_well=was_well):
+                raise
             pause = min(max(2 * pause, 0.2), LONGEST_PAUSE)
             # Drawn at random, so that many processes do not come back to a broker in the same moment.
             pause *= random.uniform(0.8, 1.2)
@@ -434,7 +436,19 @@ def _persevere(
             stop.wait(pause)
 
 
-def _leave_in_time(stop: threading.Event) -> None:
+def _may_pass(error: StreamtopicError, *, was_well: bool) -> bool:
+    """Return whether the work may go on later, once somebody has mended what lies behind an error.
+
+    was_well: whether the work went well for a while since the process began. Then its settings were right, and a server
+    that refuses its user or shows another certificate has changed. At the start, settings are the likely fault.
+    """
+    if isinstance(error, SettingsError):
+        return was_well
+    # A state that is corrupt or does not fit stays so; a server that is full or still loading may recover.
+    return isinstance(error, StateMissing) or not isinstance(error, StateMismatch | StateCorrupt)
+
+
+def leave_in_time(stop: threading.Event) -> None:
     """End the process a few seconds after it was told to stop, even in the middle of learning."""
 
     def leave() -> None:

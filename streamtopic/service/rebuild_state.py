@@ -25,6 +25,7 @@ from streamtopic.state.removal import (
     recorded,
     remove_base,
     remove_partition,
+    remove_stray_segments,
 )
 from streamtopic.state.residue_ledger import ResidueState
 
@@ -114,6 +115,7 @@ def rebuild(service: Service, update: Callable[[int, int | None], None]) -> Rebu
         newest = _newest(service)
         for partition in range(before.partitions if before else partitions):
             remove_partition(connection, settings.model, partition, rearranged=other_hash)
+        remove_stray_segments(connection, settings.model)
         remove_base(connection, settings.model)
         ResidueState(connection, settings.model).reset()
         # Cuts of versions up to `moved` do not hold. Without a state nobody knows which hash the older versions had.
@@ -215,8 +217,7 @@ def _mend(service: Service, ingests: list[Ingest]) -> int:
 def _chain(service: Service) -> Chain:
     """Return the chain of receipts, read to its end."""
     reader = ReceiptReader(service.log, service.settings.model, service.keys)
-    for _ in reader.read():
-        pass
+    reader.catch_up()
     return reader.chain
 
 

@@ -142,7 +142,7 @@ def status_of(service: Parts, situation: SituationReader) -> dict[str, Any]:
         behind = service.log.end(topic, partition) - meta.next_offset
         lag += behind
         # A service is alive while it moves: a lag alone only says that there is work.
-        if behind > 0 and now_ms - meta.moved_ms > patience_ms:
+        if behind > 0 and now_ms - _waits_since(service, partition, meta, now_ms - patience_ms) > patience_ms:
             stalled.append(partition)
         forwards += service.reader.forwards(partition)
         receipts += len(service.reader.forgets(partition))
@@ -163,6 +163,21 @@ def status_of(service: Parts, situation: SituationReader) -> dict[str, Any]:
     facts["running"] = not service.leads
     facts["healthy"] = not stalled and not overdue
     return facts
+
+
+def _waits_since(service: Parts, partition: int, meta: Meta, before_ms: float) -> int:
+    """Return since when a partition with a lag does not move: its last commit, or the record that waits if it is newer.
+
+    before_ms: a commit since then answers by itself. After a quiet hour the last commit is old, and nothing is wrong.
+    """
+    if meta.moved_ms > before_ms:
+        return meta.moved_ms
+    try:
+        waiting_ms = service.log.appended_ms(service.names.documents, partition, meta.next_offset)
+    except SettingsError:
+        # A user who may not read documents, as that of the dashboard, goes by the commit.
+        waiting_ms = None
+    return max(meta.moved_ms, waiting_ms or 0)
 
 
 def _model(service: Parts, situation: SituationReader, overdue: Sequence[Hidden]) -> dict[str, Any]:

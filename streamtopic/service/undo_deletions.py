@@ -130,8 +130,7 @@ class _Asked:
         for requests in waiting.values():
             names.update(request.request for request in requests.values())
         reader = ReceiptReader(service.log, settings.model, service.keys)
-        for _ in reader.read():
-            pass
+        reader.catch_up()
         covering = [receipt for receipt, _ in reader.covering.values()]
         keys = LinkKeys(service.connection, settings.model).all() if covering else {}
         return cls(frozenset(names - {""}), covering, keys)

@@ -17,7 +17,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from streamtopic.errors import InvalidRelease, UnknownKey
 from streamtopic.signed.deletion_receipt import (
@@ -237,6 +237,7 @@ class ReceiptReader:
         self.chain = Chain()
         self.completions: list[Completion] = []
         self.covering: dict[str, tuple[SubjectReceipt, int]] = {}
+        self._covered_ms: dict[str, int] = {}
         self.skipped = 0
 
     def read(self) -> Iterator[Receipt]:
@@ -258,6 +259,13 @@ class ReceiptReader:
         # Only here is it certain that the missing links are lost, and do not come later in the log.
         joined = self.chain.settle()
         yield from self._receipts(joined)
+
+    def catch_up(self) -> int:
+        """Read to the end of the log, so that `chain`, `completions` and `covering` are those of now.
+
+        Returns how many receipts have joined the chain since the last call. Raises ComponentUnreachable.
+        """
+        return sum(1 for _ in self.read())
 
     def at(self, offset: int) -> Receipt | None:
         """Return the chain's receipt at an offset that was noted, None if the record there is a stray."""
@@ -290,19 +298,18 @@ class ReceiptReader:
 
     def covering_records(self) -> Iterator[tuple[SubjectReceipt, Record]]:
         """Yield each covering receipt with its record, in the order of the topic."""
-        for name, (receipt, _) in self.covering.items():
-            record = self.covering_record(name)
-            if record is not None:
-                yield receipt, record
+        for receipt, offset in self.covering.values():
+            records = self._log.read(self._topic, 0, offset, 1)
+            # A log that has lost the record answers with the next one.
+            if records and records[0].offset == offset:
+                yield receipt, records[0]
 
-    def covering_record(self, name: str) -> Record | None:
-        """Return the record of a covering receipt by its id, None where none was read or the log has lost it."""
-        if name not in self.covering:
-            return None
-        _, offset = self.covering[name]
-        records = self._log.read(self._topic, 0, offset, 1)
-        # A log that has lost the record answers with the next one.
-        return records[0] if records and records[0].offset == offset else None
+    def covered_ms(self, name: str) -> int | None:
+        """Return when the newest covering receipt of this id was published, None where none was read.
+
+        In milliseconds since 1970, by the log's clock. A request that was sent again has one for each time.
+        """
+        return self._covered_ms.get(name)
 
     def _receipts(self, links: Iterable[Link]) -> Iterator[Receipt]:
         for link in links:
@@ -320,6 +327,7 @@ class ReceiptReader:
         if isinstance(link, SubjectReceipt):
             # A publisher that was killed may sign it again; the first one counts, as in the chain.
             self.covering.setdefault(link.id, (link, record.offset))
+            self._covered_ms[link.id] = record.timestamp_ms
             return []
         # A stray is noted as well: it may turn out only later that it does not belong to the chain.
         if isinstance(link, Receipt):
@@ -370,6 +378,7 @@ class Audit:
     first, last: number of the first and of the last link.
     head: digest of the last link, which proves the whole chain to a reader who knows it.
     problems: (line, problem); line 0 for a problem of the whole file.
+    digests: number of each link to its digest. One that a reader wrote down earlier proves the chain up to there.
     """
 
     receipts: int
@@ -380,6 +389,7 @@ class Audit:
     last: int
     head: str
     problems: tuple[tuple[int, str], ...]
+    digests: Mapping[int, str] = field(repr=False)
 
     @property
     def passed(self) -> bool:
@@ -433,6 +443,7 @@ def audit(lines: Iterable[str], key: Verifier) -> Audit:
         last=chain.head.sequence,
         head=chain.head.digest,
         problems=tuple(problems),
+        digests=digests,
     )
 
 

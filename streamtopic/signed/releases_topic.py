@@ -388,6 +388,12 @@ class ReleaseReader:
         self._unknown: tuple[int, int] | None = None
         self.offset: int | None = None
 
+    def anew(self) -> "ReleaseReader":
+        """Return a reader of the same log that begins at its beginning and still knows what was discredited."""
+        reader = ReleaseReader(self._log, self._model, self.keys)
+        reader.discredited = self.discredited
+        return reader
+
     @property
     def skipped(self) -> int:
         """Number of records that were passed over, because they cannot belong to a release, statement or key list."""
@@ -421,6 +427,11 @@ class ReleaseReader:
             self._assembler.counted = self.offset
             self.offset = max(offset, self._log.begin(self._topic, 0))
             self._unknown = None
+
+    def catch_up(self) -> None:
+        """Read to the end of the log without the news: all else is then that of now. Raises ComponentUnreachable."""
+        for _ in self.read():
+            pass
 
     def _take(self, record: Record) -> Iterator[Opened | Refused | Removed]:
         if record.key == STATEMENT_KEY:

@@ -40,7 +40,11 @@ _WHOLE = ("",)
 _OWN_MAPS = range(0x81, 0x90)
 _RESERVED = HEARTBEAT_KEY[:3]
 # What an operation's field says of a record that deletes, in lower case.
-_DELETES = frozenset({"d", "delete", "deleted", "remove", "removed", "tombstone", "true"})
+_WORDS = frozenset({"d", "delete", "deleted", "remove", "removed", "tombstone", "erase", "erased", "purge", "purged"})
+# Databases without truth values write these.
+_DELETES = _WORDS | {"true", "t", "1", "y", "yes"}
+# Debezium has this in place of a long value that a change did not touch and the database did not send.
+_NOT_SENT = "__debezium_unavailable_value"
 _ENVELOPE = {"op", "after"}
 
 Fields = Mapping[str, Any]
@@ -191,7 +195,7 @@ class Dialect:
             if text is not None:
                 return _Row(text, _header(headers, "ce_time"))
         fields = self._fields(value, content)
-        if fields.keys() == {"schema", "payload"}:
+        if fields.keys() == {"schema", "payload"} or self._is_lone_change(fields):
             fields = _payload(fields)
         if self._asks(fields):
             raise _Deletes(fields)
@@ -200,6 +204,13 @@ class Dialect:
         if self.mapping.format != "json" and fields.keys() >= _ENVELOPE:
             return _of_change(fields)
         return _Row(fields)
+
+    def _is_lone_change(self, fields: Fields) -> bool:
+        """Return whether a map is a change of Debezium in `payload`, without the schema beside it."""
+        if self.mapping.format == "json" or fields.keys() != {"payload"}:
+            return False
+        payload = fields["payload"]
+        return payload is None or (isinstance(payload, dict) and "op" in payload)
 
     def _is_avro(self, value: bytes) -> bool:
         """Return whether a value is Avro behind a frame. No registry gives out the number 0."""
@@ -232,7 +243,7 @@ class Dialect:
             if said is None:
                 said = at_path(fields.get("after"), path)
         if said is not None:
-            return said is True or str(said).lower() in _DELETES
+            return _names_a_delete(said)
         return map_asks(fields) if self.mapping.format == "cloudevents" else fields_ask(fields)
 
     def _add(self, row: _Row) -> Fields:
@@ -263,7 +274,8 @@ class Dialect:
         if found is None:
             return []
         named = found if isinstance(found, list) else [found]
-        people = [plain_text(one) for one in named]
+        # Null is nobody, alone and in a list.
+        people = [plain_text(one) for one in named if one is not None]
         if None in people:
             raise InvalidEvent("subjects", f"a subject at path `{path}` is neither text nor a number")
         return [name for name in people if name is not None]
@@ -282,11 +294,21 @@ class Dialect:
         for part in parts:
             if not isinstance(part, str):
                 raise InvalidEvent("text-type", f"the text is a {type(part).__name__}, not a string")
+            if part == _NOT_SENT:
+                raise InvalidEvent(
+                    "path", "Debezium did not get the text from the database: set REPLICA IDENTITY FULL for its table"
+                )
         return "\n".join(map(str, parts)).encode(errors="replace").decode()
 
 
 OWN = Dialect(InputMapping())
 """The service's own dialect: records are as `events` reads them."""
+
+
+def _names_a_delete(said: object) -> bool:
+    """Return whether the value of an operation's field says that the record deletes."""
+    text = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+    return text.strip().lower() in _DELETES
 
 
 def _whole_text(content: bytes) -> str | None:
@@ -295,10 +317,12 @@ def _whole_text(content: bytes) -> str | None:
     Raises InvalidEvent for bytes that are not UTF-8.
     """
     try:
-        text = content.decode()
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
+        if _is_map(content):
+            return None
         raise InvalidEvent("format", "the value is not UTF-8, and `input.text` says that it is the text") from None
-    if text[:1] == "{":
+    if text.lstrip()[:1] == "{":
         return None if _is_map(content) else text
     # Serializers of JSON put a text in quotes, and plain ones do not.
     if text[:1] != '"':
@@ -345,6 +369,9 @@ def _of_change(fields: Fields) -> _Row:
     row = fields["after"]
     if row is None:
         raise _Deletes(fields)
+    # The connector for MongoDB writes the row as a text of JSON.
+    if isinstance(row, str):
+        row = map_in(row.encode(errors="replace"))
     if not isinstance(row, dict):
         raise InvalidEvent("path", f"`after` is a {type(row).__name__}, not the row")
     return _Row(row, fields.get("ts_ms"))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from uuid import UUID
 
 from streamtopic.errors import InvalidEvent
 from streamtopic.events import MAX_TIMESTAMP
@@ -89,20 +92,29 @@ def at_path(fields: object, path: str) -> object:
         return None
     if path in fields:
         return fields[path]
-    name, dot, rest = path.partition(".")
-    return at_path(fields.get(name), rest) if dot else None
+    # A name before the last may have dots as well. Each step goes into a field that is there, so the record's own size
+    # bounds the search.
+    for dot in re.finditer(r"\.", path):
+        found = at_path(fields.get(path[: dot.start()]), path[dot.end() :])
+        if found is not None:
+            return found
+    return None
 
 
 def milliseconds(value: object, unit: str) -> int | None:
     """Return a producer's time as whole milliseconds since 1970; None for None.
 
-    value: a number in `unit`, a text of ISO 8601, or a datetime. A time without a zone is in UTC.
+    value: a number in `unit`, a text of ISO 8601, a datetime, or a date. A time without a zone is in UTC.
     Raises InvalidEvent for other values, and for times that the service does not take.
     """
     if value is None:
         return None
     if isinstance(value, str):
         value = _moment(value)
+    elif isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day, tzinfo=UTC)
+    elif isinstance(value, Decimal) and value.is_finite():
+        value = int(value)
     if isinstance(value, datetime):
         moment = value if value.tzinfo else value.replace(tzinfo=UTC)
         return _bounded(moment.timestamp() * 1000)
@@ -149,12 +161,15 @@ def labels_of(row: object, mapping: InputMapping) -> dict[str, str]:
 
 
 def plain_text(value: object) -> str | None:
-    """Return a text, a number or a truth value as text, None for other values.
+    """Return a text, a number, a truth value, or a UUID or date of Avro as text, None for other values.
 
     Halves of surrogate pairs, which JSON can write and UTF-8 cannot, become question marks.
     """
     if isinstance(value, bool):
         return "true" if value else "false"
-    if not isinstance(value, str | int | float):
+    if isinstance(value, Decimal):
+        # 7 and not 7E+0; a scale of the schema stays, as the database shows it.
+        return format(value, "f")
+    if not isinstance(value, str | int | float | UUID | date):
         return None
     return str(value).encode(errors="replace").decode()

@@ -8,6 +8,7 @@ version of its schema.
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
@@ -126,6 +127,8 @@ def _text(value: object) -> str:
     """Return an id as text. Raises InvalidEvent for a value that is neither text nor a whole number."""
     if isinstance(value, bytes):
         return _utf8(value)
+    if isinstance(value, Decimal) and value == value.to_integral_value():
+        value = int(value)
     whole = isinstance(value, int) and not isinstance(value, bool)
     if not whole and not isinstance(value, str | UUID):
         raise InvalidEvent("key-type", f"the id in the key is a {type(value).__name__}, not text or a whole number")

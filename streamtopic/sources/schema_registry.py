@@ -14,7 +14,7 @@ import urllib.error
 import urllib.request
 from collections import OrderedDict
 from http.client import HTTPException
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from streamtopic.errors import ComponentUnreachable, InvalidEvent, SettingsError
 
@@ -33,6 +33,8 @@ _MOST_SCHEMAS = 1_000
 # A number that nobody registered is asked for again after so many seconds: a flood of them must not become a flood of
 # requests.
 _FORGOTTEN_AFTER = 30.0
+# What registries answer beside the status 404 where they have no such schema, version or subject.
+_NO_SCHEMA = range(40401, 40500)
 _MOST_UNKNOWN = 10_000
 
 
@@ -66,6 +68,7 @@ class SchemaRegistry:
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self._avro = avro_package()
+        _add_readers(self._avro.read.LOGICAL_READERS)
         self._url = url.rstrip("/")
         self._authorization = None if username is None else _basic(username, password or "")
         self._ticks = ticks
@@ -119,7 +122,7 @@ class SchemaRegistry:
         try:
             plain = json.loads(text)
             _refuse_unbounded(plain)
-            return self._avro.parse_schema(plain)
+            return self._avro.parse_schema(_with_own_readers(plain))
         except InvalidEvent:
             raise
         # The package's error for a wrong schema has no base of its own.
@@ -138,12 +141,13 @@ class SchemaRegistry:
             with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310 -- as above
                 return json.loads(answer.read(_MAX_ANSWER))
         except urllib.error.HTTPError as error:
-            error.close()
-            if error.code == 404:
+            with error:
+                unknown = error.code == 404 and _says_unknown(error)
+            if unknown:
                 self._forget(number)
                 raise _not_there(number) from None
             raise _away(self._url, f"it answered {error.code}") from None
-        except (OSError, HTTPException, ValueError) as error:
+        except (OSError, HTTPException, ValueError, RecursionError) as error:
             raise _away(self._url, type(error).__name__) from None
 
     def _forget(self, number: int) -> None:
@@ -163,6 +167,18 @@ def _basic(username: str, password: str) -> str:
 def _not_there(number: int) -> InvalidEvent:
     """Return the refusal of a record whose schema nobody registered."""
     return InvalidEvent("schema", f"the registry has no schema {number}: register it, and send the record again")
+
+
+def _says_unknown(answer: IO[bytes]) -> bool:
+    """Return whether a 404 is the registry's own word that it has no such schema.
+
+    A proxy, and a server under a wrong address, answer 404 for everything, and each refusal would remove a document.
+    """
+    try:
+        fields = json.loads(answer.read(_MAX_ANSWER))
+    except (OSError, HTTPException, ValueError, RecursionError):
+        return False
+    return isinstance(fields, dict) and fields.get("error_code") in _NO_SCHEMA
 
 
 def _away(url: str, why: str) -> ComponentUnreachable:
@@ -202,6 +218,63 @@ def _refuse_unbounded(schema: object, within: tuple[str, ...] = ()) -> None:
             _refuse_unbounded(field.get("type"), (*within, name))
     elif not isinstance(kind, str):
         _refuse_unbounded(kind, within)
+
+
+# Avro's types of values that Python holds only in part: an infinite time of PostgreSQL is a number without a date.
+_LOGICAL = (
+    "date",
+    "time-millis",
+    "time-micros",
+    "timestamp-millis",
+    "timestamp-micros",
+    "local-timestamp-millis",
+    "local-timestamp-micros",
+    "uuid",
+)
+_OWN_LOGICAL = "streamtopic-"
+
+
+def _add_readers(readers: dict[str, Any]) -> None:
+    """Add a reader of each type in `_LOGICAL` to the package's, under a name of our own.
+
+    readers: of the package, by the plain type and the name.
+    """
+    for name, standard in list(readers.items()):
+        plain, _, logical = name.partition("-")
+        if logical in _LOGICAL:
+            readers[f"{plain}-{_OWN_LOGICAL}{logical}"] = _value_or_number(standard)
+
+
+def _value_or_number(standard: Callable[..., object]) -> Callable[..., object]:
+    """Return a reader that leaves a value as it was written where Python has no value for it.
+
+    One field that nobody asked for must not refuse a record, and least of all a delete.
+    """
+
+    def read(data: object, writer_schema: object = None, reader_schema: object = None) -> object:
+        try:
+            return standard(data, writer_schema, reader_schema)
+        except (ValueError, OverflowError):
+            return data
+
+    return read
+
+
+def _with_own_readers(schema: object) -> object:
+    """Return a schema whose types in `_LOGICAL` are read by our own readers; schema: as JSON has it."""
+    if isinstance(schema, list):
+        return [_with_own_readers(branch) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = dict(schema)
+    if found.get("logicalType") in _LOGICAL:
+        found["logicalType"] = _OWN_LOGICAL + found["logicalType"]
+    for name in ("type", "items", "values"):
+        if name in found:
+            found[name] = _with_own_readers(found[name])
+    if isinstance(found.get("fields"), list):
+        found["fields"] = [_with_own_readers(field) for field in found["fields"]]
+    return found
 
 
 def _takes_no_byte(schema: object) -> bool:

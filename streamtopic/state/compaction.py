@@ -24,7 +24,7 @@ from streamtopic.errors import StateCorrupt
 from streamtopic.state import scripts
 from streamtopic.state.flush import upload
 from streamtopic.state.merge_segments import MOST, Source, fused_head, fused_rows
-from streamtopic.state.meta import ManifestEntry, Meta
+from streamtopic.state.meta import ManifestEntry, Meta, segment_lost
 from streamtopic.state.partition_writer import PartitionWriter
 from streamtopic.state.scripts import AlreadyApplied, Applied, Outcome, Stale, outcome
 from streamtopic.state.segments import (
@@ -353,7 +353,7 @@ def _string(state: PartitionWriter, entry: ManifestEntry, chunk: int) -> bytes:
     key = state.keys.segment(entry.name, chunk)
     data: bytes | None = state.connection.call("GET", key)
     if data is None:
-        raise StateCorrupt(f"segment {entry.name} is missing: rebuild the state (`streamtopic rebuild`)")
+        raise segment_lost(entry, state.keys)
     return data
 
 

@@ -79,13 +79,9 @@ def mapped(error: Exception, address: str, act: str = "") -> StreamtopicError:
     act: the command and key that were sent.
     """
     text = conceal(str(error)) or type(error).__name__
-    refusal = _refusal(error, address, text, act)
+    refusal = _refusal(error, address, text, act) or _no_room(error, address, text)
     if refusal is not None:
         return refusal
-    # Within a script Redis 6.2 packs this into an error of the script, as it does with READONLY.
-    packed = text.startswith("OOM") or " -OOM " in text
-    if packed or isinstance(error, _errors.OutOfMemoryError):
-        return StateError(f"Redis at {address} is out of memory: raise maxmemory, or compact; nothing was written")
     for kinds, told in _UNREACHABLE:
         if isinstance(error, kinds):
             return ComponentUnreachable(told.format(address, text))
@@ -117,6 +113,20 @@ def _refusal(error: Exception, address: str, text: str, act: str) -> Streamtopic
     hung_up = isinstance(error, _errors.ConnectionError) and "reset by peer" in text
     if hung_up and address.startswith("redis"):
         return ComponentUnreachable(f"{told}: use rediss:// if it speaks TLS, or see its log")
+    return None
+
+
+def _no_room(error: Exception, address: str, text: str) -> StateError | None:
+    """Return the error of a server whose memory or disk is full; None where it is not."""
+    # Within a script Redis 6.2 packs this into an error of the script, as it does with READONLY.
+    packed = text.startswith("OOM") or " -OOM " in text
+    if packed or isinstance(error, _errors.OutOfMemoryError):
+        return StateError(f"Redis at {address} is out of memory: raise maxmemory, or compact; nothing was written")
+    if text.startswith("MISCONF") or " -MISCONF " in text:
+        # Redis goes on with three sentences about its settings.
+        reason = text[text.index("MISCONF") :].partition(". ")[0]
+        told = f"Redis at {address} cannot write to its disk ({reason})"
+        return StateError(f"{told}: make room there, and see its log; nothing was written")
     return None
 
 

@@ -339,13 +339,20 @@ class DeletionRequests:
             many.sort(key=lambda request: request.changed_ms)
             self._drop(self._ended, [request.id for request in many[:-MOST_ENDED]])
 
-    def callbacks(self, count: int = 1000) -> list[Callback]:
-        """Return the callbacks that wait, oldest first, `count` at most. Raises StateCorrupt."""
-        rows = self._connection.call("XRANGE", self._callbacks, "-", "+", "COUNT", count)
-        tried = self._connection.call("HGETALL", self._attempts)
+    def callbacks(self, count: int = 1000, behind: str = "") -> list[Callback]:
+        """Return the callbacks that wait, oldest first, `count` at most. Raises StateCorrupt.
+
+        behind: `entry` of the callback behind which they begin, "" for the first ones.
+        """
+        start = f"({behind}" if behind else "-"
+        rows = self._connection.call("XRANGE", self._callbacks, start, "+", "COUNT", count)
+        if not rows:
+            return []
+        entries = [entry for entry, _ in rows]
+        tried = self._connection.call("HMGET", self._attempts, *entries)
         found = []
-        for entry, values in rows:
-            attempts, next_ms = msgpack.unpackb(tried[entry]) if entry in tried else (0, 0)
+        for (entry, values), one in zip(rows, tried, strict=True):
+            attempts, next_ms = (0, 0) if one is None else msgpack.unpackb(one)
             url, request, state, expected_ms = msgpack.unpackb(values[b"callback"])
             name = entry.decode()
             found.append(Callback(name, url, request, RequestState(state), expected_ms, attempts, next_ms))

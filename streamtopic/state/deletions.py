@@ -24,7 +24,7 @@ from streamtopic.errors import StateCorrupt
 from streamtopic.events import FORM_HEADER
 from streamtopic.state.connection import Connection
 from streamtopic.state.model_state import OutboxRecord, pack_record
-from streamtopic.state.redis_keys import ModelKeys, PartitionKeys
+from streamtopic.state.redis_keys import MARK, ModelKeys, PartitionKeys
 from streamtopic.state.scripts import APPEND_RECEIPTS, DROP_SUBJECT_REQUEST, UPLOAD_SECONDS, Outcome, outcome
 from streamtopic.subjects import record_key, subject_digest
 
@@ -164,6 +164,20 @@ class Forgets:
         """Whether the counts are being rebuilt: entries may then lack facts that the entries put aside have."""
         return bool(self._connection.call("EXISTS", self._kept))
 
+    def require(self, partition: int) -> None:
+        """Raise StateCorrupt where Redis has lost the stream: without entries it is there as well.
+
+        For those who may not read what `meta.require_keys` reads. partition: number for the error.
+        """
+        reads: list[tuple[str | bytes, ...]] = [("HGET", self._forwards, MARK), ("EXISTS", self._key)]
+        mark, there = self._connection.batch(reads, atomic=True)
+        # A state of before the marks has neither before its next claim.
+        if mark is not None and not there:
+            raise StateCorrupt(
+                f"Redis has lost the deletions of partition {partition} that wait for receipts: stop ingest and run "
+                "`streamtopic rebuild`, which finds them in the log"
+            )
+
     def read(self, from_offset: int = 0, count: int = 1000) -> list[Forget]:
         """Return the deletions of records from `from_offset` on, oldest first.
 
@@ -291,8 +305,8 @@ class SubjectRequest:
     digest: of the subject, under the secret of the partition.
     request: request id; "" without one.
     salt: of the requester; b"" without one.
-    offset: of its record in this partition.
-    received_ms: time of its record.
+    offset: of its record in this partition; of the first one where it was sent again.
+    received_ms: time of its record; of the last one where it was sent again.
     trace: W3C `traceparent` of the request; b"" without one.
     closed: offset of the tombstone of its record, -1 as long as that was not counted. Of a request that is done: the
         last offset that was counted by then, so that all its deletions lie between `offset` and here.

@@ -155,7 +155,7 @@ def _pairs(words: Int64) -> Int64:
 
 @dataclass(frozen=True, slots=True)
 class AddedDocument:
-    """A document to store and count; `PartitionWriter.document` makes one.
+    """A document to store and count.
 
     document: its id.
     offset: of the record that adds it.
@@ -469,7 +469,7 @@ def _increments(changes: Changes, base: Meta) -> dict[str, int]:
 
 def commit_arguments(flush: Flush, of: PartitionKeys, fence: int) -> tuple[list[str], list[str | bytes | int]]:
     """Return keys and arguments of `commit_flush.lua`. fence: the writer's token."""
-    keys = [of.meta, of.forgets]
+    keys = [of.meta, of.forgets, of.suppressed]
     arguments: list[str | bytes | int] = []
     steps: list[list[str | int]] = []
 

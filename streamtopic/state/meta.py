@@ -1,5 +1,6 @@
-"""The position of a partition: offset, epochs, versions and counters in one Redis hash, and its list of segments."""
+"""The position of a partition: offset, epochs, versions and counters in one Redis hash. Its segments and other keys."""
 
+import hashlib
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from streamtopic.errors import StateCorrupt, StateMismatch, StateMissing
 from streamtopic.events import keeps_days, suppression_in
 from streamtopic.formats import STATE, refusal
 from streamtopic.state.connection import Connection
-from streamtopic.state.redis_keys import ModelKeys, PartitionKeys
+from streamtopic.state.redis_keys import BUCKETS, MARK, ModelKeys, PartitionKeys
 from streamtopic.state.scripts import BEGIN_EPOCH, Outcome, outcome
 
 __all__ = [
@@ -17,17 +18,23 @@ __all__ = [
     "ManifestEntry",
     "Meta",
     "changed_limits",
+    "claimed_keys",
     "cut",
     "fixed",
     "head_strings",
     "mismatch",
     "read_position",
+    "require_documents",
+    "require_keys",
+    "segment_lost",
 ]
 
 MURMUR2 = "murmur2"
 """The default partitioner. A state that names no partitioner is older than the setting, and was made with this one."""
 
 _VOID = "or run `streamtopic rebuild`, which ends all suppressions of the other key"
+
+_Read = tuple[str | bytes, ...]
 
 Fixed = tuple[int, int, int, str, str]
 """Layout, cap, partitions, partitioner and limits: fixed when a model is created."""
@@ -60,6 +67,7 @@ class Meta:
     through: records of other partitions' keys before this offset were dealt with before the state was last rebuilt.
     layout: number of `formats.STATE`: what a writer may write here. Readers take each entry as it is.
     suppressed: number of ids and subjects that are suppressed.
+    marked: SHA-1 of the secret of the partition, in hex; "" where keys have no marks yet (`require_keys`).
     """
 
     partitions: int
@@ -85,6 +93,7 @@ class Meta:
     through: int = 0
     layout: int = STATE.written
     suppressed: int = 0
+    marked: str = ""
 
     @classmethod
     def parse(cls, fields: Mapping[bytes, bytes]) -> "Meta":
@@ -127,6 +136,7 @@ class Meta:
                 through=number("through", "0"),
                 layout=int(layout),
                 suppressed=number("suppressed", "0"),
+                marked=text.get("marked", ""),
             )
         except (KeyError, ValueError) as error:
             raise StateCorrupt(f"partition state cannot be read ({error}): run `streamtopic rebuild`") from None
@@ -233,6 +243,104 @@ def cut(connection: Connection, model: str, partition: int, *, epoch: int, leade
     keys = ModelKeys(model).partition(partition)
     answer = connection.script(BEGIN_EPOCH, [keys.meta], [epoch, leader])
     return outcome(answer)
+
+
+def claimed_keys(keys: PartitionKeys) -> list[str]:
+    """Return the keys that a claim looks at, in the order of `claim_partition.lua`."""
+    subjects = [keys.subjects(bucket) for bucket in range(BUCKETS)]
+    documents = [keys.documents(bucket) for bucket in range(BUCKETS)]
+    first = [keys.meta, keys.forwards, keys.subject_requests, keys.forgets, keys.suppressed]
+    return [*first, *subjects, keys.words, keys.manifest, *documents]
+
+
+def require_keys(connection: Connection, keys: PartitionKeys) -> None:
+    """Raise StateCorrupt where keys of a partition are gone.
+
+    Redis may lose some keys and keep others: a master that a slot was moved to loses the end of its append-only file,
+    somebody deletes a key, a server evicts. A key that is gone looks like one that has nothing in it, so each kind is
+    compared with something that another key says:
+
+        documents, words            the numbers of live documents and of words in the position
+        segments                    their documents, added up, are the live documents of the position
+        suppressions, the index of subjects, deletions to send elsewhere
+                                    each has a mark in it from the claim on: an entry with an empty name
+        requests to forget a subject the digest of the secret among them is in the position
+        deletions that wait         the stream is there from the claim on, also without entries
+        the position itself         a claim without one refuses a partition whose other keys are there
+
+    A key that is lost and then written again stays noticed. Numbers that differ keep their difference, a mark is
+    written by a claim only, and a commit is refused where the stream or the mark of the suppressions is gone.
+
+    Programs of before the marks pass over them. A state without marks gets them with its next claim; until then only
+    the numbers are compared.
+
+    Without a position nothing is compared. Raises StateMismatch for another layout, ComponentUnreachable.
+    """
+    marked: list[_Read] = [("HGET", key, MARK) for key in (keys.suppressed, keys.forwards)]
+    documents: list[_Read] = [("HLEN", keys.documents(bucket)) for bucket in range(BUCKETS)]
+    # From the first of all members up to the mark, which sorts before all others.
+    subjects: list[_Read] = [("ZLEXCOUNT", keys.subjects(bucket), "-", b"[" + MARK) for bucket in range(BUCKETS)]
+    reads: list[_Read] = [
+        ("HGETALL", keys.meta),
+        ("EXISTS", keys.forgets),
+        ("HGET", keys.subject_requests, "secret"),
+        ("HLEN", keys.words),
+    ]
+    # Atomic: a commit between two of them would look like a loss.
+    answers = connection.batch([*reads, *marked, *documents, *subjects], atomic=True)
+    fields, stream, secret, words, suppressed, forwards, *numbers = answers
+    if not fields:
+        return
+    meta = Meta.parse(fields)
+    held = sum(numbers[:BUCKETS])
+    lost = []
+    if held != meta.documents:
+        lost.append(f"{held} documents are there, {meta.documents} are counted")
+    # An older state says 0 until its next commit.
+    if words < meta.words:
+        lost.append(f"{words} words of {meta.words}")
+    if meta.marked:
+        whole = {
+            "the deletions that wait for receipts": bool(stream),
+            "the suppressions": suppressed is not None,
+            "the deletions to send to other partitions": forwards is not None,
+            "the requests to forget a subject": _digest(secret) == meta.marked,
+            "a part of the index of subjects": all(numbers[BUCKETS:]),
+        }
+        lost += [f"{kind} are gone" for kind, there in whole.items() if not there]
+    if lost:
+        raise _corrupt(keys.number, "; ".join(lost))
+
+
+def require_documents(partition: int, meta: Meta, counted: int, through: int | None = None) -> None:
+    """Raise StateCorrupt where segments count another number of documents than the position of the same instant.
+
+    counted: documents of all segments of the epochs up to `through`.
+    through: the newest epoch; None for all.
+    """
+    live = meta.live_through(meta.epoch if through is None else through)
+    if counted != live:
+        raise _corrupt(partition, f"its segments count {counted} documents, not {live}")
+
+
+def segment_lost(entry: ManifestEntry, keys: PartitionKeys) -> StateCorrupt:
+    """Return the error for a segment of which Redis has lost a string."""
+    return StateCorrupt(
+        f"Redis has lost a part of segment {entry.name} of partition {keys.number}: stop ingest and run `streamtopic "
+        "rebuild`"
+    )
+
+
+def _digest(secret: bytes | None) -> str:
+    # As Lua has it, for `claim_partition.lua`. The secret is 32 random bytes, which no digest gives away.
+    return hashlib.sha1(secret or b"", usedforsecurity=False).hexdigest()
+
+
+def _corrupt(partition: int, text: str) -> StateCorrupt:
+    return StateCorrupt(
+        f"Redis has lost keys of partition {partition}: {text}. Stop ingest and run `streamtopic rebuild`, which "
+        "counts the log anew"
+    )
 
 
 def fixed(answer: Sequence[bytes | None]) -> Fixed:

@@ -425,6 +425,11 @@ class ModelState:
         entry = msgpack.packb(dict(ledger))
         self._call("HSET", "ledger", f"{version}:{name}", entry)
 
+    def account_again(self, version: int, ledger: Mapping[str, Any]) -> None:
+        """Write the ledger entry of a version whose own was lost. May be repeated."""
+        entry = msgpack.packb(dict(ledger))
+        self._call("HSET", "ledger", str(version), entry)
+
     def _call(self, command: str, name: str, *arguments: str | bytes | int) -> Any:  # noqa: ANN401 - as Connection.call
         """Send one command about the global key `name`."""
         return self.connection.call(command, self._keys.named(name), *arguments)

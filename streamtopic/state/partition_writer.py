@@ -37,11 +37,22 @@ from streamtopic.state.flush import (
     plan,
     upload,
 )
-from streamtopic.state.meta import MURMUR2, ManifestEntry, Meta, fixed, head_strings, mismatch, read_position
+from streamtopic.state.meta import (
+    MURMUR2,
+    ManifestEntry,
+    Meta,
+    claimed_keys,
+    fixed,
+    head_strings,
+    mismatch,
+    read_position,
+    require_documents,
+    require_keys,
+)
 from streamtopic.state.redis_keys import BUCKETS, ModelKeys, PartitionKeys
 from streamtopic.state.scripts import Applied, Outcome, Stale, outcome
 from streamtopic.state.segments import SegmentHead, decode_head
-from streamtopic.state.word_ids import MAX_WORD_IDS, Rows, RowSpan, Vocabulary, WordLimits, WordPassage, word_text
+from streamtopic.state.word_ids import MAX_WORD_IDS, Vocabulary, WordLimits, word_text
 from streamtopic.suppression import Suppression
 
 __all__ = ["LiveDocuments", "PartitionWriter", "PreparedBatch"]
@@ -171,15 +182,20 @@ class PartitionWriter:
         first_offset: the first record that a new state counts.
         layout: number of `formats.STATE` that a new state gets; one that is there keeps its own.
 
-        Raises StateMismatch where the state was created with other settings, StateCorrupt where it cannot be read,
-        ComponentUnreachable.
+        Raises StateMismatch where the state was created with other settings, StateCorrupt where it cannot be read or
+        keys are lost, ComponentUnreachable.
         """
         keys = ModelKeys(model).partition(partition)
         drawn = secrets.token_bytes(_SECRET_BYTES)
         arguments: list[str | bytes | int] = [weighting.cap, partitions, first_offset, layout, partitioner, limits]
         arguments += [STATE.oldest, STATE.newest, program(), drawn]
-        claimed = [keys.meta, keys.forwards, keys.subject_requests]
-        answer = connection.script(scripts.CLAIM_PARTITION, claimed, arguments)
+        arguments.append(BUCKETS)
+        answer = connection.script(scripts.CLAIM_PARTITION, claimed_keys(keys), arguments)
+        if answer[0] == b"lost":
+            raise StateCorrupt(
+                f"Redis has lost the position of partition {partition} of {model}, and has {answer[1].decode()} still: "
+                "stop ingest and run `streamtopic rebuild`, which counts the log anew"
+            )
         if answer[0] == b"differs":
             wanted = layout, weighting.cap, partitions, partitioner, limits
             have = fixed(answer[1:])
@@ -239,6 +255,10 @@ class PartitionWriter:
         """
         # All at once: words of an older position would give wrong ids to a plan that Redis accepts.
         self.meta, self.manifest, self.vocabulary = self._read()
+
+    def require_keys(self) -> None:
+        """Raise StateCorrupt where Redis has lost keys of the partition: what is missing then says nothing."""
+        require_keys(self.connection, self.keys)
 
     def is_current(self) -> bool:
         """Return whether the last change of the state is the last that this writer knows."""
@@ -376,7 +396,7 @@ class PartitionWriter:
     def live_elsewhere(self, partition: int, ids: Sequence[bytes]) -> tuple[int, frozenset[bytes]] | None:
         """Return the next offset of another partition, and the documents of these that are live there.
 
-        None where that partition has no state yet.
+        None where that partition has no state yet. Raises StateCorrupt where Redis has lost keys of it.
         """
         keys = self.keys.of(partition)
         buckets = by_bucket(ids, keys)
@@ -386,25 +406,14 @@ class PartitionWriter:
         (after,), *found = self.connection.batch(reads, atomic=True)
         if after is None:
             return None
+        # A deletion that seems to find nothing there is never sent again.
+        if ids:
+            require_keys(self.connection, keys)
         order = chain.from_iterable(buckets.values())
         records = chain.from_iterable(found)
         answers = zip(order, records, strict=True)
         live = frozenset(document for document, record in answers if record is not None)
         return int(after), live
-
-    def document(
-        self, document: bytes, offset: int, passages: Sequence[WordPassage], labels: Mapping[str, str] | None = None
-    ) -> AddedDocument:
-        """Return a document to add.
-
-        document: its id.
-        offset: of the record that adds it.
-        passages: (L, word to its count), each count at least 1, their sum at most L.
-        labels: task to class.
-        """
-        rows = Rows.of(passages, self.lexicon)
-        span = RowSpan(rows, 0, len(passages))
-        return AddedDocument(document, offset, span, labels or {})
 
     def tidy(self) -> None:
         """Replace the lexicon once most of its words are in no live document."""
@@ -461,9 +470,11 @@ class PartitionWriter:
             meta, manifest = read_position(self.connection, self.keys)
             if meta.fence != self.fence:
                 raise TakenOver(f"partition {self.partition} was taken over by another process: this one must stop")
+            # First: its error names what is lost, where those below name what contradicts it.
+            self.require_keys()
             scanned = self.connection.scan(self.keys.words)
             ids = {word_text(word): int(number) for word, number in scanned}
-            heads = self._heads(manifest)
+            heads = self._heads(meta, manifest)
             try:
                 vocabulary = Vocabulary(ids, meta.next_word, heads, self.lexicon)
             except StateCorrupt:
@@ -479,10 +490,18 @@ class PartitionWriter:
         last: bytes | None = self.connection.call("HGET", self.keys.meta, "commit")
         return last == commit.encode()
 
-    def _heads(self, manifest: Sequence[ManifestEntry]) -> Iterable[SegmentHead]:
+    def _heads(self, meta: Meta, manifest: Sequence[ManifestEntry]) -> Iterable[SegmentHead]:
+        """Yield the heads of all segments, one in memory at a time. Raises StateCorrupt where some are lost."""
+        counted = 0
         names = [entry.name for entry in manifest]
         heads = head_strings(self.connection, self.keys, names)
         for entry, head in zip(manifest, heads, strict=True):
             if head is None:
-                raise StateCorrupt(f"segment {entry.name} is missing: rebuild the state (`streamtopic rebuild`)")
-            yield decode_head(head)
+                raise StateCorrupt(
+                    f"Redis has lost segment {entry.name} of partition {self.partition}: stop ingest and run "
+                    "`streamtopic rebuild`"
+                )
+            found = decode_head(head)
+            counted += found.documents
+            yield found
+        require_documents(self.partition, meta, counted)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -13,9 +12,17 @@ from streamtopic.counts.compact import UpperRows, mirrored
 from streamtopic.errors import NegativeCounts, StateCorrupt, StateError
 from streamtopic.state.connection import Connection
 from streamtopic.state.deletions import Forgets, Forward
-from streamtopic.state.meta import ManifestEntry, Meta, head_strings, read_position
+from streamtopic.state.meta import (
+    ManifestEntry,
+    Meta,
+    head_strings,
+    read_position,
+    require_documents,
+    require_keys,
+    segment_lost,
+)
 from streamtopic.state.redis_keys import ModelKeys, PartitionKeys
-from streamtopic.state.segments import MOST_PASSAGES, PairChunk, SegmentHead, decode_head, decode_passages, pair_chunks
+from streamtopic.state.segments import MOST_PASSAGES, SegmentHead, decode_head, decode_passages
 from streamtopic.state.sum_pairs import SignedSegment, joined, merged_pairs
 from streamtopic.state.word_ids import word_text
 
@@ -70,7 +77,7 @@ class _Counted:
 
         keep: ascending positions in `words`.
 
-        Reads every segment once, chunk by chunk. Raises SnapshotExpired where a segment is gone, StateCorrupt.
+        Reads every segment once. Raises SnapshotExpired where a segment is gone, StateCorrupt.
         """
         all_chosen = np.ones(len(keep), bool)
         return self.touching(keep, all_chosen)
@@ -106,7 +113,7 @@ class _Counted:
     def _panels(self, keep: npt.NDArray[np.intp], chosen: npt.NDArray[np.bool_]) -> list[UpperRows]:
         where = np.full(len(self.words), -1, np.int64)
         where[keep] = np.arange(len(keep))
-        return merged_pairs(self.segments, where, chosen, self.reader.chunks)
+        return merged_pairs(self.segments, where, chosen, self.reader.string)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -249,16 +256,14 @@ class Reader:
         documents = _documents(segments)
         return Delta(self, words, frequency, tokens, heavy, documents, segments)
 
-    def chunks(self, segment: SignedSegment) -> Iterable[PairChunk]:
-        """Yield the pairs of a segment, each chunk valid until the next one. Raises SnapshotExpired, StateCorrupt."""
-        read = partial(self.string, segment)
-        return pair_chunks(segment.entry, len(segment.head.ids), read)
-
     def string(self, segment: SignedSegment, k: int) -> bytes:
-        """Return the k-th string of a segment. Raises SnapshotExpired."""
+        """Return the k-th string of a segment. Raises SnapshotExpired, and StateCorrupt where Redis has lost it."""
         key = segment.keys.segment(segment.entry.name, k)
         data: bytes | None = self.connection.call("GET", key)
         if data is None:
+            _, manifest = read_position(self.connection, segment.keys)
+            if any(entry.name == segment.entry.name for entry in manifest):
+                raise segment_lost(segment.entry, segment.keys)
             raise SnapshotExpired(f"segment {segment.entry.name} was merged into another: take a new snapshot")
         return data
 
@@ -273,14 +278,23 @@ class Reader:
                 raise SnapshotExpired(f"epoch {through} of partition {partition} was folded into {meta.folded}")
             heads = self._read_heads(keys, manifest)
             if heads is None:
+                # Damage only if nothing has changed: a merge may have come between the two reads.
+                if self._is_unchanged(keys, meta):
+                    raise StateCorrupt(
+                        f"Redis has lost a segment of partition {partition}: stop ingest and run `streamtopic rebuild`"
+                    )
                 continue
             ids = self._read_words(keys)
             chosen = [entry for entry in manifest if through is None or entry.epoch <= through]
             entries = {entry.name: entry for entry in chosen}
             used = {name: heads[name] for name in entries}
+            counted = sum(head.documents for head in used.values())
+            require_documents(partition, meta, counted, through)
             live = _live_words(partition, meta, used.values())
             if all(number in ids for number in live):
                 names = {number: ids[number] for number in live}
+                # Behind the reading of the position: what was lost before it is noticed.
+                require_keys(self.connection, keys)
                 return PartitionView(keys, partition, meta, entries, used, names)
             # Damage only if nothing has changed, and not at once: the word may have gone between the two reads.
             if attempt and self._is_unchanged(keys, meta):

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 
 from streamtopic.errors import UsageError
 
-__all__ = ["BUCKETS", "ModelKeys", "PartitionKeys"]
+__all__ = ["BUCKETS", "MARK", "ModelKeys", "PartitionKeys"]
 
 BUCKETS = 64
 """Hashes over which a partition's documents are spread, so that no key grows huge."""
+
+MARK = b""
+"""Name of the entry that stays in a hash or a sorted set as long as the key does (`require_keys` of meta.py)."""
 
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
@@ -19,6 +22,11 @@ class PartitionKeys:
     """Keys of one partition. All have one hash tag, so that one script may write them in a Redis Cluster."""
 
     tag: str
+
+    @property
+    def number(self) -> int:
+        """Number of the partition."""
+        return int(self.tag.rpartition(":")[2].removesuffix("}"))
 
     @property
     def meta(self) -> str:
@@ -37,7 +45,7 @@ class PartitionKeys:
 
     @property
     def forgets(self) -> str:
-        """Stream: one entry for each deletion, until its receipt is published."""
+        """Stream: one entry for each deletion, until its receipt is published; it is there without entries, too."""
         return f"{self.tag}:forgets"
 
     @property
@@ -47,7 +55,7 @@ class PartitionKeys:
 
     @property
     def forwards(self) -> str:
-        """Hash: offset of a record of another partition's key to the deletion to send there; and Meta's `through`."""
+        """Hash: offset of a record of another partition's key to the deletion to send there; Meta's `through`; MARK."""
         return f"{self.tag}:forwards"
 
     @property
@@ -56,12 +64,12 @@ class PartitionKeys:
         return f"{self.tag}:forgetting"
 
     def subjects(self, bucket: int) -> str:
-        """Sorted set, all of one score: digest of a subject and key of a document's record, one behind the other."""
+        """Sorted set, all of one score: digest of a subject and key of a document's record as one string; MARK."""
         return f"{self.tag}:subjects:{bucket}"
 
     @property
     def suppressed(self) -> str:
-        """Hash: digest of an id or a subject to the last statement about it, suppressed or lifted."""
+        """Hash: digest of an id or a subject to the last statement about it, suppressed or lifted; MARK."""
         return f"{self.tag}:suppressed"
 
     def of(self, partition: int) -> "PartitionKeys":

@@ -6,6 +6,7 @@ from itertools import islice
 
 import msgpack
 
+from streamtopic.errors import StateCorrupt
 from streamtopic.formats import program
 from streamtopic.state.connection import Connection
 from streamtopic.state.deletions import Forget
@@ -27,6 +28,7 @@ __all__ = [
     "remove_base",
     "remove_model",
     "remove_partition",
+    "remove_stray_segments",
 ]
 
 _AT_ONCE = 500
@@ -124,6 +126,19 @@ def remove_partition(connection: Connection, model: str, partition: int, *, rear
         connection.call("UNLINK", *some)
 
 
+def remove_stray_segments(connection: Connection, model: str) -> int:
+    """Remove the strings of segments that no list names, once all partitions were removed; return their number.
+
+    Where Redis has lost a list of segments, what it named would stay for ever, with pairs of deleted documents in it.
+    """
+    names = connection.names(f"{{st:{model}:*}}:seg:*")
+    removed = 0
+    while some := list(islice(names, _AT_ONCE)):
+        connection.batch(("UNLINK", name) for name in some)
+        removed += len(some)
+    return removed
+
+
 def remove_model(connection: Connection, model: str, update: Callable[[int, int | None], None]) -> int:
     """Remove every key of a model; return how many. It may be repeated after any error.
 
@@ -169,9 +184,15 @@ def remove_base(connection: Connection, model: str) -> None:
 
 
 def kept_forgets(connection: Connection, model: str, partition: int) -> list[Forget]:
-    """Return the deletions that `remove_partition` put aside, oldest first."""
+    """Return the deletions that `remove_partition` put aside, oldest first. Raises StateCorrupt where they are gone."""
     keys = ModelKeys(model).partition(partition)
-    rows = connection.call("XRANGE", keys.kept_forgets, "-", "+")
+    reads = [("EXISTS", keys.kept_forgets), ("XRANGE", keys.kept_forgets, "-", "+")]
+    there, rows = connection.batch(reads, atomic=True)
+    if not there:
+        raise StateCorrupt(
+            f"Redis has lost the deletions of partition {partition} that a rebuild put aside: run `streamtopic "
+            "rebuild` again, and their receipts say what the log still tells"
+        )
     return [Forget.unpack(entry, fields[b"forget"]) for entry, fields in rows]
 
 

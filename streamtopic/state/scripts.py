@@ -30,7 +30,7 @@ def _text(*names: str) -> str:
 SCAN_HASH = _text("scan_hash")
 
 # A partition is written by its one writer; only BEGIN_EPOCH is the scheduler's.
-CLAIM_PARTITION = _text("claim_partition")
+CLAIM_PARTITION = _text("lasting_stream", "claim_partition")
 READ_DOCUMENTS = _text("read_documents")
 COMMIT_FLUSH = _text("hash_slices", "commit_flush")
 SWAP_SEGMENTS = _text("hash_slices", "swap_segments")
@@ -62,8 +62,8 @@ MOVE_DELETION = _text("leads", "move_deletion")
 
 # A rebuild takes partitions and lease from their holders.
 SEIZE_LEASE = _text("seize_lease")
-REMOVE_POSITION = _text("remove_position")
-PUT_FORGETS = _text("put_forgets")
+REMOVE_POSITION = _text("lasting_stream", "remove_position")
+PUT_FORGETS = _text("lasting_stream", "put_forgets")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,22 +1,37 @@
-"""The exact sum of the pairs of many segments, in bounded memory. Readers add segments up in this way."""
+"""The exact sum of the pairs of many segments, in bounded memory. Readers add segments up in this way.
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+Rows of many flushes are counted together: they leave far fewer pairs to add up than each flush by itself.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from streamtopic.compiled import Whole, kernel
-from streamtopic.counts.arrays import UInt64
+from streamtopic.counts import PairBlock
+from streamtopic.counts.arrays import UInt64, row_ends
 from streamtopic.counts.compact import UpperRows, pack, unpack
 from streamtopic.counts.count_pairs import ONE, drain
 from streamtopic.errors import CountsOverflow
 from streamtopic.state.meta import ManifestEntry
 from streamtopic.state.redis_keys import PartitionKeys
-from streamtopic.state.segments import PairChunk, SegmentHead
+from streamtopic.state.segments import FlushRows, SegmentHead, decode_rows, pair_chunks
+from streamtopic.state.word_ids import ascending_rows
 
-__all__ = ["PANEL_PAIRS", "WAITING_BYTES", "SignedSegment", "accumulate", "joined", "merged_pairs", "relabel"]
+__all__ = [
+    "PANEL_PAIRS",
+    "ROW_BYTES",
+    "WAITING_BYTES",
+    "SignedSegment",
+    "accumulate",
+    "joined",
+    "merged_pairs",
+    "relabel",
+]
 
 
 Int32 = npt.NDArray[np.int32]
@@ -27,6 +42,9 @@ WAITING_BYTES = 96 << 20
 
 PANEL_PAIRS = 1 << 20
 """Pairs of a panel, which may be one row with more. One panel at a time is held twice, old and new."""
+
+ROW_BYTES = 4 << 20
+"""Bytes of rows that are counted together, as about twenty times as many. One segment may have more."""
 
 # So many at the beginning, when nobody knows yet where the pairs will be.
 _FIRST_PANELS = 32
@@ -51,29 +69,80 @@ def merged_pairs(
     segments: Sequence[SignedSegment],
     where: Int64,
     chosen: npt.NDArray[np.bool_],
-    chunks: Callable[[SignedSegment], Iterable[PairChunk]],
+    string: Callable[[SignedSegment, int], bytes],
 ) -> list[UpperRows]:
     """Return the sum of the pairs of kept words with a chosen word, as panels of its upper triangle in order.
 
     where: (positions,) int64, new position of each word among the kept, -1 to drop it.
     chosen: (kept,) bool, one for each kept word.
-    chunks: reads the row chunks of a segment.
+    string: reads the k-th string of a segment.
 
-    Beside the result, of six bytes a pair, it holds WAITING_BYTES and one panel, however much is read. Raises
-    CountsOverflow, and as `chunks` does.
+    Beside the result, of six bytes a pair, it holds WAITING_BYTES, one panel and ROW_BYTES of rows, however much is
+    read. Raises CountsOverflow, StateCorrupt, and as `string` does.
     """
     # Sums of integers: the order of segments and chunks, and so their history, leaves no trace in the result.
     total = _Sum(len(chosen))
+    rows = list[SignedSegment]()
     for segment in segments:
-        known = segment.positions >= 0
-        new = np.full(len(segment.positions), -1, np.int64)
-        new[known] = where[segment.positions[known]]
-        if (new >= 0).any():
-            for chunk in chunks(segment):
-                sign = segment.sign
-                part = relabel(chunk.rows, chunk.sizes, chunk.columns, chunk.values, new, chosen, sign)
-                total.add(*part)
+        new = _renamed(segment, where)
+        if (new < 0).all():
+            continue
+        if segment.entry.rows:
+            rows.append(segment)
+            continue
+        for chunk in pair_chunks(segment.entry, len(new), partial(string, segment)):
+            part = relabel(chunk.rows, chunk.sizes, chunk.columns, chunk.values, new, chosen, segment.sign)
+            total.add(*part)
+    for group in _together(rows):
+        found = [_kept_rows(segment, where, string) for segment in group]
+        for block in _ascending(found).blocks(len(chosen)):
+            total.add(*_chosen_pairs(block, chosen))
     return total.result()
+
+
+def _renamed(segment: SignedSegment, where: Int64) -> Int64:
+    """Return the new position of each word of a segment, (ids,) int64, -1 to drop it."""
+    known = segment.positions >= 0
+    new = np.full(len(segment.positions), -1, np.int64)
+    new[known] = where[segment.positions[known]]
+    return new
+
+
+def _together(segments: Sequence[SignedSegment]) -> Iterator[list[SignedSegment]]:
+    """Yield segments with rows in groups of at most ROW_BYTES, or of one segment."""
+    # Sums stay within 64 bits: so few bytes hold the rows of a million passages at most.
+    group = list[SignedSegment]()
+    size = 0
+    for segment in segments:
+        if group and size + segment.entry.size > ROW_BYTES:
+            yield group
+            group = []
+            size = 0
+        group.append(segment)
+        size += segment.entry.size
+    if group:
+        yield group
+
+
+def _kept_rows(segment: SignedSegment, where: Int64, string: Callable[[SignedSegment, int], bytes]) -> FlushRows:
+    """Return the rows of a segment over the kept words, which are in any order, with signed weights."""
+    found = decode_rows(string(segment, 1), len(segment.head.ids))
+    new = _renamed(segment, where)
+    words = new.astype(np.int32)[found.words]
+    weights = segment.sign * found.weights
+    kept = words >= 0
+    if kept.all():
+        return FlushRows(found.indptr, words, found.counts, weights)
+    places = row_ends(kept.astype(np.int64))
+    return FlushRows(places[found.indptr], words[kept], found.counts[kept], weights)
+
+
+def _ascending(parts: Sequence[FlushRows]) -> FlushRows:
+    """Return all rows one below the other, the words of each in ascending order. parts: at least one."""
+    rows = FlushRows.joined(parts)
+    # Ids have the order in which words arrived, and these numbers another one.
+    words, counts = ascending_rows(rows.indptr[:-1], rows.indptr, rows.words, rows.counts)
+    return FlushRows(rows.indptr, words, counts, rows.weights)
 
 
 def joined(panels: list[UpperRows]) -> tuple[Int64, Int32, Int64]:
@@ -90,6 +159,24 @@ def joined(panels: list[UpperRows]) -> tuple[Int64, Int32, Int64]:
         columns[held] = panel.rows.columns
         unpack(panel.rows, values[held])
     return indptr, columns, values
+
+
+def _chosen_pairs(block: PairBlock, chosen: npt.NDArray[np.bool_]) -> tuple[Int64, Int32, Int64]:
+    """Return the pairs of a block with a chosen word as (indptr, columns, values) of an upper triangle.
+
+    chosen: as in `merged_pairs`.
+    """
+    stop = block.first + len(block.sizes)
+    # Copies, since the next block but one is written to the same memory.
+    if chosen.all():
+        amounts = np.zeros(len(chosen), np.int64)
+        amounts[block.first : stop] = block.sizes
+        return row_ends(amounts), block.columns.copy(), block.values.copy()
+    numbers = np.arange(block.first, stop)
+    rows = np.repeat(numbers, block.sizes)
+    kept = chosen[rows] | chosen[block.columns]
+    amounts = np.bincount(rows[kept], minlength=len(chosen))
+    return row_ends(amounts), block.columns[kept], block.values[kept]
 
 
 class _Sum:
@@ -130,12 +217,16 @@ class _Sum:
 
     def _folded(self, panel: UpperRows) -> list[UpperRows]:
         """Return a panel with the waiting parts of its rows added; several panels where it has become large."""
+        # Parts of counted rows hold a few words each, so most panels need not be written anew for them.
+        waiting = [part for part in self._parts if part[0][panel.first] < part[0][panel.stop]]
+        if not waiting:
+            return [panel]
         held = np.empty(len(panel.rows.low), np.int64)
         unpack(panel.rows, held)
         rows = slice(panel.first, panel.stop + 1)
         wide = panel.rows.columns.astype(np.int32)
         parts = [(panel.rows.indptr, wide, held)]
-        for indptr, columns, values in self._parts:
+        for indptr, columns, values in waiting:
             first = indptr[panel.first]
             some = slice(first, indptr[panel.stop])
             starts = indptr[rows] - first

@@ -28,6 +28,7 @@ __all__ = [
     "Vocabulary",
     "WordLimits",
     "WordPassage",
+    "ascending_rows",
     "number_rows",
     "word_bytes",
     "word_text",
@@ -321,6 +322,17 @@ def number_rows(
     born = np.empty(len(numbers), np.int32)
     firsts = starts[chosen]
     found = _number(firsts, indptr, entries, numbers, next_number, ids, born)
+    ascending, amounts = ascending_rows(firsts, indptr, ids, counts)
+    return indptr, ascending, amounts, born[:found].copy()
+
+
+def ascending_rows(firsts: Int64, indptr: Int64, ids: Int32, counts: Int32) -> tuple[Int32, Int32]:
+    """Return the ids of rows, ascending in each row, and their counts.
+
+    firsts: (rows,) where each row begins in `counts`.
+    indptr: (rows + 1,) where it begins in `ids`, and in the result.
+    ids: of 0 or more, each once in a row.
+    """
     # Numbers among the words of these rows: the ids themselves may be millions.
     used = np.zeros(int(ids.max(initial=-1)) + 1, np.bool_)
     used[ids] = True
@@ -332,7 +344,7 @@ def number_rows(
     ascending = np.empty(len(ids), np.int32)
     amounts = np.empty(len(ids), np.int32)
     _ascend(firsts, indptr, ids, counts, place, words, ends[:-1], rows, times, ascending, amounts)
-    return indptr, ascending, amounts, born[:found].copy()
+    return ascending, amounts
 
 
 @kernel

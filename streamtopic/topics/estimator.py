@@ -3,8 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from math import inf
+from numbers import Real
 from pathlib import Path
 from typing import Any, Self
+from unicodedata import normalize
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -26,6 +29,9 @@ from streamtopic.topics.saved import read_model, write_model
 from streamtopic.topics.update import NeedsRetrain, update
 
 __all__ = ["AnchorTopics"]
+
+# Steps of a probability that is shown: of rounding there are thousands in one of them.
+_GRID = 2.0**40
 
 
 class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -104,6 +110,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """
         del y
         batch = self._first_documents(X)
+        self._check_inference()
         with _as_value_error():
             options = self._options()
         # The arrays of an earlier fit go first: there may be memory for one model, but not for two.
@@ -155,8 +162,13 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             return self._change(counts, self._columns, batch, -1)
 
     def transform(self, X: Any) -> Float:
-        """Return topic proportions of documents, (documents, n_topics). Rows sum to 1."""
+        """Return topic proportions of documents, (documents, n_topics). Rows sum to 1.
+
+        Raises ValueError for another number of columns, amounts that are negative or not finite, and an `alpha` or
+        `tolerance` that is not a number above 0.
+        """
         check_is_fitted(self, "components_")
+        self._check_inference()
         rows = self._rows_of(X)
         A = self.components_.T
         indptr = rows.indptr.astype(np.int64)
@@ -183,13 +195,18 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
         feature_names: the words of the columns, where the model was not fitted on a frame that names them.
         top: how many words of each topic.
+        Raises ValueError where there is not one name for each column, and for a negative number of words.
         """
         check_is_fitted(self, "components_")
+        if top < 0:
+            raise ValueError(f"top is {top}: ask for 0 words of a topic or more")
         names = feature_names
         if names is None:
             names = getattr(self, "feature_names_in_", [f"x{k}" for k in range(self.n_features_in_)])
+        if len(names) != self.n_features_in_:
+            raise ValueError(f"there are {len(names)} names for {self.n_features_in_} columns: give one for each")
         columns, positions = self.word_places()
-        A = self.components_.T[columns]
+        A = _steady(self.components_.T[columns])
         frequency = self.counts_.frequency[positions]
         fit = getattr(self, "fit_", None)
         if fit is None:
@@ -254,7 +271,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         X: Any,
         *,
         times: Any = None,
-        classes: Sequence[str] | None = None,
+        classes: Iterable[object] | None = None,
         unit: Unit = "month",
         floor: int = FLOOR,
         top: int = 10,
@@ -263,7 +280,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
         X: documents (documents, words), those of the model or others.
         times: of each document, as `streamtopic.topics.over_time.read_days` takes them.
-        classes: of each document; "" for a document without a class.
+        classes: of each document, texts or whole numbers; "", None or NaN for a document without a class.
         unit: length of a period: day, week, month, quarter or year, in UTC.
         floor: the fewest documents of a slice that is shown.
         top: words of a topic in a slice. They are columns of X; `get_feature_names_out` of the vectoriser names them.
@@ -274,7 +291,7 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         columns, _ = self.word_places()
         rows = self._rows_of(X)[:, columns]
         moments = None if times is None else periods(read_days(times), unit)
-        keys = SliceKeys.made(moments, classes)
+        keys = SliceKeys.made(moments, None if classes is None else _class_names(classes))
         if len(keys.of) != rows.shape[0]:
             raise UsageError(f"there are {rows.shape[0]} documents, but {len(keys.of)} times or classes")
         estimator = ShareEstimator.of(np.ascontiguousarray(self.components_.T[columns]), self.topic_shares_)
@@ -287,11 +304,18 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """Return A over the words of the model, (n', r), and their names."""
         columns, _ = self.word_places()
         words = [self._name(column) for column in columns.tolist()]
-        return self.components_.T[columns], words
+        return _steady(self.components_.T[columns]), words
 
     @property
     def _n_features_out(self) -> int:
         return int(self.components_.shape[0])
+
+    def _check_inference(self) -> None:
+        """Raise ValueError unless both parameters of `transform` are numbers above 0."""
+        for name in ("alpha", "tolerance"):
+            value = getattr(self, name)
+            if not (isinstance(value, Real) and 0 < float(value) < inf):
+                raise ValueError(f"{name} is {value!r}: use a number above 0")
 
     def _options(self) -> LearnerOptions:
         return LearnerOptions(
@@ -314,9 +338,13 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         names = {str(name): k for k, name in enumerate(seen)}
         words = dict(zip(columns.order.tolist(), columns.words, strict=True))
         topics = []
+        if not isinstance(self.guided, Mapping):
+            raise UsageError(f"guided is a {type(self.guided).__name__}: give a dict of names to lists of seeds")
         for name, seeds in self.guided.items():
             if isinstance(seeds, str):
                 raise UsageError(f"the seeds of guided topic {name} are one text: give a list of words")
+            if not isinstance(seeds, Iterable):
+                raise UsageError(f"the seeds of guided topic {name} are a {type(seeds).__name__}: give a list of words")
             chosen = [_column(name, seed, names, len(words)) for seed in seeds]
             own = tuple(words[k] for k in chosen)
             topics.append(GuidedTopic(str(name), own))
@@ -450,6 +478,28 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return tags
 
 
+def _steady(A: Float) -> Float:
+    """Return probabilities on a grid: words that are equally likely by the counts tie, whatever came and went."""
+    # Updates and cold starts end at different last bits, which would decide which of the words is shown first.
+    return np.asarray(np.rint(A * _GRID) / _GRID)
+
+
+def _class_names(classes: Iterable[object]) -> list[str]:
+    """Return classes as texts, "" for a document without one. Raises UsageError for other values, by their row."""
+    names = []
+    for row, value in enumerate(classes):
+        if isinstance(value, str | int | np.integer):
+            names.append(str(value))
+        elif value is None or value != value:  # noqa: PLR0124  NaN differs from itself
+            names.append("")
+        elif isinstance(value, float) and value.is_integer():
+            # A column of whole numbers in which some are missing.
+            names.append(str(int(value)))
+        else:
+            raise UsageError(f"the class of document {row} is a {type(value).__name__}: give texts or whole numbers")
+    return names
+
+
 def _refuse_texts(X: Any) -> None:
     """Raise ValueError for a list or a column of texts, with the remedy: scikit-learn's words would not name it."""
     first = None
@@ -462,13 +512,23 @@ def _refuse_texts(X: Any) -> None:
         )
 
 
-def _column(topic: str, seed: str | int, names: Mapping[str, int], columns: int) -> int:
-    """Return the column of a seed. names: the column of each name, empty for columns without names."""
+def _column(topic: str, seed: object, names: Mapping[str, int], columns: int) -> int:
+    """Return the column of a seed: a word, or a column's number.
+
+    names: the column of each name, empty for columns without names.
+    Raises UsageError for a seed without a column.
+    """
     if isinstance(seed, str):
         if seed in names:
             return names[seed]
         remedy = "give words that the columns have" if names else "name columns by their numbers, or fit on named ones"
+        # Words of texts are in small letters and composed.
+        meant = normalize("NFC", seed.strip().lower())
+        if meant in names:
+            remedy = f"did you mean {meant}?"
         raise UsageError(f"guided topic {topic}: the seed {seed!r} has no column: {remedy}")
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+        raise UsageError(f"guided topic {topic}: the seed {seed!r} is neither a word nor the number of a column")
     if not 0 <= seed < columns:
         raise UsageError(f"guided topic {topic}: column {seed} is not one of {columns}: count columns from 0")
     return int(seed)

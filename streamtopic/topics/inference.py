@@ -41,6 +41,10 @@ _INNER = 25
 _DAMPED = 1000
 # Conjugate gradients stop at this share of the residual: an inexact Newton step.
 _FORCING = 0.03
+# The most words of a document.
+_LONGEST = 2.0**32
+# Counts up to this share of alpha and tolerance are left out.
+_FAINT = 1e-9
 # One step makes a proportion at most three times as large.
 _GROWTH = 2.0
 # A step may lower f by this share of it: rounding does so near the optimum.
@@ -68,18 +72,23 @@ def fold_in(
     alpha: of the prior.
     tolerance: bound on the relative error of each proportion, even on the root of the sum of their squares.
 
-    A document without a word that the model knows gets equal proportions: the prior's mode.
+    A document without a word that the model knows gets equal proportions: the prior's mode. One of more than 2^32 words
+    is taken as one of so many with the same shares, since sums of larger counts round by more than the tolerance.
     """
     table = np.asarray(A, np.float64)
     documents = len(indptr) - 1
     r = table.shape[1]
     amounts = np.asarray(counts, np.float64)
     in_the_model = table.max(axis=1) > 0
-    known = in_the_model[words] & (amounts > 0)
-    words = words[known]
-    amounts = amounts[known]
     owners = np.repeat(np.arange(documents), np.diff(indptr))
-    starts = np.searchsorted(owners[known], np.arange(documents + 1))
+    # Also without what is not a number.
+    known = in_the_model[words] & (amounts > 0)
+    amounts = _bounded(np.where(known, amounts, 0.0), owners, documents)
+    # Such a count moves no proportion by its tolerance, and the bound on the residual would ask more than floats hold.
+    counted = amounts > _FAINT * alpha * tolerance
+    words = words[counted]
+    amounts = amounts[counted]
+    starts = np.searchsorted(owners[counted], np.arange(documents + 1))
     sizes = np.diff(starts)
     theta = np.full((documents, r), 1.0 / r)
     # By size, so that the documents of a block need little padding.
@@ -98,6 +107,24 @@ def fold_in(
         theta[chosen] = _solved(F, x, alpha, tolerance)
         at = stop
     return theta
+
+
+def _bounded(amounts: Float, owners: Positions, documents: int) -> Float:
+    """Return amounts, (entries,), scaled down in documents that sum to more than _LONGEST.
+
+    owners: (entries,) the document of each amount.
+    """
+    # By the largest first: a sum of amounts as they are may leave the range of floats.
+    largest = np.zeros(documents)
+    np.maximum.at(largest, owners, amounts)
+    if not (largest > _LONGEST / max(len(amounts), 1)).any():
+        return amounts
+    # An empty document has no largest amount, and stays empty.
+    shares = amounts / np.where(largest > 0, largest, 1.0)[owners]
+    shared = np.bincount(owners, weights=shares, minlength=documents)
+    fitting = _LONGEST / np.maximum(shared, 1.0)
+    over = (largest > fitting)[owners]
+    return np.where(over, shares * fitting[owners], amounts)
 
 
 def _block_end(sizes: Positions, at: int, r: int) -> int:

@@ -1,6 +1,7 @@
 """The options of a learner, in one value."""
 
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Any, Literal
 
 from streamtopic.counts import Weighting
@@ -10,6 +11,8 @@ __all__ = ["LEAST_TOLERANCE", "GuidedTopic", "LearnerOptions"]
 
 LEAST_TOLERANCE = 1e-9
 """A lower tolerance would ask the certificate to be sharper than the rounding of its own inputs."""
+
+_NUMBERS = ("min_df", "min_share", "max_df", "anchor_min_df", "max_words", "max_candidates", "tolerance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,11 @@ class LearnerOptions:
     guided: tuple[GuidedTopic, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
+        # Limits may be fractions: 1e4 words. A number of topics is a shape.
+        _require(isinstance(self.n_topics, Integral), "n_topics", repr(self.n_topics), "use a whole number")
+        for name in _NUMBERS:
+            value = getattr(self, name)
+            _require(isinstance(value, Real), name, repr(value), "use a number")
         _require(self.n_topics >= 1, "n_topics", self.n_topics, "use at least 1")
         _require(self.learner in ("default", "paper"), "learner", self.learner, 'use "default" or "paper"')
         _require(self.min_df >= 1, "min_df", self.min_df, "use at least 1 document")
@@ -68,7 +76,8 @@ class LearnerOptions:
         _require(0 < self.max_df <= 1, "max_df", self.max_df, "use a share above 0 and at most 1")
         _require(0 <= self.anchor_min_df <= 1, "anchor_min_df", self.anchor_min_df, "use a share from 0 to 1")
         _require(self.max_words >= 1, "max_words", self.max_words, "use at least 1 word")
-        _require(self.max_candidates >= self.n_topics, "max_candidates", self.max_candidates, "use at least n_topics")
+        enough = f"use at most {self.max_candidates}, the most words that may become anchors"
+        _require(self.n_topics <= self.max_candidates, "n_topics", self.n_topics, enough)
         _require(self.tolerance >= LEAST_TOLERANCE, "tolerance", self.tolerance, f"use at least {LEAST_TOLERANCE}")
 
         names = {topic.name for topic in self.guided}

@@ -21,8 +21,10 @@ Intervals are Wilson's, with t of m - 1 degrees of freedom, around the solution 
 Source: Cochran, "Sampling Techniques" (1977), sections 6.3 and 9A; Wilson, JASA 22 (1927).
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -62,6 +64,10 @@ _LEAST = 1e-3
 # Both tails of an interval that covers 95 in 100.
 _UPPER = 0.975
 _THURSDAY = 3
+_DAY_MS = 86_400_000
+_EPOCH = date(1970, 1, 1).toordinal()
+_NO_TIME = np.iinfo(np.int64).min
+_YEAR_OR_MONTH = re.compile(r"\d{4}(-\d{2})?")
 
 Labels = npt.NDArray[np.str_]
 
@@ -469,22 +475,74 @@ def _wilson(free: Float, variance: Float, m: Float) -> tuple[Float, Float]:
 def read_days(times: Any) -> Int64:
     """Return days since 1970 in UTC, (documents,) int64, the least int64 for a document without a time.
 
-    times: dates or times without a zone, which are taken as UTC, as numpy reads them (datetime objects, text of
-        ISO 8601, columns of pandas or polars), or integers, which are milliseconds since 1970 as `ts` of an add.
+    times: dates, times, texts of ISO 8601, columns of these of numpy, pandas or polars, or whole numbers, which are
+        milliseconds since 1970 as `ts` of an add. A time without a zone is taken as UTC. None, NaN, NaT and "" are
+        documents without a time.
     Raises UsageError for other values.
     """
-    given = np.asarray(times)
+    try:
+        given = np.asarray(times)
+    except ValueError:
+        # Lists of different lengths within a list.
+        given = np.zeros((0, 0))
+    if given.ndim != 1:
+        raise UsageError("times must be a list with one for each document")
     if given.dtype.kind in "iu":
         given = given.astype("datetime64[ms]")
-    elif given.dtype.kind not in "MOU":
-        raise UsageError("times are dates, texts such as 1987-02-26, or whole milliseconds since 1970")
+    if given.dtype.kind == "M":
+        return given.astype("datetime64[D]").astype(np.int64)
+    # One by one: numpy takes whole numbers among other objects for days, and knows neither zones nor all of ISO 8601.
+    found = np.full(len(given), _NO_TIME, np.int64)
+    for row, value in enumerate(given.tolist()):
+        if not _is_missing(value):
+            found[row] = _day(value, row)
+    return found
+
+
+def _is_missing(value: object) -> bool:
+    """Return whether a document has no time: None, NaN or NaT, of whatever package, or an empty text."""
+    # The missing value of pandas has no truth value, so its type is asked first.
+    if value is None or type(value).__name__ == "NAType":
+        return True
+    return value == "" or bool(value != value)  # noqa: PLR0124  NaN differs from itself
+
+
+def _day(value: object, row: int) -> int:
+    """Return the day of a time, since 1970 in UTC. row: of the document. Raises UsageError for what is not a time."""
+    if isinstance(value, np.datetime64):
+        return int(value.astype("datetime64[D]").astype(np.int64))
+    if isinstance(value, float) and value.is_integer():
+        # A column of whole numbers in which some are missing.
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value // _DAY_MS
+    if isinstance(value, str):
+        value = _moment(value)
+    if isinstance(value, datetime):
+        value = _utc_date(value)
+    if not isinstance(value, date):
+        raise UsageError(
+            f"the time of document {row} cannot be read: give a date, a text of ISO 8601 such as 1987-02-26, or whole "
+            "milliseconds since 1970"
+        )
+    return value.toordinal() - _EPOCH
+
+
+def _utc_date(moment: datetime) -> date | None:
+    """Return the date of a time in UTC, None where the calendar of Python does not reach so far."""
     try:
-        found = given.astype("datetime64[D]")
-    except (ValueError, TypeError, UserWarning) as error:
-        raise UsageError(f"a time cannot be read ({error}): give dates or times in UTC, without a zone") from None
-    if found.ndim != 1:
-        raise UsageError("times must be a list with one for each document")
-    return found.astype(np.int64)
+        return moment.date() if moment.tzinfo is None else moment.astimezone(UTC).date()
+    except OverflowError:
+        return None
+
+
+def _moment(text: str) -> datetime | None:
+    """Return the time that a text of ISO 8601 names, None for other texts. A year or a month is its first day."""
+    whole = text + "-01-01"[len(text) - 4 :] if _YEAR_OR_MONTH.fullmatch(text) else text
+    try:
+        return datetime.fromisoformat(whole)
+    except ValueError:
+        return None
 
 
 def periods(days: Int64, unit: Unit) -> list[str]:

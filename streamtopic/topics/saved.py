@@ -8,6 +8,7 @@ documents that were unlearned are not.
     read_model    a file to the parameters and attributes of a model, bit for bit
 """
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -71,11 +72,26 @@ def write_model(path: Path, model: Any) -> None:
     # A folder that is missing is an error of the system here. The library would raise its own.
     written.touch()
     try:
-        save_file(whole, written, {"format": _FORMAT})
+        save_file(whole, written, {"format": _FORMAT, "sha256": _digest(whole)})
     except SafetensorError as error:
         written.unlink()
         raise OSError(f"{path} cannot be written: {error}") from error
     written.replace(path)
+
+
+def _digest(arrays: _Arrays) -> str:
+    """Return the SHA-256 of arrays with their names, types and shapes: a number that was changed is still a number."""
+    found = hashlib.sha256()
+    for name, array in sorted(arrays.items()):
+        found.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return found.hexdigest()
+
+
+def _check_digest(arrays: _Arrays, saved: str | None) -> None:
+    """Raise ValueError for other arrays than those that were saved. saved: None for a file from before digests."""
+    if saved not in (None, _digest(arrays)):
+        raise ValueError("its bytes are not those that were saved")
 
 
 def _fields(holder: Any, names: Iterable[str], prefix: str = "") -> dict[str, Any]:
@@ -133,12 +149,14 @@ def read_model(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
     try:
         with safe_open(path, framework="numpy") as file:
-            kind = (file.metadata() or {}).get("format")
+            named = file.metadata() or {}
+            kind = named.get("format")
             if kind != _FORMAT:
                 raise UsageError(f"{path} has the format {kind!r}, not {_FORMAT!r}: save the model with this version")
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  not a mapping
+        _check_digest(arrays, named.get("sha256"))
         return _model(arrays)
-    except (SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (SafetensorError, KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise UsageError(f"{path} does not hold a whole model ({error}): save the model again") from error
 
 

@@ -519,9 +519,11 @@ def regrouped(
     error = before.error
     if len(fresh) or not np.array_equal(kept, np.arange(len(kept))):
         counts = counts[kept]
-        thin = thin[:, kept]
-        product = product[:, kept]
-        C = C[:, kept]
+        # Not by an index, which leaves the entries of a column side by side: kernels read rows, and would be compiled
+        # once more for columns.
+        thin = thin.take(kept, axis=1)
+        product = product.take(kept, axis=1)
+        C = C.take(kept, axis=1)
     if len(fresh):
         topic = np.full(len(now), -1, np.int64)
         inside = np.flatnonzero(now >= 0)

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +33,15 @@ def test_a_disk_that_takes_no_more_is_named_with_status_3(tmp_path):
     )
     assert (done.returncode, done.stderr.count("\n")) == (3, 1)
     assert "the operating system refuses: File too large; mend that, then run the command again" in done.stderr
+
+
+def test_output_that_nobody_can_take_is_one_line():
+    """Also of the shortest command, where standard output is a full disk."""
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "streamtopic", "--version"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (3, 1)
+    assert "No space left on device" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,18 @@ def test_a_held_delete_can_be_cancelled(on):
     assert "cannot be cancelled" in on("deletions", "cancel", name, status=2)
 
 
+def test_what_was_done_before_an_error_is_told(program, on):
+    """Requests are cancelled one after the other, a name that is given twice is one, and people are not documents."""
+    names = on("delete", "doc-1", "--subject", "ann", *HELD)["requests"]
+    said = on("deletions", "cancel", names[0], names[0], "no-such", status=2)
+    assert "there is no request no-such" in said
+    assert f"cancelled before the error: {names[0]}" in said
+    status, out, _ = program("deletions", "cancel", names[1], names[1], "--dir", on.folder)
+    assert status == 0
+    people, documents = "cancelled 1 request, for all documents of 1 subject", "cancelled 1 request, for 1 document"
+    assert out.strip() in {people, documents}
+
+
 def test_a_wrong_name_leaves_nothing_behind(on):
     """Neither a deletion nor a request is made for some of the names: nobody would be told its id and its salt."""
     for settings in ([], HELD):

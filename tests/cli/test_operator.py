@@ -148,7 +148,10 @@ def test_a_deletion_that_waits_is_told_from_an_unknown_one(on, instance):
 
 
 def test_receipts_can_be_checked_elsewhere(on, program, instance, tmp_path):
-    """The exported file verifies offline with the public key alone; a missing or changed line does not."""
+    """The exported file verifies offline with the public key alone, and holds each digest that was printed before.
+
+    A missing or changed line does not verify.
+    """
     file, key = tmp_path / "receipts.jsonl", instance / "keys" / "signing.pub"
     made = on("receipts", "export", "--to", file)
     assert (made["receipts"], made["last"]) == (3, 3)
@@ -166,6 +169,13 @@ def test_receipts_can_be_checked_elsewhere(on, program, instance, tmp_path):
     file.write_text("\n".join(lines[:2]))
     assert verify()[0] == 0
     assert verify("--head", made["head"])[0] == 1
+    # Written down when the file had two receipts, a digest proves these two in every later file.
+    earlier = verify()[1]["head"]
+    file.write_text("\n".join(lines))
+    assert verify("--head", earlier)[0] == 0
+    assert verify("--head", "")[0] == 1
+    file.write_text(lines[0])
+    assert verify("--head", earlier)[0] == 1
     file.write_text("\n".join([lines[0], lines[2]]))
     status, found = verify()
     assert (status, found["problems"]) == (1, [{"line": 0, "problem": "receipts 2 to 2 are missing"}])

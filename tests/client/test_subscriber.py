@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import shutil
 import subprocess
 import sys
 
@@ -198,6 +199,30 @@ def test_progress_of_another_model_is_refused(subscribe, tmp_path):
             subscribe(progress=tmp_path / "p")
 
 
+def test_a_file_of_progress_that_cannot_be_used_is_named(subscribe, publish, tmp_path):
+    """Damaged progress, and a place where none can be written, are errors that name the file."""
+    file = tmp_path / "progress"
+    for damaged in ("", "[]", "{}", '{"model": "news", "version": Infinity}', '{"model": "news", "version": "x"}'):
+        file.write_text(damaged)
+        with pytest.raises(UsageError, match=f"{file} is not a file of progress"):
+            subscribe(progress=file)
+    with pytest.raises(UsageError, match=f"cannot read {tmp_path}"):
+        subscribe(progress=tmp_path)
+    publish(1)
+    nowhere = tmp_path / "missing" / "progress"
+    subscriber = subscribe(progress=nowhere)
+    assert subscriber.poll().version == 1
+    with pytest.raises(UsageError, match=f"cannot write {nowhere}"):
+        subscriber.poll()
+
+
+@pytest.mark.parametrize("max_age", [0, -1.0, float("nan")])
+def test_an_age_that_refuses_nothing_is_refused(subscribe, max_age):
+    """A limit of no seconds would switch the check off without a word."""
+    with pytest.raises(UsageError, match="max_age"):
+        subscribe(max_age=max_age)
+
+
 def test_iteration_waits_for_releases(tmp_path, publish, key):
     """A subscriber waits at the log, sees what comes meanwhile, and ends after idle_seconds without any."""
     now, naps = [0.0], []
@@ -274,6 +299,20 @@ def test_receipts_are_found_and_verified(log, key):
     log.append("news.receipts", b"news/0/7", seal_receipt(receipt(6, "r"), key))
     assert receipts.find("r", salt="s" * 16) == []
     assert receipts.skipped == 1
+
+
+def test_receipts_of_a_log_that_was_made_anew_are_those_that_it_holds(log, key, tmp_path):
+    """A running reader finds the receipts of a topic that was made again, and none of the topic before."""
+    first, second = receipt(3, "r-3"), receipt(5, "r-5")
+    log.append_many("news.receipts", [to_message(first, seal_receipt(first, key))] * 2)
+    receipts = Receipts(log, model="news", public_key=key.public)
+    assert receipts.find("r-3", salt="s" * 16) == [first]
+    log.close()
+    shutil.rmtree(tmp_path / "log" / "news.receipts")
+    log.create("news.receipts", 1)
+    log.append_many("news.receipts", [to_message(second, seal_receipt(second, key))])
+    assert receipts.find("r-3", salt="s" * 16) == []
+    assert receipts.find("r-5", salt="s" * 16) == [second]
 
 
 def test_the_client_is_light():

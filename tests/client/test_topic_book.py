@@ -140,6 +140,7 @@ def test_what_cannot_be_followed_is_refused(table, tmp_path):
             book.name(1, bad)
     for content in (
         "[]",
+        "[" * 100_000,
         "{}",
         '{"format": 1}',
         "\xff",

@@ -1,8 +1,13 @@
 """Files of documents by their kind: what is read, and what the user is told of all else."""
 
+import bz2
 import gzip
 import json
+import lzma
+import os
 import random
+import tempfile
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -102,6 +107,72 @@ def test_people_and_times_of_a_table_are_kept(tmp_path):
     ]
 
 
+TIMES = {
+    "microseconds": pa.array([2**63 - 1, 1_769_860_800_000_001], pa.timestamp("us")),
+    "milliseconds": pa.array([2**62, 1_769_860_800_000], pa.timestamp("ms")),
+    "a zone that nobody knows": pa.array([2**62, 1_769_860_800_000], pa.timestamp("ms", "Nowhere/City")),
+    "milliseconds of dates": pa.array([10**18, 1_769_860_800_000], pa.date64()),
+    "codes": pa.array([2**62, 1_769_860_800_000], pa.timestamp("ms")).dictionary_encode(),
+}
+
+
+@pytest.mark.parametrize("name", TIMES)
+def test_a_time_out_of_the_calendar_costs_its_own_row(tmp_path, name):
+    """The infinite times of databases are neither the end of the file nor another time."""
+    columns = {"id": ["a", "b"], "text": ["one", "two"], "ts": TIMES[name], "label": TIMES[name]}
+    parquet.write_table(pa.table(columns), tmp_path / "a.parquet")
+    found = load_file(tmp_path / "a.parquet")
+    day = 86_400_000
+    assert [(document.id, document.timestamp_ms // day) for document in found.documents] == [("b", 20_484)]
+    assert [(problem.where, "too far" in problem.reason) for problem in found.problems] == [("row 1", True)]
+
+
+def test_whole_numbers_with_a_point_are_times(tmp_path):
+    """Frames write a column of numbers with gaps so."""
+    (tmp_path / "a.csv").write_text("id,text,ts\na,one,1769860800000.0\nb,two,\nc,three,1.5\n", "utf-8")
+    found = load_file(tmp_path / "a.csv")
+    assert [document.timestamp_ms for document in found.documents] == [1_769_860_800_000, None]
+    assert [problem.where for problem in found.problems] == ["line 4"]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "",
+        "\n",
+        "\nb,two\nc,three",
+    ],
+)
+def test_a_quote_that_is_never_closed_is_told(tmp_path, end):
+    """All rows behind it would become part of one text without a word."""
+    (tmp_path / "a.csv").write_text(f'id,text\nz,last\na,"one{end}', "utf-8")
+    found = load_file(tmp_path / "a.csv")
+    assert [document.id for document in found.documents] == ["z"]
+    assert "a quote is open" in found.problems[0].reason
+
+
+def test_what_may_not_be_read_is_told_and_the_others_are_read():
+    """A file and a folder without the right to read them neither stop the others nor are left out in silence."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become a user without rights and come back")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        for part in ("open", "closed"):
+            (folder / part).mkdir()
+            (folder / part / "a.txt").write_text("some words", "utf-8")
+        (folder / "open" / "b.txt").write_text("other words", "utf-8")
+        (folder / "open" / "b.txt").chmod(0)
+        (folder / "closed").chmod(0o700)
+        os.seteuid(65534)
+        try:
+            found = load_file(folder)
+        finally:
+            os.seteuid(0)
+    assert [document.id for document in found.documents] == ["open/a.txt"]
+    assert sorted(problem.where for problem in found.problems) == ["file open/b.txt", "folder closed"]
+
+
 def test_rows_before_damage_in_a_packed_table_are_read(tmp_path):
     """Damage within the packed bytes is a problem with a place, as in JSON lines."""
     lines = "".join(f"{number},{random.Random(number).random()}\n" for number in range(20_000))
@@ -119,6 +190,15 @@ BAD = {
     "empty.csv": (b"", r"it has: none"),
     "rows.csv": (b"id,text\n", r"holds no usable document: expected the columns id and text"),
     "cut.csv.gz": (gzip.compress(TABLE.encode())[:20], r"rest of the file cannot be read"),
+    "utf16.csv": ("id,text\na,one\n".encode("utf-16"), r"is UTF-16: .*iconv -f utf-16"),
+    "utf16.jsonl": ('{"id": "a", "text": "b"}'.encode("utf-16"), r"is UTF-16: .*iconv -f utf-16"),
+    "a.csv.xz": (lzma.compress(b"id,text\na,one\n"), r"packed by xz: .*xz -d"),
+    "a.jsonl.bz2": (bz2.compress(b"{}"), r"packed by bzip2"),
+    "a.jsonl.zst": (b"\x28\xb5\x2f\xfd\0\0", r"packed by zstd: .*zstd -d"),
+    "a.zip": (b"PK\3\4" + bytes(30), r"is a zip file"),
+    "semicolons.csv": (b"id;text;label\na;one;x\n", r"has semicolons between its columns"),
+    "tabs.csv": (b"id\ttext\na\tone\n", r"has tabs between its columns.*\.tsv"),
+    "twice.csv": (b"id,text,text\na,one,two\n", r"has two columns text: rename one"),
     "text.parquet": (b"no such thing", r"is not a Parquet file"),
     "big.csv": (b'id,text\na,"' + b"x" * (5 << 20) + b'"\n', r"rest of the file cannot be read: field larger"),
 }
@@ -168,3 +248,12 @@ def test_add_takes_all_kinds_at_once(tmp_path, capsys, redis_server):
     report = json.loads(printed.out)
     assert (report["sent"], report["skipped"], report["ingested"]["added"]) == (3, 1, 3)
     assert "line 3: 1 cells, where the header has 2; skipped" in printed.err
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_a_text_may_end_as_the_mark_behind_a_table_does(tmp_path, end):
+    """What tells an open quote from the end of a table is no part of a text, and no rows are lost behind one."""
+    file = tmp_path / "rows.csv"
+    file.write_text(f"id,text\n1,a test:end\n2,st:end\nst:end,b{end}")
+    found = list(read_csv(file))
+    assert [(one.id, one.text) for one in found] == [("1", "a test:end"), ("2", "st:end"), ("st:end", "b")]

@@ -1,5 +1,6 @@
 """Who may read and act: hosts, origins, sizes, the token and visits, against those who lie about them."""
 
+import contextlib
 import ipaddress
 import json
 import logging
@@ -7,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
 from datetime import UTC, datetime, timedelta
 
@@ -19,6 +21,7 @@ from cryptography.x509.oid import NameOID
 from dashboard_client import HOSTILE, TOKEN, served
 
 from streamtopic.cli import main
+from streamtopic.dashboard import dashboard_server
 from streamtopic.dashboard.dashboard_server import TlsFiles, access_of
 from streamtopic.dashboard.gate import MOST_BYTES, Access, Visits
 from streamtopic.endpoint import is_loopback
@@ -51,6 +54,40 @@ def test_a_name_can_be_given(prepared):
     with served(prepared.settings, Access(None, reading=False), frozenset({"topics.example"})) as ask:
         assert ask("/login", Host="topics.example:8443").status == 200
         assert ask("/login", Host="other.example").status == 421
+
+
+def test_silent_connections_shut_nobody_out(prepared, monkeypatch):
+    """A crowd that sends nothing, or half a request, has its places for some seconds and not for ever."""
+    monkeypatch.setattr(dashboard_server, "REQUEST_SECONDS", 1.0)
+    with served(prepared.settings, Access(None, reading=False)) as ask, contextlib.ExitStack() as stack:
+        place = ("127.0.0.1", ask.port)
+        crowd = [stack.enter_context(socket.create_connection(place)) for _ in range(100)]
+        head = f"POST /login HTTP/1.1\r\nHost: 127.0.0.1:{ask.port}\r\nContent-Length: 9\r\n"
+        begun = f"{head}Origin: {ask.address}\r\n\r\ntok"
+        for one, sent in zip(crowd, [head, begun] * 30, strict=False):
+            one.sendall(sent.encode())
+        deadline = time.monotonic() + 60
+        while ask("/login").status != 200:
+            assert time.monotonic() < deadline, "nobody else is answered"
+            time.sleep(0.1)
+
+
+@pytest.mark.parametrize("path", ["/login", "/deletions", "/rejected/retry", "/requests/decide"])
+def test_a_form_of_many_fields_is_answered_as_any_other(ask, path, caplog):
+    """Nobody without a visit makes the dashboard fail, whatever a form of the allowed length holds."""
+    many = "&".join(f"token={k}" for k in range(600))
+    assert ask(path, body=many).status in {200, 403}
+    assert "Traceback" not in caplog.text
+
+
+def test_a_visitor_that_leaves_in_the_middle_is_no_error(ask, caplog):
+    """Half a form and a broken connection leave nothing in the log."""
+    head = f"POST /login HTTP/1.1\r\nHost: 127.0.0.1:{ask.port}\r\nOrigin: {ask.address}\r\nContent-Length: 99\r\n"
+    with socket.create_connection(("127.0.0.1", ask.port)) as left:
+        left.sendall(f"{head}\r\nhalf".encode())
+    for _ in range(3):
+        assert ask("/login").status == 200
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,18 @@ def test_the_key_of_suppressions_is_made_where_it_is_asked_for(made, tmp_path):
     assert "copy of suppression.key" in done.stdout
 
 
+def test_a_run_that_fails_leaves_no_half_of_the_secrets(tmp_path):
+    """The next run makes them all, and does not take the rest of the first one for secrets in use."""
+    # Makes a key and then fails, as on a full disk.
+    program = tmp_path / "program"
+    program.write_text('touch "$4/signing.pem"; echo "$2" >>"$0.log"; test "$2" = new\n')
+    command = ["sh", str(DEPLOY / "make-secrets.sh"), str(tmp_path / "secrets")]
+    failing = {**os.environ, "STREAMTOPIC": f"sh {program}"}
+    done = subprocess.run(command, env=failing, check=False, capture_output=True)
+    assert (done.returncode, (tmp_path / "program.log").read_text()) == (1, "new\ntls\n")
+    assert not (tmp_path / "secrets").exists()
+
+
 def test_secrets_are_made_where_compose_looks_for_them(made):
     """Every file that is mounted exists, only its owner can read what is secret, and the keys load."""
     files = [Path(secret["file"]) for secret in COMPOSE["secrets"].values()]

@@ -26,9 +26,10 @@ HELM = shutil.which("helm")
 needs_helm = pytest.mark.skipif(HELM is None, reason="helm is not on PATH")
 
 
-def helm(*options, chosen=CHOSEN):
+def helm(*options, chosen=CHOSEN, files=()):
     """Run `helm template`; (status, objects, standard error)."""
     words = [word for value in [*chosen, *options] for word in ("--set", value)]
+    words += [word for file in files for word in ("--values", str(file))]
     done = subprocess.run([HELM, "template", "news", str(CHART), *words], check=False, capture_output=True, text=True)
     return done.returncode, [thing for thing in yaml.safe_load_all(done.stdout) if thing], done.stderr
 
@@ -177,6 +178,30 @@ def test_what_must_be_chosen_is_asked_for_by_name(missing):
     status, _, error = helm(chosen=chosen)
     assert status != 0
     assert CHOSEN[missing].partition("=")[0] in error
+
+
+@needs_helm
+def test_a_bare_off_and_a_null_mean_what_they_say(tmp_path, monkeypatch):
+    """In a file of values YAML takes `off` for false; null is a setting that is not given."""
+    values = tmp_path / "values.yaml"
+    values.write_text("settings: {self_check: off, slices: off, linger: null, gateway_private_callbacks: false}\n")
+    status, made, error = helm(files=[values])
+    assert status == 0, error
+    (data,) = [thing["data"] for thing in made if thing["metadata"]["name"] == "news-settings"]
+    given = ("STREAMTOPIC_SELF_CHECK", "STREAMTOPIC_SLICES", "STREAMTOPIC_GATEWAY_PRIVATE_CALLBACKS")
+    for name in given:
+        monkeypatch.setenv(name, data[name])
+    loaded = Settings()
+    assert (loaded.self_check, loaded.slices, loaded.gateway_private_callbacks) == ("off", "off", False)
+    assert "STREAMTOPIC_LINGER" not in data
+
+
+@needs_helm
+def test_a_part_that_does_not_exist_is_refused():
+    """A typing error in the name of a part would make a pod of its own, and leave the part as it was."""
+    status, _, error = helm("parts.ingets.replicas=3")
+    assert status != 0
+    assert "parts.ingets: the parts are ingest, schedule and publish" in error
 
 
 @needs_helm

@@ -209,7 +209,7 @@ def test_without_redis_the_proxy_refuses_and_recovers(proxy, client, server):
 
 
 def _sleeper(tmp_path, guard, program="import time; print('up', flush=True); time.sleep(600)"):
-    return Worker("sleeper", [sys.executable, "-c", program], tmp_path / "out", guard, os.environ)
+    return Worker("sleeper", [[sys.executable, "-c", program]], tmp_path / "out", guard, os.environ)
 
 
 def test_a_worker_is_killed_suspended_and_started_again(tmp_path, guard):

@@ -42,7 +42,7 @@ def worker(tmp_path, watching):
     port = quiet_port()
     with Guard() as guard, serving(str(port), watching):
         program = [sys.executable, "-c", "import time; time.sleep(600)"]
-        worker = Worker("publish-0", program, tmp_path / "out", guard, os.environ, port)
+        worker = Worker("publish-0", [program], tmp_path / "out", guard, os.environ, port)
         worker.start()
         yield worker
         worker.kill()

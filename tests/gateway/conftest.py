@@ -107,13 +107,13 @@ def key_files(authority, name):
 
 @pytest.fixture
 def served(redis_server, signer):
-    """Start a gateway: settings of the service, and whether callbacks may be private."""
+    """Start a gateway: settings of the service, whether callbacks may be private, another address of Redis."""
     with contextlib.ExitStack() as stack:
 
-        def start(*, private=True, token=TOKEN, **settings):
+        def start(*, private=True, token=TOKEN, url=redis_server.url, **settings):
             now = [time.time()]
-            made = Settings(model=f"gate{next(_numbers)}", redis_url=redis_server.url, **settings)
-            connection = stack.enter_context(Connection(redis_server.url))
+            made = Settings(model=f"gate{next(_numbers)}", redis_url=url, **settings)
+            connection = stack.enter_context(Connection(url))
             door = RequestDoor(made, connection, lambda: now[0])
             kinds = {"controller_customer_id": "document", "email": "document", "person": "subject"}
             options = GatewayOptions(Access(token, reading=True), "example_controller_id", kinds, private)

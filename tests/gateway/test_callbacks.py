@@ -11,9 +11,10 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from streamtopic.errors import SettingsError, UsageError
 from streamtopic.gateway.callback_addresses import CallbackAddress, CallbackFailed, post
-from streamtopic.gateway.callback_sender import GIVE_UP_MS
+from streamtopic.gateway.callback_sender import GIVE_UP_MS, CallbackSender, SenderOptions
 from streamtopic.gateway.response_signing import ResponseSigner
-from streamtopic.state.deletion_requests import RequestState
+from streamtopic.state import Connection
+from streamtopic.state.deletion_requests import DeletionRequests, RequestState
 
 ID = "a7551968-d5d6-44b2-9831-815ac9017798"
 PUBLIC = socket.getaddrinfo
@@ -109,6 +110,41 @@ def test_after_three_days_a_callback_is_given_up(served):
     assert gateway.door.requests.callbacks_waiting() == 0
 
 
+def outbox(gateway, requests, url):
+    """Put five callbacks of each of so many requests into the outbox."""
+    for number in range(requests):
+        urls = tuple(f"{url}/{place}" for place in range(5))
+        gateway.door.receive([f"doc-{number}"], name=f"r-{number}", source="gateway", callbacks=urls)
+        before = gateway.door.requests.get(f"r-{number}")
+        gateway.door.requests.move(before, before.moved(RequestState.SENDING, 1))
+
+
+def test_many_callbacks_that_are_tried_later_hide_none_behind_them(served, requester):
+    """A requester whose server is gone does not keep everybody else from being told."""
+    gateway = served()
+    outbox(gateway, 201, "http://127.0.0.1:9")
+    requests = gateway.door.requests
+    later = int(gateway.now[0] * 1000) + 60_000
+    for callback in [*requests.callbacks(), *requests.callbacks(behind=requests.callbacks()[-1].entry)]:
+        requests.postpone(callback, later)
+    asked(gateway, requester.url)
+    assert gateway.sender().step() == 1
+    assert statuses(requester) == ["in_progress"]
+
+
+def test_a_server_that_does_not_answer_is_asked_a_few_times_in_a_step(served, requester):
+    """Each wait costs seconds, and others wait behind it."""
+    gateway = served()
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    outbox(gateway, 20, f"http://127.0.0.1:{port}")
+    asked(gateway, requester.url)
+    assert gateway.sender().step() == 1
+    waiting = gateway.door.requests.callbacks()
+    assert 1 <= sum(callback.attempts for callback in waiting) <= 50
+    assert len(waiting) == 101
+
+
 def test_tls_is_checked(served, secure_requester, authority):
     """A requester with a certificate of an authority that is trusted is told; one without is not."""
     gateway = served()
@@ -131,6 +167,9 @@ def test_tls_is_checked(served, secure_requester, authority):
         "https://examplecontroller.com/\r\nX: y",
         "https://exämple.com/",
         "https://[::1",
+        "https://a..example/",
+        "https://.example/",
+        f"https://{'a' * 64}.example/",
         "https://a.example:99999/",
         "https://localhost/",
         "http://127.0.0.1/",
@@ -176,6 +215,13 @@ def test_a_name_that_leads_to_a_private_address_is_not_called(monkeypatch, numbe
     address = CallbackAddress.parse("https://rebound.example/", private=False)
     with pytest.raises(CallbackFailed, match="private"):
         address.resolve(private=False)
+
+
+@pytest.mark.parametrize("host", ["a..example", ".example", "a" * 64 + ".example"])
+def test_a_name_that_cannot_be_looked_up_is_a_callback_that_failed(host):
+    """Python has an error of its own for it, which would end the sender, and with it the callbacks of everybody."""
+    with pytest.raises(CallbackFailed, match="no such host"):
+        CallbackAddress(secure=True, host=host, port=443, path="/").resolve(private=True)
 
 
 def test_the_number_that_was_checked_is_called(monkeypatch, requester):
@@ -254,3 +300,21 @@ def test_a_key_of_rsa_signs_as_the_examples_do():
     key = rsa.generate_private_key(65537, 2048)
     signer = ResponseSigner("a.example", b"", key, self_signed=False)
     key.public_key().verify(base64.b64decode(signer.sign(b"body")), b"body", padding.PKCS1v15(), hashes.SHA256())
+
+
+def test_a_redis_that_is_away_is_told_once(signer, caplog):
+    """Callbacks wait without a line for each attempt."""
+    stop, looks = threading.Event(), []
+
+    def now():
+        # After twenty looks nothing is tried any more.
+        looks.append(0)
+        if len(looks) == 20:
+            stop.set()
+        return 0.0
+
+    options = SenderOptions("controller", True, ssl.create_default_context())
+    with Connection("redis://127.0.0.1:1/0") as connection:
+        CallbackSender(DeletionRequests(connection, "away"), signer, options, now).run(stop, every=0.001)
+    told = [record for record in caplog.records if getattr(record, "event", "") == "callbacks_wait"]
+    assert (len(looks), len(told)) == (20, 1)

@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+import socket
 import subprocess
 import sys
 
@@ -282,14 +283,25 @@ def test_a_redis_that_is_away_is_told_as_that(served):
 
 def test_a_body_is_never_a_foreign_exception():
     """Whatever a body is, it is a request or it is refused."""
-    for value in (None, 1, "x", [], {}, [1], {"a": 1}, True, 1e400):
-        for name, sound in EXAMPLE.items():
-            body = json.dumps(EXAMPLE | {name: value}).encode()
+    # The example has no regulation, and the specification's text has.
+    whole = EXAMPLE | {"regulation": "gdpr"}
+    (identity,) = EXAMPLE["subject_identities"]
+    for value in (None, 1, "x", [], {}, [1], ["gdpr"], {"a": 1}, True, 1e400):
+        bodies = {name: whole | {name: value} for name in whole}
+        bodies |= {name: whole | {"subject_identities": [identity | {name: value}]} for name in identity}
+        for name, fields in bodies.items():
             try:
-                parse_erasure(body, {"email": "document"})
+                parse_erasure(json.dumps(fields).encode(), {"email": "document"})
             except UsageError:
                 continue
-            assert name in {"status_callback_urls", "extensions"} or value == sound
+            assert name in {"status_callback_urls", "extensions"} or isinstance(value, str) or value == whole[name]
+
+
+@pytest.mark.parametrize("time", ["2018-10-02t15:00:00z", "2018-10-02T15:00:00.123456789+01:00"])
+def test_each_form_of_a_time_in_rfc_3339_is_taken(time):
+    """Its section 5.6 allows small letters and any number of digits."""
+    body = json.dumps(EXAMPLE | {"submitted_time": time}).encode()
+    assert parse_erasure(body, {"email": "document"}).id == ID
 
 
 def test_the_command_says_what_is_missing(capsys):
@@ -319,3 +331,25 @@ def test_the_command_serves_until_it_is_told_to_stop(capsys, host, certified, re
         running.terminate()
     assert running.wait(40) == 0
     running.stdout.close()
+
+
+def test_a_redis_that_refuses_the_gateway_is_no_fault_of_the_request(served, redis_server, connection):
+    """The requester is told to try again later, and nothing about Redis; once it has its rights, it is taken in."""
+    limited = ["ACL", "SETUSER", "gateless", "on", ">word", "~*"]
+    connection.call(*limited, "+@all", "-@write", "-@scripting")
+    gateway = served(url=redis_server.url.replace("unix://", "unix://gateless:word@"))
+    said = gateway.ask("POST", "/requests", EXAMPLE)
+    assert (said.status, b"Redis" in said.body) == (503, False)
+    connection.call(*limited, "+@all")
+    assert gateway.ask("POST", "/requests", EXAMPLE).status == 201
+
+
+def test_a_requester_that_leaves_in_the_middle_is_no_error(served, caplog):
+    """Half a body and a broken connection leave nothing in the log, and the next request is answered."""
+    gateway = served()
+    head = f"POST /requests HTTP/1.1\r\nHost: example-processor.com\r\nAuthorization: Bearer {gateway.token}\r\n"
+    with socket.create_connection(("127.0.0.1", gateway.port)) as left:
+        left.sendall(f"{head}Content-Length: 99\r\n\r\nhalf".encode())
+    for _ in range(3):
+        assert gateway.ask("GET", "/discovery").status == 200
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from streamtopic.corpus import Document
-from streamtopic.errors import InvalidRelease
+from streamtopic.errors import InvalidRelease, SettingsError
 from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.report.version_report import read_report
 from streamtopic.service.app import Service
@@ -208,3 +208,14 @@ def test_receipts_with_wrong_types_are_refused(files, name):
         data = seal_receipt(dataclasses.replace(receipt, **{name: wrong}), files.signing_key)
         with pytest.raises(InvalidRelease):
             open_receipt(data, files.public_key)
+
+
+def test_whoever_may_not_read_the_log_has_verified_nothing(files, monkeypatch):
+    """A missing right is an error, and no finding that something was left out."""
+
+    def refused(*_):
+        raise SettingsError("the user lacks the right Read")
+
+    monkeypatch.setattr(type(files.log), "read", refused)
+    with pytest.raises(SettingsError, match="lacks the right"):
+        findings(files, 2)

@@ -2,12 +2,13 @@
 
 import hashlib
 import logging
+import shutil
 
 import pytest
 
 from streamtopic.client import ModelSubscriber
 from streamtopic.corpus import Document
-from streamtopic.errors import StaleRelease
+from streamtopic.errors import StaleRelease, StateMismatch
 from streamtopic.service.app import Service
 from streamtopic.service.publish.publisher import Statements
 from streamtopic.service.published import Published
@@ -22,7 +23,7 @@ from streamtopic.signed import (
     tombstones,
 )
 from streamtopic.state import Connection, ModelSettings, ModelState
-from streamtopic.streams import FileLog
+from streamtopic.streams import FileLog, TopicNames
 
 TOPIC = "news.releases"
 START = 1_700_000_000.0
@@ -129,6 +130,29 @@ def test_unsigned_tombstones_withdraw_nothing(subscribe, publish, state, log):
     late = subscribe()
     assert versions(late) == []
     assert "log does not hold it" in late.freshness.stale
+
+
+def test_a_log_that_is_made_anew_is_noticed_while_a_subscriber_runs(subscribe, publish, state, log, tmp_path):
+    """A running subscriber of a log that was set back is one that was restarted: nothing comes again, and it says why.
+
+    With `max_age` nothing is served until the log has caught up.
+    """
+    state(1, 1, value(publish(1)))
+    state(2, 2, value(publish(2)))
+    subscriber = subscribe()
+    strict = subscribe(max_age=HOUR)
+    assert versions(subscriber) == versions(strict) == [1, 2]
+    log.close()
+    shutil.rmtree(tmp_path / "log" / TOPIC)
+    log.create(TOPIC, 1)
+    state(1, 1, value(publish(1)))
+    assert versions(subscriber) == []
+    assert "lacks statement 2" in subscriber.freshness.stale
+    with pytest.raises(StaleRelease, match="lacks statement 2"):
+        strict.poll()
+    state(3, 3, value(publish(3)))
+    assert versions(subscriber) == versions(strict) == [3]
+    assert subscriber.freshness.stale is None
 
 
 def test_readers_never_go_back(subscribe, publish, state, log, tmp_path, caplog):
@@ -315,3 +339,21 @@ def test_status_shows_what_the_releases_topic_says_last(tmp_path):
         service.log.append_many("default.releases", [statement_message(seal_statement(s, key)) for s, key in signed])
         shown = service.status()["statement"]
     assert (shown["sequence"], shown["newest"], shown["due"]) == (late.sequence, 2, -30.0)
+
+
+def test_a_topic_of_releases_that_is_gone_is_told_and_made_again(tmp_path):
+    """The publisher does not go on as if nothing had been published, and its remedy gives subscribers a version."""
+    settings = Settings(dir=tmp_path / "instance", topics=2, min_df=1, max_df=1.0, min_share=0.0)
+    texts = ("rose tulip soil seed bloom", "oven flour butter knead dough")
+    with Service(settings) as service:
+        service.add(Document(str(k), texts[k % 2]) for k in range(20))
+        service.settle()
+        topic = TopicNames(settings.model).releases
+        service.log.remove(topic)
+        with pytest.raises(StateMismatch, match=rf"{topic} is gone.*`streamtopic retrain`"):
+            service.statements.publish(changed=True)
+    # Opening an instance creates its topics, as `init` does for a service.
+    with Service(settings) as service:
+        service.scheduler.step("retrain")
+        service.settle()
+        assert [release.version for release in service.releases()] == [2]

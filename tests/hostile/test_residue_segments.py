@@ -5,6 +5,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from added_documents import added_document
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -32,7 +33,7 @@ def flush(state, add=(), remove=(), kind=ForgetKind.DELETED):
     offset = state.meta.next_offset
     stored = state.documents(remove)
     added = [
-        state.document(name, offset + k, [(len(words), {word: words.count(word) for word in words})])
+        added_document(state, name, offset + k, [(len(words), {word: words.count(word) for word in words})])
         for k, (name, words) in enumerate(add)
     ]
     end = offset + len(added) + len(remove)

@@ -170,7 +170,8 @@ def _prints(tree):
 
 def test_nothing_prints_but_the_console():
     """A new print would be unfiltered: it goes through console.py. Children of benchmarks write to pipes."""
-    allowed = {"console.py": True, "cli.py": False}
+    # The one fixed line of __main__ is for the time before the console is loaded.
+    allowed = {"console.py": True, "__main__.py": True, "cli.py": False}
     found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         name = str(path.relative_to(PACKAGE))

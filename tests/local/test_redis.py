@@ -13,7 +13,7 @@ from streamtopic.counts import Weighting
 from streamtopic.errors import ComponentUnreachable
 from streamtopic.local import LocalRedis
 from streamtopic.local import local_redis as redis
-from streamtopic.state import Applied, Changes, Connection, PartitionWriter, Reader
+from streamtopic.state import AddedDocument, Applied, Changes, Connection, PartitionWriter, Reader, Rows, RowSpan
 
 HOLD = """
 import sys, time
@@ -64,7 +64,8 @@ def test_acknowledged_flushes_survive_kill_9(tmp_path):
 
     with LocalRedis(tmp_path, persistent=True) as server, Connection(server.url) as connection:
         state = PartitionWriter.open(connection, "m", 0, partitions=1, weighting=Weighting())
-        documents = [state.document(f"d{k}".encode(), k, ((3, {"x": 2, "y": 1}),)) for k in range(20)]
+        row = RowSpan(Rows.of([(3, {"x": 2, "y": 1})], state.lexicon), 0, 1)
+        documents = [AddedDocument(f"d{k}".encode(), k, row) for k in range(20)]
         assert state.commit(state.plan(Changes(20, added=documents))) == Applied()
         before = snapshot(server.url)
         time.sleep(1.2)  # appendfsync everysec

@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
+from three_topics import leaning
 
 from streamtopic.cli import main
 from streamtopic.corpus import Document
@@ -21,25 +22,12 @@ from streamtopic.topics.heads import HeadTask
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
 
-TOPICS = {
-    "garden": ["rose", "tulip", "soil", "seed", "bloom", "compost", "spade", "hedge"],
-    "kitchen": ["oven", "flour", "butter", "knead", "simmer", "roast", "spoon", "salt"],
-    "harbour": ["anchor", "vessel", "tide", "crew", "cargo", "mast", "rope", "gull"],
-}
-SHARED = ["morning", "people", "river", "light", "small", "great", "quiet", "stone"]
 OPTIONS = LearnerOptions(n_topics=3, max_df=1.0)
 
 
 def corpus(number=160, seed=0):
     """Texts that lean to one of three topics each."""
-    rng = np.random.default_rng(seed)
-    documents = []
-    for k in range(number):
-        shares = rng.dirichlet([0.2] * len(TOPICS))
-        words = [str(rng.choice(TOPICS[str(rng.choice(list(TOPICS), p=shares))])) for _ in range(30)]
-        words += [str(word) for word in rng.choice(SHARED, 6)]
-        documents.append(Document(f"doc-{seed}-{k:03d}", " ".join(words), {}))
-    return documents
+    return leaning(number, seed, prefix=f"doc-{seed}")
 
 
 def service(folder, **more):

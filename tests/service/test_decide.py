@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtopic.service.schedule.decide import Policy, Retrain, Situation, Unlearn, Wait, decide
+from streamtopic.service.schedule.situation import LogClock
 
 NOW = 10_000_000
 MODEL = {"documents": 1000, "base_documents": 1000, "model_documents": 1000, "capacity": 100}
@@ -52,7 +53,7 @@ LONG_AGO = NOW - 3_600_000
 )
 def test_decisions(situation, expected, words):
     """Each situation leads to its decision, and the reason says why."""
-    decision = decide(Situation(**situation), Policy(), NOW)
+    decision = decide(Situation(**situation, log_ms=NOW), Policy(), NOW)
     assert isinstance(decision, expected), decision
     assert words in decision.reason
 
@@ -97,7 +98,7 @@ def test_a_deletion_that_has_waited_long_enough_is_served(
         documents=documents, base_documents=documents, model_documents=documents, capacity=capacity,
         forget_set=forgotten, published_forget_set=min(published, forgotten - 1), unserved=1,
         oldest_unserved_ms=NOW - waited, new_documents=new, next_epsilon=epsilon, base_only=base_only,
-        forgetting_ms=None if asked_before is None else NOW - asked_before,
+        forgetting_ms=None if asked_before is None else NOW - asked_before, log_ms=NOW,
     )  # fmt: skip
     assert not isinstance(decide(situation, Policy(max_forget_lag_ms=lag), NOW), Wait)
 
@@ -107,5 +108,27 @@ def test_a_request_holds_a_version_back_for_five_minutes_at_most_where_every_del
     urgent = Policy(max_forget_lag_ms=0)
     since = {**MODEL, "unserved": 3, "forget_set": 3}
     for waited, expected in ((0, Wait), (299_999, Wait), (300_000, Unlearn)):
-        situation = Situation(**since, oldest_unserved_ms=NOW - waited, forgetting_ms=NOW)
+        situation = Situation(**since, oldest_unserved_ms=NOW - waited, forgetting_ms=NOW, log_ms=NOW)
         assert isinstance(decide(situation, urgent, NOW), expected)
+
+
+@pytest.mark.parametrize("wrong_ms", [-400 * 86_400_000, 0, 400 * 86_400_000])
+def test_a_wrong_clock_of_this_machine_parts_no_subject_and_holds_nothing_longer(wrong_ms):
+    """How long a request has held versions back is read from the log's clock alone."""
+    since = {**MODEL, "unserved": 3, "forget_set": 3, "oldest_unserved_ms": NOW - 1, "forgetting_ms": NOW - 1}
+    urgent = Policy(max_forget_lag_ms=0)
+    assert "subject" in decide(Situation(**since, log_ms=NOW), urgent, NOW + wrong_ms).reason
+    assert "subject" not in decide(Situation(**since, log_ms=NOW + 300_000), urgent, NOW + wrong_ms).reason
+
+
+def test_the_clock_of_the_log_goes_on_between_records_and_never_back():
+    """From the newest record on it takes as long as this machine's monotonic clock; older records change nothing."""
+    ticks = [50.0]
+    clock = LogClock(lambda: ticks[0])
+    clock.see(NOW)
+    ticks[0] += 2
+    clock.see(NOW - 1000)
+    assert clock.now() == NOW + 2000
+    clock.see(NOW + 1500)
+    ticks[0] += 1
+    assert clock.now() == NOW + 2500

@@ -1,11 +1,14 @@
 """The doctor on clusters: whatever could be lost for good on any master is named, with its remedy."""
 
+import time
+
 import pytest
 
-from streamtopic.local import LocalRedisCluster, LocalSentinel
+from streamtopic.local import LocalRedis, LocalRedisCluster, LocalSentinel
 from streamtopic.service.assembly import Parts
 from streamtopic.service.examination import Level, examine_redis
 from streamtopic.settings import Settings
+from streamtopic.state import Connection
 
 SAFE = {"min-replicas-to-write": "1", "min-replicas-max-lag": "10"}
 
@@ -62,3 +65,25 @@ def test_sentinels_and_missing_replicas_are_looked_at(tmp_path):
     with LocalSentinel(sentinels=1, replicas=0) as servers:
         found = look(servers.url, tmp_path)["replicas"]
         assert (found.level, "rebuild" in found.remedy) == (Level.WARN, True)
+
+
+def test_a_disk_that_redis_cannot_write_to_is_found(tmp_path):
+    """A snapshot or a rewrite that failed is named, with what it costs."""
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    with LocalRedis() as server, Connection(server.url) as connection:
+
+        def ended(act):
+            connection.call(act)
+            while {connection.information()[f"{name}_in_progress"] for name in ("rdb_bgsave", "aof_rewrite")} != {0}:
+                time.sleep(0.05)
+            return look(server.url, tmp_path)["persistence"]
+
+        connection.call("CONFIG", "SET", "appendonly", "yes")
+        assert ended("PING").level is Level.OK
+        connection.call("CONFIG", "SET", "dir", str(folder))
+        folder.rmdir()
+        rewritten = ended("BGREWRITEAOF")
+        assert (rewritten.level, "deleted documents stay" in rewritten.detail) == (Level.WARN, True)
+        saved = ended("BGSAVE")
+        assert (saved.level, "refuses writes" in saved.detail) == (Level.FAIL, True)

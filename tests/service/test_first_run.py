@@ -1,10 +1,28 @@
 """Compiling ahead of a first run."""
 
+import json
 import os
+import random
 import subprocess
 import sys
+from itertools import islice, product
+from string import ascii_lowercase
 
 import pytest
+
+# Prints which kernels a piece of work has called, each with the types of its arguments.
+_CALLED = """
+import contextlib, gc, io
+from numba.core.dispatcher import Dispatcher
+from streamtopic.cli import main
+from streamtopic.service.first_run import learn_model, run_service
+with contextlib.redirect_stdout(io.StringIO()):
+    {}
+for kernel in gc.get_objects():
+    if isinstance(kernel, Dispatcher) and kernel.__module__.startswith("streamtopic"):
+        for types in kernel.signatures:
+            print(kernel.__module__, kernel.__qualname__, types)
+"""
 
 
 def _python(program, cache):
@@ -52,6 +70,33 @@ for code in _solve_rows.inspect_asm().values():
     remembering = _python(program.format("remember_answers()"), tmp_path / "remembering")
     assert plain[0] == "1"
     assert plain == remembering
+
+
+def _write_documents(path):
+    """Write documents of twelve topics, with more words than a new table of words holds."""
+    rng = random.Random(1)
+    letters = ascii_lowercase[:20]
+    names = map("".join, product(ascii_lowercase, repeat=4))
+    lines = []
+    for k in range(500):
+        topic = ascii_lowercase[k % 12]
+        own = [f"topic{topic}{letter}" for letter in rng.choices(letters, k=25)]
+        others = [f"topic{rng.choice(letters[:12])}{letter}" for letter in rng.choices(letters, k=8)]
+        text = " ".join([*own, *others, *islice(names, 9)])
+        lines.append(json.dumps({"id": f"document-{k}", "text": text}))
+    path.write_text("\n".join(lines), encoding="utf-8")
+
+
+def test_a_first_demo_finds_all_kernels_compiled(tmp_path):
+    """A demo calls no kernel, and none with other types, than those that both parts have called before it."""
+    documents = tmp_path / "documents.jsonl"
+    _write_documents(documents)
+    cache = os.environ.get("NUMBA_CACHE_DIR", tmp_path / "cache")
+    parts = _python(_CALLED.format("run_service(); learn_model()"), cache)
+    demo = ["demo", "--json", "--documents", str(documents), "--topics", "12", "--delete", "3"]
+    called = _python(_CALLED.format(f"assert main({demo}) == 0"), cache)
+    assert len(called) > 20
+    assert set(called) <= set(parts)
 
 
 @pytest.mark.parametrize("part", ["service", "learning"])

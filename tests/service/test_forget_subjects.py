@@ -1,61 +1,26 @@
 """Forgetting a subject in ingest: every document of it goes, whatever is killed, repeated or sent meanwhile."""
 
-import itertools
 from collections import Counter
-from dataclasses import replace
 
 import msgpack
-import numpy as np
 import pytest
 from crashes import killed_beside
+from ingest_world import NOW, IngestWorld
 
 from streamtopic.client import DocumentProducer
-from streamtopic.counts import Weighting
 from streamtopic.events import encode_add, encode_delete, encode_delete_subject, encode_subject_forgotten
 from streamtopic.service.ingest import forget_subjects
-from streamtopic.service.ingest.partition_ingest import Ingest
-from streamtopic.service.verify.recount import documents_in_log
-from streamtopic.state import ForgetKind, ModelSettings, Reader
+from streamtopic.state import ForgetKind
 from streamtopic.state.meta import cut
 from streamtopic.state.removal import remove_partition
-from streamtopic.streams import FileLog, Message, TopicNames, open_log, partition_of
+from streamtopic.streams import FileLog, Message, open_log
 from streamtopic.subjects import SUBJECT_KEY, subject_digest
 
-NOW = 1_700_000_000.0
 SALT = b"0123456789abcdef"
-_numbers = itertools.count()
 
 
-class World:
-    """A model, its log, and an ingest for each partition that can be killed."""
-
-    def __init__(self, connection, log, partitions=2):
-        self.connection = connection
-        self.topics = TopicNames(f"subjects{next(_numbers)}")
-        self.log = log
-        self.partitions = partitions
-        self.log.create(self.topics.documents, partitions)
-        self.log.create(self.topics.rejected, 1)
-        self.open()
-
-    def open(self):
-        """Take all partitions over, as the next process."""
-        settings = ModelSettings(self.partitions, 256)
-        clock = lambda: NOW + 1  # noqa: E731  one line reads best here
-        self.ingests = [
-            Ingest.open(self.connection, self.log, self.topics, partition, settings=settings, clock=clock)
-            for partition in range(self.partitions)
-        ]
-
-    def send(self, *messages):
-        """Append records to the partitions of their keys."""
-        placed = [
-            message
-            if message.partition is not None
-            else replace(message, partition=partition_of(message.key, self.partitions))
-            for message in messages
-        ]
-        self.log.append_many(self.topics.documents, placed)
+class World(IngestWorld):
+    """Ingests that carry out requests to forget a subject."""
 
     def ask(self, subject="alice", request="r-1"):
         """Ask to forget a subject; return the key of the request."""
@@ -66,17 +31,9 @@ class World:
     def drain(self):
         """Count and carry out all that there is; outcomes."""
         outcomes = Counter()
-        for _ in range(1_000):
-            if not any(ingest.lag for ingest in self.ingests):
-                return outcomes
-            for ingest in self.ingests:
-                for progress in ingest.drain():
-                    outcomes.update(progress.outcomes)
-        raise AssertionError("requests are never done")
-
-    def live(self):
-        """Ids of the documents that are counted."""
-        return {name.decode() for ingest in self.ingests for ids in ingest.state.live_ids() for name in ids}
+        for progress in self.work():
+            outcomes.update(progress.outcomes)
+        return outcomes
 
     def index(self, subject):
         """Ids of the documents of a subject, as the index has them."""
@@ -94,30 +51,15 @@ class World:
             found.append([self.connection.call("ZRANGE", key, 0, -1) for key in keys])
         return found
 
-    def forgets(self):
-        """All deletions that wait for their receipts."""
-        return [forget for ingest in self.ingests for forget in ingest.state.forgets.read(0, 100_000)]
-
     def requests(self):
         """Requests by partition."""
         return [list(ingest.state.subject_requests().values()) for ingest in self.ingests]
 
     def digests(self):
         """Digest of the counts in Redis, and of a recount of what compaction leaves of the log."""
-        snapshot = Reader(self.connection, self.topics.model, self.partitions).snapshot()
-        counted = snapshot.restrict(np.arange(len(snapshot.words)))
+        counted = self.counted()
         self.log.compact(self.topics.documents)
-        ends = {p: self.log.end(self.topics.documents, p) for p in range(self.partitions)}
-        fresh = documents_in_log(self.log, self.topics.documents, ends, lambda *_: None).recount(Weighting(256))
-        return counted.digest(snapshot.words), fresh.cooccurrence.digest(fresh.words)
-
-    def log_values(self):
-        """All bytes of values that a compacted log still has."""
-        found = b""
-        for partition in range(self.partitions):
-            for record in self.log.read(self.topics.documents, partition, 0, 100_000):
-                found += record.value or b""
-        return found
+        return counted, self.recounted()
 
 
 @pytest.fixture

@@ -4,7 +4,8 @@ import secrets
 
 import numpy as np
 import pytest
-from test_twin import DOCUMENTS, TOPICS, corpus, newest, service
+from test_twin import DOCUMENTS, newest, service
+from three_topics import TOPICS, leaning
 
 from streamtopic.corpus import Document
 from streamtopic.errors import SettingsError
@@ -83,20 +84,23 @@ def test_settings_refuse_guided_topics_that_cannot_be(tmp_path):
     for value, said in [
         ('{"a": []}', "1 to 64 seeds"),
         ('{"a": ["x", "x"]}', "name each word once"),
-        ('{"": ["x"]}', "1 to 256 printable"),
-        ('{"a": ["x"], "b": ["y"]}', "raise `topics` to 3"),
+        ('{"": ["xx"]}', "1 to 256 printable"),
+        ('{"a": ["xx"], "b": ["yy"]}', "raise `topics` to 3"),
+        ('{"a": ["Car"]}', "'Car' is not a word as the service reads texts: give car"),
+        ('{"a": ["motor car"]}', "give motor, car"),
+        ('{"a": ["x"]}', "no other word is in it"),
         ("[1]", "guided"),
     ]:
         with pytest.raises(SettingsError, match=said):
             load({"guided": value, "topics": "2", "dir": str(tmp_path)})
     with pytest.raises(SettingsError, match="set `learner` to default"):
-        load({"guided": '{"a": ["x"]}', "learner": "paper", "dir": str(tmp_path)})
+        load({"guided": '{"a": ["xx"]}', "learner": "paper", "dir": str(tmp_path)})
 
 
 def test_versions_without_guided_topics_have_the_bytes_of_before(tmp_path):
     """A program that does not know the field reads them."""
     with service(tmp_path) as instance:
-        instance.add(corpus(60, 3))
+        instance.add(leaning(60, 3))
         _, release = newest(instance)
     data = pack_envelope(release.envelope)
     assert b"guided" not in data

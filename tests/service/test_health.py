@@ -1,12 +1,14 @@
 """Health: a process is well while its work moves, and says otherwise soon, but never without cause."""
 
 import contextlib
+import http.client
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -16,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from watched_service import MARK, RARE, Clock, Watched, documents, opened
 
+from streamtopic import endpoint
 from streamtopic.cli import main
 from streamtopic.endpoint import serving
 from streamtopic.errors import ComponentUnreachable, SettingsError
@@ -259,6 +262,31 @@ def test_a_reader_that_says_nothing_holds_nobody_up():
         host, port = address.split(":")
         with socket.create_connection((host, int(port))):
             assert _asked(address, "/livez")[0] == 200
+
+
+def test_a_crowd_of_slow_readers_takes_few_threads_and_shuts_nobody_out(monkeypatch):
+    """However many connections send a letter now and then, threads stay few, and a scrape is answered before long."""
+    monkeypatch.setattr(endpoint, "_SECONDS", 0.5)
+    with serving("127.0.0.1:0", Watched()) as address, contextlib.ExitStack() as stack:
+        host, port = address.split(":")
+        before = threading.active_count()
+        crowd = [stack.enter_context(socket.create_connection((host, int(port)))) for _ in range(3 * endpoint._MOST)]
+        most = 0
+
+        def answered():
+            nonlocal most
+            for one in crowd:
+                with contextlib.suppress(OSError):
+                    one.send(b"G")
+            most = max(most, threading.active_count() - before)
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                return _asked(address, "/livez")[0] == 200
+            return False
+
+        _until(answered, "an answer")
+        time.sleep(1)
+        _until(answered, "an answer to a second scrape")
+        assert most <= endpoint._MOST
 
 
 def _started(*arguments):

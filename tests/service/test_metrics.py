@@ -178,11 +178,11 @@ def _no_grace():
     """Let a stopped part end without the end of the process, which is that of the tests."""
     from streamtopic.service import processes
 
-    leave, processes._leave_in_time = processes._leave_in_time, lambda _stop: None
+    leave, processes.leave_in_time = processes.leave_in_time, lambda _stop: None
     try:
         yield
     finally:
-        processes._leave_in_time = leave
+        processes.leave_in_time = leave
 
 
 @pytest.mark.parametrize("family", [f for f in CATALOGUE if f is not HIDDEN], ids=lambda family: family.name)

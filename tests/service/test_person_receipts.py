@@ -1,6 +1,7 @@
 """One request, one version, one receipt: a person's documents leave together, and a signed receipt covers them all."""
 
 import json
+import time
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from streamtopic.corpus import Document
 from streamtopic.errors import InvalidRelease
 from streamtopic.service.app import Service
 from streamtopic.service.schedule.decide import Wait
+from streamtopic.service.schedule.situation import LogClock, SituationReader
 from streamtopic.settings import Settings
 from streamtopic.signed import SigningKey, audit, open_subject_receipt, seal_subject_receipt
 from streamtopic.state import SubjectRequests
@@ -44,6 +46,28 @@ def requests_left(service):
     """Requests that wait for their receipt in Redis."""
     found = SubjectRequests(service.connection, service.settings.model, service.settings.partitions).read()
     return sum(map(len, found.values()))
+
+
+@pytest.fixture
+def dropped(monkeypatch):
+    """Partition to the requests that were removed from Redis there, the newest last."""
+    found = {}
+    drop = SubjectRequests.drop
+
+    def noted(self, partition, requests):
+        found.setdefault(partition, []).extend(requests)
+        drop(self, partition, requests)
+
+    monkeypatch.setattr(SubjectRequests, "drop", noted)
+    return found
+
+
+def put_back(service, dropped, partition):
+    """Let Redis be set back in a partition to before it last lost a request."""
+    one = dropped[partition][-1]
+    key = ModelKeys(service.settings.model).partition(partition).subject_requests
+    service.connection.call("HSET", key, one.name, one.pack())
+    service.ingests[partition]._subjects.read_again()
 
 
 def test_a_person_leaves_in_one_version_with_one_receipt(service, tmp_path, capsys):
@@ -141,6 +165,29 @@ def test_a_request_that_one_partition_never_got_holds_nothing_for_long(tmp_path)
         assert requests_left(service) == 0
 
 
+@pytest.mark.parametrize("days", [-400, 400])
+def test_a_wrong_clock_parts_nobodys_documents(service, days):
+    """A scheduler whose time of day is a year wrong waits for the rest of a subject's documents, by the log's clock."""
+    service.delete_subjects(["alice"])
+    for ingest in service.ingests:
+        ingest.step()
+    list(service.ingests[0].drain())
+    own = service.situation
+    wrong = SituationReader(
+        service.reader,
+        service.state,
+        own._mode,
+        own._policy,
+        own._delta,
+        lambda: time.time() + days * 86_400,
+        log_clock=LogClock(),
+    )
+    cut = {ingest.partition: ingest.state.meta.next_offset for ingest in service.ingests}
+    for reader in (own, wrong):
+        assert "subject" in reader.decide(reader.read()).reason
+        assert reader.splits(cut) is not None
+
+
 def test_a_request_that_was_abandoned_parts_nobody_elses_documents(tmp_path):
     """A killed producer's request waits for days in some partitions: the next person still leaves in one version."""
     now = [1_700_000_000.0]
@@ -198,23 +245,13 @@ def test_a_process_that_is_killed_behind_the_receipt_signs_it_again(service, mon
 
 
 @pytest.mark.parametrize("again", [(1,), (0, 2), (0, 1, 2)])
-def test_a_request_that_comes_back_behind_its_receipt_holds_no_version(service, monkeypatch, again):
+def test_a_request_that_comes_back_behind_its_receipt_holds_no_version(service, dropped, again):
     """Where a part of Redis is set back, or a publisher is killed while it removes a request, versions go on."""
-    dropped = {}
-    drop = SubjectRequests.drop
-
-    def noted(self, partition, requests):
-        dropped.setdefault(partition, []).extend(requests)
-        drop(self, partition, requests)
-
-    monkeypatch.setattr(SubjectRequests, "drop", noted)
     (request,) = service.delete_subjects(["alice"])
     service.settle()
     assert (sorted(dropped), requests_left(service)) == ([0, 1, 2], 0)
-    model = ModelKeys(service.settings.model)
     for partition in again:
-        (one,) = dropped[partition]
-        service.connection.call("HSET", model.partition(partition).subject_requests, one.name, one.pack())
+        put_back(service, dropped, partition)
     service.delete(["d1"])
     # The first publishes no version, and removes the request.
     service.settle()
@@ -236,6 +273,29 @@ def test_a_request_that_is_sent_again_behind_its_receipt_is_carried_out(service)
     settled = service.settle()
     assert [version["documents"] for version in settled.versions] == [60]
     assert requests_left(service) == 0
+
+
+@pytest.mark.parametrize("back", [0, 1, 2])
+def test_a_request_that_comes_back_and_is_sent_again_is_one_request_everywhere(service, dropped, back):
+    """A partition that still knows the first time does not leave the others waiting, and nothing of them stays."""
+    with DocumentProducer(service.log, model=service.settings.model) as producer:
+        request = producer.delete_subject("alice")
+        service.settle()
+        put_back(service, dropped, back)
+        producer.delete_subject("alice", request=request, salt=request.salt)
+    # This partition is done with it before the others have counted its record, and the publisher looks then.
+    for _ in range(3):
+        list(service.ingests[back].drain())
+    service.publisher.cover_subjects(service._forgets())
+    service.settle()
+    assert requests_left(service) == 0
+    # The second time has a receipt of its own, so what comes back of it is known as well.
+    put_back(service, dropped, back)
+    service.delete(["d1"])
+    service.settle()
+    service.settle()
+    assert requests_left(service) == 0
+    assert service.versions()[-1]["documents"] == 59
 
 
 def test_an_audit_finds_a_covered_receipt_that_is_missing_or_changed(service):

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -12,6 +13,15 @@ import pytest
 
 from streamtopic.cli import main
 from streamtopic.client import DocumentProducer, ModelSubscriber, Receipts
+from streamtopic.corpus import Document
+from streamtopic.errors import StreamtopicError
+from streamtopic.events import encode_add
+from streamtopic.service import processes
+from streamtopic.service.app import Service
+from streamtopic.service.processes import run_publish
+from streamtopic.service.watching import Watch
+from streamtopic.settings import Settings
+from streamtopic.state.redis_keys import ModelKeys
 
 PATIENCE = 240
 TOPICS = (
@@ -178,3 +188,105 @@ def test_unreachable_components_are_waited_for(tmp_path):
         assert process.wait(timeout=15) == 0
     finally:
         cluster.stop()
+
+
+class Rounds(Watch):
+    """Counts the rounds of a part, and what it waited for."""
+
+    def __init__(self):
+        self.rounds = 0
+        self.waited = []
+
+    def moved(self, name):  # noqa: ARG002 - as Watch
+        """Take a round."""
+        self.rounds += 1
+
+    def waits(self, error, reason):
+        """Take a pause."""
+        self.waited.append((str(error), reason))
+
+
+@pytest.fixture
+def limited(tmp_path, redis_server, connection):
+    """Settings of an instance with a Redis user of its own, and a function that gives this user its rights."""
+
+    def give(*rights):
+        connection.call("ACL", "SETUSER", "limited", "on", ">word", "~*", *rights)
+
+    give("+@all")
+    url = redis_server.url.replace("unix://", "unix://limited:word@")
+    yield Settings(dir=tmp_path / "instance", model=f"limited-{os.getpid()}", redis_url=url), give
+    connection.call("ACL", "DELUSER", "limited")
+
+
+def _publishing(settings, monkeypatch):
+    """Publish in a thread; (what it did, how to end it, its error)."""
+    # It would end the process of the tests.
+    monkeypatch.setattr(processes, "leave_in_time", lambda _stop: None)
+    seen, stop, errors = Rounds(), threading.Event(), []
+
+    def work():
+        try:
+            run_publish(settings, stop, lambda _event: None, interval=0.05, watch=seen)
+        except StreamtopicError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+
+    def end():
+        stop.set()
+        thread.join()
+
+    return seen, end, errors
+
+
+def test_a_right_that_is_taken_away_is_waited_for(limited, monkeypatch):
+    """A part whose user or password changes while it works says so, and goes on by itself once that is mended."""
+    settings, give = limited
+    # Seconds of work after which a part was well.
+    monkeypatch.setattr(processes, "LONGEST_PAUSE", 0.05)
+    seen, end, errors = _publishing(settings, monkeypatch)
+    try:
+        until(lambda: seen.rounds > 3, "its work")
+        give("-@scripting", "-@read")
+        until(lambda: seen.waited, "saying so")
+        give("+@all")
+        before = seen.rounds
+        until(lambda: seen.rounds > before + 3, "its work again")
+    finally:
+        end()
+    assert errors == []
+    assert {("refuses this user" in text, reason) for text, reason in seen.waited} == {(True, "refused")}
+
+
+def test_a_right_that_was_never_there_ends_the_part_at_its_start(limited, monkeypatch):
+    """Settings that cannot work are told at once and not waited for."""
+    settings, give = limited
+    give("-@scripting", "-@read")
+    seen, end, errors = _publishing(settings, monkeypatch)
+    until(lambda: errors, "its end")
+    end()
+    assert ("refuses this user" in str(errors[0]), seen.rounds) == (True, 0)
+
+
+def test_a_record_that_has_just_come_is_not_a_standstill(tmp_path, redis_server, connection):
+    """After a quiet hour, `status` is healthy in the moment before a record is counted, and is not an hour later."""
+    now = [time.time()]
+    model = f"quiet-{os.getpid()}"
+    settings = Settings(dir=tmp_path / "instance", model=model, redis_url=redis_server.url)
+    with Service(settings, clock=lambda: now[0]) as service:
+        service.add([Document("d0", "rose tulip", {})])
+        service.settle()
+        key = ModelKeys(model).partition(0).meta
+        connection.call("HSET", key, "moved", 1)
+        service.send([encode_add("d1", text="oven flour")])
+        facts = service.status()
+        assert (facts["lag"], facts["healthy"], facts["stalled_partitions"]) == (1, True, [])
+        # A record of an hour ago, by the clock of the log, that nobody has counted.
+        service.settle()
+        connection.call("HSET", key, "moved", 1)
+        now[0] -= 3600
+        service.send([encode_add("d2", text="anchor vessel")])
+        facts = service.status()
+        assert (facts["lag"], facts["healthy"], facts["stalled_partitions"]) == (1, False, [0])

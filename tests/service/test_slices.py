@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from embedded_service import embedded
+from three_topics import TOPICS, never_saw
 
 from streamtopic.corpus import Document
 from streamtopic.errors import StateMismatch, UsageError
@@ -13,11 +14,6 @@ from streamtopic.service.rebuild_state import rebuild
 from streamtopic.service.slices import SliceView, slice_sums
 from streamtopic.topics.over_time import ShareEstimator
 
-TOPICS = {
-    "garden": ["rose", "tulip", "soil", "seed", "bloom", "compost", "spade", "hedge"],
-    "kitchen": ["oven", "flour", "butter", "knead", "simmer", "roast", "spoon", "salt"],
-    "harbour": ["anchor", "vessel", "tide", "crew", "cargo", "mast", "rope", "gull"],
-}
 DAY_MS = 86_400_000
 START_MS = 20_454 * DAY_MS  # 1 January 2026
 
@@ -40,15 +36,6 @@ def corpus(number=200, seed=0):
 DOCUMENTS = corpus()
 GONE = {document.id for document in DOCUMENTS[3:60:4]}
 REST = [document for document in DOCUMENTS if document.id not in GONE]
-
-
-@pytest.fixture
-def key(tmp_path):
-    """A file with a noise key that is always the same."""
-    path = tmp_path / "noise.key"
-    path.write_text(bytes(range(32)).hex())
-    path.chmod(0o600)
-    return path
 
 
 def service(folder, **more):
@@ -86,10 +73,7 @@ def test_service_and_twin_show_the_same_slices(tmp_path, key):
         saw.settle()
         assert saw.versions()[-1]["kind"] == "unlearn"
     with service(tmp_path / "never", noise_key=key) as never:
-        never.add(REST)
-        never.settle()
-        never.state.request("retrain")
-        never.settle()
+        never_saw(never, REST)
         twins = [sums(never, view) for view in VIEWS]
         twin = [never.slices(None, view.unit, view.task).as_json() for view in VIEWS]
     with service(tmp_path / "saw", noise_key=key) as saw:

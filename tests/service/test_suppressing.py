@@ -1,68 +1,39 @@
 """Suppression in ingest: what was forgotten is refused when it comes again, whatever is killed, replayed or forged."""
 
-import itertools
 from collections import Counter
 from dataclasses import replace
 
 import msgpack
-import numpy as np
 import pytest
 from crashes import killed_beside
+from ingest_world import NOW, IngestWorld, new_model
 
 from streamtopic.client import DocumentProducer, Suppressor
-from streamtopic.counts import Weighting
 from streamtopic.errors import SettingsError
 from streamtopic.events import encode_add, encode_delete, encode_suppressions, limits_of, new_suppressions
 from streamtopic.service.ingest import find_suppressions
 from streamtopic.service.ingest.partition_ingest import Ingest
-from streamtopic.service.verify.recount import documents_in_log
 from streamtopic.sources import Dialect, InputMapping
-from streamtopic.state import ForgetKind, ModelSettings, Reader
+from streamtopic.state import ForgetKind, ModelSettings
 from streamtopic.state.removal import remove_partition
 from streamtopic.streams import FileLog, Message, TopicNames, open_log, partition_of
 from streamtopic.suppression import SUPPRESSION_KEY, Suppression, SuppressionKey
 
-NOW = 1_700_000_000.0
 NOW_MS = int(NOW * 1000)
 SECRET = b"0123456789abcdef0123456789abcdef"
-_numbers = itertools.count()
 
 
-class World:
-    """A model with suppressions, its log, and an ingest for each partition that can be killed."""
+class World(IngestWorld):
+    """Ingests that refuse what is suppressed."""
 
     def __init__(self, connection, log, partitions=2, mapping=None):
-        self.connection = connection
-        self.topics = TopicNames(f"suppressed{next(_numbers)}")
-        self.log = log
-        self.partitions = partitions
-        self.key = SuppressionKey(SECRET, self.topics.model)
-        self.dialect = Dialect(mapping or InputMapping(), suppression=self.key)
-        rules = "" if mapping is None else mapping.rules
-        self.limits = limits_of(days=False, suppression=self.key.fingerprint) + rules
-        self.log.create(self.topics.documents, partitions)
-        self.log.create(self.topics.rejected, 1)
+        model = new_model()
+        self.key = SuppressionKey(SECRET, model)
         self.made_ms = NOW_MS
-        self.open()
-
-    def open(self):
-        """Take all partitions over, as the next process."""
-        settings = ModelSettings(self.partitions, 256, limits=self.limits)
-        clock = lambda: NOW + 1  # noqa: E731  one line reads best here
-        self.ingests = [
-            Ingest.open(self.connection, self.log, self.topics, p, settings=settings, clock=clock, dialect=self.dialect)
-            for p in range(self.partitions)
-        ]
-
-    def send(self, *messages):
-        """Append records to the partitions of their keys."""
-        placed = [
-            message
-            if message.partition is not None
-            else replace(message, partition=partition_of(message.key, self.partitions))
-            for message in messages
-        ]
-        self.log.append_many(self.topics.documents, placed)
+        rules = "" if mapping is None else mapping.rules
+        dialect = Dialect(mapping or InputMapping(), suppression=self.key)
+        limits = limits_of(days=False, suppression=self.key.fingerprint) + rules
+        super().__init__(connection, log, partitions, model=model, dialect=dialect, limits=limits)
 
     def say(self, *documents, subjects=(), suppressed=True):
         """Suppress or lift; return the records."""
@@ -79,14 +50,10 @@ class World:
     def drain(self):
         """Count and carry out all that there is; outcomes and reasons."""
         outcomes = Counter()
-        for _ in range(1_000):
-            if not any(ingest.lag for ingest in self.ingests):
-                return outcomes
-            for ingest in self.ingests:
-                for progress in ingest.drain():
-                    outcomes.update(progress.outcomes)
-                    outcomes.update(progress.reasons)
-        raise AssertionError("the notes are never settled")
+        for progress in self.work():
+            outcomes.update(progress.outcomes)
+            outcomes.update(progress.reasons)
+        return outcomes
 
     def step(self):
         """Count one flush of each partition, and send nothing."""
@@ -103,31 +70,12 @@ class World:
         self.open()
         self.drain()
 
-    def live(self):
-        """Ids of the documents that are counted."""
-        return {name.decode() for ingest in self.ingests for ids in ingest.state.live_ids() for name in ids}
-
     def kept(self):
         """All that Redis holds about suppressions, by partition."""
         hashes = [self.connection.call("HGETALL", ingest.state.keys.suppressed) for ingest in self.ingests]
+        # The entry without a name says that the key was not lost.
+        assert [found.pop(b"") for found in hashes] == [b""] * len(hashes)
         return hashes, [ingest.state.meta.suppressed for ingest in self.ingests]
-
-    def forgets(self):
-        """All deletions that wait for their receipts."""
-        return [forget for ingest in self.ingests for forget in ingest.state.forgets.read(0, 100_000)]
-
-    def counted(self):
-        """Digest of the counts in Redis."""
-        snapshot = Reader(self.connection, self.topics.model, self.partitions).snapshot()
-        return snapshot.restrict(np.arange(len(snapshot.words))).digest(snapshot.words)
-
-    def recounted(self):
-        """Digest of a recount of the log."""
-        ends = {p: self.log.end(self.topics.documents, p) for p in range(self.partitions)}
-        fresh = documents_in_log(
-            self.log, self.topics.documents, ends, lambda *_: None, dialect=self.dialect, limits=self.limits
-        ).recount(Weighting(256))
-        return fresh.cooccurrence.digest(fresh.words)
 
     def check(self, *live):
         """Compare state, recount and rebuild with each other, before and after compaction."""
@@ -140,15 +88,6 @@ class World:
             self.rebuild(lost=lost)
             assert (self.live(), self.kept()) == (set(live), before)
             assert self.counted() == self.recounted()
-
-    def records(self):
-        """All records of the log."""
-        topic = self.topics.documents
-        return [record for p in range(self.partitions) for record in self.log.read(topic, p, 0, 100_000)]
-
-    def log_values(self):
-        """All bytes of values that the log still has."""
-        return b"".join(record.value or b"" for record in self.records())
 
     def pointers(self):
         """Keys and reasons in the rejected topic."""
@@ -484,7 +423,7 @@ def test_without_suppressions_their_keys_are_ids(connection, tmp_path):
     """A model without the key takes documents under such ids, as it always did."""
     world = World(connection, FileLog(tmp_path, clock=lambda: NOW))
     model = ModelSettings(2, 256)
-    plain = TopicNames(f"plain{next(_numbers)}")
+    plain = TopicNames(new_model())
     for topic, partitions in ((plain.documents, 2), (plain.rejected, 1)):
         world.log.create(topic, partitions)
     name = SUPPRESSION_KEY + b"1"

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from embedded_service import embedded
+from three_topics import TOPICS, leaning
 
 from streamtopic.corpus import Document
 from streamtopic.errors import CannotLearn, InvalidRelease, UsageError
@@ -10,38 +11,14 @@ from streamtopic.service.assembly import task_options
 from streamtopic.service.schedule.payload import read_labelled
 from streamtopic.service.verify.relearn import draw_again
 
-TOPICS = {
-    "garden": ["rose", "tulip", "soil", "seed", "bloom", "compost", "spade", "hedge"],
-    "kitchen": ["oven", "flour", "butter", "knead", "simmer", "roast", "spoon", "salt"],
-    "harbour": ["anchor", "vessel", "tide", "crew", "cargo", "mast", "rope", "gull"],
-}
-SHARED = ["morning", "people", "river", "light", "small", "great", "quiet", "stone"]
-
 
 def corpus(number=160, seed=0, label=lambda name, _: {"place": name}):
     """Texts that lean to one of three topics each, labelled by it."""
-    rng = np.random.default_rng(seed)
-    documents = []
-    for k in range(number):
-        shares = rng.dirichlet([0.2] * len(TOPICS))
-        words = [str(rng.choice(TOPICS[str(rng.choice(list(TOPICS), p=shares))])) for _ in range(30)]
-        words += [str(word) for word in rng.choice(SHARED, 6)]
-        labels = label(list(TOPICS)[int(shares.argmax())], k)
-        documents.append(Document(f"doc-{k:03d}", " ".join(words), labels))
-    return documents
+    return leaning(number, seed, label)
 
 
 DOCUMENTS = corpus()
 WITHHELD = {"publish": "tasks", "tolerance": 1e-9}
-
-
-@pytest.fixture
-def key(tmp_path):
-    """A file with a noise key that is always the same."""
-    path = tmp_path / "noise.key"
-    path.write_text(bytes(range(32)).hex())
-    path.chmod(0o600)
-    return path
 
 
 def service(folder, tasks=None, **more):

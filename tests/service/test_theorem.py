@@ -7,15 +7,15 @@ import shutil
 
 import numpy as np
 import pytest
+from three_topics import leaning
 
 from streamtopic.errors import SettingsError, StateCorrupt
 from streamtopic.service.app import Service
 from streamtopic.service.paper_mode import theorem_modeller as theorem
 from streamtopic.service.paper_mode.theorem_modeller import TheoremBase, TheoremRule
 from streamtopic.settings import Settings
-from tests.service.test_twin import corpus
 
-DOCUMENTS = corpus(240, seed=3)
+DOCUMENTS = leaning(240, seed=3)
 CONSTANTS = {"imbalance": 1.3, "conditioning": 0.5, "separability": 0.1, "accuracy": 0.1}
 """Known, so that noise does not change with every few documents of a corpus this small."""
 VISIBLE = 3.6e-7

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from three_topics import leaning
 
 from streamtopic.corpus import Document
 from streamtopic.paper.algorithm1 import remaining, unlearn_base
@@ -15,9 +16,8 @@ from streamtopic.text import passages
 from streamtopic.topics.learner import learn
 from tests.service.test_recovery import moment, set_back, versions
 from tests.service.test_theorem import DOCUMENTS, service
-from tests.service.test_twin import corpus
 
-OTHERS = corpus(20, seed=8)
+OTHERS = leaning(20, seed=8)
 
 
 class Oracle:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from embedded_service import embedded
+from three_topics import TOPICS, never_saw
 
 from streamtopic.corpus import Document
 from streamtopic.errors import UsageError
@@ -15,11 +16,6 @@ from streamtopic.service.topic_phrases import DocumentsTopic, count_phrases, rea
 from streamtopic.streams import KafkaLog
 from streamtopic.topics.phrases import PhraseFinder
 
-TOPICS = {
-    "garden": ["rose", "tulip", "soil", "seed", "bloom", "compost", "spade", "hedge"],
-    "kitchen": ["oven", "flour", "butter", "knead", "simmer", "roast", "spoon", "salt"],
-    "harbour": ["anchor", "vessel", "tide", "crew", "cargo", "mast", "rope", "gull"],
-}
 FINDER = PhraseFinder(list(TOPICS.values()))
 
 
@@ -63,11 +59,8 @@ def counted(instance):
     return dict(found.pairs)
 
 
-def test_service_and_twin_show_the_same_phrases(tmp_path):
+def test_service_and_twin_show_the_same_phrases(tmp_path, key):
     """After a deletion, phrases and their numbers are those of a service that never saw the documents."""
-    key = tmp_path / "noise.key"
-    key.write_text(bytes(range(32)).hex())
-    key.chmod(0o600)
     with service(tmp_path / "saw", noise_key=key) as saw:
         saw.add(DOCUMENTS)
         saw.settle()
@@ -77,10 +70,7 @@ def test_service_and_twin_show_the_same_phrases(tmp_path):
         saw.settle()
         assert saw.versions()[-1]["kind"] == "unlearn"
     with service(tmp_path / "never", noise_key=key) as never:
-        never.add(REST)
-        never.settle()
-        never.state.request("retrain")
-        never.settle()
+        never_saw(never, REST)
         twin = never.phrases(None)
         assert counted(never) == expected(REST)
     with service(tmp_path / "saw", noise_key=key) as saw:

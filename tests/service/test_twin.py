@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from three_topics import leaning
 
 from streamtopic.corpus import Document
 from streamtopic.service.app import Service
@@ -14,27 +15,7 @@ from streamtopic.service.verify.recount import compare
 from streamtopic.service.verify.relearn import draw_again
 from streamtopic.settings import Settings
 
-TOPICS = {
-    "garden": ["rose", "tulip", "soil", "seed", "bloom", "compost", "spade", "hedge"],
-    "kitchen": ["oven", "flour", "butter", "knead", "simmer", "roast", "spoon", "salt"],
-    "harbour": ["anchor", "vessel", "tide", "crew", "cargo", "mast", "rope", "gull"],
-}
-SHARED = ["morning", "people", "river", "light", "small", "great", "quiet", "stone"]
-
-
-def corpus(number=160, seed=0):
-    """Texts that lean to one of three topics each."""
-    rng = np.random.default_rng(seed)
-    documents = []
-    for k in range(number):
-        shares = rng.dirichlet([0.2] * len(TOPICS))
-        words = [str(rng.choice(TOPICS[str(rng.choice(list(TOPICS), p=shares))])) for _ in range(30)]
-        words += [str(word) for word in rng.choice(SHARED, 6)]
-        documents.append(Document(f"doc-{k:03d}", " ".join(words), {}))
-    return documents
-
-
-DOCUMENTS = corpus()
+DOCUMENTS = leaning()
 
 
 def service(folder, **more):
@@ -72,7 +53,7 @@ def test_service_and_twin_publish_the_same_model(tmp_path_factory, seed, forgott
     key.chmod(0o600)
     own = {"noise_key": key, "learner": learner}
     with service(folder / "saw", **own) as saw, service(folder / "never", **own) as never:
-        old = corpus(20, seed + 1)
+        old = leaning(20, seed + 1)
         saw.add(old)
         saw.settle()
         saw.add(DOCUMENTS)

@@ -9,10 +9,13 @@ import pytest
 
 
 class Registry:
-    """A schema registry: `register` gives numbers, `away` makes it fail, `asked` counts its answers."""
+    """A schema registry: `register` gives numbers, `away` makes it fail, `asked` counts its answers.
+
+    other: status and body that stand in place of each answer; None without them.
+    """
 
     def __init__(self):
-        self.schemas, self.asked, self.away, self.login = {}, 0, False, None
+        self.schemas, self.asked, self.away, self.login, self.other = {}, 0, False, None, None
         registry = self
 
         class Answers(BaseHTTPRequestHandler):
@@ -35,6 +38,8 @@ class Registry:
         if wanted is not None and request.headers.get("Authorization") != wanted:
             status = 401
         body = json.dumps(found if status == 200 else {"error_code": 40403, "message": "Schema not found"}).encode()
+        if self.other is not None:
+            status, body = self.other
         request.send_response(status)
         request.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
         request.send_header("Content-Length", str(len(body)))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 # Tests are imported by path (importmode importlib), so what they share is found only if its folder is named.
-sys.path.append(str(Path(__file__).parent))
+sys.path += [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
 _numbers = itertools.count()
 

@@ -42,6 +42,7 @@ def test_any_bound_gives_the_same_bits(snapshot, monkeypatch, pairs):
     expected = in_memory(snapshot, keep)
     monkeypatch.setattr(sum_pairs, "WAITING_BYTES", 12 * pairs)
     monkeypatch.setattr(sum_pairs, "PANEL_PAIRS", pairs)
+    monkeypatch.setattr(sum_pairs, "ROW_BYTES", 12 * pairs)
     q = snapshot.symmetric(keep)
     assert q.n == expected.n
     assert all(a.tobytes() == b.tobytes() and a.dtype == b.dtype for a, b in zip(q.rows, expected.rows, strict=True))
@@ -52,6 +53,7 @@ def test_the_room_beside_the_matrix_is_bounded(snapshot, monkeypatch):
     waiting, panel = 20_000, 300
     monkeypatch.setattr(sum_pairs, "WAITING_BYTES", waiting)
     monkeypatch.setattr(sum_pairs, "PANEL_PAIRS", panel)
+    monkeypatch.setattr(sum_pairs, "ROW_BYTES", 1)
     folds, sizes, sums = [], [], []
     add, accumulate = sum_pairs._Sum.add, sum_pairs.accumulate
 
@@ -74,6 +76,40 @@ def test_the_room_beside_the_matrix_is_bounded(snapshot, monkeypatch):
     most = max(int(np.diff(q.indptr).max()), panel)
     assert max(sums) <= most + waiting // 12 + 30 * 31 // 2 + WORDS
     assert max(sums) < q.entries / 3
+
+
+def test_rows_of_many_flushes_are_counted_together(connection, new_model, monkeypatch):
+    """A pair that stands in every flush is counted in all of them at once, not added up flush by flush."""
+    run = Run(connection, new_model())
+    for k in range(6):
+        run.add(k, ((40, {f"w{word:02d}": 1 for word in range(40)}),))
+        run.flush()
+    snapshot = Reader(connection, run.model, 1).snapshot()
+    added = []
+    add = sum_pairs._Sum.add
+
+    def seen(self, indptr, columns, values):
+        added.append(len(values))
+        add(self, indptr, columns, values)
+
+    monkeypatch.setattr(sum_pairs._Sum, "add", seen)
+    q = snapshot.restrict(np.arange(len(snapshot.words)))
+    assert sum(added) == len(q.values) == 40 * 39 // 2
+
+
+def test_panels_without_a_new_pair_are_not_written_anew(snapshot, monkeypatch):
+    """A part that holds some rows only costs as much as the panels of these rows."""
+    monkeypatch.setattr(sum_pairs, "WAITING_BYTES", 1)
+    folded = []
+
+    def summed(indptrs, columns, values, *rest):
+        folded.append(np.diff(indptrs[1:], axis=1).sum())
+        return accumulate(indptrs, columns, values, *rest)
+
+    accumulate = sum_pairs.accumulate
+    monkeypatch.setattr(sum_pairs, "accumulate", summed)
+    snapshot.symmetric(np.arange(len(snapshot.words)))
+    assert min(folded) > 0
 
 
 def test_panels_are_given_back_while_the_matrix_is_written(snapshot, monkeypatch):

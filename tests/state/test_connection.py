@@ -1,6 +1,7 @@
 """Redis's errors stay behind the state: each becomes one of this package's, with a remedy."""
 
 import inspect
+import time
 
 import pytest
 import redis
@@ -74,6 +75,37 @@ def test_a_full_server_writes_nothing_and_says_so():
         with pytest.raises(StateError, match="out of memory"):
             connection.script(script, ["key"], ["value"])
         assert connection.call("EXISTS", "key") == 0
+
+
+def test_a_server_that_cannot_write_to_its_disk_says_so(tmp_path):
+    """A write is refused with the remedy, alone and from a script, and is taken once there is room again."""
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    with LocalRedis() as server, Connection(server.url) as connection:
+        connection.call("CONFIG", "SET", "save", "3600 1")
+        connection.call("CONFIG", "SET", "dir", str(folder))
+        folder.rmdir()
+        _save(connection)
+        for act in (
+            lambda: connection.call("SET", "k", "v"),
+            lambda: connection.script("return redis.call('SET', KEYS[1], 'v')", ["k"], []),
+        ):
+            with pytest.raises(StateError, match=r"cannot write to its disk.*make room.*nothing was written"):
+                act()
+        folder.mkdir()
+        connection.call("CONFIG", "SET", "dir", str(folder))
+        _save(connection)
+        connection.call("SET", "k", "v")
+        assert connection.call("GET", "k") == b"v"
+
+
+def _save(connection):
+    """Have a snapshot written, well or not."""
+    connection.call("BGSAVE")
+    deadline = time.monotonic() + 60
+    while connection.information()["rdb_bgsave_in_progress"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_a_lost_connection_is_made_again(connection):

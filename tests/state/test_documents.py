@@ -6,6 +6,7 @@ import zlib
 import msgpack
 import numpy as np
 import pytest
+from added_documents import added_document
 
 from streamtopic.counts import Weighting, count
 from streamtopic.errors import StateCorrupt
@@ -38,7 +39,7 @@ class Corpus:
             stored = state.documents([*mine, *gone])
             documents = []
             for document, (passages, labels) in mine.items():
-                documents.append(state.document(document, self.offsets[p], passages, labels))
+                documents.append(added_document(state, document, self.offsets[p], passages, labels))
                 self.offsets[p] += 1
             self.offsets[p] += len(gone)
             changes = Changes(

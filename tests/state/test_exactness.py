@@ -4,6 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from added_documents import added_document
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from state_reference import LiveDocuments, as_words, difference, words_by_id
@@ -66,7 +67,7 @@ class Run:
         stored = self.state.documents(self.pending)
         changes = Changes(
             next_offset=self.offset,
-            added=[self.state.document(*added) for added in self.pending.values() if added],
+            added=[added_document(self.state, *added) for added in self.pending.values() if added],
             removed=[RemovedDocument(document, old) for document, old in stored.items()],
         )
         assert self.state.commit(self.state.plan(changes)) == Applied()

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from added_documents import added_document
 from state_reference import as_words, difference, words_by_id
 from test_exactness import Run
 
@@ -43,7 +44,9 @@ def dump(connection, state):
 
 def planned(run):
     """Return a flush of one new document, not committed."""
-    return run.state.plan(Changes(run.offset + 1, added=[run.state.document(b"new", run.offset, ((2, {"n": 2}),))]))
+    return run.state.plan(
+        Changes(run.offset + 1, added=[added_document(run.state, b"new", run.offset, ((2, {"n": 2}),))])
+    )
 
 
 def test_a_repeated_commit_is_already_applied(connection, run):
@@ -99,7 +102,7 @@ def other_history(connection, run, saved, document):
     """Go back to `saved`, then change as much as was changed before, but otherwise; return its writer."""
     restore(connection, run.state, saved)
     state = PartitionWriter(connection, run.state.keys, 0, run.state.fence, run.state.weighting, lambda: document * 3)
-    added = state.document(document.encode(), run.offset, ((2, {document: 2}),))
+    added = added_document(state, document.encode(), run.offset, ((2, {document: 2}),))
     assert state.commit(state.plan(Changes(run.offset + 1, added=[added]))) == Applied()
     return state
 
@@ -109,7 +112,7 @@ def test_a_plan_for_another_history_is_stale(connection, run):
     saved = dump(connection, run.state)
     assert run.state.commit(planned(run)) == Applied()
     flush = run.state.plan(
-        Changes(run.offset + 2, added=[run.state.document(b"next", run.offset + 1, ((2, {"n": 2}),))])
+        Changes(run.offset + 2, added=[added_document(run.state, b"next", run.offset + 1, ((2, {"n": 2}),))])
     )
     other = other_history(connection, run, saved, "other")
     same = [(m.next_offset, m.version, m.fence) for m in (run.state.meta, other.meta)]
@@ -154,7 +157,7 @@ def test_words_and_position_of_two_moments_are_not_mixed(connection, run, monkey
     def after_a_commit(key):
         if not tried:
             tried.append(key)
-            added = other.document(b"new", run.offset, ((2000, {f"n{k}": 1 for k in range(2000)}),))
+            added = added_document(other, b"new", run.offset, ((2000, {f"n{k}": 1 for k in range(2000)}),))
             assert other.commit(other.plan(Changes(run.offset + 1, added=[added]))) == Applied()
         return scan(key)
 
@@ -273,8 +276,8 @@ def test_a_difference_reads_new_segments_only(connection, run, model, monkeypatc
     run.add(7, ((2, {"late": 2}),))
     run.flush()
     delta = reader.snapshot().since(old)
-    read, chunks = [], reader.chunks
-    monkeypatch.setattr(type(reader), "chunks", lambda _, segment: read.append(segment.entry.name) or chunks(segment))
+    read, string = [], reader.string
+    monkeypatch.setattr(type(reader), "string", lambda _, one, k: read.append(one.entry.name) or string(one, k))
     assert as_words(delta)[1] == {"late": 1}
     assert read == [run.state.manifest[-1].name]
     assert list(delta.words) == ["late"]

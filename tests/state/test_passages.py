@@ -182,7 +182,7 @@ def test_a_merged_segment_has_no_passages(connection, model):
 
 
 def test_lost_and_damaged_passages_are_told_apart(connection, model):
-    """What was compacted away asks for a new snapshot, what is damaged for a rebuild."""
+    """What was merged away asks for a new snapshot, what is damaged or lost for a rebuild."""
     run = Run(connection, model)
     reader = Reader(connection, model, 1)
     before = reader.snapshot()
@@ -196,6 +196,13 @@ def test_lost_and_damaged_passages_are_told_apart(connection, model):
         delta.passages()
     with pytest.raises(StateCorrupt, match="rebuild"):
         as_words(delta)
+    connection.call("DEL", name)
+    with pytest.raises(StateCorrupt, match="has lost a part of segment"):
+        delta.passages()
+    connection.call("SET", name, data)
+    run.add(1, TEXT)
+    run.flush()
+    assert compact(run.state, everything=True, grace=0.001) == Applied()
     connection.call("DEL", name)
     with pytest.raises(SnapshotExpired):
         delta.passages()

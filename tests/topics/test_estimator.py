@@ -1,5 +1,6 @@
 """AnchorTopics by scikit-learn's contract, and exact forgetting through it."""
 
+import copy
 import pickle
 
 import numpy as np
@@ -177,6 +178,17 @@ def _held(pickled):
     return np.concatenate([block.counts for block in blocks]).tolist()
 
 
+def test_words_that_tie_are_shown_in_one_order(matrix):
+    """Last bits, which differ from one path to another, do not decide which of two equally likely words is first."""
+    twins = np.hstack([matrix[:, :20], matrix[:, :3]])
+    fitted = AnchorTopics(**SMALL).fit(twins)
+    shown = fitted.topics(top=23)
+    for less in (0, 20):
+        moved = copy.deepcopy(fitted)
+        moved.components_[:, less : less + 3] *= 1 - 2.0**-50
+        assert moved.topics(top=23) == shown
+
+
 def test_transform_gives_the_optimum(matrix):
     """Proportions sum to 1 and meet the conditions of the penalised likelihood's maximum."""
     fitted = model(tolerance=1e-10).fit(matrix)
@@ -187,6 +199,57 @@ def test_transform_gives_the_optimum(matrix):
     for x, t in zip(known, theta, strict=True):
         gradient = A.T @ np.divide(x, A @ t, out=np.zeros(len(x)), where=x > 0) + fitted.alpha / t
         assert np.allclose(gradient, gradient.mean(), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "values"),
+    [
+        ("alpha", (0, -1.0, np.nan, np.inf, "0.1", None)),
+        ("tolerance", (0, -1.0, np.nan, np.inf, "0.1", None)),
+        ("n_topics", (1.5, "3", None, np.nan, 10**6)),
+        ("min_df", ("5", None)),
+        ("min_share", ("0", None)),
+        ("max_df", ("1", None)),
+        ("anchor_min_df", ("0", None)),
+        ("max_words", ("100", None)),
+        ("guided", ("cars", {"cars": None}, {"cars": 3}, {"cars": [1.5]}, {"cars": [None]})),
+    ],
+)
+def test_a_parameter_that_is_not_possible_is_named(matrix, parameter, values):
+    """A parameter of another type, or out of range, is refused by name as a ValueError before anything is learned."""
+    for value in values:
+        with pytest.raises(ValueError, match=parameter):
+            AnchorTopics(**{**SMALL, parameter: value}).fit(matrix)
+
+
+def test_a_parameter_that_was_changed_since_the_fit_is_checked_again(matrix):
+    """A prior that is not possible is refused by `transform`, not answered with proportions that are not numbers."""
+    fitted = model().fit(matrix)
+    with pytest.raises(ValueError, match="alpha is nan"):
+        fitted.set_params(alpha=np.nan).transform(matrix[:2])
+
+
+def test_names_and_numbers_of_shown_words_are_checked(matrix):
+    """Too few names for the columns, and a negative number of words, are refused in words."""
+    fitted = model().fit(matrix)
+    with pytest.raises(ValueError, match=f"2 names for {matrix.shape[1]} columns"):
+        fitted.topics(["one", "two"])
+    with pytest.raises(ValueError, match="top is -1"):
+        fitted.topics(top=-1)
+    assert fitted.topics(top=0) == [[]] * 4
+
+
+def test_amounts_at_the_end_of_floats_keep_their_documents(matrix):
+    """A document of amounts whose sum is not a float is one of the same shares, and not an empty one."""
+    X = matrix[:80].astype(float)
+    X[::5] = np.where(X[::5] > 0, 1e308, 0)
+    fitted = AnchorTopics(**SMALL).fit(X)
+    smaller = X.copy()
+    smaller[::5] *= 1e-100
+    assert np.array_equal(fitted.components_, AnchorTopics(**SMALL).fit(smaller).components_)
+    theta = fitted.transform(X)
+    assert np.allclose(theta.sum(axis=1), 1)
+    assert np.allclose(theta, fitted.transform(smaller), rtol=1e-12)
 
 
 def test_documents_without_known_words_get_equal_shares(matrix):

@@ -139,6 +139,15 @@ def test_seeds_may_be_words():
     assert not {"cat", "dog"} & {*shown["cars"]}
 
 
+@pytest.mark.parametrize("seed", ["Car", "CAFE\u0301", " car"])
+def test_a_seed_in_another_form_names_the_word_that_is_meant(seed):
+    """Words are in small letters and composed, and seeds come from people."""
+    X = TextCounts().fit_transform(["car café wheel road", "café car brake wheel", "cat dog fur paw"] * 20)
+    word = "café" if "CAFE" in seed else "car"
+    with pytest.raises(ValueError, match=f"did you mean {word}"):
+        guided(2, {"cars": [seed]}).fit(X)
+
+
 @pytest.mark.parametrize(
     ("seeds", "said"),
     [
@@ -147,6 +156,11 @@ def test_seeds_may_be_words():
         ({"t": ["car"]}, "has no column"),
         ({"t": [0, 0]}, "names a seed twice"),
         ({"t": [WORDS]}, "is not one of 60"),
+        ({"t": [None]}, "neither a word nor the number"),
+        ({"t": [True]}, "neither a word nor the number"),
+        ({"t": [1.0]}, "neither a word nor the number"),
+        ({"t": 5}, "are a int: give a list"),
+        ([[0, 1]], "a list: give a dict"),
         ({"t": [0], "u": [0]}, "other seeds"),
         ({str(k): [k] for k in range(TOPICS + 1)}, "at least the 6 guided topics"),
     ],

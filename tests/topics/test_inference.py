@@ -60,3 +60,13 @@ def test_more_likely_topics_get_more():
     theta = fold(A, x, alpha=0.1)
     # By hand: (36 + 0.1) / 36.3 and 0.1 / 36.3.
     assert np.allclose(theta, [[36.1 / 36.3, 0.1 / 36.3, 0.1 / 36.3]], rtol=1e-3)
+
+
+@pytest.mark.parametrize("scale", [2.0**34, 1e18, 1e300])
+def test_counts_of_any_size_give_proportions(scale):
+    """One far longer than 2^32 words has the proportions of one of 2^32, a far shorter one those of the prior."""
+    A, x = corpus(30, 4, 20, seed=3)
+    totals = np.asarray(x.sum(axis=1))
+    longest = x.multiply(2.0**32 / totals[:, None]).tocsr()
+    assert np.allclose(fold(A, x * scale), fold(A, longest), rtol=2e-3)
+    assert np.allclose(fold(A, x * 5e-324), 1 / 4)

@@ -1,6 +1,6 @@
 """Topics over time and by class, in a fitted model."""
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta, timezone
 
 import numpy as np
 import pytest
@@ -130,7 +130,55 @@ def test_times_are_read_as_numpy_reads_them_and_as_producers_send_them():
     assert periods(read_days([date(1987, 2, 26), None]), "year") == ["1987", ""]
 
 
-@pytest.mark.parametrize("times", [["yesterday"], [1.5], [[1, 2]], [datetime(1987, 2, 26, tzinfo=UTC)]])
+EASTERN = timezone(timedelta(hours=-5))
+STAMP = 541_350_060_000
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "1987-02-26T15:01:00Z",
+        "1987-02-25T23:30:00-05:00",
+        "19870226",
+        "1987-W09-4",
+        datetime(1987, 2, 26, tzinfo=UTC),
+        datetime(1987, 2, 25, 23, 30, tzinfo=EASTERN),
+        np.datetime64("1987-02-26T15", "ns"),
+        STAMP,
+        float(STAMP),
+    ],
+    ids=repr,
+)
+def test_each_form_of_a_time_names_its_day_in_utc(value):
+    """Zones count, whole numbers are milliseconds also beside missing ones, and neighbours do not matter."""
+    missing = np.iinfo(np.int64).min
+    wanted = (date(1987, 2, 26) - date(1970, 1, 1)).days
+    for gap in (None, float("nan"), ""):
+        times = np.array([value, gap, date(1900, 1, 1)], dtype=object)
+        assert read_days(times).tolist() == [wanted, missing, -25_567]
+    assert read_days([value]).tolist() == [wanted]
+
+
+def test_a_column_of_milliseconds_with_missing_ones_is_read():
+    """Frames keep whole numbers with gaps as floats."""
+    assert read_days(np.array([STAMP, np.nan])).tolist() == [6_265, np.iinfo(np.int64).min]
+    assert periods(read_days(["1987", "1987-02"]), "month") == ["1987-01", "1987-02"]
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        ["yesterday"],
+        ["today"],
+        ["now"],
+        [1.5],
+        [True],
+        [[1, 2]],
+        [[1], [1, 2]],
+        [b"1987-02-26"],
+        [datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))],
+    ],
+)
 def test_times_that_cannot_be_read_are_refused(times):
     """The error names the form of a time."""
     with pytest.raises(UsageError, match="time"):
@@ -148,6 +196,18 @@ def test_what_is_missing_or_unknown_is_refused(model):
         periods(read_days(["1987-01-01"]), "decade")
     with pytest.raises(UsageError, match="same words"):
         ShareEstimator.of(np.column_stack([A, A[:, 0]]), np.append(base, 0.1))
+
+
+def test_classes_are_texts_or_whole_numbers():
+    """Frames have numbers for classes, and gaps among them; anything else is named by its row."""
+    X = np.array([[3, 1, 0, 2], [0, 2, 3, 1], [1, 0, 2, 3]] * 20)
+    estimator = AnchorTopics(2, min_df=1, min_share=0.0, max_df=1.0).fit(X)
+    for classes in ([1, 2] * 30, np.array([1, 2] * 30), ["1", "2"] * 30, [1.0, 2.0] * 30):
+        assert estimator.topics_over(X, classes=classes).names == ("1", "2")
+    gaps = estimator.topics_over(X, classes=[1, None, float("nan"), "", "b", 1] * 10, floor=1)
+    assert (gaps.names, gaps.outside) == (("1", "b"), 30)
+    with pytest.raises(UsageError, match="class of document 1 is a list"):
+        estimator.topics_over(X, classes=["a", ["b"]] * 30)
 
 
 def test_a_fitted_model_shows_topics_over_time_by_class(model):

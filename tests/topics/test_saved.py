@@ -98,6 +98,9 @@ def test_files_that_are_no_model_are_refused(tmp_path):
     falling[1] = falling[-1]
     wrong["falling"] = {**arrays, "q.indptr": falling}
     state = json.loads(arrays["state"].tobytes())
+    large = state | {"fit": state["fit"] | {"sigma": "0x1p99999"}}
+    wrong["large"] = {**arrays, "state": np.frombuffer(json.dumps(large).encode(), np.uint8)}
+    wrong["deep"] = {**arrays, "state": np.frombuffer(b"[" * 100_000, np.uint8)}
     del state["words"]
     wrong["state"] = {**arrays, "state": np.frombuffer(json.dumps(state).encode(), np.uint8)}
     for name, changed in wrong.items():
@@ -106,6 +109,30 @@ def test_files_that_are_no_model_are_refused(tmp_path):
     for name in ("bytes", *wrong):
         with pytest.raises(UsageError, match="save the model"):
             AnchorTopics.load(tmp_path / name)
+
+
+def test_one_changed_byte_is_noticed(tmp_path):
+    """A number that was changed on the disk is still a number: only the digest tells. Files from before have none."""
+    from safetensors import safe_open
+    from safetensors.numpy import load_file, save_file
+
+    path = tmp_path / "m"
+    model = fitted()
+    model.save(path)
+    whole = path.read_bytes()
+    head = int.from_bytes(whole[:8], "little") + 8
+    places = np.random.default_rng(3).integers(head, len(whole), 60)
+    for place in places.tolist():
+        changed = bytearray(whole)
+        changed[place] ^= 1
+        path.write_bytes(changed)
+        with pytest.raises(UsageError, match="save the model again"):
+            AnchorTopics.load(path)
+    path.write_bytes(whole)
+    with safe_open(path, framework="numpy") as file:
+        kept = {"format": file.metadata()["format"]}
+    save_file(load_file(path), tmp_path / "before", kept)
+    same_bits(AnchorTopics.load(tmp_path / "before"), model)
 
 
 def test_a_file_that_cannot_be_written_leaves_the_one_before(tmp_path):

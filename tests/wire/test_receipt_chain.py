@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamtopic.signed import Chain, ChainHead, Receipt, ReceiptReader, digest_of, seal_receipt, to_message
+from streamtopic.signed import (
+    Chain,
+    ChainHead,
+    Completion,
+    Receipt,
+    ReceiptReader,
+    digest_of,
+    seal_completion,
+    seal_receipt,
+    to_message,
+)
 from streamtopic.streams import FileLog
 
 ANY = Receipt(
@@ -95,16 +105,45 @@ def test_a_receipt_that_does_not_continue_the_chain_is_no_part_of_it(change):
     assert chain.head.sequence == 2
 
 
-def test_a_reader_follows_a_compacted_log(key, tmp_path):
-    """Of a log that an older version compacted, a reader gives all receipts in their order, then only new ones."""
-    log = FileLog(tmp_path)
-    log.create("news.receipts", 1)
+def sealed(number, key):
+    """Records of the first receipts of a chain, and its head behind them."""
     head, messages = ChainHead(), []
-    for offset in range(6):
+    for offset in range(number):
         receipt = dataclasses.replace(ANY, sequence=head.sequence + 1, previous=head.digest, offset=offset)
         data = seal_receipt(receipt, key)
         head = ChainHead(receipt.sequence, digest_of(data))
         messages.append(to_message(receipt, data))
+    return head, messages
+
+
+def test_catching_up_counts_the_receipts_that_have_joined_the_chain(key, tmp_path):
+    """A reader that catches up has the chain and the completions of one that yields its receipts, and their number."""
+    log = FileLog(tmp_path)
+    log.create("news.receipts", 1)
+    head, messages = sealed(4, key)
+    done = Completion(sequence=5, previous=head.digest, model="news", number=1, created=3, ends={0: 4}, reached={})
+    data = seal_completion(done, key)
+    reader = ReceiptReader(log, "news", key.public)
+    assert reader.catch_up() == 0
+    # A record of somebody else is not counted, and the third receipt waits for the second.
+    stray = dataclasses.replace(messages[0], key=b"another")
+    log.append_many("news.receipts", [messages[0], stray, messages[2], messages[1]])
+    assert reader.catch_up() == 3
+    log.append_many("news.receipts", [messages[3], to_message(done, data)])
+    assert reader.catch_up() == 1
+    assert reader.catch_up() == 0
+    other = ReceiptReader(log, "news", key.public)
+    assert [receipt.offset for receipt in other.read()] == [0, 1, 2, 3]
+    assert reader.chain.head == other.chain.head == ChainHead(5, digest_of(data))
+    assert reader.completions == other.completions == [done]
+    assert reader.skipped == other.skipped == 1
+
+
+def test_a_reader_follows_a_compacted_log(key, tmp_path):
+    """Of a log that an older version compacted, a reader gives all receipts in their order, then only new ones."""
+    log = FileLog(tmp_path)
+    log.create("news.receipts", 1)
+    head, messages = sealed(6, key)
     reader = ReceiptReader(log, "news", key.public)
     log.append_many("news.receipts", [*messages[:5], *messages[:2]])
     log.compact("news.receipts")

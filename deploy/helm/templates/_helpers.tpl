@@ -11,10 +11,14 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if $image.digest }}{{ $repository }}@{{ $image.digest }}{{ else }}{{ $repository }}:{{ $image.tag }}{{ end -}}
 {{- end }}
 
-{{- /* Variables of settings: a map of settings, as text; lists and tables as JSON. */ -}}
+{{- /* Variables of settings: a map of settings, as text; lists and tables as JSON. null: not set. */ -}}
 {{- define "streamtopic.variables" -}}
 {{- range $name, $value := . }}
-STREAMTOPIC_{{ upper $name }}: {{ (kindIs "string" $value | ternary $value (toJson $value)) | quote }}
+{{- if not (kindIs "invalid" $value) }}
+{{- /* A bare `off` in a file of values is false to YAML; these settings have the word. */ -}}
+{{- $off := and (has $name (list "self_check" "slices")) (kindIs "bool" $value) }}
+STREAMTOPIC_{{ upper $name }}: {{ if $off }}"off"{{ else }}{{ (kindIs "string" $value | ternary $value (toJson $value)) | quote }}{{ end }}
+{{- end }}
 {{- end }}
 {{- end }}
 

@@ -74,6 +74,8 @@ class Cluster:
 
     folder: for data, keys and output.
     program: command that starts a process, without the name of its part.
+    beside: Python of an environment with another version of the program, which then shares the work: of each two
+        processes one is of that version, and the publisher changes its version with every start. None: no other.
     sharded: whether Redis is a cluster of three masters and three replicas; one server else.
     """
 
@@ -85,9 +87,12 @@ class Cluster:
         folder: Path,
         program: Sequence[str] = (sys.executable, "-m", "streamtopic"),
         *,
+        beside: Path | None = None,
         sharded: bool = False,
     ) -> None:
         self.sharded = sharded
+        # Isolated: it must find the program of its own environment, wherever this one was found.
+        self._beside = [str(beside), "-I", "-m", "streamtopic"] if beside else None
         self.folder = folder
         self.names = TopicNames(MODEL)
         self.config = folder / "streamtopic.toml"
@@ -182,10 +187,19 @@ class Cluster:
 
     def _worker(self, part: str, number: int, guard: Guard, environment: Mapping[str, str]) -> Worker:
         name = f"{part}-{number}"
-        command = [*self._program, part, "--config", str(self.config)]
         port = quiet_port()
         told = {**environment, "STREAMTOPIC_METRICS_ADDRESS": str(port)}
-        return Worker(name, command, self.folder / f"{name}.log", guard, told, port)
+        programs = self._programs(part, number)
+        commands = [[*program, part, "--config", str(self.config)] for program in programs]
+        return Worker(name, commands, self.folder / f"{name}.log", guard, told, port)
+
+    def _programs(self, part: str, number: int) -> list[list[str]]:
+        """Return the programs that a process is started with, in turn."""
+        if self._beside is None:
+            return [self._program]
+        if part == "publish":
+            return [self._program, self._beside]
+        return [self._beside if number % 2 else self._program]
 
     def _start_server(self, guard: Guard) -> str:
         """Start one server, and return its address behind the proxy."""

@@ -91,6 +91,7 @@ class Worker:
     """One program, started as often as faults need it; its output is appended to a file.
 
     name: of the program, for findings.
+    commands: one is taken after the other, a start each.
     deaths: exit statuses of ends that no fault asked for.
     starts: how often it was started.
     lock: held by a fault while it does something to the program.
@@ -100,7 +101,7 @@ class Worker:
     def __init__(
         self,
         name: str,
-        command: Sequence[str],
+        commands: Sequence[Sequence[str]],
         output: Path,
         guard: Guard,
         environment: Mapping[str, str],
@@ -110,7 +111,7 @@ class Worker:
         self.metrics_port = metrics_port
         self.deaths: list[int] = []
         self.starts = 0
-        self._command = list(command)
+        self._commands = [list(command) for command in commands]
         self.output = output
         self._guard = guard
         self._environment = dict(environment)
@@ -137,10 +138,11 @@ class Worker:
             self.check()
             if self._process is not None:
                 return
+            command = self._commands[self.starts % len(self._commands)]
             self.starts += 1
             with self.output.open("ab") as output:
                 self._process = subprocess.Popen(  # noqa: S603  this program's own commands
-                    self._skewed(skew) if skew else self._command,
+                    _skewed(command, skew) if skew else command,
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
@@ -148,11 +150,6 @@ class Worker:
                     start_new_session=True,
                 )
             self._guard.watch(self._process.pid)
-
-    def _skewed(self, seconds: float) -> list[str]:
-        """Return the command of the same Python program with a wrong clock."""
-        python, *program = self._command
-        return [python, "-m", "streamtopic.lab.faults.skewed", str(seconds), *program]
 
     def check(self) -> None:
         """Note the exit status if the program ended by itself."""
@@ -209,3 +206,10 @@ class Worker:
         if self._process is not None:
             self._guard.forget(self._process.pid)
         self._process, self._stopped = None, False
+
+
+def _skewed(command: Sequence[str], seconds: float) -> list[str]:
+    """Return the command of the same Python program with a wrong clock."""
+    # Options of Python come before its program.
+    begin = command.index("-m") if "-m" in command else 1
+    return [*command[:begin], "-m", "streamtopic.lab.faults.skewed", str(seconds), *command[begin:]]

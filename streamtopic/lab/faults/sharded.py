@@ -29,6 +29,7 @@ __all__ = ["NODE_TIMEOUT", "ShardedRedis"]
 NODE_TIMEOUT = 2.0
 """Seconds until a silent node is taken for lost."""
 _CARRIED = 3
+_CONFIRM_MS = 5_000
 
 
 class ShardedRedis:
@@ -133,6 +134,9 @@ class ShardedRedis:
         finally:
             move.carry().end()
         self.settle()
+        # As docs/operations.md asks of an operator: the old master has nothing of them any more.
+        move.target.client.wait(1, _CONFIRM_MS)
+        write_anew(move.target.client)
 
     def lose(self, size: int, which: int = 0) -> None:
         """Start a master again without the last `size` bytes of its file, wherever that cuts, before it is replaced."""

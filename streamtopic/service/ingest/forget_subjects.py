@@ -69,10 +69,11 @@ class SubjectForgetter:
         asked: requests of records that are about to be counted.
 
         A client sends its request again where the first time was not confirmed. What was deleted by then belongs to it
-        as well, so that its receipt covers all.
+        as well, so that its receipt covers all. Its time is the last one: a partition of which Redis was set back may
+        still know it from before its receipt, and the others would wait for a request that this one takes for old.
         """
         known = self._requests()
-        return [_from_first(one, known.get(one.name, one)) for one in asked]
+        return [replace(one, offset=min(one.offset, known.get(one.name, one).offset)) for one in asked]
 
     def closing(self, closed: Mapping[bytes, int]) -> list[SubjectRequest]:
         """Return the requests whose own record went, as they are afterwards.
@@ -85,7 +86,8 @@ class SubjectForgetter:
     def step(self) -> int:
         """Append tombstones that are due now; return how many.
 
-        May be repeated after any error. Raises ComponentUnreachable, StateError.
+        May be repeated after any error. Raises ComponentUnreachable, StateError, and StateCorrupt
+        where Redis has lost keys.
         """
         open_requests = [request for request in self._requests().values() if not request.done]
         if not open_requests:
@@ -156,6 +158,10 @@ class SubjectForgetter:
                 ]
             )
             return len(due)
+        if request.closed < 0 and request.key in uncounted:
+            return 0
+        # Documents that a lost index no longer names would count as forgotten.
+        self._state.require_keys()
         if request.closed >= 0:
             last = self._state.meta.next_offset - 1
             self._state.subject_done(replace(request, closed=last, done=True))
@@ -166,8 +172,6 @@ class SubjectForgetter:
                 extra={"event": "subject_forgotten", "partition": self._state.partition, "offset": request.offset},
             )
             return 0
-        if request.key in uncounted:
-            return 0
         self._append([encode_subject_forgotten(request.key, self._state.partition)])
         return 1
 
@@ -175,9 +179,3 @@ class SubjectForgetter:
         """Append tombstones to the partition."""
         if tombstones:
             self._log.append_many(self._topic, tombstones)
-
-
-def _from_first(request: SubjectRequest, known: SubjectRequest) -> SubjectRequest:
-    """Return a request that begins where the same request began first."""
-    received_ms = min(request.received_ms, known.received_ms)
-    return replace(request, offset=min(request.offset, known.offset), received_ms=received_ms)

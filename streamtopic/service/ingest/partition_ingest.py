@@ -51,6 +51,9 @@ _BYTES = 8 << 20
 # Weak: a log that is closed and dropped takes its thread along.
 _threads: WeakKeyDictionary[EventLog, ThreadPoolExecutor] = WeakKeyDictionary()
 
+# Seconds between two looks for keys that Redis has lost. A version is made only after a look of its own.
+_LOOK_SECONDS = 60.0
+
 logger = logging.getLogger(__name__)
 
 
@@ -109,6 +112,8 @@ class Ingest:
         self._clock = clock
         self._base_epoch = base_epoch
         self._announced = 0
+        # The writer has looked when it read the state.
+        self._looked_at = clock()
         self._fitting = MAX_FLUSH_DOCUMENTS
         self._compactor = Compactor(state)
         self._records = _ReadAhead(
@@ -210,8 +215,10 @@ class Ingest:
         amend: may add to the changes before they are committed; it returns None to have the records read again.
 
         Raises StateMismatch where another process took the partition over or the log lost records that were not read,
-        ComponentUnreachable where log or Redis do not answer. It may be repeated after any error.
+        StateCorrupt where Redis has lost keys of the partition, ComponentUnreachable where log or Redis do not answer.
+        It may be repeated after any error.
         """
+        self._look_for_losses()
         most = min(max_records or MAX_FLUSH_DOCUMENTS, MAX_FLUSH_DOCUMENTS)
         for _ in range(_ATTEMPTS):
             progress = self._attempt(most, amend)
@@ -271,6 +278,14 @@ class Ingest:
             yield progress
         self.forward()
 
+    def _look_for_losses(self) -> None:
+        """Raise StateCorrupt where Redis has lost keys of the partition, if it was not looked for lately."""
+        now = self._clock()
+        # `abs`: a clock may be set back.
+        if abs(now - self._looked_at) >= _LOOK_SECONDS:
+            self.state.require_keys()
+            self._looked_at = now
+
     def _attempt(self, max_records: int, amend: Callable[[Changes], Changes | None]) -> Progress | None:
         """Return the flush that was committed, or None where the state changed meanwhile and nothing was written."""
         offset = self.state.meta.next_offset
@@ -289,6 +304,9 @@ class Ingest:
         key = self.dialect.suppression
         said = None if key is None else find_suppressions(self.state, decoded, key)
         resolution = resolve(decoded, ready.live, ready.base, self.partition, now_ms, self.state.secret, said)
+        # After the look-up, so that a loss before it is noticed. A rebuild keeps these as they are, or the log does.
+        if _rests_on_absence(resolution.changes):
+            self.state.require_keys()
         # Before the commit: the offset must not pass a refused record whose pointer could still be lost.
         self._announce(resolution)
         found = resolution.changes
@@ -392,6 +410,12 @@ class Ingest:
                 f"partition {self.partition} of {topic} ends at {end}, but records up to {offset} were counted: it is "
                 "another log, or a restored one; point to the right one, or run `streamtopic rebuild`"
             )
+
+
+def _rests_on_absence(changes: Changes) -> bool:
+    """Return whether changes conclude from an entry that is not in Redis that it never was, beyond what is counted."""
+    unknown = any(forget.kind is ForgetKind.NOT_FOUND for forget in changes.forgets)
+    return unknown or bool(changes.requests) or bool(changes.suppressions)
 
 
 def _thread_of(log: EventLog) -> ThreadPoolExecutor:

@@ -194,6 +194,8 @@ class Publisher:
             clean = _end(residue, partition, stream)
             completed = residue.completed.get(partition, 0)
             if clean > completed and not stream.incomplete:
+                # Deletions that are lost have no receipt, and are not seen to wait for one.
+                stream.require(partition)
                 new[partition] = clean
         if not new:
             return False
@@ -313,8 +315,7 @@ class Publisher:
     def _read(self) -> None:
         """Read the new records of the receipts topic."""
         before = self._issued.skipped
-        for _ in self._issued.read():
-            pass
+        self._issued.catch_up()
         if more := self._issued.skipped - before:
             extra = {"event": "receipts_passed_over", "records": more}
             logger.warning(
@@ -424,10 +425,17 @@ class Statements:
         changed: whether anything was published since the last call. If not, the topic is read only once a statement is
             due.
 
-        Raises ComponentUnreachable.
+        Raises ComponentUnreachable, StateMismatch where the topic is gone and with it every version.
         """
         now = int(self._clock() * 1000)
-        if (now < self._due and not changed) or not self._log.partitions(self._topic):
+        if now < self._due and not changed:
+            return None
+        if not self._log.partitions(self._topic):
+            if self._state.releases(1):
+                raise StateMismatch(
+                    f"topic {self._topic} is gone, and with it every version that was published: restore it, or create "
+                    "it with `streamtopic init` and make a version with `streamtopic retrain`"
+                )
             return None
         self._published.refresh()
         before = self._published.statement

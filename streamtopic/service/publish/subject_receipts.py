@@ -106,6 +106,8 @@ class SubjectReceipts:
         ready = dict(islice(finished.items(), _AT_ONCE))
         if not ready:
             return 0
+        for partition, stream in forgets.items():
+            stream.require(partition)
         # Every deletion of these has left its stream, so its receipt was read back from the topic.
         covered = self._covered(ready, issued)
         made = 0
@@ -142,8 +144,7 @@ class SubjectReceipts:
         last = self._log.end(self._dated, 0) - 1
         newest = self._log.appended_ms(self._dated, 0, last) or 0
         old = newest - _ABANDONED_MS
-        for _ in issued.read():
-            pass
+        issued.catch_up()
         for partition, some in left.items():
             gone = [one for one in some if one.received_ms < old or self._has_receipt(one, issued)]
             self._requests.drop(partition, gone)
@@ -151,9 +152,9 @@ class SubjectReceipts:
     def _has_receipt(self, request: SubjectRequest, issued: ReceiptReader) -> bool:
         """Return whether the covering receipt of a request was published after the request came, as far as was read."""
         name = subject_receipt_id(self._model, request.name)
-        record = issued.covering_record(name)
+        covered_ms = issued.covered_ms(name)
         # The same request may have been sent again since. It is a new one, and goes through all partitions.
-        return record is not None and record.timestamp_ms >= request.received_ms
+        return covered_ms is not None and covered_ms >= request.received_ms
 
     def _covered(
         self, ready: Mapping[bytes, Mapping[int, SubjectRequest]], issued: ReceiptReader
@@ -162,8 +163,7 @@ class SubjectReceipts:
         received = [request.received_ms for same in ready.values() for request in same.values()]
         oldest = min(received) - _CLOCKS_MS
         start = self._log.offset_at(self._topic, 0, oldest)
-        for _ in issued.read():
-            pass
+        issued.catch_up()
         found = {name: _Covered() for name in ready}
         keys = self._links.all()
         for link, record in issued.records(start=start):

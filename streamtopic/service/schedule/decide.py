@@ -64,6 +64,7 @@ class Situation:
     base_only: whether an update covers the base model's documents only.
     forgetting_ms: when the oldest request to forget a subject that is not done in every partition came, milliseconds
         since 1970; None where all are done.
+    log_ms: the present by the log's clock, milliseconds since 1970.
     """
 
     documents: int
@@ -83,6 +84,7 @@ class Situation:
     doubled: tuple[int, ...] = ()
     base_only: bool = False
     forgetting_ms: int | None = None
+    log_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +118,17 @@ def decision_text(decision: Decision) -> str:
 
 def decide(situation: Situation, policy: Policy, now_ms: int) -> Decision:
     """Return the next action, with its reason in words for an operator."""
-    return held(situation, policy, now_ms) or _first(situation) or _later(situation, policy, now_ms)
+    return held(situation, policy) or _first(situation) or _later(situation, policy, now_ms)
 
 
-def held(situation: Situation, policy: Policy, now_ms: int) -> Wait | None:
+def held(situation: Situation, policy: Policy) -> Wait | None:
     """Return why a version has to wait for the rest of a subject's documents, None where it need not."""
     if situation.forgetting_ms is None or situation.requested is not None:
         return None
     # Anybody who may write documents may ask at any time. So neither one request nor many in a row hold a deletion back
     # for longer than `max_forget_lag`, or than one request may take.
     longest = max(policy.max_forget_lag_ms, LONGEST_HOLD_MS)
+    now_ms = situation.log_ms
     oldest = now_ms if situation.oldest_unserved_ms is None else situation.oldest_unserved_ms
     if now_ms - situation.forgetting_ms >= LONGEST_HOLD_MS or now_ms - oldest >= longest:
         return None

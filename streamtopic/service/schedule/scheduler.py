@@ -36,7 +36,7 @@ from streamtopic.service.schedule.modeller import (
     check_update,
 )
 from streamtopic.service.schedule.payload import PayloadPlan, TaskData, TaskOptions, read_labelled, remarks
-from streamtopic.service.schedule.situation import Base, SituationReader, traced_deletions, unserved
+from streamtopic.service.schedule.situation import Base, LogClock, SituationReader, traced_deletions, unserved
 from streamtopic.service.schedule.version import (
     account,
     adopt,
@@ -179,6 +179,7 @@ class Scheduler:
     published: the versions in the releases topic; it is read to its end before a version is staged.
     lease: leadership.
     clock: seconds since 1970.
+    log_clock: as of SituationReader.
     watch: is told what the scheduler does.
     """
 
@@ -195,6 +196,7 @@ class Scheduler:
         published: Published,
         lease: LeaseKeeper,
         clock: Callable[[], float] = time.time,
+        log_clock: LogClock | None = None,
         watch: Watch | None = None,
     ) -> None:
         self.connection = connection
@@ -209,7 +211,7 @@ class Scheduler:
         self._lease = lease
         self._watch = watch or Watch()
         self._situation = SituationReader(
-            self.reader, state, modeller, options.policy, options.delta, clock, published.rivals
+            self.reader, state, modeller, options.policy, options.delta, clock, published.rivals, log_clock
         )
         self._noted = ""
         self._heads = TaskData().before

@@ -2,9 +2,11 @@
 
 Base, LastRelease  the base model and the newest version, as the scheduler wrote them
 Mode               the part of a modeller that a decision depends on
+LogClock           the time of a log that several machines write
 SituationReader    reads the situation, and the versions that must be withdrawn
 """
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -16,7 +18,17 @@ from streamtopic.state import Forget, Meta, ModelState, Reader, StoredBase, Subj
 from streamtopic.state.deletions import split_requests, unfinished_requests
 from streamtopic.tracing import MAX_LINKS
 
-__all__ = ["Base", "BaseCapacity", "LastRelease", "Mode", "SituationReader", "base_forget_set", "unproven", "unserved"]
+__all__ = [
+    "Base",
+    "BaseCapacity",
+    "LastRelease",
+    "LogClock",
+    "Mode",
+    "SituationReader",
+    "base_forget_set",
+    "unproven",
+    "unserved",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +175,29 @@ class Mode(Protocol):
         """Return why no update can start from a kept base model, None where one can."""
 
 
+class LogClock:
+    """The time by the clock of a log that several machines write, which goes on by this machine's monotonic clock.
+
+    This machine's time of day may be wrong, and would then part the documents of a subject.
+
+    ticks: seconds that never jump.
+    """
+
+    def __init__(self, ticks: Callable[[], float] = time.monotonic) -> None:
+        self._ticks = ticks
+        self._newest_ms = 0
+        self._seen = ticks()
+
+    def see(self, newest_ms: int) -> None:
+        """Take in the time of the newest counted record, milliseconds since 1970."""
+        if newest_ms > self._newest_ms:
+            self._newest_ms, self._seen = newest_ms, self._ticks()
+
+    def now(self) -> int:
+        """Return milliseconds since 1970; too few where nothing was written for a while before this process came."""
+        return self._newest_ms + int(1000 * (self._ticks() - self._seen))
+
+
 class SituationReader:
     """Reads the present situation of a model from Redis.
 
@@ -171,6 +206,7 @@ class SituationReader:
     delta: the delta at which the cumulative epsilon of all versions is stated.
     clock: seconds since 1970.
     rivals: releases that stand in the log under the number of another one, see Published.
+    log_clock: says how long a request to forget a subject has held versions back; None where `clock` is the log's.
     """
 
     def __init__(
@@ -182,6 +218,7 @@ class SituationReader:
         delta: float,
         clock: Callable[[], float],
         rivals: Sequence[Envelope] = (),
+        log_clock: LogClock | None = None,
     ) -> None:
         self._reader = reader
         self._state = state
@@ -190,6 +227,7 @@ class SituationReader:
         self._delta = delta
         self._clock = clock
         self._rivals = rivals
+        self._log_clock = log_clock
 
     def read(self, requested: str | None = None, failed: str | None = None) -> Situation:
         """Return the present situation.
@@ -200,17 +238,16 @@ class SituationReader:
         Raises StateMissing, StateCorrupt, ComponentUnreachable.
         """
         # Before the counts: a request that is done by now has no document in counts that are read later.
-        forgetting = self._forgetting_ms()
-        return replace(self._of_counts(requested, failed), forgetting_ms=forgetting)
-
-    def _forgetting_ms(self) -> int | None:
-        """Return when the oldest request to forget a subject came that is not done and may hold a version back."""
-        return self._oldest(unfinished_requests(self._subject_requests()))
+        requests = self._subject_requests()
+        situation = self._of_counts(requested, failed)
+        # Behind the counts, with which the clock of the log was read.
+        forgetting = self._oldest(unfinished_requests(requests))
+        return replace(situation, forgetting_ms=forgetting)
 
     def _oldest(self, requests: Iterable[SubjectRequest]) -> int | None:
         """Return when the oldest of these requests came that may hold a version back, None where none of them may."""
         # One that some partition never got stays for days. It must not end the wait for those that came since.
-        since = self.now() - LONGEST_HOLD_MS
+        since = self._log_now() - LONGEST_HOLD_MS
         return min((request.received_ms for request in requests if request.received_ms > since), default=None)
 
     def _subject_requests(self) -> dict[int, dict[bytes, SubjectRequest]]:
@@ -225,15 +262,22 @@ class SituationReader:
 
         Raises as `read`.
         """
-        forgetting = self._oldest(split_requests(self._subject_requests(), cut))
-        if forgetting is None:
+        requests = split_requests(self._subject_requests(), cut)
+        if not requests:
             return None
-        situation = replace(self._of_counts(None, None), forgetting_ms=forgetting)
-        return held(situation, self._policy, self.now())
+        situation = self._of_counts(None, None)
+        # Behind the counts, as in `read`.
+        forgetting = self._oldest(requests)
+        return held(replace(situation, forgetting_ms=forgetting), self._policy)
 
     def _of_counts(self, requested: str | None, failed: str | None) -> Situation:
         """Return the situation, without requests to forget a subject."""
         positions = self._reader.positions()
+        if self._log_clock is not None:
+            self._log_clock.see(max(meta.time_ms for meta in positions.values()))
+        return replace(self._of_positions(positions, requested, failed), log_ms=self._log_now())
+
+    def _of_positions(self, positions: Mapping[int, Meta], requested: str | None, failed: str | None) -> Situation:
         documents = sum(meta.documents for meta in positions.values())
         # These two do not depend on the base model, so each situation has them.
         doubled = self.doubled()
@@ -325,6 +369,9 @@ class SituationReader:
     def now(self) -> int:
         """Return milliseconds since 1970."""
         return int(self._clock() * 1000)
+
+    def _log_now(self) -> int:
+        return self.now() if self._log_clock is None else self._log_clock.now()
 
     def _standing(self, versions: Iterable[int]) -> tuple[int, ...]:
         """Return those of the versions that are not withdrawn yet, oldest first."""

@@ -256,11 +256,15 @@ def adopt(state: ModelState, lease: Lease, published: Sequence[PublishedVersion]
     # must not be used again, their epsilon stays spent, and later deletions are measured against them.
     newest = state.releases(1)
     known = newest[0][0] if newest else 0
+    accounted = state.ledger()
     adopted = []
     reason = "read back from the log"
     for one in published:
         envelope = one.envelope
         if envelope.version <= known:
+            # The ledger alone may be lost. Epsilon that was spent stays spent.
+            if envelope.version not in accounted:
+                state.account_again(envelope.version, ledger_entry(envelope, ""))
             continue
         record = release_record(envelope, digest=one.digest, chunks=one.chunks, warm=False, reason=reason, seconds=0.0)
         entry = ledger_entry(envelope, "")

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from streamtopic import __version__
-from streamtopic.errors import CheckFailed, UsageError
+from streamtopic.errors import CheckFailed, SettingsError, UsageError
 from streamtopic.formats import REPORT
 from streamtopic.service.published import topics_of
 from streamtopic.service.schedule.version import rounded, shown_calibration
@@ -142,7 +142,7 @@ def gather(
 def release_findings(sources: Sources, version: int) -> tuple[Finding, ...]:
     """Return the checks of a version that do not count or learn again; one finding if there is no such version.
 
-    Raises ComponentUnreachable.
+    Raises ComponentUnreachable, SettingsError.
     """
     name = "signature"
     try:
@@ -150,6 +150,9 @@ def release_findings(sources: Sources, version: int) -> tuple[Finding, ...]:
     except CheckFailed as error:
         remedy = "do not use it; find out who else writes to the releases topic"
         return (fails(name, str(error), "log", remedy),)
+    except SettingsError:
+        # Whoever may not read the log has not verified anything.
+        raise
     except UsageError as error:
         return (not_checked(name, str(error), "log", "verify again once there is a version"),)
     receipts, waiting = _deletions(sources, known)

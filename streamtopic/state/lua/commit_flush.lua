@@ -1,11 +1,11 @@
 -- Commit a flush: documents, words, segments, deletions, counters and the offset, all or nothing.
--- KEYS: meta, forgets, the hashes that change; from plan.chunks on, the uploaded strings of the new segments.
+-- KEYS: meta, forgets, suppressions, the hashes that change; from plan.chunks on, the uploaded strings of the new segments.
 -- ARGV: the plan (msgpack), then all values; the plan says which range of arguments goes where.
 -- Answers {'applied'}, {'already'} or {'stale', reason}.
 
 local plan = cmsgpack.unpack(ARGV[1])
 local meta = KEYS[1]
-local have = redis.call('HMGET', meta, 'commit', 'next', 'version', 'fence')
+local have = redis.call('HMGET', meta, 'commit', 'next', 'version', 'fence', 'marked')
 -- First of all: behind its own commit every other check fails, and a repetition would be Stale.
 if have[1] == plan.commit then return {'already'} end
 if not have[4] then return {'stale', 'the state is gone'} end
@@ -14,6 +14,10 @@ if have[2] ~= plan.next then return {'stale', 'the offset has moved'} end
 if have[3] ~= plan.version then return {'stale', 'the manifest has changed'} end
 -- After Redis was set back, offset and version may count up to the same numbers again; the id of a change cannot.
 if have[1] ~= plan.base then return {'stale', 'the state has another history'} end
+-- Written again, they would look whole. The writer reads the state anew, and its error names what is lost.
+if have[5] and (redis.call('EXISTS', KEYS[2]) == 0 or not redis.call('HGET', KEYS[3], '')) then
+  return {'stale', 'keys of the partition are lost'}
+end
 if not uploaded(plan.chunks, #KEYS) then return {'stale', 'a segment expired before it was committed'} end
 keep(plan.chunks, #KEYS)
 for _, step in ipairs(plan.steps) do each(step[1], KEYS[step[2]], step[3], step[4]) end

@@ -8,6 +8,7 @@ if redis.call('EXISTS', KEYS[1]) == 1 and redis.call('EXISTS', KEYS[2]) == 0 the
   redis.call('RENAME', KEYS[1], KEYS[2])
 end
 redis.call('DEL', KEYS[1])
+lasting(KEYS[2])
 if ARGV[1] == '1' then
   redis.call('DEL', KEYS[4])
 else

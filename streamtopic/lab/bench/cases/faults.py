@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -15,14 +16,17 @@ from typing import TYPE_CHECKING
 from streamtopic.lab.bench.figures import Figure
 
 if TYPE_CHECKING:
+    from streamtopic.lab.bench.runner import Option
     from streamtopic.lab.faults.campaign import Report
 
 __all__ = ["CASES", "OPTIONS"]
 
-OPTIONS = {"faults": 1000, "events": 0, "seed": 1, "cluster": 0}
+OPTIONS: dict[str, Option] = {"faults": 1000, "events": 0, "minutes": 0, "seed": 1, "cluster": 0, "beside": ""}
 """faults, events: the campaign ends with the round that reaches them (events 0: no limit); seed: of both.
 
+minutes: for which it goes on at least.
 cluster: 1 for a Redis Cluster in place of one Redis.
+beside: Python of an environment with another version of the program, which then does a half of the work.
 """
 
 
@@ -30,22 +34,42 @@ cluster: 1 for a Redis Cluster in place of one Redis.
 _STALL = 85.0
 
 
-def campaign(faults: int, events: int, seed: int, cluster: int) -> list[Figure]:
+def campaign(faults: int, events: int, minutes: int, seed: int, cluster: int, beside: str) -> list[Figure]:
     """Rounds of eight faults and 240 events."""
     from streamtopic.errors import CheckFailed
     from streamtopic.lab.faults.campaign import Options, run
     from streamtopic.lab.faults.cluster import Cluster
     from streamtopic.lab.faults.drills import EVERY_DRILL
 
+    other = _checked(beside) if beside else None
     folder = Path(tempfile.mkdtemp(prefix="streamtopic-faults-"))
-    with Cluster(folder / "cluster", sharded=bool(cluster)) as target:
-        options = Options(seed, faults, events or 1 << 60, stall=_STALL, drills=tuple(EVERY_DRILL))
+    with Cluster(folder / "cluster", beside=other, sharded=bool(cluster)) as target:
+        seconds, drills = 60.0 * minutes, tuple(EVERY_DRILL)
+        options = Options(seed, faults, events or 1 << 60, seconds, stall=_STALL, drills=drills)
         report = run(target, options, _say)
     if report.findings:
         sys.stderr.write("\n".join(report.findings) + "\n")
         raise CheckFailed(f"{len(report.findings)} findings with seed {seed}: logs and data are in {folder}")
     shutil.rmtree(folder)
     return _figures(report)
+
+
+def _checked(python: str) -> Path:
+    """Return the path of a Python that has a program of its own. Raises `UsageError` for any other."""
+    from streamtopic.errors import UsageError
+
+    found = shutil.which(python)
+    if found is None:
+        raise UsageError(
+            f"--beside: there is no program {python}; name the Python of an environment, such as old/bin/python"
+        )
+    # Not resolved: a link in an environment leads out of it.
+    path = Path(found).absolute()
+    asked = [str(path), "-I", "-m", "streamtopic", "--version"]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)  # noqa: S603  named by the user
+    if done.returncode:
+        raise UsageError(f"--beside: {python} has no streamtopic; install the other version into its environment")
+    return path
 
 
 def _say(line: str) -> None:

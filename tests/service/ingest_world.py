@@ -1,0 +1,99 @@
+"""A model whose ingests can be killed, for tests of what the next process finds."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+
+from streamtopic.counts import Weighting
+from streamtopic.events import LIMITS
+from streamtopic.service.ingest.partition_ingest import Ingest
+from streamtopic.service.verify.recount import documents_in_log
+from streamtopic.sources import OWN
+from streamtopic.state import ModelSettings, Reader
+from streamtopic.streams import TopicNames, partition_of
+
+NOW = 1_700_000_000.0
+_numbers = itertools.count()
+
+
+def new_model():
+    """Return the name of a model that no other test uses."""
+    return f"world{next(_numbers)}"
+
+
+class IngestWorld:
+    """A model, its log, and an ingest for each partition, which the next process may take over.
+
+    model: its name; None for one that no other test uses.
+    dialect: of its records, and limits: the rules that they are counted under.
+    """
+
+    def __init__(self, connection, log, partitions=2, *, model=None, dialect=OWN, limits=LIMITS):
+        self.connection = connection
+        self.topics = TopicNames(model or new_model())
+        self.log = log
+        self.partitions = partitions
+        self.dialect = dialect
+        self.limits = limits
+        self.log.create(self.topics.documents, partitions)
+        self.log.create(self.topics.rejected, 1)
+        self.open()
+
+    def open(self):
+        """Take all partitions over, as the next process."""
+        given = {"settings": ModelSettings(self.partitions, 256, limits=self.limits), "dialect": self.dialect}
+        given["clock"] = lambda: NOW + 1
+        self.ingests = [
+            Ingest.open(self.connection, self.log, self.topics, partition, **given)
+            for partition in range(self.partitions)
+        ]
+
+    def send(self, *messages):
+        """Append records to the partitions of their keys, where they name none."""
+        placed = [
+            message
+            if message.partition is not None
+            else replace(message, partition=partition_of(message.key, self.partitions))
+            for message in messages
+        ]
+        self.log.append_many(self.topics.documents, placed)
+
+    def work(self):
+        """Count and carry out all that there is; yield the progress of each flush."""
+        for _ in range(1_000):
+            if not any(ingest.lag for ingest in self.ingests):
+                return
+            for ingest in self.ingests:
+                yield from ingest.drain()
+        raise AssertionError("there is always something left to do")
+
+    def live(self):
+        """Ids of the documents that are counted."""
+        return {name.decode() for ingest in self.ingests for ids in ingest.state.live_ids() for name in ids}
+
+    def forgets(self):
+        """All deletions that wait for their receipts."""
+        return [forget for ingest in self.ingests for forget in ingest.state.forgets.read(0, 100_000)]
+
+    def records(self):
+        """All records of the documents topic."""
+        topic = self.topics.documents
+        return [record for p in range(self.partitions) for record in self.log.read(topic, p, 0, 100_000)]
+
+    def log_values(self):
+        """All bytes of values that the log still has."""
+        return b"".join(record.value or b"" for record in self.records())
+
+    def counted(self):
+        """Digest of the counts in Redis."""
+        snapshot = Reader(self.connection, self.topics.model, self.partitions).snapshot()
+        return snapshot.restrict(np.arange(len(snapshot.words))).digest(snapshot.words)
+
+    def recounted(self):
+        """Digest of a recount of the log."""
+        ends = {p: self.log.end(self.topics.documents, p) for p in range(self.partitions)}
+        rules = {"dialect": self.dialect, "limits": self.limits}
+        fresh = documents_in_log(self.log, self.topics.documents, ends, lambda *_: None, **rules)
+        counts = fresh.recount(Weighting(256))
+        return counts.cooccurrence.digest(counts.words)

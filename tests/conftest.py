@@ -10,10 +10,26 @@ from hypothesis import settings
 settings.register_profile("any time", deadline=None)
 settings.load_profile("any time")
 
+# Tests start the program that they import, the installed one. A copy in the current folder would be compiled anew.
+os.environ["PYTHONSAFEPATH"] = "1"
+
 # Each worker has a broker and a Redis of its own: about a gigabyte.
 MOST_WORKERS = 4
 # A broker with the users of deploy/ takes more than half a minute to set up.
 DEPLOYED_BROKER = "deployed_kafka"
+
+
+def pytest_configure(config):
+    """Compile before the workers start: else each of them does it, and each program that they start."""
+    several = config.getoption("numprocesses", None) and not hasattr(config, "workerinput")
+    if not several or config.option.collectonly:
+        return
+    from streamtopic.service.first_run import CompilingAhead, cache_folder
+
+    if cache_folder() is not None:
+        with CompilingAhead() as compiling:
+            compiling.start()
+            compiling.wait(lambda *_: None)
 
 
 @pytest.hookimpl(optionalhook=True)

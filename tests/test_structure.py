@@ -1,6 +1,7 @@
 """The directions of imports, as the architecture draws them."""
 
 import ast
+import re
 import subprocess
 import sys
 import tokenize
@@ -199,6 +200,13 @@ def test_verify_knows_neither_the_service_nor_the_paper():
     reached = _reached(module for module in MODULES if module.startswith(f"{service}.verify"))
     callers = {"app", "assembly", "instance", "processes", "status_facts", "paper_mode.verify_theorem"}
     assert not {f"{service}.{name}" for name in callers} & reached
+
+
+def test_no_program_is_looked_for_in_the_current_folder():
+    """What this program starts with its own Python is itself, not another copy that lies where it was called (-P)."""
+    for path in ROOT.rglob("*.py"):
+        begun = re.findall(r"sys\.executable,(.{5})", path.read_text(encoding="utf-8"))
+        assert set(begun) <= {' "-P"'}, path
 
 
 def _loaded_by(statement):

@@ -69,7 +69,8 @@ class CompilingAhead:
         """Start both processes."""
         quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         for part in _PARTS:
-            program = [sys.executable, "-m", "streamtopic.service.first_run", part]
+            # -P: code is compiled for each copy of the program, and the current folder may hold one, such as a clone.
+            program = [sys.executable, "-P", "-m", "streamtopic.service.first_run", part]
             self._running.append(subprocess.Popen(program, **quiet))  # type: ignore[call-overload]  # noqa: S603  this very program
 
     def wait(self, update: Callable[[int, int | None], None]) -> None:

@@ -107,6 +107,20 @@ def test_each_part_runs_to_its_end(part):
     assert done.returncode == 0, done.stderr
 
 
+def test_another_copy_in_the_current_folder_is_not_compiled(tmp_path, monkeypatch):
+    """Both processes compile the program that runs: README's demo runs beside the clone that it was installed from."""
+    from streamtopic.service import first_run
+
+    (tmp_path / "streamtopic").mkdir()
+    (tmp_path / "streamtopic" / "__init__.py").write_text("raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONSAFEPATH")
+    with first_run.CompilingAhead() as compiling:
+        compiling.start()
+        compiling.wait(lambda *_: None)
+        assert [process.returncode for process in compiling._running] == [0, 0]
+
+
 def test_a_process_that_fails_does_no_harm(monkeypatch):
     """Waiting ends where both processes have ended, whatever their status is."""
     from streamtopic.service import first_run

@@ -85,7 +85,8 @@ def processor_seconds(pids: Iterable[int | None]) -> float:
 
 def _child(feed: Feed, core: int, partitions: Sequence[int]) -> subprocess.Popen[str]:
     place = [feed.servers, feed.redis_url, feed.names.model, str(feed.partitions)]
-    program = [sys.executable, "-m", "streamtopic.lab.bench.ingest_child", *place, str(core), *map(str, partitions)]
+    module = "streamtopic.lab.bench.ingest_child"
+    program = [sys.executable, "-P", "-m", module, *place, str(core), *map(str, partitions)]
     return subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603  this very program
 
 

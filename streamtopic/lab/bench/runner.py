@@ -139,7 +139,7 @@ def measure(name: str, case: str, options: Mapping[str, Option]) -> dict[str, An
 
 def _in_process(name: str, case: str, options: Mapping[str, Option]) -> CaseResult:
     given = [f"{option}={value}" for option, value in options.items()]
-    program = [sys.executable, "-m", "streamtopic.lab.bench.child", name, case, *given]
+    program = [sys.executable, "-P", "-m", "streamtopic.lab.bench.child", name, case, *given]
     done = subprocess.run(program, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603  this very program
     found = json.loads((done.stdout.splitlines() or ["{}"])[-1])
     if done.returncode != 0:

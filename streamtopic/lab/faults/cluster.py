@@ -85,7 +85,7 @@ class Cluster:
     def __init__(
         self,
         folder: Path,
-        program: Sequence[str] = (sys.executable, "-m", "streamtopic"),
+        program: Sequence[str] = (sys.executable, "-P", "-m", "streamtopic"),
         *,
         beside: Path | None = None,
         sharded: bool = False,

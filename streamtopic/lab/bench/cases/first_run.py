@@ -28,7 +28,7 @@ def kernels() -> list[Figure]:
     with tempfile.TemporaryDirectory() as cache:
         # In a process of its own: numba chooses its folder when a kernel is imported, and this one has done that.
         done = subprocess.run(  # noqa: S603  this very program
-            [sys.executable, "-c", _COMPILE],
+            [sys.executable, "-P", "-c", _COMPILE],
             env={**os.environ, "NUMBA_CACHE_DIR": cache},
             stdout=subprocess.PIPE,
             check=False,
@@ -94,7 +94,7 @@ def demo() -> list[Figure]:
 
 
 def _demo(name: str, cache: str, target: str) -> list[Figure]:
-    program = [sys.executable, "-m", "streamtopic", "demo", "--json"]
+    program = [sys.executable, "-P", "-m", "streamtopic", "demo", "--json"]
     before, start = _processor_time(), time.perf_counter()
     done = subprocess.run(  # noqa: S603  this very program
         program, env={**os.environ, "NUMBA_CACHE_DIR": cache}, stdout=subprocess.DEVNULL, check=False

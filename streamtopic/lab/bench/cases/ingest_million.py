@@ -136,7 +136,7 @@ def _learned(redis_url: str) -> list[Figure]:
 
 def _child(module: str, *arguments: str) -> str:
     """Run a module as a process of its own, so that its memory is not counted; return what it printed."""
-    program = [sys.executable, "-m", module, *arguments]
+    program = [sys.executable, "-P", "-m", module, *arguments]
     return subprocess.run(program, stdout=subprocess.PIPE, text=True, check=True).stdout  # noqa: S603  this very program
 
 

@@ -105,7 +105,7 @@ KEYS = {"signing_key": "signing.pem", "noise_key": "noise.key", "receipt_key": "
 @contextmanager
 def _process(part: str, config: Path) -> Iterator[None]:
     """Run one part of the service; SIGTERM ends it."""
-    command = [sys.executable, "-m", "streamtopic", part, "--config", str(config), "--json"]
+    command = [sys.executable, "-P", "-m", "streamtopic", part, "--config", str(config), "--json"]
     with config.with_name(f"{part}.log").open("w") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.DEVNULL)  # noqa: S603  this program
         try:

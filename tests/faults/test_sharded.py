@@ -71,6 +71,16 @@ def test_slots_move_with_their_keys(shards, connection):
 
 
 @pytest.mark.slow
+def test_a_slot_that_has_moved_stays_where_it_is(shards, connection):
+    """The old master loses the end of its file, and does not find the keys again that have left it."""
+    source = shards._cluster.master_of(KEYS[1])
+    shards.write_anew()
+    shards.move(1, 0.0)
+    shards.lose_end(source, 1_000)
+    assert "importing" not in str(source.client.execute_command("CLUSTER NODES"))
+
+
+@pytest.mark.slow
 def test_a_cluster_is_set_back_as_a_whole(shards, connection, tmp_path):
     """All of its nodes start again from the same moment."""
     shards.copy(tmp_path / "copy")

@@ -134,13 +134,17 @@ class ShardedRedis:
         finally:
             move.carry().end()
         self.settle()
-        # As docs/operations.md asks of an operator: the old master has nothing of them any more.
+        # As docs/operations.md asks: nobody else has the keys, and the old master must not find them again.
         move.target.client.wait(1, _CONFIRM_MS)
         write_anew(move.target.client)
+        write_anew(move.source.client)
 
     def lose(self, size: int, which: int = 0) -> None:
         """Start a master again without the last `size` bytes of its file, wherever that cuts, before it is replaced."""
-        master = self._master(which)
+        self.lose_end(self._master(which), size)
+
+    def lose_end(self, master: RedisNode, size: int) -> None:
+        """Do this to a node."""
         known = int(master.client.info("persistence")["aof_base_size"])
         master.kill()
         newest = max(master.folder.rglob("*.aof"), key=lambda file: file.stat().st_mtime_ns)

@@ -8,8 +8,9 @@ from crashes import killed_beside
 from ingest_world import NOW, IngestWorld
 
 from streamtopic.client import DocumentProducer
-from streamtopic.events import encode_add, encode_delete, encode_delete_subject, encode_subject_forgotten
+from streamtopic.events import LIMITS, encode_add, encode_delete, encode_delete_subject, encode_subject_forgotten
 from streamtopic.service.ingest import forget_subjects
+from streamtopic.sources import Dialect, InputMapping
 from streamtopic.state import ForgetKind
 from streamtopic.state.meta import cut
 from streamtopic.state.removal import remove_partition
@@ -172,6 +173,24 @@ def test_another_owner_s_document_is_not_deleted_by_a_late_tombstone(world):
         ingest.forward()
     world.drain()
     assert world.live() == {"shared"}
+
+
+def test_another_owner_s_document_stays_also_under_another_form_of_its_key(connection, tmp_path):
+    """With structured keys, the record that gave the id to another person may have another key than the document."""
+    mapping = InputMapping(format="json", key="id")
+    rules = {"dialect": Dialect(mapping), "limits": LIMITS + mapping.rules}
+    world = World(connection, FileLog(tmp_path, clock=lambda: NOW), 1, **rules)
+    for number in range(2):
+        world.send(Message(b'{"id": %d}' % number, add("x", "alice").value, partition=0))
+    world.drain()
+    world.ask()
+    world.ingests[0].step()
+    world.send(Message(b'{"id":1,"v":2}', add("x", "bob", word="new").value, partition=0))
+    world.ingests[0].forward()
+    world.drain()
+    assert world.live() == {"1"}
+    counted, recounted = world.digests()
+    assert counted == recounted
 
 
 def test_a_forged_end_of_a_request_stops_nothing(world):

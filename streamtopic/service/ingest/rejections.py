@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgpack
 
 from streamtopic.errors import InvalidEvent
+from streamtopic.events import FORM_HEADER
 from streamtopic.sources import OWN, Dialect
 from streamtopic.streams import MURMUR2, Message, pages, partition_of
 
@@ -74,7 +75,8 @@ def rejections(log: EventLog, names: TopicNames, newest: int | None = None) -> I
 def retry(log: EventLog, names: TopicNames, partitioner: str = MURMUR2, dialect: Dialect = OWN) -> Mapping[str, int]:
     """Append the refused records again that this version of the program accepts; return numbers by outcome.
 
-    Running this twice repeats nothing, since a repeated record is newer than the refused one.
+    Running this twice repeats nothing, since a repeated record is newer than the refused one. Raises
+    ComponentUnreachable.
 
     partitioner: name of the hash by which the model chooses a key's partition.
     dialect: of the records.
@@ -107,16 +109,18 @@ def _again(
     wanted: offset to rejection.
     """
     partitions = log.partitions(names.documents)
-    ids = {rejection.document for rejection in wanted.values()}
-    newest: dict[bytes | None, int] = {}
+    ids = {_id(rejection.document, dialect) for rejection in wanted.values()}
+    newest: dict[str | bytes | None, int] = {}
     found: dict[int, Record] = {}
     end = log.end(names.documents, partition)
     # Anybody may write to the rejected topic, so a pointer may name an offset that never was.
     offset = min(max(min(wanted), log.begin(names.documents, partition)), end)
     for page in pages(log, names.documents, partition, offset, end):
         for record in page:
-            if record.key in ids:
-                newest[record.key] = record.offset
+            name = _id(record.key, dialect)
+            # The tombstone of another key of a document says nothing about the document.
+            if name in ids and record.header(FORM_HEADER) is None:
+                newest[name] = record.offset
             if record.offset in wanted and wanted[record.offset].is_of(record):
                 found[record.offset] = record
     for place in wanted:
@@ -127,10 +131,15 @@ def _again(
         elif not _accepted(refused, dialect) or partition_of(refused.key, partitions, partitioner) != partition:
             outcomes["still_rejected"] += 1
         # Only the newest record of an id is repeated: an older one would undo the changes behind it.
-        elif newest.get(refused.key) != place:
+        elif newest.get(_id(refused.key, dialect)) != place:
             outcomes["superseded"] += 1
         else:
             yield Message(refused.key, refused.value, refused.headers, partition)
+
+
+def _id(key: bytes | None, dialect: Dialect) -> str | bytes | None:
+    """Return the id in a key, or the key where it holds none: a later record may name the same id by another key."""
+    return dialect.document_of(key) or key
 
 
 def _accepted(record: Record, dialect: Dialect) -> bool:

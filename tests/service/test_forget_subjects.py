@@ -193,6 +193,19 @@ def test_another_owner_s_document_stays_also_under_another_form_of_its_key(conne
     assert counted == recounted
 
 
+def test_a_document_of_two_people_who_are_forgotten_at_once_is_deleted_once(world):
+    """One tombstone and one receipt; both requests end, and documents of either are gone."""
+    world.send(*(add(f"both{n}", "alice", "bob") for n in range(9)), add("a", "alice"), add("b", "bob"), add("c"))
+    world.drain()
+    world.ask("alice", "r-1")
+    world.ask("bob", "r-2")
+    assert world.drain()["deleted"] == 11
+    assert world.live() == {"c"}
+    assert len(world.forgets()) == 11
+    assert all(forget.found for forget in world.forgets())
+    assert [[one.done for one in requests] for requests in world.requests()] == [[True, True], [True, True]]
+
+
 def test_a_forged_end_of_a_request_stops_nothing(world):
     """Whoever writes a tombstone under the request's key only makes the log forget the subject earlier."""
     world.send(*(add(f"d{n}", "alice") for n in range(5)))

@@ -372,6 +372,26 @@ def test_a_recount_leaves_what_was_added_behind_the_end_of_a_request(world, part
     assert all(request.done for requests in world.requests() for request in requests)
 
 
+def test_a_recount_leaves_who_came_back_also_under_a_structured_key(connection, tmp_path):
+    """The index names a document by its key, and the offset of its add stands under its id."""
+    mapping = InputMapping(format="json", key="id")
+    rules = {"dialect": Dialect(mapping), "limits": LIMITS + mapping.rules}
+    world = World(connection, FileLog(tmp_path, clock=lambda: NOW), 1, **rules)
+    world.send(*(Message(b'{"id": %d}' % number, add("x", "alice").value, partition=0) for number in range(3)))
+    world.drain()
+    world.ask()
+    world.drain()
+    assert not world.live()
+    world.send(*(Message(b'{"id": %d}' % number, add("x", "alice").value, partition=0) for number in (0, 7)))
+    world.drain()
+    remove_partition(world.connection, world.topics.model, 0)
+    world.open()
+    world.drain()
+    assert world.live() == {"0", "7"}
+    counted, recounted = world.digests()
+    assert counted == recounted
+
+
 def test_ten_thousand_documents_of_one_person(world):
     """They go in bounded steps, together with those that come meanwhile, and each of them once."""
     world.send(*(add(f"a{n}", "alice") for n in range(10_000)), add("kept", "bob"))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from itertools import compress
 from typing import TYPE_CHECKING
 
 from streamtopic.errors import TakenOver
@@ -153,7 +154,8 @@ class SubjectForgetter:
         if request.closed >= 0:
             # What came behind the end of the request stays: a recount, or a Redis that was set back, reads the request
             # again when such documents are already there.
-            documents = self._state.added_before(documents, request.closed)
+            before = self._state.added_before(list(map(self._id, documents)), request.closed)
+            documents = list(compress(documents, before))
         if documents:
             # The index has the key under which each document was added.
             due = [document for document in documents if self._id(document) not in uncounted][:_AT_ONCE]

@@ -288,11 +288,13 @@ def _warn_of_nobody(service: Service, subjects: Sequence[str]) -> None:
     from streamtopic.state.deletions import SubjectRequests
 
     settings = service.settings
-    index = SubjectRequests(service.connection, settings.model, settings.partitions)
+    forms_of = {subject: other_forms(subject) for subject in subjects}
+    every = {form for subject, forms in forms_of.items() for form in [subject, *forms]}
+    found = SubjectRequests(service.connection, settings.model, settings.partitions).documents(every)
     for subject in subjects:
-        if index.documents(subject):
+        if found[subject]:
             continue
-        forms = [form for form in other_forms(subject) if index.documents(form)]
+        forms = [form for form in forms_of[subject] if found[form]]
         if forms:
             why = f"documents exist whose subject differs only in Unicode normal form ({forms[0]!a}, not {subject!a})"
         else:

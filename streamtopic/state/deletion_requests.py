@@ -296,6 +296,13 @@ class DeletionRequests:
         found = self._connection.batch(reads)
         return {name: salt.decode() for name, salt in zip(names, found, strict=True) if salt is not None}
 
+    def subjects(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Return the subjects of open requests by their ids; those that have ended have none."""
+        reads = [("HGET", self._wanted(name), "documents") for name in names]
+        found = self._connection.batch(reads)
+        wanted = {name: Wanted.unpack(data, "") for name, data in zip(names, found, strict=True) if data is not None}
+        return {name: one.subjects for name, one in wanted.items()}
+
     def move(self, before: DeletionRequest, after: DeletionRequest, lease: Lease | None = None) -> Outcome:
         """Move a request, and put its callbacks into their outbox, all or nothing.
 

@@ -1,5 +1,6 @@
 """Forgetting a subject in ingest: every document of it goes, whatever is killed, repeated or sent meanwhile."""
 
+import json
 from collections import Counter
 
 import msgpack
@@ -10,6 +11,7 @@ from ingest_world import NOW, IngestWorld
 from streamtopic.client import DocumentProducer
 from streamtopic.events import LIMITS, encode_add, encode_delete, encode_delete_subject, encode_subject_forgotten
 from streamtopic.service.ingest import forget_subjects
+from streamtopic.service.ingest.rejections import retry
 from streamtopic.sources import Dialect, InputMapping
 from streamtopic.state import ForgetKind
 from streamtopic.state.meta import cut
@@ -204,6 +206,21 @@ def test_a_document_of_two_people_who_are_forgotten_at_once_is_deleted_once(worl
     assert len(world.forgets()) == 11
     assert all(forget.found for forget in world.forgets())
     assert [[one.done for one in requests] for requests in world.requests()] == [[True, True], [True, True]]
+
+
+def test_a_retry_of_refused_records_brings_no_forgotten_person_back(connection, tmp_path):
+    """No document of the person was there when the request came, and its record is newer than the refused one."""
+    first = InputMapping(format="json", text=("missing",), subject="who")
+    rules = {"dialect": Dialect(first), "limits": LIMITS + first.rules}
+    world = World(connection, FileLog(tmp_path, clock=lambda: NOW), 1, **rules)
+    people = {"a": "alice", "b": "bob"}
+    world.send(*(Message(k.encode(), json.dumps({"text": "x y", "who": who}).encode()) for k, who in people.items()))
+    world.ask()
+    assert world.drain()["rejected"] == 2
+    corrected = Dialect(InputMapping(format="json", text=("text",), subject="who"))
+    outcomes = retry(world.log, world.topics, dialect=corrected)
+    assert (outcomes["retried"], outcomes["superseded"]) == (1, 1)
+    assert world.records()[-1].key == b"b"
 
 
 def test_a_forged_end_of_a_request_stops_nothing(world):

@@ -10,20 +10,22 @@ from typing import TYPE_CHECKING
 import msgpack
 
 from streamtopic.errors import InvalidEvent
-from streamtopic.events import FORM_HEADER
+from streamtopic.events import FORM_HEADER, Add, ForgetSubject
 from streamtopic.sources import OWN, Dialect
 from streamtopic.streams import MURMUR2, Message, pages, partition_of
+from streamtopic.subjects import is_subject_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from streamtopic.events import Event
     from streamtopic.streams import EventLog, Record, TopicNames
 
 __all__ = ["RETRIED", "Rejection", "parse_rejection", "rejections", "retry"]
 
 RETRIED = ("retried", "still_rejected", "superseded", "gone")
-"""Outcomes of a retry. `superseded`: a later record of the same id counts instead. `gone`: compaction has erased the
-record."""
+"""Outcomes of a retry. `superseded`: a later record of the same id counts instead, or asks to forget a person whom the
+record is about. `gone`: compaction has erased the record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,7 @@ def _again(
     ids = {_id(rejection.document, dialect) for rejection in wanted.values()}
     newest: dict[str | bytes | None, int] = {}
     found: dict[int, Record] = {}
+    forgotten: dict[str, int] = {}
     end = log.end(names.documents, partition)
     # Anybody may write to the rejected topic, so a pointer may name an offset that never was.
     offset = min(max(min(wanted), log.begin(names.documents, partition)), end)
@@ -121,17 +124,22 @@ def _again(
             # The tombstone of another key of a document says nothing about the document.
             if name in ids and record.header(FORM_HEADER) is None:
                 newest[name] = record.offset
+            if is_subject_key(record.key):
+                asked = _event(record, dialect)
+                if isinstance(asked, ForgetSubject):
+                    forgotten[asked.subject] = record.offset
             if record.offset in wanted and wanted[record.offset].is_of(record):
                 found[record.offset] = record
     for place in wanted:
         refused = found.get(place)
+        event = None if refused is None else _event(refused, dialect)
         if refused is None:
             outcomes["gone"] += 1
         # A record in another partition than its key's stays refused: moved, it could arrive behind a newer one.
-        elif not _accepted(refused, dialect) or partition_of(refused.key, partitions, partitioner) != partition:
+        elif event is None or partition_of(refused.key, partitions, partitioner) != partition:
             outcomes["still_rejected"] += 1
         # Only the newest record of an id is repeated: an older one would undo the changes behind it.
-        elif newest.get(_id(refused.key, dialect)) != place:
+        elif newest.get(_id(refused.key, dialect)) != place or _is_forgotten(event, place, forgotten):
             outcomes["superseded"] += 1
         else:
             yield Message(refused.key, refused.value, refused.headers, partition)
@@ -142,16 +150,23 @@ def _id(key: bytes | None, dialect: Dialect) -> str | bytes | None:
     return dialect.document_of(key) or key
 
 
-def _accepted(record: Record, dialect: Dialect) -> bool:
-    """Return whether this version of the program accepts a record."""
+def _event(record: Record, dialect: Dialect) -> Event | None:
+    """Return the event in a record, None for one that this version of the program refuses."""
     # One that is out of date would be accepted by itself, and then refused again.
     if dialect.is_suppression(record.key):
-        return False
+        return None
     try:
-        dialect.event(record)
+        return dialect.event(record)
     except InvalidEvent:
-        return False
-    return True
+        return None
+
+
+def _is_forgotten(event: Event, offset: int, forgotten: Mapping[str, int]) -> bool:
+    """Return whether a document is about a person whom a later record asked to forget.
+
+    forgotten: subject to the offset of the last request, for those requests that the log still holds.
+    """
+    return isinstance(event, Add) and any(forgotten.get(subject, -1) > offset for subject in event.subjects)
 
 
 def parse_rejection(record: Record) -> Rejection | None:

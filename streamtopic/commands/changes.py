@@ -120,6 +120,7 @@ def _delete(args: argparse.Namespace) -> int:
         service.check_deletable(ids, subjects)
         # Before the deletes are sent: afterwards none of these ids would be live.
         _warn_of_other_forms(service, ids)
+        _warn_of_nobody(service, subjects)
         if guarded_by(settings):
             _refuse_suppressing(args)
             return _ask(service, ids, subjects, as_json=args.json)
@@ -280,6 +281,25 @@ def _warn_of_other_forms(service: Service, ids: Sequence[str]) -> None:
                     f"no live document with the id {name}; one exists whose id differs only in Unicode normal form "
                     f"({form!a}, not {name!a}): ids are bytes, delete it under its own"
                 )
+
+
+def _warn_of_nobody(service: Service, subjects: Sequence[str]) -> None:
+    """Warn of each subject that no counted document has: a receipt for no document would look like a success."""
+    from streamtopic.state.deletions import SubjectRequests
+
+    settings = service.settings
+    forms_of = {subject: other_forms(subject) for subject in subjects}
+    every = {form for subject, forms in forms_of.items() for form in [subject, *forms]}
+    found = SubjectRequests(service.connection, settings.model, settings.partitions).documents(every)
+    for subject in subjects:
+        if found[subject]:
+            continue
+        forms = [form for form in forms_of[subject] if found[form]]
+        if forms:
+            why = f"documents exist whose subject differs only in Unicode normal form ({forms[0]!a}, not {subject!a})"
+        else:
+            why = "only documents that come before the request is done are deleted"
+        warn(f"no document that is counted has the subject {subject}: {why}; subjects are compared byte by byte")
 
 
 def _is_live(service: Service, name: str) -> bool:

@@ -85,7 +85,9 @@ def _register_run(subparsers: Subparsers) -> None:
     whole.add_argument(
         "--interval", type=waiting_time, default=1.0, metavar="SECONDS", help="pause when idle (default: 1)"
     )
-    whole.add_argument("--once", action="store_true", help="bring the model up to date, then leave")
+    whole.add_argument(
+        "--once", action="store_true", help="bring the model of an instance in a folder up to date, then leave"
+    )
     command(subparsers, "ingest", partial(_part, "ingest"), "count documents as they come, as one process of several")
     schedule = command(
         subparsers,
@@ -106,6 +108,11 @@ def _run(args: argparse.Namespace) -> int:
     stop = _stop_event()
     settings = instance_settings(args, must_exist=False)
     _spare_objects()
+    if args.once and settings.dir is None:
+        raise UsageError(
+            "--once is for an instance in a folder (`--dir`): a service beside its own Kafka shares its work with "
+            "other processes, so leave --once out, and stop it when `streamtopic status` shows no lag"
+        )
     # Partitions of a Kafka topic are shared with other processes by a consumer group; --once takes them all at once.
     if settings.kafka is not None and not args.once:
         from streamtopic.service.processes import run_all, watched

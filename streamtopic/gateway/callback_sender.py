@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -32,6 +33,8 @@ _FIRST_MS = 10_000
 _LONGEST_MS = 3_600_000
 _AT_ONCE = 8
 _MOST_DUE = 1_000
+# A call of so many seconds holds others up: its server is not asked again in the same step.
+_SLOW = 1.0
 # Not a failure: the callback is left as it is, for the next step.
 _LATER = "later"
 
@@ -70,10 +73,10 @@ class CallbackSender:
         """Send each callback that is due, once; return how many were taken. Raises StreamtopicError, as Redis does."""
         now_ms = int(self._clock() * 1000)
         due = list(islice(_due(self._waiting(), now_ms), _MOST_DUE))
-        # One server that hangs must not hold the callbacks of all others: it is asked again in the next step.
-        silent = set[str]()
+        # One server that hangs or is slow must not hold the callbacks of all others: the next step asks it again.
+        slow = set[str]()
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            failures = list(pool.map(lambda callback: self._send(callback, silent), due))
+            failures = list(pool.map(lambda callback: self._send(callback, slow), due))
         failed = given_up = taken = 0
         for callback, failure in zip(due, failures, strict=True):
             if failure == _LATER:
@@ -113,16 +116,17 @@ class CallbackSender:
             yield from page
             behind = page[-1].entry
 
-    def _send(self, callback: Callback, silent: set[str]) -> str | None:
-        """Send one callback; return why it was not taken, _LATER where its server has not answered another one.
+    def _send(self, callback: Callback, slow: set[str]) -> str | None:
+        """Send one callback; return why it was not taken, _LATER where its server has kept another one waiting.
 
-        silent: hosts that did not answer in this step.
+        slow: hosts that did not answer in this step, or took long.
         """
         host = urlsplit(callback.url).netloc
-        if host in silent:
+        if host in slow:
             return _LATER
         body = callback_body(callback, self._options.controller)
         private = self._options.private
+        begin = time.perf_counter()
         try:
             # Looked at again: the setting may have changed since the request came.
             address = CallbackAddress.parse(callback.url, private=private)
@@ -131,8 +135,11 @@ class CallbackSender:
             return "address"
         except CallbackFailed as failure:
             if str(failure) == NO_ANSWER:
-                silent.add(host)
+                slow.add(host)
             return str(failure)
+        finally:
+            if time.perf_counter() - begin > _SLOW:
+                slow.add(host)
         return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -381,6 +381,10 @@ class Service(Parts):
             found = new_suppressions(key, documents, subjects, made_ms, suppressed=suppressed)
         except InvalidEvent as error:
             raise UsageError(f"cannot suppress or lift: {error}") from None
+        # The clock that made the statement before may be ahead of this one, and an older statement is refused.
+        before_ms = self.reader.said_ms(one.digest for one in found)
+        if before_ms >= made_ms:
+            found = [replace(one, made_ms=before_ms + 1) for one in found]
         for start in range(0, len(found), BATCH):
             self.send(encode_suppressions(found[start : start + BATCH], key, self.settings.partitions))
         return len(found)

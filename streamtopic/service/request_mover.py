@@ -173,7 +173,7 @@ class RequestMover:
             if received_near(request, self._brake.window_ms, tally) <= limit:
                 continue
             paused.add(request.id)
-            found = self._count(request) if request.subjects else 0
+            found = self._count([request])[request.id] if request.subjects else 0
             after = replace(request.moved(RequestState.PAUSED, self._now_ms()), found=found)
             self._requests.move(request, after, lease)
         return paused
@@ -181,16 +181,18 @@ class RequestMover:
     def _of_subjects(self) -> dict[int, int]:
         """Return how many documents of subjects were asked for in each minute."""
         found = Counter[int]()
-        for request in self._requests.of_subjects():
-            known = request.found or (0 if request.state.ended else self._count(request))
-            found[request.minute] += known
+        every = self._requests.of_subjects()
+        # All at once: thousands of requests may be held, and this is asked in each step.
+        counted = self._count([request for request in every if not (request.found or request.state.ended)])
+        for request in every:
+            found[request.minute] += request.found or counted[request.id]
         return found
 
-    def _count(self, request: DeletionRequest) -> int:
-        """Return the number of live documents of a request's subjects."""
-        wanted = self._requests.wanted(request.id)
-        subjects = () if wanted is None else wanted.subjects
-        return sum(self._subjects.documents(subject) for subject in subjects)
+    def _count(self, requests: Sequence[DeletionRequest]) -> Counter[str]:
+        """Return the number of live documents of the subjects of each request, by its id."""
+        named = self._requests.subjects([request.id for request in requests])
+        documents = self._subjects.documents({subject for subjects in named.values() for subject in subjects})
+        return Counter({name: sum(documents[subject] for subject in subjects) for name, subjects in named.items()})
 
     def _send(self, lease: Lease, request: DeletionRequest) -> RequestState:
         """Write the tombstones of a request; return the state in which it is now, as far as this process knows.
@@ -200,7 +202,7 @@ class RequestMover:
         sending = request
         if request.state is RequestState.WAITING:
             # Later requests of the same wave are summed with it, when its documents are gone from the index.
-            found = self._count(request) if request.subjects and self._brake.share else 0
+            found = self._count([request])[request.id] if request.subjects and self._brake.share else 0
             sending = replace(request.moved(RequestState.SENDING, self._now_ms()), found=found)
             if isinstance(self._requests.move(request, sending, lease), Stale):
                 # Cancelled meanwhile, or sent by another leader: the next step sees what became of it.

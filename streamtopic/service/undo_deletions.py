@@ -15,7 +15,7 @@ from streamtopic.events import FORM_HEADER, Add, Delete, ForgetSubject, SubjectF
 from streamtopic.signed import ReceiptReader
 from streamtopic.state.deletion_requests import RequestState
 from streamtopic.state.deletions import LinkKeys, SubjectRequests
-from streamtopic.streams import Message, pages
+from streamtopic.streams import Message, pages, partition_of
 from streamtopic.subjects import is_subject_key
 from streamtopic.suppression import Suppression
 
@@ -188,6 +188,10 @@ class _History:
         ends = (self.forgotten.get(subject, -1) for subject in subjects)
         if document in self.wanted or any(end > offset for end in ends):
             return True
+        return self._is_suppressed(document, subjects)
+
+    def _is_suppressed(self, document: str, subjects: Sequence[str]) -> bool:
+        """Return whether an add is refused at this place of the log, since its id or a subject is suppressed."""
         key = self.service.suppression
         if key is None:
             return False
@@ -198,6 +202,9 @@ class _History:
     def _take_document(self, document: str, record: Record) -> None:
         event = _event(self.service, record)
         if isinstance(event, Add):
+            # Such an add was never a document: neither a lift nor an undo makes it one.
+            if self._is_suppressed(document, event.subjects):
+                return
             self.adds[document] = record.offset, event.subjects
             self.wanted.discard(document)
         elif isinstance(event, Delete) and self.asked.holds(event):
@@ -224,9 +231,14 @@ def _records(service: Service, partition: int, start: int) -> Iterator[Record]:
 
 
 def _id(service: Service, record: Record) -> str | None:
-    """Return the id of a record's document; None for a record of the service's own, or without an id."""
+    """Return the id of a record's document; None for the service's own, without an id, or in a wrong partition."""
     # A second key of a document that has another one by now says nothing about the document.
-    if any(name == FORM_HEADER for name, _ in record.headers):
+    if record.header(FORM_HEADER) is not None:
+        return None
+    # An add in another partition than its key's was refused: written there again, it would remove the document once
+    # more. A delete is in the right partition as well.
+    settings = service.settings
+    if partition_of(record.key, settings.partitions, settings.partitioner) != record.partition:
         return None
     return service.dialect.document_of(record.key)
 

@@ -54,6 +54,8 @@ MOST_ENDED = 10_000
 MOST_CALLBACKS = 100_000
 """Callbacks that wait to be sent."""
 
+# The script answers so where an open request has this id.
+_USED = "used"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _MINUTE_MS = 60_000
 
@@ -189,6 +191,12 @@ class Wanted:
         wanted = {"subjects": self.subjects} if self.subjects else self.documents
         return bytes(msgpack.packb(wanted))
 
+    def is_same(self, other: "Wanted | None") -> bool:
+        """Return whether both name the same documents or subjects, in whatever order."""
+        if other is None:
+            return False
+        return set(self.documents) == set(other.documents) and set(self.subjects) == set(other.subjects)
+
     @classmethod
     def unpack(cls, data: bytes, salt: str) -> "Wanted":
         """Undo `pack`."""
@@ -251,7 +259,9 @@ class DeletionRequests:
         bounds = [_minute(request.received_ms), MOST_OPEN, MOST_OPEN_DOCUMENTS]
         answer = self._connection.script(RECEIVE_DELETION, keys, [*facts, *bounds])
         done = outcome(answer)
-        if isinstance(done, Stale):
+        # A requester that sends its request again may name the same ids in another order.
+        again = isinstance(done, Stale) and done.reason == _USED and wanted.is_same(self.wanted(request.id))
+        if isinstance(done, Stale) and not again:
             raise UsageError(_refusal(request.id, done.reason))
         return self.get(request.id) or request
 
@@ -285,6 +295,13 @@ class DeletionRequests:
         reads = [("HGET", self._wanted(name), "salt") for name in names]
         found = self._connection.batch(reads)
         return {name: salt.decode() for name, salt in zip(names, found, strict=True) if salt is not None}
+
+    def subjects(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Return the subjects of open requests by their ids; those that have ended have none."""
+        reads = [("HGET", self._wanted(name), "documents") for name in names]
+        found = self._connection.batch(reads)
+        wanted = {name: Wanted.unpack(data, "") for name, data in zip(names, found, strict=True) if data is not None}
+        return {name: one.subjects for name, one in wanted.items()}
 
     def move(self, before: DeletionRequest, after: DeletionRequest, lease: Lease | None = None) -> Outcome:
         """Move a request, and put its callbacks into their outbox, all or nothing.

@@ -47,6 +47,8 @@ __all__ = [
 _KEY_BYTES = 32
 # The field of a partition's requests to forget a subject that is no request.
 _SECRET = b"secret"
+# Subjects that are counted in one batch.
+_SUBJECTS = 1_000
 
 
 class ForgetKind(StrEnum):
@@ -369,17 +371,19 @@ class SubjectRequests:
         answers = self._connection.batch(reads)
         return {partition: read_requests(fields) for partition, fields in enumerate(answers)}
 
-    def documents(self, subject: str) -> int:
-        """Return the number of live documents of a subject, as far as the partitions have counted."""
-        found = 0
-        for partition in self._partitions:
-            secret = self._connection.call("HGET", partition.subject_requests, _SECRET)
-            if secret is None:
-                continue
-            digest = subject_digest(subject, secret)
-            index = partition.subjects(partition.bucket(digest))
-            span = (b"[" + digest, b"(" + digest + b"\xff")
-            found += int(self._connection.call("ZLEXCOUNT", index, *span))
+    def documents(self, subjects: Iterable[str]) -> dict[str, int]:
+        """Return the number of live documents of each subject, as far as the partitions have counted."""
+        found = dict.fromkeys(subjects, 0)
+        secrets = self._connection.batch([("HGET", key, _SECRET) for key in self._keys])
+        known = [(partition, secret) for partition, secret in zip(self._partitions, secrets, strict=True) if secret]
+        names = list(found)
+        for start in range(0, len(names), _SUBJECTS):
+            some = names[start : start + _SUBJECTS]
+            for partition, secret in known:
+                digests = [subject_digest(subject, secret) for subject in some]
+                answers = self._connection.batch([_count_of(partition, digest) for digest in digests])
+                for subject, documents in zip(some, answers, strict=True):
+                    found[subject] += int(documents)
         return found
 
     def drop(self, partition: int, requests: Iterable[SubjectRequest]) -> None:
@@ -387,6 +391,11 @@ class SubjectRequests:
         keys = [self._keys[partition]]
         for request in requests:
             self._connection.script(DROP_SUBJECT_REQUEST, keys, [request.name, request.pack()])
+
+
+def _count_of(partition: PartitionKeys, digest: bytes) -> tuple[str | bytes, ...]:
+    """Return the command that counts the documents of a subject in the index of a partition."""
+    return "ZLEXCOUNT", partition.subjects(partition.bucket(digest)), b"[" + digest, b"(" + digest + b"\xff"
 
 
 def unfinished_requests(requests: Mapping[int, Mapping[bytes, SubjectRequest]]) -> list[SubjectRequest]:

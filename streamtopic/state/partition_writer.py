@@ -375,19 +375,19 @@ class PartitionWriter:
         members = self.connection.call("ZRANGEBYLEX", key, *span, "LIMIT", 0, most)
         return [member[len(digest) :] for member in members]
 
-    def added_before(self, documents: Sequence[bytes], offset: int) -> list[bytes]:
-        """Return those of these live documents that were added before an offset; their order stays.
+    def added_before(self, ids: Sequence[bytes], offset: int) -> list[bool]:
+        """Return whether each of these documents was added before an offset; true for one that is not live.
 
-        documents: as of `subject_documents`. One whose record has another key than its id is always among the result.
+        ids: of the documents.
         """
-        hashes = [self.keys.documents(self.keys.bucket(document)) for document in documents]
-        reads = [("HGET", key, document) for key, document in zip(hashes, documents, strict=True)]
+        hashes = [self.keys.documents(self.keys.bucket(document)) for document in ids]
+        reads = [("HGET", key, document) for key, document in zip(hashes, ids, strict=True)]
         records = self.connection.batch(reads) if reads else []
         live = [record for record in records if record is not None]
         stored = decode_records(live)
         offsets = iter(stored)
         added = [-1 if record is None else next(offsets).offset for record in records]
-        return [document for document, at in zip(documents, added, strict=True) if at < offset]
+        return [at < offset for at in added]
 
     def subject_done(self, request: SubjectRequest) -> None:
         """Note that a request has no document left. request: with `done` set."""

@@ -25,6 +25,7 @@ from streamtopic.state.redis_keys import ModelKeys, PartitionKeys
 from streamtopic.state.segments import MOST_PASSAGES, SegmentHead, decode_head, decode_passages
 from streamtopic.state.sum_pairs import SignedSegment, joined, merged_pairs
 from streamtopic.state.word_ids import word_text
+from streamtopic.suppression import Suppression
 
 __all__ = ["Delta", "PartitionView", "Reader", "Snapshot", "SnapshotExpired"]
 
@@ -37,6 +38,7 @@ and 200 where each is as long as possible. A larger change is hardly small besid
 
 T = TypeVar("T")
 _ATTEMPTS = 5
+_DIGESTS = 1_000
 
 
 class SnapshotExpired(StateError):
@@ -198,6 +200,23 @@ class Reader:
         # HGETALL, since readers have no right to HKEYS.
         names = self.connection.call("HGETALL", self._keys[partition].forwards)
         return sum(map(Forward.is_name, names))
+
+    def said_ms(self, digests: Iterable[bytes]) -> int:
+        """Return when something was said last about ids or subjects, as far as the partitions have counted.
+
+        digests: of the ids and subjects.
+
+        Milliseconds since 1970; 0 where nothing was ever said. Raises StateCorrupt.
+        """
+        asked = list(digests)
+        newest = 0
+        for start in range(0, len(asked), _DIGESTS):
+            some = asked[start : start + _DIGESTS]
+            answers = self.connection.batch([("HMGET", keys.suppressed, *some) for keys in self._keys])
+            for values in answers:
+                said = [Suppression.unpack(one, value) for one, value in zip(some, values, strict=True) if value]
+                newest = max(newest, *(one.made_ms for one in said), 0)
+        return newest
 
     def snapshot(self, *, through: int | None = None) -> Snapshot:
         """Take a snapshot of all partitions.

@@ -167,3 +167,11 @@ def test_bench_lists_and_runs_a_case(capsys):
     (case,) = found["cases"]
     assert case["peak_memory"] > 1e6
     assert case["figures"][0]["unit"] == "documents/s"
+
+
+def test_once_is_for_an_instance_in_a_folder(program):
+    """A service beside its own Kafka shares its work, so the error names the remedy in place of another process."""
+    service = ["--set", "kafka=127.0.0.1:9", "--set", "redis_url=redis://127.0.0.1:9"]
+    status, _, err = program("run", "--once", *service)
+    assert status == 2
+    assert "leave --once out" in err

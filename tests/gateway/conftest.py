@@ -133,10 +133,11 @@ def served(redis_server, signer):
 
 
 class Requester:
-    """A server that is called back. status: what it answers; seen: (headers, body) of each callback."""
+    """A server that is called back. status, seconds: what it answers and when; seen: headers and body of each call."""
 
     def __init__(self, context=None):
         self.status = 202
+        self.seconds = 0.0
         self.headers = {}
         self.seen = []
         outer = self
@@ -145,6 +146,7 @@ class Requester:
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 outer.seen.append(({name.lower(): value for name, value in self.headers.items()}, body))
+                time.sleep(outer.seconds)
                 self.send_response(outer.status)
                 for name, value in outer.headers.items():
                     self.send_header(name, value)
@@ -173,6 +175,15 @@ class Requester:
 def requester():
     """A requester without TLS on this machine."""
     made = Requester()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def slow_requester():
+    """A requester that answers after 0.3 seconds."""
+    made = Requester()
+    made.seconds = 0.3
     yield made
     made.close()
 

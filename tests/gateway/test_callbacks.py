@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from streamtopic.errors import SettingsError, UsageError
+from streamtopic.gateway import callback_sender
 from streamtopic.gateway.callback_addresses import CallbackAddress, CallbackFailed, post
 from streamtopic.gateway.callback_sender import GIVE_UP_MS, CallbackSender, SenderOptions
 from streamtopic.gateway.response_signing import ResponseSigner
@@ -143,6 +144,23 @@ def test_a_server_that_does_not_answer_is_asked_a_few_times_in_a_step(served, re
     waiting = gateway.door.requests.callbacks()
     assert 1 <= sum(callback.attempts for callback in waiting) <= 50
     assert len(waiting) == 101
+
+
+@pytest.mark.parametrize("status", [202, 500])
+def test_a_slow_server_is_asked_a_few_times_in_a_step(served, requester, slow_requester, monkeypatch, status):
+    """It answers, but others wait behind each of its answers: they are told in the same step, and it in the next."""
+    monkeypatch.setattr(callback_sender, "_SLOW", 0.1)
+    gateway = served()
+    slow_requester.status = status
+    outbox(gateway, 8, slow_requester.url)
+    asked(gateway, requester.url)
+    sender = gateway.sender()
+    sender.step()
+    assert statuses(requester) == ["in_progress"]
+    first = len(slow_requester.seen)
+    assert 1 <= first <= 16
+    sender.step()
+    assert len(slow_requester.seen) > first
 
 
 def test_tls_is_checked(served, secure_requester, authority):

@@ -14,7 +14,10 @@ OTHER = unicodedata.normalize("NFD", NAME)
 @pytest.fixture
 def instance(tmp_path, capsys):
     """An instance that holds the composed form of an id."""
-    lines = [{"id": NAME, "text": "apple banana cherry"}, {"id": "d1", "text": "iron copper silver"}]
+    lines = [
+        {"id": NAME, "text": "apple banana cherry"},
+        {"id": "d1", "text": "iron copper silver", "subjects": [NAME]},
+    ]
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     assert main(["add", str(corpus), "--dir", str(tmp_path / "instance"), "--json"]) == 0
@@ -38,3 +41,14 @@ def test_a_delete_of_an_id_that_is_there_or_of_none_at_all_does_not_warn(instanc
     """Only the other form is worth a word."""
     assert main(["delete", name, "--dir", str(instance), "--json"]) == 0
     assert "normal form" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "said"), [(OTHER, "Zo\\xeb"), ("nobody", "only documents that come"), (NAME, "")])
+def test_to_forget_a_subject_that_no_document_has_warns(instance, capsys, name, said):
+    """Its receipt would name no document, and look like a success; the other form of a subject is another subject."""
+    assert main(["delete", "--subject", name, "--dir", str(instance), "--json"]) == 0
+    err = capsys.readouterr().err
+    assert said in err
+    assert ("has the subject" in err) is bool(said)
+    assert main(["status", "--dir", str(instance), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["documents"] == (2 if said else 1)

@@ -1,5 +1,6 @@
 """Forgetting a subject in ingest: every document of it goes, whatever is killed, repeated or sent meanwhile."""
 
+import json
 from collections import Counter
 
 import msgpack
@@ -8,8 +9,10 @@ from crashes import killed_beside
 from ingest_world import NOW, IngestWorld
 
 from streamtopic.client import DocumentProducer
-from streamtopic.events import encode_add, encode_delete, encode_delete_subject, encode_subject_forgotten
+from streamtopic.events import LIMITS, encode_add, encode_delete, encode_delete_subject, encode_subject_forgotten
 from streamtopic.service.ingest import forget_subjects
+from streamtopic.service.ingest.rejections import retry
+from streamtopic.sources import Dialect, InputMapping
 from streamtopic.state import ForgetKind
 from streamtopic.state.meta import cut
 from streamtopic.state.removal import remove_partition
@@ -172,6 +175,52 @@ def test_another_owner_s_document_is_not_deleted_by_a_late_tombstone(world):
         ingest.forward()
     world.drain()
     assert world.live() == {"shared"}
+
+
+def test_another_owner_s_document_stays_also_under_another_form_of_its_key(connection, tmp_path):
+    """With structured keys, the record that gave the id to another person may have another key than the document."""
+    mapping = InputMapping(format="json", key="id")
+    rules = {"dialect": Dialect(mapping), "limits": LIMITS + mapping.rules}
+    world = World(connection, FileLog(tmp_path, clock=lambda: NOW), 1, **rules)
+    for number in range(2):
+        world.send(Message(b'{"id": %d}' % number, add("x", "alice").value, partition=0))
+    world.drain()
+    world.ask()
+    world.ingests[0].step()
+    world.send(Message(b'{"id":1,"v":2}', add("x", "bob", word="new").value, partition=0))
+    world.ingests[0].forward()
+    world.drain()
+    assert world.live() == {"1"}
+    counted, recounted = world.digests()
+    assert counted == recounted
+
+
+def test_a_document_of_two_people_who_are_forgotten_at_once_is_deleted_once(world):
+    """One tombstone and one receipt; both requests end, and documents of either are gone."""
+    world.send(*(add(f"both{n}", "alice", "bob") for n in range(9)), add("a", "alice"), add("b", "bob"), add("c"))
+    world.drain()
+    world.ask("alice", "r-1")
+    world.ask("bob", "r-2")
+    assert world.drain()["deleted"] == 11
+    assert world.live() == {"c"}
+    assert len(world.forgets()) == 11
+    assert all(forget.found for forget in world.forgets())
+    assert [[one.done for one in requests] for requests in world.requests()] == [[True, True], [True, True]]
+
+
+def test_a_retry_of_refused_records_brings_no_forgotten_person_back(connection, tmp_path):
+    """No document of the person was there when the request came, and its record is newer than the refused one."""
+    first = InputMapping(format="json", text=("missing",), subject="who")
+    rules = {"dialect": Dialect(first), "limits": LIMITS + first.rules}
+    world = World(connection, FileLog(tmp_path, clock=lambda: NOW), 1, **rules)
+    people = {"a": "alice", "b": "bob"}
+    world.send(*(Message(k.encode(), json.dumps({"text": "x y", "who": who}).encode()) for k, who in people.items()))
+    world.ask()
+    assert world.drain()["rejected"] == 2
+    corrected = Dialect(InputMapping(format="json", text=("text",), subject="who"))
+    outcomes = retry(world.log, world.topics, dialect=corrected)
+    assert (outcomes["retried"], outcomes["superseded"]) == (1, 1)
+    assert world.records()[-1].key == b"b"
 
 
 def test_a_forged_end_of_a_request_stops_nothing(world):
@@ -338,6 +387,26 @@ def test_a_recount_leaves_what_was_added_behind_the_end_of_a_request(world, part
     world.drain()
     assert world.live() == world.index("alice") == {"a0", "new"}
     assert all(request.done for requests in world.requests() for request in requests)
+
+
+def test_a_recount_leaves_who_came_back_also_under_a_structured_key(connection, tmp_path):
+    """The index names a document by its key, and the offset of its add stands under its id."""
+    mapping = InputMapping(format="json", key="id")
+    rules = {"dialect": Dialect(mapping), "limits": LIMITS + mapping.rules}
+    world = World(connection, FileLog(tmp_path, clock=lambda: NOW), 1, **rules)
+    world.send(*(Message(b'{"id": %d}' % number, add("x", "alice").value, partition=0) for number in range(3)))
+    world.drain()
+    world.ask()
+    world.drain()
+    assert not world.live()
+    world.send(*(Message(b'{"id": %d}' % number, add("x", "alice").value, partition=0) for number in (0, 7)))
+    world.drain()
+    remove_partition(world.connection, world.topics.model, 0)
+    world.open()
+    world.drain()
+    assert world.live() == {"0", "7"}
+    counted, recounted = world.digests()
+    assert counted == recounted
 
 
 def test_ten_thousand_documents_of_one_person(world):

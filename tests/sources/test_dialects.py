@@ -145,6 +145,23 @@ def test_hostile_input_is_refused_with_a_reason_and_loses_nothing(connection, tm
     assert outcomes["retried"] == 0
 
 
+@pytest.mark.parametrize("later", [b'{"id":"5"}', b"5"])
+def test_a_retry_brings_nothing_back_that_was_deleted_under_another_form(connection, tmp_path, later):
+    """A refused add is out of date once a later record names its id, by whatever key; other refused adds are sent."""
+    world = Mapped(connection, tmp_path, Dialect(InputMapping(format="json", key="id", text=("missing",))))
+    keys = [b'{"id": 5}', b'{"id": 6}']
+    world.send(*(Message(key, b'{"text": "one two"}') for key in keys))
+    assert world.drain() == {"rejected": 2}
+    world.send(Message(later, None))
+    world.drain()
+    end = world.log.end(world.topics.documents, 0)
+    corrected = Dialect(InputMapping(format="json", key="id", text=("text",)))
+    outcomes = retry(world.log, world.topics, dialect=corrected)
+    assert (outcomes["retried"], outcomes["superseded"]) == (1, 1)
+    (again,) = world.log.read(world.topics.documents, 0, end)
+    assert again.key == keys[1]
+
+
 def outcome(dialect, one):
     """The event in a record, or its refusal."""
     try:

@@ -51,6 +51,7 @@ def test_a_request_is_taken_in_once(requests):
     first = requests.receive(request(), wanted())
     again = requests.receive(request(received=99 * MINUTE), Wanted(wanted().documents, "t" * 32))
     assert again == first == requests.get("r-1")
+    assert requests.receive(request(), Wanted(wanted().documents[::-1], SALT)) == first
     assert requests.wanted("r-1") == wanted()
     with pytest.raises(UsageError, match="another id"):
         requests.receive(request(documents=3), wanted(3))

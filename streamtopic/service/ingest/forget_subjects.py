@@ -16,16 +16,19 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from itertools import compress
 from typing import TYPE_CHECKING
 
 from streamtopic.errors import TakenOver
 from streamtopic.events import encode_subject_forgotten
 from streamtopic.service.ingest.resolve import receipt_headers
+from streamtopic.sources import OWN
 from streamtopic.streams import Message, pages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from streamtopic.sources import Dialect
     from streamtopic.state import PartitionWriter, SubjectRequest
     from streamtopic.streams import EventLog
 
@@ -46,12 +49,14 @@ class SubjectForgetter:
 
     state: the writer of the partition.
     topic: the documents topic.
+    dialect: of its records.
     """
 
-    def __init__(self, state: PartitionWriter, log: EventLog, topic: str) -> None:
+    def __init__(self, state: PartitionWriter, log: EventLog, topic: str, dialect: Dialect = OWN) -> None:
         self._state = state
         self._log = log
         self._topic = topic
+        self._dialect = dialect
         self._known: dict[bytes, SubjectRequest] | None = None
 
     @property
@@ -129,11 +134,17 @@ class SubjectForgetter:
         return self._known
 
     def _uncounted(self, offset: int, end: int) -> set[bytes]:
-        """Return the keys of the records that are in the log and not counted yet."""
-        keys = set[bytes]()
+        """Return the ids of the records that are in the log and not counted yet. Raises ComponentUnreachable."""
+        ids = set[bytes]()
         for page in pages(self._log, self._topic, self._state.partition, offset, end):
-            keys.update(record.key for record in page if record.key is not None)
-        return keys
+            ids.update(self._id(record.key) for record in page if record.key is not None)
+        return ids
+
+    def _id(self, key: bytes) -> bytes:
+        """Return the id in a key; the key itself where it holds none."""
+        # A structured key names its id in one of many forms.
+        document = self._dialect.document_of(key) if self._dialect.many_forms else None
+        return key if document is None else document.encode()
 
     def _carry_out(self, request: SubjectRequest, uncounted: set[bytes]) -> int:
         """Do the next step of one request; return how many tombstones were appended."""
@@ -143,9 +154,11 @@ class SubjectForgetter:
         if request.closed >= 0:
             # What came behind the end of the request stays: a recount, or a Redis that was set back, reads the request
             # again when such documents are already there.
-            documents = self._state.added_before(documents, request.closed)
+            before = self._state.added_before(list(map(self._id, documents)), request.closed)
+            documents = list(compress(documents, before))
         if documents:
-            due = [document for document in documents if document not in uncounted][:_AT_ONCE]
+            # The index has the key under which each document was added.
+            due = [document for document in documents if self._id(document) not in uncounted][:_AT_ONCE]
             self._append(
                 [
                     Message(
@@ -157,6 +170,8 @@ class SubjectForgetter:
                     for document in due
                 ]
             )
+            # A document of two people who are forgotten at once needs one tombstone.
+            uncounted.update(map(self._id, due))
             return len(due)
         if request.closed < 0 and request.key in uncounted:
             return 0

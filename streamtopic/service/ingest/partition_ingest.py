@@ -129,7 +129,7 @@ class Ingest:
             subjects=state.keeps_subjects,
         )
         self._forwarder = Forwarder(state, log, topics.documents)
-        self._subjects = SubjectForgetter(state, log, topics.documents)
+        self._subjects = SubjectForgetter(state, log, topics.documents, dialect)
         self._check_position()
 
     @classmethod

@@ -10,19 +10,22 @@ from typing import TYPE_CHECKING
 import msgpack
 
 from streamtopic.errors import InvalidEvent
+from streamtopic.events import FORM_HEADER, Add, ForgetSubject
 from streamtopic.sources import OWN, Dialect
 from streamtopic.streams import MURMUR2, Message, pages, partition_of
+from streamtopic.subjects import is_subject_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from streamtopic.events import Event
     from streamtopic.streams import EventLog, Record, TopicNames
 
 __all__ = ["RETRIED", "Rejection", "parse_rejection", "rejections", "retry"]
 
 RETRIED = ("retried", "still_rejected", "superseded", "gone")
-"""Outcomes of a retry. `superseded`: a later record of the same id counts instead. `gone`: compaction has erased the
-record."""
+"""Outcomes of a retry. `superseded`: a later record of the same id counts instead, or asks to forget a person whom the
+record is about. `gone`: compaction has erased the record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,8 @@ def rejections(log: EventLog, names: TopicNames, newest: int | None = None) -> I
 def retry(log: EventLog, names: TopicNames, partitioner: str = MURMUR2, dialect: Dialect = OWN) -> Mapping[str, int]:
     """Append the refused records again that this version of the program accepts; return numbers by outcome.
 
-    Running this twice repeats nothing, since a repeated record is newer than the refused one.
+    Running this twice repeats nothing, since a repeated record is newer than the refused one. Raises
+    ComponentUnreachable.
 
     partitioner: name of the hash by which the model chooses a key's partition.
     dialect: of the records.
@@ -107,42 +111,62 @@ def _again(
     wanted: offset to rejection.
     """
     partitions = log.partitions(names.documents)
-    ids = {rejection.document for rejection in wanted.values()}
-    newest: dict[bytes | None, int] = {}
+    ids = {_id(rejection.document, dialect) for rejection in wanted.values()}
+    newest: dict[str | bytes | None, int] = {}
     found: dict[int, Record] = {}
+    forgotten: dict[str, int] = {}
     end = log.end(names.documents, partition)
     # Anybody may write to the rejected topic, so a pointer may name an offset that never was.
     offset = min(max(min(wanted), log.begin(names.documents, partition)), end)
     for page in pages(log, names.documents, partition, offset, end):
         for record in page:
-            if record.key in ids:
-                newest[record.key] = record.offset
+            name = _id(record.key, dialect)
+            # The tombstone of another key of a document says nothing about the document.
+            if name in ids and record.header(FORM_HEADER) is None:
+                newest[name] = record.offset
+            if is_subject_key(record.key):
+                asked = _event(record, dialect)
+                if isinstance(asked, ForgetSubject):
+                    forgotten[asked.subject] = record.offset
             if record.offset in wanted and wanted[record.offset].is_of(record):
                 found[record.offset] = record
     for place in wanted:
         refused = found.get(place)
+        event = None if refused is None else _event(refused, dialect)
         if refused is None:
             outcomes["gone"] += 1
         # A record in another partition than its key's stays refused: moved, it could arrive behind a newer one.
-        elif not _accepted(refused, dialect) or partition_of(refused.key, partitions, partitioner) != partition:
+        elif event is None or partition_of(refused.key, partitions, partitioner) != partition:
             outcomes["still_rejected"] += 1
         # Only the newest record of an id is repeated: an older one would undo the changes behind it.
-        elif newest.get(refused.key) != place:
+        elif newest.get(_id(refused.key, dialect)) != place or _is_forgotten(event, place, forgotten):
             outcomes["superseded"] += 1
         else:
             yield Message(refused.key, refused.value, refused.headers, partition)
 
 
-def _accepted(record: Record, dialect: Dialect) -> bool:
-    """Return whether this version of the program accepts a record."""
+def _id(key: bytes | None, dialect: Dialect) -> str | bytes | None:
+    """Return the id in a key, or the key where it holds none: a later record may name the same id by another key."""
+    return dialect.document_of(key) or key
+
+
+def _event(record: Record, dialect: Dialect) -> Event | None:
+    """Return the event in a record, None for one that this version of the program refuses."""
     # One that is out of date would be accepted by itself, and then refused again.
     if dialect.is_suppression(record.key):
-        return False
+        return None
     try:
-        dialect.event(record)
+        return dialect.event(record)
     except InvalidEvent:
-        return False
-    return True
+        return None
+
+
+def _is_forgotten(event: Event, offset: int, forgotten: Mapping[str, int]) -> bool:
+    """Return whether a document is about a person whom a later record asked to forget.
+
+    forgotten: subject to the offset of the last request, for those requests that the log still holds.
+    """
+    return isinstance(event, Add) and any(forgotten.get(subject, -1) > offset for subject in event.subjects)
 
 
 def parse_rejection(record: Record) -> Rejection | None:

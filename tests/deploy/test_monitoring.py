@@ -229,12 +229,12 @@ def test_what_a_process_counted_before_it_was_asked_is_told(promtool, tmp_path):
         label = dict(re.findall(r'(\w+)="([^"]*)"', series))
         labels = {"job": "streamtopic"} if name == "StreamtopicErasureWave" else {**label, "instance": "c"}
         number = 400 if name == "StreamtopicErasureWave" else 4
-        new_process = f"_x150 {number}+0x{minutes + 20}"
+        new_process = f"_x10 {number}+0x{minutes + 20}"
         # A process that Prometheus knows for long, and did not reach once.
-        known_process = f"{number}+0x149 stale {number}+0x{minutes + 20}"
+        known_process = f"{number}+0x9 stale {number}+0x{minutes + 20}"
         told = _fires(name, labels | {"job": "streamtopic"})
-        after = 150 + minutes
-        for at, values, fires in ((151, new_process, told), (after + 1, new_process, {}), (after, known_process, {})):
+        after = 10 + minutes
+        for at, values, fires in ((11, new_process, told), (after + 1, new_process, {}), (after, known_process, {})):
             test = _test(f"{name} at {at}", {}, at, fires)
             test["input_series"].append({"series": series.format(new), "values": values})
             tests.append(test)

@@ -36,12 +36,36 @@ def _n(family: Family) -> str:
 
 
 def _grew(family: Family, selector: str = "", within: str = "15m", least: int = 0) -> str:
-    return f"increase({_n(family)}{selector}[{within}]) > {least}"
+    """Return an expression: a counter grew by more than `least`.
+
+    A process may count before it is asked for the first time, as after an absence, and Prometheus sees no increase in
+    that. So all that a series shows is new while the series is younger than `within`.
+    """
+    series = f"{_n(family)}{selector}"
+    return f"increase({series}[{within}]) > {least} or ({series} > {least} unless {_shown_before(series, within)})"
+
+
+def _shown_before(series: str, within: str) -> str:
+    # Not at one moment: a single answer that failed then is no new process.
+    return f"max_over_time({series}[5m] offset {within})"
+
+
+def _by_job(aggregate: str, family: Family) -> str:
+    return f"{aggregate} by (job) ({_n(family)})"
+
+
+_JOBS = 'up{job=~"streamtopic.*"}'
+_DELETED = f'{_n(catalogue.RECORDS)}{{outcome=~"deleted|deleted_by_refusal"}}'
+_WAVE = f"0.05 * {_by_job('max', catalogue.DOCUMENTS)}"
+# A series is gone with the process that showed it, and a comparison with nothing is silent.
+_OWNED = f"({_by_job('sum', catalogue.OWNED)} or 0 * {_by_job('max', catalogue.PARTITIONS)})"
+_NO_LEADER = f"group by (job) ({_JOBS}) unless on (job) {_n(catalogue.LEADER)}"
+_NO_STATEMENT = f"group by (job) ({_JOBS}) unless on (job) max_over_time({_n(catalogue.STATEMENT)}[30m])"
 
 
 ALERTS = (
-    Alert("StreamtopicDown", 'up{job=~"streamtopic.*"} == 0', "1m", "critical",
-          "A process does not answer: it was killed, or is stopped."),
+    Alert("StreamtopicDown", f"{_JOBS} == 0 or absent({_JOBS})", "1m", "critical",
+          "A process does not answer, or Prometheus knows of no process: it was killed, or is stopped."),
     Alert("StreamtopicStalled", f"{_n(catalogue.LIVE)} == 0", "0m", "critical",
           "A loop or a partition has made no progress for a minute, and nothing exempts it."),
     Alert("StreamtopicUnreachable", _grew(catalogue.INTERRUPTIONS, '{reason="unreachable"}', "5m"), "0m", "warning",
@@ -55,7 +79,7 @@ ALERTS = (
     Alert("StreamtopicLag", f"{_n(catalogue.LAG_SECONDS)} > {5 * MINUTE}", "5m", "warning",
           "Records wait for more than five minutes to be counted."),
     Alert("StreamtopicUnownedPartitions",
-          f"sum by (job) ({_n(catalogue.OWNED)}) < on () group_left () max({_n(catalogue.PARTITIONS)})", "5m",
+          f"{_OWNED} < on (job) {_by_job('max', catalogue.PARTITIONS)}", "5m",
           "critical", "Nobody counts some of the partitions."),
     Alert("StreamtopicHiddenRecords", f"{_n(catalogue.HIDDEN)} > 0", "5m", "critical",
           "An open transaction hides records, deletes perhaps among them."),
@@ -70,14 +94,14 @@ ALERTS = (
     Alert("StreamtopicRefusedChange", _grew(catalogue.RECORDS, '{outcome="deleted_by_refusal"}'), "0m", "critical",
           "A refused change removed the document that its id held."),
     Alert("StreamtopicErasureWave",
-          f'sum(increase({_n(catalogue.RECORDS)}{{outcome=~"deleted|deleted_by_refusal"}}[1h])) > '
-          f"0.05 * max({_n(catalogue.DOCUMENTS)})", "0m", "critical",
+          f"sum by (job) (increase({_DELETED}[1h])) > on (job) {_WAVE} or "
+          f"sum by (job) ({_DELETED} unless {_shown_before(_DELETED, '1h')}) > on (job) {_WAVE}", "0m", "critical",
           "More than 5 % of the documents were deleted within an hour, by deletes or by refused changes."),
     Alert("StreamtopicMisplacedRecords", _grew(catalogue.RECORDS, '{outcome=~"misplaced|forwarded"}'), "0m", "warning",
           "Records come to another partition than that of their key: a producer hashes otherwise."),
     Alert("StreamtopicWordIds", f"{_n(catalogue.WORDS)} > 0.8", "0m", "warning",
           "A partition has given most of its word ids; ingest stops when none is left."),
-    Alert("StreamtopicNoLeader", f"sum by (job) ({_n(catalogue.LEADER)}) == 0", "2m", "critical",
+    Alert("StreamtopicNoLeader", f"{_by_job('max', catalogue.LEADER)} == 0 or ({_NO_LEADER})", "2m", "critical",
           "No scheduler leads, so that no version is made."),
     Alert("StreamtopicNoModel", f"{_n(catalogue.BLOCKED_RELEASE)} == 1", "15m", "critical",
           "No model can be made of the present documents; deletions wait."),
@@ -99,7 +123,8 @@ ALERTS = (
           "warning", "Nobody has attested for a month that old backups are destroyed."),
     Alert("StreamtopicOutbox", f"{_n(catalogue.OUTBOX)} > 0", "10m", "critical",
           "Versions or receipts are staged, and nobody publishes them."),
-    Alert("StreamtopicStatement", f"time() - {_n(catalogue.STATEMENT)} > {30 * MINUTE}", "0m", "critical",
+    Alert("StreamtopicStatement",
+          f"time() - {_n(catalogue.STATEMENT)} > {30 * MINUTE} or ({_NO_STATEMENT})", "5m", "critical",
           "Nobody has signed for half an hour which version is the newest; subscribers will say so."),
     Alert("StreamtopicClocks",
           f"({_n(catalogue.RELEASE)} or {_n(catalogue.LAST_COMMIT)} or {_n(catalogue.STATEMENT)}) > time() + {MINUTE}",

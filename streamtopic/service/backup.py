@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass
 from itertools import chain
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamtopic.errors import StateCorrupt, StateError, StateMismatch, UsageError
 from streamtopic.formats import STATE, program, refusal
-from streamtopic.private_files import write_whole
+from streamtopic.private_files import new_file, write_whole
 from streamtopic.service.backup_archive import ArchiveWriter, read_archive
 from streamtopic.service.instance import Layout, noise_key, receipt_secret, signing_key, suppression_file
 from streamtopic.signed import load_secret
@@ -45,6 +44,8 @@ HOLDER = "streamtopic restore"
 _ATTEMPTS = 5
 _PAUSE = 0.2
 _MODEL = -1
+# The file that the setting `public_key` names.
+_PUBLIC = "public_key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,32 +87,23 @@ def backup(parts: Parts, path: Path, passphrase: bytes) -> Contents:
 
     Raises UsageError where the file exists, StateMissing or StateError where there is no whole state.
     """
-    if path.exists():
-        raise UsageError(f"{path} exists: name a new file, a backup is never overwritten")
-    part = path.with_name(f"{path.name}.part")
     try:
-        return _attempts(parts, part, path, passphrase)
+        return _attempts(parts, path, passphrase)
+    except FileExistsError:
+        raise UsageError(f"{path} exists: name a new file, a backup is never overwritten") from None
     except OSError as error:
-        raise UsageError(f"cannot write {part}: {error.strerror}") from None
-    finally:
-        part.unlink(missing_ok=True)
+        raise UsageError(f"cannot write {path}: {error.strerror}") from None
 
 
-def _attempts(parts: Parts, part: Path, path: Path, passphrase: bytes) -> Contents:
-    """Write the file under its first name until nothing was replaced meanwhile, then give it its own name."""
+def _attempts(parts: Parts, path: Path, passphrase: bytes) -> Contents:
+    """Write the file until nothing was replaced meanwhile."""
     for _ in range(_ATTEMPTS):
-        anew = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-        descriptor = os.open(part, anew, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            try:
-                found = _write(parts, file, passphrase)
-            except SnapshotExpired:
-                # A merge or a new base came between; the next attempt sees all of it.
-                continue
-            file.flush()
-            os.fsync(file.fileno())
-        part.rename(path)
-        return found
+        try:
+            with new_file(path) as file:
+                return _write(parts, file, passphrase)
+        except SnapshotExpired:
+            # A merge or a new base came between; the next attempt sees all of it.
+            continue
     raise StateError(f"the state changed during each of {_ATTEMPTS} attempts: run the backup when less happens")
 
 
@@ -201,7 +193,8 @@ def restore_keys(settings: Settings, found: Contents) -> list[Path]:
             continue
         if not path.exists():
             missing.append((path, found.keys[name]))
-        elif path.read_bytes() != found.keys[name]:
+        # Another public key than then is not a mistake: a root key has taken the place of the signing key.
+        elif name != _PUBLIC and path.read_bytes() != found.keys[name]:
             raise UsageError(f"{path} is not the key in the backup: move it away, or name the right file")
     for path, data in missing:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -216,6 +209,7 @@ def _key_files(settings: Settings, layout: Layout | None) -> dict[str, Path]:
         "noise.key": settings.noise_key,
         "receipt.key": settings.receipt_key,
         "suppression.key": settings.suppression_key,
+        _PUBLIC: settings.public_key,
     }
     found = {name: path for name, path in named.items() if path is not None}
     if layout is not None:

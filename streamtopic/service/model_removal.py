@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamtopic.errors import InvalidRelease, UsageError
+from streamtopic.private_files import new_file
 from streamtopic.service.instance import Layout, suppression_file
 from streamtopic.service.published import Published
 from streamtopic.service.running import running
@@ -127,12 +127,9 @@ def _stated(path: Path, deletion: ModelDeletion, key: SigningKey) -> tuple[Model
     """Return the statement in the file with its signed bytes; a file that is not there is written."""
     if not path.exists():
         line = deletion_line(deletion, seal_deletion(deletion, key))
-        part = path.with_name(f"{path.name}.part")
-        with part.open("w", encoding="ascii") as file:
-            file.write(line + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        part.rename(path)
+        # It is for everybody to read. All that it is about is gone after this, so it must be on the disk before.
+        with new_file(path, mode=0o644) as file:
+            file.write(f"{line}\n".encode("ascii"))
     statement = _read(path, key, deletion.model)
     if statement.receipts_kept != deletion.receipts_kept:
         kept = "kept" if statement.receipts_kept else "removed"

@@ -1,7 +1,6 @@
 """Ed25519 key pairs and secrets, in files that only their owner can read."""
 
 import hashlib
-import os
 import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from streamtopic.errors import InvalidRelease, SettingsError, UnknownKey
-from streamtopic.private_files import open_to_others
+from streamtopic.private_files import new_file, open_to_others
 
 __all__ = ["PublicKey", "SigningKey", "Verifier", "load_secret", "new_secret", "new_signing_key"]
 
@@ -201,10 +200,8 @@ def _read(path: Path, name: str, remedy: str = "make one with `streamtopic keys 
 def _write(path: Path, data: bytes, mode: int) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # O_EXCL: a key that is overwritten is lost with all that it signed or salted. The mode is given here, since a
-        # chmod after the write would leave a moment in which others can read the file.
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with os.fdopen(descriptor, "wb") as file:
+        # A new file: a key that is overwritten is lost with all that it signed or salted.
+        with new_file(path, mode) as file:
             file.write(data)
     except OSError as error:
         raise SettingsError(f"{path} cannot be written: {error.strerror}; choose another place") from error

@@ -121,7 +121,7 @@ def _no_room(error: Exception, address: str, text: str) -> StateError | None:
     # Within a script Redis 6.2 packs this into an error of the script, as it does with READONLY.
     packed = text.startswith("OOM") or " -OOM " in text
     if packed or isinstance(error, _errors.OutOfMemoryError):
-        return StateError(f"Redis at {address} is out of memory: raise maxmemory, or compact; nothing was written")
+        return StateError(f"Redis at {address} is out of memory: raise maxmemory; nothing was written")
     if text.startswith("MISCONF") or " -MISCONF " in text:
         # Redis goes on with three sentences about its settings.
         reason = text[text.index("MISCONF") :].partition(". ")[0]

@@ -396,9 +396,10 @@ class Writer:
         match error:
             case _ if isinstance(error, _TOO_LARGE):
                 size = len(message.key or b"") + len(message.value or b"")
-                return UsageError(
-                    f"record {named} of {size} bytes is larger than {topic} takes: split the document, or raise the "
-                    "topic's max.message.bytes"
+                # Somebody can mend the topic while a part of the service waits.
+                return SettingsError(
+                    f"record {named} of {size} bytes is larger than {topic} takes: set the topic's max.message.bytes "
+                    "right (`streamtopic init` does), or split the document if it is one"
                 )
             case _ if isinstance(error, (*_REFUSED, ValueError, TypeError)):
                 return UsageError(

@@ -12,6 +12,7 @@ from streamtopic.lab.faults.monitor import Scrape
 
 REFUSED = ("streamtopic_interruptions_total", (("reason", "refused"),))
 STATED = ("streamtopic_statement_timestamp_seconds", ())
+LEADS = ("streamtopic_leader", ())
 HIDDEN = ("streamtopic_hidden_records", (("partition", "0"),))
 
 
@@ -25,6 +26,9 @@ def tool():
 
 
 def _replay(shown, *, must=(), may=(), pace=1.0):
+    # What a service without a fault shows beside it.
+    rest = {LEADS: 1.0, STATED: 1_002.0}
+    shown = [None if values is None else rest | values for values in shown]
     scrapes = [Scrape(15.0 / pace * number, values) for number, values in enumerate(shown)]
     may = None if may is None else frozenset(may)
     return Replay("a test", {"publish-0": scrapes}, 15.0 / pace, 1_000.0, pace, frozenset(must), may)
@@ -53,9 +57,18 @@ def test_an_alert_that_is_missing_or_too_many_is_a_finding(tool, tmp_path):
 def test_a_process_that_does_not_answer_is_down(tool, tmp_path):
     """Its series end, so that nothing that it showed last goes on to alarm."""
     gone = [{HIDDEN: 5.0}] * 4 + [None] * 40
-    assert silent([_replay(gone, must=["StreamtopicDown"])], tmp_path, tool) == []
+    # Its other series are those of the scheduler and of the publisher.
+    must = ["StreamtopicDown", "StreamtopicNoLeader"]
+    assert silent([_replay(gone, must=must)], tmp_path, tool) == []
     stays = [{HIDDEN: 5.0}] * 44
     assert silent([_replay(stays, must=["StreamtopicHiddenRecords"])], tmp_path, tool) == []
+
+
+def test_what_was_counted_before_a_replay_is_not_news(tool, tmp_path):
+    """Refusals that were counted before the replay begins are silent; those of a process that starts in it are not."""
+    shown = [{REFUSED: 2.0}] * 4 + [None] * 3 + [{REFUSED: 1.0}] * 4
+    assert silent([_replay(shown[:4])], tmp_path, tool) == []
+    assert silent([_replay(shown, must=["StreamtopicRefused"])], tmp_path, tool) == []
 
 
 def test_drills_can_be_done_and_name_alerts_that_there_are():
@@ -70,7 +83,8 @@ def test_drills_can_be_done_and_name_alerts_that_there_are():
 
 def test_times_are_those_of_the_replay():
     """Ages stay what they were when seconds are replayed as minutes."""
-    test = replayed(_replay([{STATED: 1_002.0}, {STATED: 1_002.0}, {}], pace=30.0))["tests"][0]
+    replay = _replay([{STATED: 1_002.0}, {STATED: 1_002.0}, {STATED: None}], pace=30.0)
+    test = replayed(replay)["tests"][0]
     (values,) = [one["values"] for one in test["input_series"] if one["series"].startswith(STATED[0])]
     assert values == "2 16.5 stale"
     assert test["interval"] == "15s"

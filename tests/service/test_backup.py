@@ -165,6 +165,28 @@ def test_a_backup_taken_under_load_goes_on_exactly(folder, empty):
             assert passed(list(relearned(service.verify())))
 
 
+def test_the_public_key_that_settings_name_comes_back(folder, tmp_path):
+    """On an empty machine every command finds its keys. A root key that has taken its place since then stays."""
+    folder.path.mkdir()
+    public = tmp_path / "given" / "public.pub"
+    settings = settings_of(folder.path, folder.url).model_copy(update={"public_key": public})
+    with Service(settings_of(folder.path, folder.url)) as service:
+        service.add(documents(0, 10))
+        service.settle()
+    public.parent.mkdir()
+    public.write_bytes((folder.path / "keys" / "signing.pub").read_bytes())
+    with Service(settings) as service:
+        backup(service, folder.file, PASSPHRASE)
+    found = contents(folder.file, PASSPHRASE)
+    content = public.read_bytes()
+    public.unlink()
+    assert restore_keys(settings, found) == [public]
+    assert public.read_bytes() == content
+    public.write_text("a root key")
+    assert restore_keys(settings, found) == []
+    assert public.read_text() == "a root key"
+
+
 def _cut(data):
     return data[:-1]
 
@@ -260,6 +282,29 @@ def test_one_server_and_a_cluster_take_each_others_backups(saved, tmp_path, empt
     with Service(settings_of(saved.path, empty)) as service:
         put_back(service, again)
         assert digest(service) == saved.digest
+
+
+def test_two_backups_at_once_do_not_spoil_each_other(folder, monkeypatch):
+    """The one that ends first has the name and is whole. The other says that the file exists, and leaves nothing."""
+    folder.path.mkdir()
+    ended = []
+
+    def meanwhile(parts, file, passphrase):
+        file.write(b"begun")
+        if not ended:
+            ended.append(True)
+            backup(parts, folder.file, PASSPHRASE)
+        return write(parts, file, passphrase)
+
+    write = module._write
+    with Service(settings_of(folder.path, folder.url)) as service:
+        service.add(documents(0, 10))
+        service.settle()
+        monkeypatch.setattr(module, "_write", lambda *given: write(*given) if ended else meanwhile(*given))
+        with pytest.raises(UsageError, match="exists"):
+            backup(service, folder.file, PASSPHRASE)
+    assert contents(folder.file, PASSPHRASE).documents == 10
+    assert not list(folder.file.parent.glob("*.part"))
 
 
 def test_a_state_is_never_overwritten(saved):

@@ -29,6 +29,7 @@ class World:
         self.topics = TopicNames(model or f"i{uuid.uuid4().hex}")
         self.log = FileLog(folder / self.topics.model, clock=lambda: NOW)
         self.settings = ModelSettings(partitions, cap)
+        self.clock = lambda: NOW + 1
         self.log.create(self.topics.documents, partitions)
         self.log.create(self.topics.rejected, 1)
         self.ingests = [self.ingest(partition) for partition in range(partitions)]
@@ -40,7 +41,7 @@ class World:
             self.topics,
             partition,
             settings=self.settings,
-            clock=lambda: NOW + 1,
+            clock=self.clock,
         )
 
     def send(self, *messages):
@@ -337,6 +338,30 @@ def test_a_log_that_is_behind_the_state_is_refused(world, tmp_path):
     world.log.create(world.topics.documents, 1)
     with pytest.raises(StateMismatch, match="ends at 0"):
         world.ingest()
+
+
+@pytest.mark.parametrize("records", [1, 3])
+def test_a_topic_that_was_made_again_is_refused(world, tmp_path, records):
+    """However many records it holds by now: those up to the position would never be counted, and nobody would know."""
+    world.send(add("a", {"x": 2}))
+    world.drain()
+    world.log = FileLog(tmp_path / "other", clock=lambda: NOW + 3600)
+    world.log.create(world.topics.documents, 1)
+    world.send(*(add(f"b{number}", {"x": 2}) for number in range(records)))
+    world.clock = lambda: NOW + 3601
+    with pytest.raises(StateMismatch, match="made again; run `streamtopic rebuild`"):
+        world.ingest()
+
+
+def test_records_that_come_after_an_absence_are_counted(world, tmp_path):
+    """The log is the same, whenever its next records come."""
+    world.send(add("a", {"x": 2}))
+    world.drain()
+    world.log = FileLog(tmp_path / world.topics.model, clock=lambda: NOW + 3600)
+    world.send(add("b", {"x": 2}))
+    world.clock = lambda: NOW + 3601
+    world.ingests = [world.ingest()]
+    assert world.drain() == {"added": 1}
 
 
 def test_merging_while_ingesting_keeps_the_manifest_short(world):

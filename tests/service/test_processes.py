@@ -22,6 +22,7 @@ from streamtopic.service.processes import run_publish
 from streamtopic.service.watching import Watch
 from streamtopic.settings import Settings
 from streamtopic.state.redis_keys import ModelKeys
+from streamtopic.streams import KafkaLog, KafkaOptions
 
 PATIENCE = 240
 TOPICS = (
@@ -258,6 +259,30 @@ def test_a_right_that_is_taken_away_is_waited_for(limited, monkeypatch):
         end()
     assert errors == []
     assert {("refuses this user" in text, reason) for text, reason in seen.waited} == {(True, "refused")}
+
+
+def test_a_topic_that_takes_no_record_of_this_size_is_waited_for(tmp_path, kafka_server, redis_server, monkeypatch):
+    """The publisher says what the releases topic refuses and why, and goes on once the topic is mended."""
+    monkeypatch.setattr(processes, "LONGEST_PAUSE", 0.05)
+    model = f"small-{os.getpid()}"
+    given = {"dir": tmp_path / "instance", "model": model, "kafka": kafka_server.servers}
+    settings = Settings(**given, redis_url=redis_server.url)
+    with Service(settings) as service:
+        service.settle()
+        releases = service.names.releases
+    with KafkaLog(KafkaOptions(kafka_server.servers)) as log:
+        # Even the first signed statement is larger.
+        log.configure(releases, {"max.message.bytes": "100"})
+        seen, end, errors = _publishing(settings, monkeypatch)
+        try:
+            until(lambda: seen.waited, "saying so")
+            log.configure(releases, {"max.message.bytes": "1048576"})
+            before = seen.rounds
+            until(lambda: seen.rounds > before + 3, "its work again")
+        finally:
+            end()
+    assert errors == []
+    assert {("max.message.bytes" in text, reason) for text, reason in seen.waited} == {(True, "refused")}
 
 
 def test_a_right_that_was_never_there_ends_the_part_at_its_start(limited, monkeypatch):

@@ -27,6 +27,7 @@ RULES = _INSTALLED if _INSTALLED.exists() else _PACKAGE.parent / "deploy" / "ale
 """The rules that a replay is put to."""
 _FAMILY = re.compile(r"streamtopic_\w+")
 _SINCE_1970 = "_timestamp_seconds"
+_COUNTER = "_total"
 # Prometheus writes this when a series that was there is missing from an answer.
 _GONE = "stale"
 
@@ -119,12 +120,27 @@ def _series(name: str, scrapes: Sequence[Scrape], names: set[str], replay: Repla
         values = [_known(one.get((family, labels))) for one in shown]
         if family.endswith(_SINCE_1970):
             values = _aged(values, scrapes, replay)
+        elif family.endswith(_COUNTER):
+            values = _counted_since(values)
         found.append({"series": _named(family, (*labels, *own)), "values": _values(values)})
     return found
 
 
 def _known(value: float | None) -> float | None:
     return None if value is None or math.isnan(value) else value
+
+
+def _counted_since(values: Sequence[float | None]) -> list[float | None]:
+    """Return a counter without what it showed first: a replay begins in the middle of a life, and that is not news."""
+    found: list[float | None] = []
+    first = before = next((value for value in values if value is not None), 0.0)
+    for value in values:
+        if value is not None:
+            # A process that begins anew counts from 0.
+            first = first if value >= before else 0.0
+            before = value
+        found.append(None if value is None else value - first)
+    return found
 
 
 def _aged(values: Sequence[float | None], scrapes: Sequence[Scrape], replay: Replay) -> list[float | None]:

@@ -16,7 +16,7 @@ from streamtopic.service.ingest.decode import decode_all
 from streamtopic.service.ingest.find_suppressions import find_suppressions
 from streamtopic.service.ingest.forget_subjects import SubjectForgetter
 from streamtopic.service.ingest.resolve import OUTCOMES, resolve
-from streamtopic.service.ingest.send_home import Forwarder
+from streamtopic.service.ingest.send_home import CLOCKS_MS, Forwarder
 from streamtopic.service.partition_counts import count_remedy
 from streamtopic.sources import OWN, Dialect
 from streamtopic.state import (
@@ -409,6 +409,27 @@ class Ingest:
             raise StateMismatch(
                 f"partition {self.partition} of {topic} ends at {end}, but records up to {offset} were counted: it is "
                 "another log, or a restored one; point to the right one, or run `streamtopic rebuild`"
+            )
+        self._check_first(begin)
+
+    def _check_first(self, begin: int) -> None:
+        """Raise StateMismatch where the log begins with a record that is newer than everything that was counted.
+
+        Such a topic was removed and made again under its name. Its records up to the position would never be counted,
+        and documents of the log before would never leave.
+        """
+        topic, meta = self._topics.documents, self.state.meta
+        if not meta.time_ms or begin >= meta.next_offset:
+            return
+        first = self._log.read(topic, self.partition, begin, max_records=1)
+        # Counted times end at the time of counting, so a time of the future tells nothing.
+        newest = int(self._clock() * 1000)
+        counted = bool(first) and first[0].offset < meta.next_offset
+        if counted and meta.time_ms + CLOCKS_MS < first[0].timestamp_ms <= newest:
+            raise StateMismatch(
+                f"partition {self.partition} of {topic}: record {first[0].offset} is newer than all that was counted "
+                f"up to {meta.next_offset}: the topic was removed and made again; run `streamtopic rebuild`, or bring "
+                "the topic of before back"
             )
 
 

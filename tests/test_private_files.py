@@ -1,0 +1,96 @@
+"""Files that must be whole, private, and there after a power failure."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from streamtopic.private_files import new_file, write_whole
+
+
+def _two_at_once(path):
+    with new_file(path) as slow:
+        slow.write(b"begun first, ")
+        with new_file(path) as quick:
+            quick.write(b"ended first")
+        slow.write(b"ended second")
+
+
+def _fail_halfway(path):
+    with new_file(path) as file:
+        file.write(b"half")
+        raise ZeroDivisionError
+
+
+def test_the_first_writer_that_ends_gives_the_name(tmp_path):
+    """Of two that write at once, the file of the first stays as it is, and the second one is refused."""
+    path = tmp_path / "saved"
+    with pytest.raises(FileExistsError):
+        _two_at_once(path)
+    assert path.read_bytes() == b"ended first"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_failed_leaves_nothing(tmp_path):
+    """Neither the name nor a part of the file is there, so that a second attempt finds the place free."""
+    path = tmp_path / "saved"
+    with pytest.raises(ZeroDivisionError):
+        _fail_halfway(path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def _no_links(self, target):
+    raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+
+def test_a_file_system_without_links(tmp_path, monkeypatch):
+    """The file gets its name there as well, and a name that is taken is still refused."""
+    monkeypatch.setattr(Path, "hardlink_to", _no_links)
+    path = tmp_path / "saved"
+    with pytest.raises(FileExistsError):
+        _two_at_once(path)
+    assert path.read_bytes() == b"ended first"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644])
+def test_its_rights_are_those_that_were_asked_for(tmp_path, mode):
+    """Also while it is written: nobody reads a secret in a file that is not whole yet."""
+    with new_file(tmp_path / "saved", mode):
+        (part,) = tmp_path.iterdir()
+        assert part.stat().st_mode & 0o777 == mode
+    assert (tmp_path / "saved").stat().st_mode & 0o777 == mode
+
+
+def _new(path):
+    with new_file(path) as file:
+        file.write(b"whole")
+
+
+def _whole(path):
+    write_whole(path, b"whole")
+
+
+@pytest.mark.parametrize("write", [_new, _whole])
+def test_content_then_name_reach_the_disk(tmp_path, monkeypatch, write):
+    """A file whose name is not on the disk is gone after a power failure, so its folder is written as well."""
+    synced = []
+
+    def noted(descriptor):
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+        assert (tmp_path / "saved").exists() == (len(synced) == 2)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    write(tmp_path / "saved")
+    content, folder = synced
+    assert (content.parent, folder) == (tmp_path, tmp_path)
+
+
+def test_a_file_is_replaced_whole(tmp_path):
+    """Whoever reads the name sees the content before or the content after, never a part of it."""
+    path = tmp_path / "key"
+    write_whole(path, b"one")
+    write_whole(path, b"two")
+    assert path.read_bytes() == b"two"
+    assert list(tmp_path.iterdir()) == [path]

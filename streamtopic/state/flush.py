@@ -14,6 +14,7 @@ import msgpack
 import numpy as np
 import numpy.typing as npt
 
+from streamtopic.compiled import kernel
 from streamtopic.counts import DocumentBatch, Weighting, statistics
 from streamtopic.formats import ROWS_FROM, TRACES_FROM
 from streamtopic.state.connection import Connection
@@ -45,6 +46,7 @@ __all__ = [
 ]
 
 
+Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 
 MAX_FLUSH_DOCUMENTS = 3_000
@@ -139,15 +141,31 @@ class Batch:
         """
         made = np.zeros(self.start + len(self.keys), np.int64)
         for rows, owners in self.tables:
-            unnumbered = numbers[rows.entries] < 0
-            places = np.flatnonzero(unnumbered)
-            _, first = np.unique(rows.entries[places], return_index=True)
-            passages = np.searchsorted(rows.stops, places[first], side="right")
-            records = owners[passages]
-            known = records < len(made)
-            np.add.at(made, records[known], 1)
+            unseen = numbers < 0
+            _count_new(rows.starts, rows.stops, rows.entries, owners, unseen, made)
         documents = np.where(self.sizes > 0, 1, 2)
         return made[self.start :] + documents
+
+
+@kernel
+def _count_new(
+    starts: Int64, stops: Int64, entries: Int32, owners: Int64, unseen: npt.NDArray[np.bool_], made: Int64
+) -> None:
+    """Add to the number of each record the words that it has first, of those that are `unseen`.
+
+    starts, stops, entries: as in `Rows`.
+    owners: (rows,) the record of each row. Those behind the last record of `made` come last, and are left out.
+    unseen: (entries of the lexicon,); False afterwards for words that were met.
+    made: (records,).
+    """
+    for row in range(len(owners)):
+        if owners[row] >= len(made):
+            break
+        for place in range(starts[row], stops[row]):
+            entry = entries[place]
+            if unseen[entry]:
+                unseen[entry] = False
+                made[owners[row]] += 1
 
 
 def _pairs(words: Int64) -> Int64:

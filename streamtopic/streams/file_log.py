@@ -329,23 +329,7 @@ class FileLog(Closing):
                 ) from error
 
 
-class _Fields(NamedTuple):
-    """The header of a frame.
-
-    length: bytes of the body.
-    offset, timestamp_ms: of the record.
-    body_check, check: CRC of the body, and of the header.
-    """
-
-    magic: bytes
-    length: int
-    offset: int
-    timestamp_ms: int
-    body_check: int
-    check: int
-
-
-# Both are made for each record of a log: a frozen dataclass takes twice the time.
+# One is made for each record of a log, and a frozen dataclass takes twice the time.
 class Frame(NamedTuple):
     """A record in a file.
 
@@ -405,20 +389,21 @@ def _block(descriptor: int, start: int) -> bytes:
     block = os.pread(descriptor, BLOCK, start)
     fields = _fields(block, 0)
     # Only now the length of this frame is known: it may be longer than the block.
-    if fields is None or HEADER_SIZE + fields.length <= len(block) or len(block) < BLOCK:
-        return block
-    return os.pread(descriptor, HEADER_SIZE + fields.length, start)
+    size = 0 if fields is None else HEADER_SIZE + fields[0]
+    return os.pread(descriptor, size, start) if BLOCK <= len(block) < size else block
 
 
-def _fields(block: bytes, at: int) -> _Fields | None:
-    """Return the header of the frame at `at`; None without one that passes its own check."""
-    stop = at + HEADER_SIZE
-    if len(block) < stop:
+def _fields(block: bytes, at: int) -> tuple[int, int, int, int] | None:
+    """Return length of the body, offset, time and CRC of the body of the frame at `at`.
+
+    None where there is no whole header that passes its own check.
+    """
+    if len(block) < at + HEADER_SIZE:
         return None
-    fields = _Fields._make(HEADER.unpack_from(block, at))
-    if fields.magic != MAGIC or fields.check != zlib.crc32(block[at : stop - CHECK.size]):
+    magic, length, offset, timestamp_ms, body_check, check = HEADER.unpack_from(block, at)
+    if magic != MAGIC or check != zlib.crc32(block[at : at + FIELDS.size]):
         return None
-    return fields
+    return length, offset, timestamp_ms, body_check
 
 
 def _frame(block: bytes, at: int, base: int) -> Frame | None:
@@ -426,12 +411,13 @@ def _frame(block: bytes, at: int, base: int) -> Frame | None:
     fields = _fields(block, at)
     if fields is None:
         return None
+    length, offset, timestamp_ms, check = fields
     begin = at + HEADER_SIZE
-    stop = begin + fields.length
+    stop = begin + length
     body = block[begin:stop]
-    if len(body) < fields.length or zlib.crc32(body) != fields.body_check:
+    if len(body) < length or zlib.crc32(body) != check:
         return None
-    return Frame(base + at, base + stop, fields.offset, fields.timestamp_ms, body)
+    return Frame(base + at, base + stop, offset, timestamp_ms, body)
 
 
 def _check_torn(descriptor: int, start: int, name: str) -> None:

@@ -307,8 +307,9 @@ def _scan(
     starts = before.astype(np.int64)
     begins = ends - [len(value) for value in values]
     labelled = (labels[:, 1] > 0) & (kinds == TAKEN)
-    spans = labels[:, :2] - begins[:, np.newaxis]
-    places = {k: (start, stop) for k, (start, stop) in enumerate(spans.tolist()) if labelled[k]}
+    numbers = np.flatnonzero(labelled)
+    spans = labels[numbers, :2] - begins[numbers, np.newaxis]
+    places: dict[int, tuple[int, int]] = dict(zip(numbers.tolist(), map(tuple, spans.tolist()), strict=True))
     # Copies: a slice would keep the whole of both arrays in memory as long as one of its documents.
     entries = entries[:used].copy()
     counts = counts[:used].copy()

@@ -199,7 +199,7 @@ class AddedDocument:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AddedDocuments:
-    """Documents to store and count, as columns: an object for each takes half as long as the count of its words.
+    """Documents to store and count, as columns: an object for each would take longer than to read its text.
 
     ids: of the documents.
     offsets: (k,) of the records that add them.

@@ -1,4 +1,4 @@
-"""Find the net effect of records on a partition: one record after the other, without any I/O."""
+"""Find the net effect of records on a partition, without any I/O: new documents at once, all else one by one."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class StoredDocument:
 
 def encode_records(
     batch: DocumentBatch,
-    offsets: Sequence[int],
+    offsets: Sequence[int] | Int64,
     labels: Sequence[Mapping[str, str]],
     subjects: Sequence[tuple[bytes, ...]] = (),
     forms: Sequence[bytes] = (),
@@ -116,6 +116,8 @@ def encode_records(
 
 
 def _packed(labels: Mapping[str, str], subjects: tuple[bytes, ...], form: bytes) -> bytes:
+    if not (labels or subjects or form):
+        return b""
     # Sorted, so that equal labels have equal bytes: the state must not depend on a producer's order.
     ordered = dict(sorted(labels.items()))
     labelled = [ordered, form] if form else ordered
@@ -123,9 +125,7 @@ def _packed(labels: Mapping[str, str], subjects: tuple[bytes, ...], form: bytes)
     if subjects:
         digests = bytes(msgpack.packb(subjects))
         return bytes([_WITH_SUBJECTS]) + digests + part
-    if form:
-        return part
-    return part if labels else b""
+    return part
 
 
 def labels_part(packed: bytes) -> bytes:

@@ -8,12 +8,13 @@ Flush -> commit_arguments                 keys and arguments of `commit_flush.lu
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, repeat
 
 import msgpack
 import numpy as np
 import numpy.typing as npt
 
+from streamtopic.compiled import kernel
 from streamtopic.counts import DocumentBatch, Weighting, statistics
 from streamtopic.formats import ROWS_FROM, TRACES_FROM
 from streamtopic.state.connection import Connection
@@ -33,6 +34,7 @@ __all__ = [
     "MAX_FLUSH_WRITES",
     "MAX_STORED_BYTES",
     "AddedDocument",
+    "AddedDocuments",
     "Batch",
     "Changes",
     "Flush",
@@ -44,6 +46,7 @@ __all__ = [
 ]
 
 
+Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 
 MAX_FLUSH_DOCUMENTS = 3_000
@@ -138,15 +141,31 @@ class Batch:
         """
         made = np.zeros(self.start + len(self.keys), np.int64)
         for rows, owners in self.tables:
-            unnumbered = numbers[rows.entries] < 0
-            places = np.flatnonzero(unnumbered)
-            _, first = np.unique(rows.entries[places], return_index=True)
-            passages = np.searchsorted(rows.stops, places[first], side="right")
-            records = owners[passages]
-            known = records < len(made)
-            np.add.at(made, records[known], 1)
+            unseen = numbers < 0
+            _count_new(rows.starts, rows.stops, rows.entries, owners, unseen, made)
         documents = np.where(self.sizes > 0, 1, 2)
         return made[self.start :] + documents
+
+
+@kernel
+def _count_new(
+    starts: Int64, stops: Int64, entries: Int32, owners: Int64, unseen: npt.NDArray[np.bool_], made: Int64
+) -> None:
+    """Add to the number of each record the words that it has first, of those that are `unseen`.
+
+    starts, stops, entries: as in `Rows`.
+    owners: (rows,) the record of each row. Those behind the last record of `made` come last, and are left out.
+    unseen: (entries of the lexicon,); False afterwards for words that were met.
+    made: (records,).
+    """
+    for row in range(len(owners)):
+        if owners[row] >= len(made):
+            break
+        for place in range(starts[row], stops[row]):
+            entry = entries[place]
+            if unseen[entry]:
+                unseen[entry] = False
+                made[owners[row]] += 1
 
 
 def _pairs(words: Int64) -> Int64:
@@ -178,6 +197,79 @@ class AddedDocument:
         return sum(self.passages.lengths)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class AddedDocuments:
+    """Documents to store and count, as columns: an object for each would take longer than to read its text.
+
+    ids: of the documents.
+    offsets: (k,) of the records that add them.
+    rows: passages; those of document d are rows firsts[d] to stops[d] - 1.
+    firsts, stops: (k,).
+    labels, subjects, forms: of each document, as in `AddedDocument`.
+    """
+
+    ids: Sequence[bytes]
+    offsets: Int64
+    rows: Rows
+    firsts: Int64
+    stops: Int64
+    labels: Sequence[Mapping[str, str]]
+    subjects: Sequence[tuple[bytes, ...]]
+    forms: Sequence[bytes]
+
+    @classmethod
+    def of(cls, documents: "Sequence[AddedDocument] | AddedDocuments") -> "AddedDocuments":
+        """Lay documents out as columns, in their order."""
+        if isinstance(documents, cls):
+            return documents
+        tables = list[Rows]()
+        places = dict[int, int]()
+        firsts = list[int]()
+        stops = list[int]()
+        used = 0
+        # The documents of a batch share a table: each must be joined once only, hence the search by identity.
+        for document in documents:
+            passages = document.passages
+            place = places.get(id(passages.rows))
+            if place is None:
+                tables.append(passages.rows)
+                place = places[id(passages.rows)] = used
+                used += len(passages.rows.lengths)
+            firsts.append(place + passages.first)
+            stops.append(place + passages.stop)
+        return cls(
+            ids=[document.document for document in documents],
+            offsets=np.array([document.offset for document in documents], np.int64),
+            rows=Rows.joined(tables),
+            firsts=np.array(firsts, np.int64),
+            stops=np.array(stops, np.int64),
+            labels=[document.labels for document in documents],
+            subjects=[document.subjects for document in documents],
+            forms=[document.form for document in documents],
+        )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __iter__(self) -> Iterator[AddedDocument]:
+        spans = map(RowSpan, repeat(self.rows), self.firsts.tolist(), self.stops.tolist())
+        return map(AddedDocument, self.ids, self.offsets.tolist(), spans, self.labels, self.subjects, self.forms)
+
+    def span(self, start: int, stop: int) -> "AddedDocuments":
+        """Return documents start ... stop - 1, which share the rows."""
+        here = slice(start, stop)
+        return AddedDocuments(
+            ids=self.ids[here],
+            offsets=self.offsets[here],
+            rows=self.rows,
+            firsts=self.firsts[here],
+            stops=self.stops[here],
+            labels=self.labels[here],
+            subjects=self.subjects[here],
+            forms=self.forms[here],
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class RemovedDocument:
     """A document to remove, as it stands in the state that the flush is based on."""
@@ -202,7 +294,7 @@ class Changes:
     """
 
     next_offset: int
-    added: Sequence[AddedDocument] = ()
+    added: Sequence[AddedDocument] | AddedDocuments = ()
     removed: Sequence[RemovedDocument] = ()
     forgets: Sequence[Forget] = ()
     counted: Mapping[int, int] = field(default_factory=dict)
@@ -263,19 +355,16 @@ def plan(
     base: the state that the commit is made for.
     new_id: makes ids of segments and commits that no other process makes.
     """
-    added, born = _number(changes.added, vocabulary)
-    offsets = [document.offset for document in changes.added]
-    labels = [document.labels for document in changes.added]
-    subjects = [document.subjects for document in changes.added]
-    forms = [document.form for document in changes.added]
-    records = encode_records(added, offsets, labels, subjects, forms)
-    arrived = {a.document: record for a, record in zip(changes.added, records, strict=True)}
+    added = AddedDocuments.of(changes.added)
+    batch, born = _number(added, vocabulary)
+    records = encode_records(batch, added.offsets, added.labels, added.subjects, added.forms)
+    arrived = dict(zip(added.ids, records, strict=True))
     left = {r.document for r in changes.removed} - arrived.keys()
     segments = []
     heads = []
     # A segment holds documents of one epoch, so that a reader of the earlier epochs can leave it out as a whole.
-    for epoch, batch, signs in _by_epoch(changes, added, base):
-        head, local = _headed(batch, signs)
+    for epoch, documents, signs in _by_epoch(changes.removed, added, batch, base):
+        head, local = _headed(documents, signs)
         heads.append(head)
         rows = FlushRows.of(local, weighting, signs)
         pairs = rows.most_pairs
@@ -296,9 +385,9 @@ def plan(
     words = vocabulary.word
     dead = {words(number): number for number in gone}
     held = len(vocabulary) + len(born) - len(gone)
-    increments = _increments(changes, base)
+    increments = _increments(changes, added, base)
     time_ms = max(base.time_ms, changes.time_ms)
-    named, unnamed = _index_change(changes)
+    named, unnamed = _index_change(changes.removed, added)
     return Flush(
         commit_id=new_id(),
         base=base,
@@ -322,28 +411,30 @@ def plan(
     )
 
 
-def _index_change(changes: Changes) -> tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]:
+def _index_change(
+    removed: Sequence[RemovedDocument], added: AddedDocuments
+) -> tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]:
     """Return the entries that come to the index of subjects, and those that leave it, both ascending."""
     before = set[tuple[bytes, bytes]]()
-    for gone in changes.removed:
+    for gone in removed:
         key = gone.stored.form or gone.document
         before.update((digest, key) for digest in gone.stored.subjects)
     after = set[tuple[bytes, bytes]]()
-    for document in changes.added:
-        key = document.form or document.document
-        after.update((digest, key) for digest in document.subjects)
+    for document, form, subjects in zip(added.ids, added.forms, added.subjects, strict=True):
+        if subjects:
+            after.update((digest, form or document) for digest in subjects)
     return sorted(after - before), sorted(before - after)
 
 
-def _number(added: Sequence[AddedDocument], vocabulary: Vocabulary) -> tuple[DocumentBatch, dict[str, int]]:
+def _number(added: AddedDocuments, vocabulary: Vocabulary) -> tuple[DocumentBatch, dict[str, int]]:
     """Return the added documents with word ids, and the words that are new with the ids that they get."""
-    tables, spans = _spans(added)
-    rows = Rows.joined(tables)
-    amounts = [stop - first for first, stop in spans]
-    sizes = np.array(amounts, np.int64)
-    places = chain.from_iterable(range(*span) for span in spans)
+    rows = added.rows
+    sizes = added.stops - added.firsts
+    ends = np.cumsum(sizes)
+    shifts = added.firsts - (ends - sizes)
     passages = int(sizes.sum())
-    chosen = np.fromiter(places, np.int64, passages)
+    # The rows of all documents, one document after the other.
+    chosen = np.repeat(shifts, sizes) + np.arange(passages)
     first = vocabulary.next_id
     numbers = vocabulary.numbers()
     indptr, words, counts, entries = number_rows(
@@ -360,40 +451,22 @@ def _number(added: Sequence[AddedDocument], vocabulary: Vocabulary) -> tuple[Doc
     return batch, born
 
 
-def _spans(added: Sequence[AddedDocument]) -> tuple[list[Rows], list[tuple[int, int]]]:
-    """Return the tables of rows, and for each document its first and last row in all tables together."""
-    tables = list[Rows]()
-    places = dict[int, int]()
-    spans = list[tuple[int, int]]()
-    used = 0
-    # The documents of a batch share a table: each must be joined once only, hence the search by identity.
-    for document in added:
-        rows = document.passages.rows
-        place = places.get(id(rows))
-        if place is None:
-            tables.append(rows)
-            place = places[id(rows)] = used
-            used += len(rows.lengths)
-        passages = document.passages
-        spans.append((place + passages.first, place + passages.stop))
-    return tables, spans
+def _by_epoch(
+    removed: Sequence[RemovedDocument], added: AddedDocuments, arrived: DocumentBatch, base: Meta
+) -> Iterator[tuple[int, DocumentBatch, Int64]]:
+    """Yield each epoch with its documents of this flush, and with their signs: 1 for an added one, -1 for a removed.
 
-
-def _by_epoch(changes: Changes, added: DocumentBatch, base: Meta) -> Iterator[tuple[int, DocumentBatch, Int64]]:
-    """Yield each epoch with its documents of this flush, and with their signs: 1 for an added one, -1 for a removed."""
-    passages = [gone.stored.passages for gone in changes.removed]
-    removed = DocumentBatch.build(passages)
+    arrived: the added documents with word ids.
+    """
+    passages = [gone.stored.passages for gone in removed]
+    left = DocumentBatch.build(passages)
     # A removed document counts in the epoch in which it was added, so that both cancel out there.
-    offsets = [document.offset for document in changes.added]
-    offsets += [gone.stored.offset for gone in changes.removed]
-    cuts = np.array(base.cuts, np.int64)
-    places = np.array(offsets, np.int64)
-    later = np.searchsorted(cuts, places, side="right")
-    epochs = base.folded + later
+    offsets_left = np.array([gone.stored.offset for gone in removed], np.int64)
+    epochs = base.epochs_of(np.concatenate([added.offsets, offsets_left]))
     both_signs = np.array([1, -1], np.int64)
-    amounts = [added.documents, removed.documents]
+    amounts = [arrived.documents, left.documents]
     signs = np.repeat(both_signs, amounts)
-    both = DocumentBatch.joined(added, removed) if removed.documents else added
+    both = DocumentBatch.joined(arrived, left) if left.documents else arrived
     distinct: list[int] = np.unique(epochs).tolist()
     for epoch in distinct:
         here = np.flatnonzero(epochs == epoch)
@@ -451,11 +524,10 @@ def _frequency_change(heads: Sequence[SegmentHead]) -> tuple[Int64, Int64]:
     return ids, frequency
 
 
-def _increments(changes: Changes, base: Meta) -> dict[str, int]:
+def _increments(changes: Changes, added: AddedDocuments, base: Meta) -> dict[str, int]:
     by = Counter[str]()
-    for document in changes.added:
-        arrived_in = base.epoch_of(document.offset)
-        by[f"live:{arrived_in}"] += 1
+    for arrived_in, number in base.by_epoch(added.offsets).items():
+        by[f"live:{arrived_in}"] += number
     for gone in changes.removed:
         left_from = base.epoch_of(gone.stored.offset)
         by[f"live:{left_from}"] -= 1

@@ -5,6 +5,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from streamtopic.errors import StateCorrupt, StateMismatch, StateMissing
 from streamtopic.events import keeps_days, suppression_in
 from streamtopic.formats import STATE, refusal
@@ -28,6 +31,8 @@ __all__ = [
     "require_keys",
     "segment_lost",
 ]
+
+Int64 = npt.NDArray[np.int64]
 
 MURMUR2 = "murmur2"
 """The default partitioner. A state that names no partitioner is older than the setting, and was made with this one."""
@@ -159,6 +164,17 @@ class Meta:
     def epoch_of(self, offset: int) -> int:
         """Return the epoch of a document added at this offset."""
         return self.folded + bisect_right(self.cuts, offset)
+
+    def epochs_of(self, offsets: Int64) -> Int64:
+        """Return the epoch of the document added at each of these offsets."""
+        cuts = np.array(self.cuts, np.int64)
+        found: Int64 = self.folded + np.searchsorted(cuts, offsets, side="right")
+        return found
+
+    def by_epoch(self, offsets: Int64) -> dict[int, int]:
+        """Return each epoch of documents added at these offsets, and how many of them belong to it."""
+        epochs, numbers = np.unique(self.epochs_of(offsets), return_counts=True)
+        return dict(zip(epochs.tolist(), numbers.tolist(), strict=True))
 
     def end_of(self, through: int | None) -> int:
         """Return the offset before which all adds of epochs up to `through` lie. None: of all epochs."""

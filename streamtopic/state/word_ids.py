@@ -334,16 +334,15 @@ def ascending_rows(firsts: Int64, indptr: Int64, ids: Int32, counts: Int32) -> t
     ids: of 0 or more, each once in a row.
     """
     # Numbers among the words of these rows: the ids themselves may be millions.
-    used = np.zeros(int(ids.max(initial=-1)) + 1, np.bool_)
-    used[ids] = True
-    words = np.flatnonzero(used).astype(np.int32)
-    place = np.cumsum(used, dtype=np.int32) - np.int32(1)
-    ends = row_ends(np.bincount(place[ids], minlength=len(words)))
-    rows = np.empty(len(ids), np.int32)
-    times = np.empty(len(ids), np.int32)
+    occurrences = np.zeros(int(ids.max(initial=-1)) + 1, np.int32)
+    _tally(ids, occurrences)
+    words = np.flatnonzero(occurrences).astype(np.int32)
+    place = np.cumsum(occurrences > 0, dtype=np.int32) - np.int32(1)
+    ends = row_ends(occurrences[words].astype(np.int64))
+    entries = np.empty(len(ids), np.int64)
     ascending = np.empty(len(ids), np.int32)
     amounts = np.empty(len(ids), np.int32)
-    _ascend(firsts, indptr, ids, counts, place, words, ends[:-1], rows, times, ascending, amounts)
+    _ascend(firsts, indptr, ids, counts, place, words, ends[:-1], entries, ascending, amounts)
     return ascending, amounts
 
 
@@ -370,16 +369,23 @@ def _number(
 
 
 @kernel
+def _tally(ids: Int32, occurrences: Int32) -> None:
+    """Count how often each id stands there."""
+    for k in range(len(ids)):
+        occurrences[ids[k]] += 1
+
+
+@kernel
 def _ascend(
     firsts: Int64, indptr: Int64, ids: Int32, counts: Int32, place: Int32, words: Int32, fill: Int64,
-    rows: Int32, times: Int32, ascending: Int32, amounts: Int32,
+    entries: Int64, ascending: Int32, amounts: Int32,
 ) -> None:  # fmt: skip
     """Sort the ids of each row, and its counts with them: all entries by word, and then back by row.
 
     firsts, counts: as in `_number` and `Rows`.
     place: of each id in `words`, which ascend.
     fill: (words,) where the entries of each word begin; where they end afterwards.
-    rows, times: memory for all entries.
+    entries: memory for all entries. Row and count are one number, so that each is written in one place.
     """
     # Two passes over the entries take less time than a sort of each row.
     for k in range(len(firsts)):
@@ -388,14 +394,16 @@ def _ascend(
             word = place[ids[position]]
             slot = fill[word]
             fill[word] = slot + 1
-            rows[slot] = k
-            times[slot] = counts[position + shift]
+            entries[slot] = (np.int64(k) << 32) | np.int64(counts[position + shift])
     at = indptr[:-1].copy()
     slot = np.int64(0)
     for word in range(len(words)):
+        number = words[word]
         while slot < fill[word]:
-            position = at[rows[slot]]
-            at[rows[slot]] = position + 1
-            ascending[position] = words[word]
-            amounts[position] = times[slot]
+            entry = entries[slot]
+            row = entry >> 32
+            position = at[row]
+            at[row] = position + 1
+            ascending[position] = number
+            amounts[position] = entry & 0xFFFFFFFF
             slot += 1

@@ -193,8 +193,9 @@ class Record:
     @property
     def size(self) -> int:
         """Bytes of key, value and headers, as `max_bytes` of a read counts them."""
-        headers = sum(len(name) + len(value) for name, value in self.headers)
-        return len(self.key or b"") + len(self.value or b"") + headers
+        size = len(self.key or b"") + len(self.value or b"")
+        # Most records have no header, and a log asks each for its size.
+        return size + sum(len(name) + len(value) for name, value in self.headers) if self.headers else size
 
     def header(self, name: str) -> bytes | None:
         """Return the value of the last header called `name`, None without one."""

@@ -136,7 +136,7 @@ def test_words_beyond_ascii_are_taken_once_they_are_known():
     check([value], lexicon=lexicon)
     from streamtopic.service.ingest.decode import _scan
 
-    assert _scan([record(value)], lexicon)[1].tolist() == [TAKEN]
+    assert _scan([value], lexicon)[1].tolist() == [TAKEN]
     check([value, value], lexicon=lexicon)
 
 

@@ -35,7 +35,7 @@ from streamtopic.events import (
 )
 from streamtopic.lexicon import INSERT, Table, Whole, ascii_tokens, find, leave
 from streamtopic.sources import OWN, Dialect
-from streamtopic.state import AddedDocument, Batch, Rows, RowSpan
+from streamtopic.state import AddedDocument, AddedDocuments, Batch, Rows, RowSpan
 from streamtopic.streams import MURMUR2, partition_of
 from streamtopic.streams.event_log import MAX_HEADERS, murmur2
 from streamtopic.subjects import is_subject_key, subject_digests
@@ -60,6 +60,9 @@ _BYTES_A_DOCUMENT = 60
 # Each subject is one more write of the commit, which costs Redis as much time as so many bytes (MAX_FLUSH_RECORD_BYTES
 # and MAX_FLUSH_WRITES).
 _BYTES_A_SUBJECT = 375
+# Keys of the service's own begin with it; a few ids do as well.
+_SERVICE = HEARTBEAT_KEY[:3]
+_NO_LABELS: Mapping[str, str] = {}
 # The lexicon grows by at most so many bytes at a time: a large record may hold few different words.
 _GROWTH = 1 << 16
 
@@ -102,7 +105,8 @@ class Decoded:
     """Decoded records of one partition.
 
     records: (k,), in the order of the log.
-    events: (k,), the event of each record, or the reason why it was refused.
+    documents: (k,), the document of each record that is a plain add; for any other record its place holds nothing.
+    others: place to the event of each other record, or the reason why it was refused.
     homes: (k,), the partition that the key of each record belongs to.
     lexicon: holds the words of added documents.
     batch: the same records as the state prepares them: keys, which are document ids, sizes, words.
@@ -111,7 +115,8 @@ class Decoded:
     """
 
     records: Sequence[Record]
-    events: Sequence[Event]
+    documents: AddedDocuments
+    others: Mapping[int, Event]
     homes: Sequence[int]
     lexicon: Lexicon
     batch: Batch
@@ -122,6 +127,14 @@ class Decoded:
     def next_offset(self) -> int:
         """The offset of the first record behind these."""
         return self.records[-1].next_offset
+
+    @property
+    def events(self) -> list[Event]:
+        """The event of each record, or the reason why it was refused. An object for each: read it once."""
+        found: list[Event] = [*self.documents]
+        for k, event in self.others.items():
+            found[k] = event
+        return found
 
     def split(self, at: int) -> tuple[Decoded, Decoded | None]:
         """Return the first `at` records, and the rest if there is one."""
@@ -136,9 +149,10 @@ class Decoded:
         first = batch.start + start
         part = Batch(batch.keys[here], batch.sizes[here], batch.tables, first)
         records = self.records[here]
-        events = self.events[here]
+        documents = self.documents.span(start, stop)
+        others = {k - start: event for k, event in self.others.items() if start <= k < stop}
         homes = self.homes[here]
-        return Decoded(records, events, homes, self.lexicon, part, self.forms[here], self.subjects)
+        return Decoded(records, documents, others, homes, self.lexicon, part, self.forms[here], self.subjects)
 
 
 def decode_all(
@@ -169,41 +183,85 @@ def decode_all(
     translated = dialect.read(records)
     own = translated.records
     records = records[: len(own)]
+    # The key of the log places a record, and the id in it may be another one.
+    homes = _homes([record.key or b"" for record in records], partitions, partitioner)
+    keys = [record.key or b"" for record in own]
+    values = [record.value or b"" for record in own]
+    unusual = [k for k, record in enumerate(own) if not _is_usual(record)]
+    for k in unusual:
+        keys[k] = _live_key(own[k].key, dialect)
+        values[k] = _readable(own[k], dialect)
     # Another thread may give entries to words meanwhile: records are also decoded ahead of the commit.
     with lexicon.lock:
-        rows, taken, labels, times = _scan(own, lexicon, dialect)
-    events: list[Event | Add] = []
-    for k, (record, kind) in enumerate(zip(own, taken.tolist(), strict=True)):
-        event: Event | Add | None = translated.refused.get(k)
-        if event is None and kind == TAKEN:
-            time_ms = times[k] if days else -1
-            event = _plain(record, rows, k, labels.get(k), time_ms)
-        events.append(_event(record, dialect, subjects=subjects) if event is None else event)
-    words = rows.stops - rows.starts
-    # The others are filled in by `_lay_out`.
-    of_documents = _BYTES_A_DOCUMENT + _BYTES_A_WORD * words
-    sizes = np.where(taken == TAKEN, of_documents, 0)
-    for k, (start, stop) in labels.items():
+        rows, taken, places, times = _scan(values, lexicon)
+    labels, doubtful = _labels(values, places, times if days else [])
+    left = {*translated.refused, *np.flatnonzero(taken != TAKEN).tolist(), *doubtful}
+    left.update(k for k in unusual if k not in left and not _may_add(own[k]))
+    others: dict[int, Event | Add] = {}
+    for k in sorted(left):
+        refusal = translated.refused.get(k)
+        others[k] = _event(own[k], dialect, subjects=subjects) if refusal is None else refusal
+    sizes = _BYTES_A_DOCUMENT + _BYTES_A_WORD * (rows.stops - rows.starts)
+    for k, (start, stop) in places.items():
         sizes[k] += stop - start
-    adds = ((k, event) for k, event in enumerate(events) if isinstance(event, Add))
-    named = {k: add.subjects for k, add in adds if add.subjects}
-    unusual = _lay_out(events, own, sizes, lexicon, secret, days=days)
-    if translated.forms:
-        _note_forms(events, translated.forms, sizes)
-    tables = [(rows, np.arange(len(records))), unusual]
-    keys = [_live_key(record.key, dialect) for record in own]
-    batch = Batch(keys, sizes, tables)
-    homes = _homes(records, partitions, partitioner)
+    # `_lay_out` fills in those of other adds.
+    sizes[list(others)] = 0
+    named = {k: add.subjects for k, add in others.items() if isinstance(add, Add) and add.subjects}
+    of_others = _lay_out(others, own, sizes, lexicon, secret, days=days)
+    forms = [b""] * len(own)
+    _note_forms(translated.forms, keys, others, forms, sizes)
+    numbers = np.arange(len(own))
+    documents = AddedDocuments(
+        ids=keys,
+        offsets=np.array([record.offset for record in own], np.int64),
+        rows=rows,
+        firsts=numbers,
+        # A text without a token has no passage.
+        stops=numbers + (rows.lengths > 0),
+        labels=labels,
+        subjects=[()] * len(own),
+        forms=forms,
+    )
+    batch = Batch(keys, sizes, [(rows, numbers), of_others])
     # `_lay_out` has replaced every Add by an AddedDocument.
-    return Decoded(records, cast("list[Event]", events), homes, lexicon, batch, translated.forms, named)
+    events = cast("dict[int, Event]", others)
+    return Decoded(records, documents, events, homes, lexicon, batch, translated.forms, named)
 
 
-def _note_forms(events: list[Event | Add], forms: Sequence[bytes], sizes: npt.NDArray[np.int64]) -> None:
-    """Note under which key each document came, where the key is not the id itself."""
-    for k, event in enumerate(events):
-        if isinstance(event, AddedDocument) and event.document != forms[k]:
-            events[k] = replace(event, form=forms[k])
-            sizes[k] += len(forms[k])
+def _note_forms(
+    given: Sequence[bytes],
+    keys: Sequence[bytes],
+    others: dict[int, Event | Add],
+    forms: list[bytes],
+    sizes: npt.NDArray[np.int64],
+) -> None:
+    """Note under which key each document came, where the key is not the id itself.
+
+    given: (k,), the key of each record as it stands in the log; () where a document has one key only.
+    keys: (k,), the id in each.
+    others: as in `Decoded`; changed here, as are `forms` and `sizes`.
+    """
+    for k, form in enumerate(given):
+        event = others.get(k)
+        if k not in others and keys[k] != form:
+            forms[k] = form
+            sizes[k] += len(form)
+        elif isinstance(event, AddedDocument) and event.document != form:
+            others[k] = replace(event, form=form)
+            sizes[k] += len(form)
+
+
+def _is_usual(record: Record) -> bool:
+    """Return whether a record's key and headers leave no doubt that it is an add, if its value is one.
+
+    Nearly all records are usual, and a look at more takes longer than to read their texts.
+    """
+    key = record.key
+    value = record.value
+    if not key or not value or record.headers or len(key) > MAX_KEY or len(value) > MAX_VALUE:
+        return False
+    # isascii: it is much cheaper than decoding, and most keys are.
+    return key.isascii() and not key.startswith(_SERVICE)
 
 
 def _live_key(key: bytes | None, dialect: Dialect) -> bytes:
@@ -217,14 +275,13 @@ def _is_reserved(key: bytes | None, dialect: Dialect) -> bool:
 
 
 def _scan(
-    records: Sequence[Record], lexicon: Lexicon, dialect: Dialect = OWN
+    values: Sequence[bytes], lexicon: Lexicon
 ) -> tuple[Rows, npt.NDArray[np.uint8], dict[int, tuple[int, int]], list[int]]:
-    """Return what compiled code finds in records.
+    """Return what compiled code finds in the values of records.
 
     That is a row for each record, LEFT or TAKEN for each, where in the values of taken records labels stand, and the
     `ts` of each taken record, -1 without one.
     """
-    values = [_readable(record, dialect) for record in records]
     number = len(values)
     data, ends = _joined(values)
     kinds = np.zeros(number, np.uint8)
@@ -250,10 +307,9 @@ def _scan(
     starts = before.astype(np.int64)
     begins = ends - [len(value) for value in values]
     labelled = (labels[:, 1] > 0) & (kinds == TAKEN)
-    places: dict[int, tuple[int, int]] = {}
-    for k in np.flatnonzero(labelled).tolist():
-        start, stop = (labels[k, :2] - begins[k]).tolist()
-        places[k] = start, stop
+    numbers = np.flatnonzero(labelled)
+    spans = labels[numbers, :2] - begins[numbers, np.newaxis]
+    places: dict[int, tuple[int, int]] = dict(zip(numbers.tolist(), map(tuple, spans.tolist()), strict=True))
     # Copies: a slice would keep the whole of both arrays in memory as long as one of its documents.
     entries = entries[:used].copy()
     counts = counts[:used].copy()
@@ -278,36 +334,35 @@ def _readable(record: Record, dialect: Dialect) -> bytes:
     return value
 
 
-def _plain(
-    record: Record, rows: Rows, row: int, labels: tuple[int, int] | None, timestamp_ms: int
-) -> AddedDocument | None:
-    """Return the document of a taken record, None where its key, headers or labels need a closer look.
-
-    timestamp_ms: its time if days are kept, -1 for none.
-    """
+def _may_add(record: Record) -> bool:
+    """Return whether key and headers of a record allow that it is a plain add."""
     key = record.key
-    value = record.value
-    if not key or len(key) > MAX_KEY or value is None:
-        return None
-    # isascii first: it is much cheaper than decoding, and most keys are.
-    if not key.isascii() and not _is_text(key):
-        return None
+    if not key or len(key) > MAX_KEY or not _is_text(key):
+        return False
     # A header may turn an add into a delete.
     headers = record.headers
-    if headers and (len(headers) > MAX_HEADERS or headers_ask(headers)):
-        return None
-    # A text without a token has no passage.
-    end = row + 1 if rows.lengths[row] else row
-    span = RowSpan(rows, row, end)
-    time_ms = None if timestamp_ms < 0 else timestamp_ms
-    if labels is None:
-        return AddedDocument(key, record.offset, span, dated({}, time_ms))
-    start, stop = labels
-    try:
-        classes = check_labels(msgpack.unpackb(value[start:stop]))
-    except (ValueError, TypeError, msgpack.UnpackException, InvalidEvent):
-        return None
-    return AddedDocument(key, record.offset, span, dated(classes, time_ms))
+    return len(headers) <= MAX_HEADERS and not headers_ask(headers)
+
+
+def _labels(
+    values: Sequence[bytes], places: Mapping[int, tuple[int, int]], times: Sequence[int]
+) -> tuple[list[Mapping[str, str]], list[int]]:
+    """Return the labels in each value, and which values need a closer look for theirs.
+
+    places: where in a value its labels stand, msgpack.
+    times: of the document in each value, milliseconds since 1970, -1 for none; () where no day is kept.
+    """
+    found = [_NO_LABELS] * len(values)
+    doubtful = []
+    for k, (start, stop) in places.items():
+        try:
+            found[k] = check_labels(msgpack.unpackb(values[k][start:stop]))
+        except (ValueError, TypeError, msgpack.UnpackException, InvalidEvent):
+            doubtful.append(k)
+    for k, time_ms in enumerate(times):
+        if time_ms >= 0:
+            found[k] = dated(found[k], time_ms)
+    return found, doubtful
 
 
 def _is_text(key: bytes) -> bool:
@@ -328,7 +383,7 @@ def _event(record: Record, dialect: Dialect, *, subjects: bool) -> RecordEvent |
 
 
 def _lay_out(
-    events: list[Event | Add],
+    events: dict[int, Event | Add],
     records: Sequence[Record],
     sizes: npt.NDArray[np.int64],
     lexicon: Lexicon,
@@ -340,7 +395,7 @@ def _lay_out(
 
     Return the rows of all these documents, and the index of the record that each row is of.
     """
-    adds = [(k, event) for k, event in enumerate(events) if isinstance(event, Add)]
+    adds = [(k, event) for k, event in events.items() if isinstance(event, Add)]
     passages = [passage for _, event in adds for passage in event.passages]
     rows = Rows.of(passages, lexicon)
     owners = list[int]()
@@ -361,9 +416,8 @@ def _lay_out(
     return rows, np.array(owners, np.int64)
 
 
-def _homes(records: Sequence[Record], partitions: int, partitioner: str) -> list[int]:
-    """Return the partition that the key of each record belongs to."""
-    keys = [record.key or b"" for record in records]
+def _homes(keys: Sequence[bytes], partitions: int, partitioner: str) -> list[int]:
+    """Return the partition that each key belongs to."""
     # zlib's crc32 is compiled already, murmur2 is not.
     if partitioner != MURMUR2:
         return [partition_of(key, partitions, partitioner) for key in keys]

@@ -79,11 +79,11 @@ def _people(decoded: Decoded, key: SuppressionKey) -> list[tuple[bytes, ...]]:
     found = list[tuple[bytes, ...]]()
     named: Mapping[int, Sequence[str]] = decoded.subjects
     ids = decoded.batch.keys
-    for place, (event, document) in enumerate(zip(decoded.events, ids, strict=True), decoded.batch.start):
+    for k, document in enumerate(ids):
         # Nobody's delete is ever refused.
-        if not document or isinstance(event, Delete | Heartbeat):
+        if not document or isinstance(decoded.others.get(k), Delete | Heartbeat):
             found.append(())
             continue
-        subjects = map(key.of_subject, named.get(place, ()))
+        subjects = map(key.of_subject, named.get(decoded.batch.start + k, ()))
         found.append((key.of_document(document), *subjects))
     return found

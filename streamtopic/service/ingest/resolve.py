@@ -1,4 +1,4 @@
-"""Find the net effect of records on a partition: one record after the other, without any I/O."""
+"""Find the net effect of records on a partition, without any I/O: new documents at once, all else one by one."""
 
 from __future__ import annotations
 
@@ -93,6 +93,9 @@ def resolve(
     The result depends on the records only, not on how a log is cut into flushes, except for `applied_ms`. The documents
     that are live afterwards depend on the newest record of each id only, since compaction leaves no other.
     """
+    found = _only_new(decoded, live, base, partition, now_ms, suppressions)
+    if found is not None:
+        return found
     run = _Run(live, base, partition, now_ms, secret, suppressions, bool(decoded.forms))
     ids = decoded.batch.keys
     people = (suppressions.people if suppressions is not None else ()) or [()] * len(ids)
@@ -100,6 +103,29 @@ def resolve(
     for record, event, home, document, named in rows:
         run.take(record, event, home, document, named)
     return run.result(decoded.next_offset)
+
+
+def _only_new(
+    decoded: Decoded, live: LiveDocuments, base: Meta, partition: int, now_ms: int, suppressions: Suppressions | None
+) -> Resolution | None:
+    """Return the net effect of records that each add another new document; None if there may be another one."""
+    # Nearly all large batches are such, and their columns become the changes as they are.
+    documents = decoded.documents
+    may_differ = decoded.others or live.documents or decoded.forms or (suppressions is not None and suppressions.people)
+    if may_differ or any(home != partition for home in decoded.homes) or len(set(documents.ids)) < len(documents):
+        return None
+    # A pair needs two words of one passage.
+    too_short = int((documents.rows.lengths[documents.firsts] < 2).sum())
+    totals = {"added": len(documents), "too_short": too_short}
+    newest_ms = max(record.timestamp_ms for record in decoded.records)
+    changes = Changes(
+        next_offset=decoded.next_offset,
+        added=documents,
+        counted=base.by_epoch(documents.offsets),
+        totals={name: number for name, number in totals.items() if number},
+        time_ms=max(0, min(newest_ms, now_ms)),
+    )
+    return Resolution(changes, [], {}, {})
 
 
 @dataclass(slots=True)

@@ -141,9 +141,12 @@ def _change(q: SymmetricCounts) -> None:
 
 def only_compile() -> None:
     """Prepare this process for compiling, and for nothing else: it must end soon."""
+    from streamtopic.service.fewer_instructions import write_fewer_instructions
+
     # The compiler holds millions of objects, and each look for garbage goes through them.
     gc.disable()
     remember_answers()
+    write_fewer_instructions()
 
 
 def _main(part: str) -> None:

@@ -343,7 +343,8 @@ def ascending_rows(firsts: Int64, indptr: Int64, ids: Int32, counts: Int32) -> t
     times = np.empty(len(ids), np.int32)
     ascending = np.empty(len(ids), np.int32)
     amounts = np.empty(len(ids), np.int32)
-    _ascend(firsts, indptr, ids, counts, place, words, ends[:-1], rows, times, ascending, amounts)
+    fill, at = ends[:-1], indptr[:-1].copy()
+    _ascend(firsts, indptr, ids, counts, place, words, fill, at, rows, times, ascending, amounts)
     return ascending, amounts
 
 
@@ -371,7 +372,7 @@ def _number(
 
 @kernel
 def _ascend(
-    firsts: Int64, indptr: Int64, ids: Int32, counts: Int32, place: Int32, words: Int32, fill: Int64,
+    firsts: Int64, indptr: Int64, ids: Int32, counts: Int32, place: Int32, words: Int32, fill: Int64, at: Int64,
     rows: Int32, times: Int32, ascending: Int32, amounts: Int32,
 ) -> None:  # fmt: skip
     """Sort the ids of each row, and its counts with them: all entries by word, and then back by row.
@@ -379,6 +380,7 @@ def _ascend(
     firsts, counts: as in `_number` and `Rows`.
     place: of each id in `words`, which ascend.
     fill: (words,) where the entries of each word begin; where they end afterwards.
+    at: (rows,) where each row begins; where it ends afterwards.
     rows, times: memory for all entries.
     """
     # Two passes over the entries take less time than a sort of each row.
@@ -390,7 +392,6 @@ def _ascend(
             fill[word] = slot + 1
             rows[slot] = k
             times[slot] = counts[position + shift]
-    at = indptr[:-1].copy()
     slot = np.int64(0)
     for word in range(len(words)):
         while slot < fill[word]:

@@ -72,6 +72,82 @@ for code in _solve_rows.inspect_asm().values():
     assert plain == remembering
 
 
+# Counts and learns, and prints what it found to the bit, then how many of LLVM's instructions numba wrote.
+_FOUND = """
+import hashlib
+from numba.core.codegen import CPUCodeLibrary
+written = []
+add = CPUCodeLibrary.add_ir_module
+def noted(self, module):
+    written.append(str(module).count(chr(10) + "  "))
+    add(self, module)
+CPUCodeLibrary.add_ir_module = noted
+from streamtopic.lexicon import Lexicon
+from streamtopic.service.assembly import learner_options
+from streamtopic.service.first_run import _SETTINGS, _documents, only_compile
+from streamtopic.service.verify.recount import recount
+from streamtopic.settings import Settings
+from streamtopic.text import passages
+from streamtopic.text_counts import _plain
+from streamtopic.topics.learner import learn_prepared, prepare
+{}
+texts = [document.text for document in _documents()]
+counted = _plain(texts, Lexicon("secret"))
+options = learner_options(Settings.model_validate(_SETTINGS))
+counts = recount((tuple(passages(text)) for text in texts), options.weighting)
+fit = learn_prepared(prepare(counts, options), options)
+mixtures = fit.mixtures
+learned = fit.mass, fit.squares, fit.group, mixtures.product, mixtures.relative, mixtures.error, mixtures.G, mixtures.C
+for array in (*counted, *learned):
+    print(hashlib.sha256(array.tobytes()).hexdigest())
+print(mixtures.sigma_min.hex())
+print(sum(written))
+"""
+
+
+@pytest.mark.slow
+def test_fewer_instructions_find_the_same_to_the_bit(tmp_path):
+    """Kernels of a process that only compiles count and learn what others do, from half of the instructions."""
+    *plain, many = _python(_FOUND.format(""), tmp_path / "plain")
+    *shorter, few = _python(_FOUND.format("only_compile()"), tmp_path / "shorter")
+    assert len(plain) == 13
+    assert plain == shorter
+    assert int(few) < 0.7 * int(many)
+
+
+@pytest.mark.slow
+def test_a_part_compiles_what_is_missing(tmp_path):
+    """The small model works in an empty cache as well, with all changes inside numba, and fills it."""
+    program = [sys.executable, "-m", "streamtopic.service.first_run", "learning"]
+    done = subprocess.run(
+        program, env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(list(tmp_path.rglob("*.nbc"))) > 20
+
+
+def test_a_function_without_counted_references_gets_and_returns_no_new_array(tmp_path):
+    """A kernel counts no references: an array that it returned, or got from a callee, would not be freed in time."""
+    program = """
+import inspect, pkgutil, typing
+from importlib import import_module
+import numpy as np
+import streamtopic
+from numba.core.dispatcher import Dispatcher
+for module in pkgutil.walk_packages(streamtopic.__path__, "streamtopic."):
+    if module.name.startswith("streamtopic.lab") or module.name.endswith("__main__"):
+        continue
+    for kernel in vars(import_module(module.name)).values():
+        if isinstance(kernel, Dispatcher) and not kernel.targetoptions.get("_nrt", True):
+            callees = inspect.getclosurevars(kernel.py_func).globals.values()
+            functions = [kernel.py_func, *(callee.py_func for callee in callees if isinstance(callee, Dispatcher))]
+            print(kernel.__qualname__, *(typing.get_type_hints(function)["return"] for function in functions))
+"""
+    kernels = _python(program, tmp_path)
+    assert len(kernels) > 50
+    assert [kernel for kernel in kernels if "ndarray" in kernel] == []
+
+
 def _write_documents(path):
     """Write documents of twelve topics, with more words than a new table of words holds."""
     rng = random.Random(1)

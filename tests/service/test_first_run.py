@@ -8,7 +8,10 @@ import sys
 from itertools import islice, product
 from string import ascii_lowercase
 
+import numpy as np
 import pytest
+
+from streamtopic.lexicon import INSERT, Lexicon, find
 
 # Prints which kernels a piece of work has called, each with the types of its arguments.
 _CALLED = """
@@ -103,6 +106,12 @@ for array in (*counted, *learned):
 print(mixtures.sigma_min.hex())
 print(sum(written))
 """
+
+
+def test_python_cannot_call_a_function_that_has_no_code_for_it():
+    """A function that kernels alone call refuses a call from Python, which would end the interpreter."""
+    with pytest.raises(TypeError, match="find has no code for a call from Python"):
+        find(np.zeros(1, np.uint8), 0, 1, Lexicon("secret").table, INSERT)
 
 
 @pytest.mark.slow

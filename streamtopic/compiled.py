@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import numba
 import numpy as np
 from llvmlite import ir
+from numba.core.registry import CPUDispatcher
 from numba.extending import intrinsic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Whole", "fetch_early", "kernel", "once", "remember_answers", "short"]
+__all__ = ["Whole", "allocating", "fetch_early", "inner", "kernel", "once", "remember_answers", "short"]
 
 F = TypeVar("F", bound="Callable[..., object]")
 
@@ -23,25 +24,61 @@ Whole = int | np.int64
 # Objects of numba and llvmlite, which have no types for mypy.
 _Numba = Any
 
+# numba has no types.
+_njit: _Numba = numba.njit
+_Dispatcher: _Numba = CPUDispatcher
+
 # Nobody passes a kernel to C as a pointer, and a check of each division would be compiled as well: both are left out,
 # because the first run on a machine waits for everything that is compiled.
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "no_cfunc_wrapper": True, "error_model": "numpy"}
 
 
+# A function that makes no array and returns none has no references to count: a third of all instructions.
+_KERNEL: dict[str, Any] = {"_nrt": False, **_OPTIONS}
+
+
 def kernel(function: F) -> F:
     """Compile a function at its first call, and keep the machine code for later runs.
 
-    A kernel runs without the interpreter's lock. It divides as numpy does, so a division by zero raises nothing.
+    A kernel runs without the interpreter's lock. It divides as numpy does, so a division by zero raises nothing. It
+    makes no array and returns none: arrays are its arguments, and views of them.
     """
+    return cast("F", numba.njit(**_KERNEL)(function))
+
+
+def allocating(function: F) -> F:
+    """Compile a function that makes arrays or returns them; in all else it is a kernel. It takes longer to compile."""
     return cast("F", numba.njit(**_OPTIONS)(function))
 
 
+class _Inner(_Dispatcher):  # type: ignore[misc]
+    """A compiled function that Python cannot call: the call would end the interpreter with a fault of memory."""
+
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError(f"{self.py_func.__qualname__} has no code for a call from Python: only kernels call it")
+
+
+def inner(function: F) -> F:
+    """Compile a function that kernels alone call. A call from Python raises TypeError.
+
+    Code that takes arguments from Python is often longer than the function itself.
+    """
+    return cast("F", _without_python(_njit(no_cpython_wrapper=True, **_KERNEL)(function)))
+
+
 def short(function: F) -> F:
-    """Compile a function of a few lines, which several kernels call in their inner loops.
+    """Compile a function of a few lines, which several kernels call in their inner loops. Python cannot call it.
 
     Its machine code is copied to each place of a call, so that a call costs nothing. numba works on it once only.
     """
-    return cast("F", numba.njit(forceinline=True, **_OPTIONS)(function))
+    return cast("F", _without_python(_njit(forceinline=True, no_cpython_wrapper=True, **_KERNEL)(function)))
+
+
+def _without_python(function: _Numba) -> _Numba:
+    # Where numba's compiler is switched off this is a plain function, which Python calls.
+    if isinstance(function, CPUDispatcher):
+        function.__class__ = _Inner
+    return function
 
 
 def once(function: F) -> F:
@@ -49,7 +86,7 @@ def once(function: F) -> F:
 
     A function of its own would be compiled twice: by itself, and again inside the kernel.
     """
-    return cast("F", numba.njit(inline="always", **_OPTIONS)(function))
+    return cast("F", numba.njit(inline="always", **_KERNEL)(function))
 
 
 @intrinsic

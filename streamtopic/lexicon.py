@@ -12,10 +12,10 @@ from threading import Lock
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.compiled import Whole, fetch_early, kernel, once
+from streamtopic.compiled import Whole, fetch_early, inner, kernel, once
 from streamtopic.text import MAX_PASSAGE, MAX_WORD, MAX_WORDS
 
-__all__ = ["Lexicon", "Table", "Whole", "ascii_tokens", "count_texts", "find", "leave"]
+__all__ = ["Lexicon", "Table", "Whole", "ascii_tokens", "count_texts", "find", "leave", "word_memory"]
 
 Bytes = npt.NDArray[np.uint8]
 Int32 = npt.NDArray[np.int32]
@@ -144,7 +144,7 @@ class Lexicon:
         return other
 
 
-@kernel
+@inner
 def _fold(a: np.uint64, b: np.uint64) -> np.uint64:
     """Return the upper half of the 128-bit product of a and b, xor the lower."""
     # By halves, since numpy has integers of 64 bits at most.
@@ -161,7 +161,7 @@ def _fold(a: np.uint64, b: np.uint64) -> np.uint64:
     return upper ^ (a * b)
 
 
-@kernel
+@inner
 def _block(data: Bytes, start: Whole, stop: Whole) -> np.uint64:
     """Return up to eight bytes as a number."""
     block = np.uint64(0)
@@ -170,7 +170,7 @@ def _block(data: Bytes, start: Whole, stop: Whole) -> np.uint64:
     return block
 
 
-@kernel
+@inner
 def _key(data: Bytes, start: Whole, stop: Whole, secret: UInt64) -> tuple[np.uint64, np.uint64]:
     """Return the number that stands for a word in comparisons, and its hash."""
     size = np.uint64(stop - start)
@@ -185,7 +185,7 @@ def _key(data: Bytes, start: Whole, stop: Whole, secret: UInt64) -> tuple[np.uin
     return mixed, _fold(mixed, secret[1])
 
 
-@kernel
+@inner
 def find(data: Bytes, start: Whole, stop: Whole, table: Table, insert: Whole) -> Whole:
     """Return the entry of the word in data[start:stop]; -1 for a new word that is not inserted.
 
@@ -196,7 +196,7 @@ def find(data: Bytes, start: Whole, stop: Whole, table: Table, insert: Whole) ->
     return _look_up(data, start, stop, key, mixed, table, insert)
 
 
-@kernel
+@inner
 def _look_up(
     data: Bytes, start: Whole, stop: Whole, key: np.uint64, mixed: np.uint64, table: Table, insert: Whole
 ) -> Whole:
@@ -265,7 +265,12 @@ def _number(data: Bytes, ends: Int64, first: Whole, entries: Int32, table: Table
     return len(ends)
 
 
-@kernel
+def word_memory() -> tuple[UInt64, Int64]:
+    """Return memory for the words that `ascii_tokens` reads at once. Each thread needs its own."""
+    return np.empty((_AT_ONCE, 2), np.uint64), np.empty((_AT_ONCE, 2), np.int64)
+
+
+@inner
 def leave(marks: Int64, entries: Int32, begin: Whole, used: Whole) -> tuple[Whole, Whole]:
     """Forget the words that were taken since `begin`, and return the answer of `ascii_tokens` for a text left out."""
     for k in range(begin, used):
@@ -273,16 +278,18 @@ def leave(marks: Int64, entries: Int32, begin: Whole, used: Whole) -> tuple[Whol
     return -1, begin
 
 
-@kernel
+@inner
 def ascii_tokens(
-    data: Bytes, at: Whole, stop: Whole, table: Table, marks: Int64, entries: Int32, counts: Int32, used: Whole
-) -> tuple[Whole, Whole]:
+    data: Bytes, at: Whole, stop: Whole, table: Table, marks: Int64, entries: Int32, counts: Int32, used: Whole,
+    keys: UInt64, spans: Int64,
+) -> tuple[Whole, Whole]:  # fmt: skip
     """Count the words of ASCII text as `text.passages` does; the text becomes lower case in place.
 
     data, at, stop: the text is data[at:stop].
     table: of words; it gets new ones.
     marks: (room,), position of each entry in `entries`; a position below `used` is of an earlier text.
     entries, counts: words in the order in which they first occur, written from `used` on.
+    keys, spans: from `word_memory`.
     Returns L and the end of the text's words in `entries`. L is -1 for a text that is left out: it is not ASCII, it has
     too many tokens or words for one passage, or the table has no room.
     """
@@ -293,8 +300,6 @@ def ascii_tokens(
         high |= data[k]
     if high > 0x7F:
         return -1, begin
-    keys = np.empty((_AT_ONCE, 2), np.uint64)
-    spans = np.empty((_AT_ONCE, 2), np.int64)
     while at < stop:
         words, tokens, at = _read_words(data, at, stop, table, keys, spans)
         length += tokens
@@ -361,18 +366,18 @@ def _read_words(
 @kernel
 def count_texts(
     data: Bytes, ends: Int64, first: Whole, table: Table, marks: Int64,
-    lengths: Int64, stops: Int64, entries: Int32, counts: Int32,
+    lengths: Int64, stops: Int64, entries: Int32, counts: Int32, keys: UInt64, spans: Int64,
 ) -> Whole:  # fmt: skip
     """Count texts, from `first` on until the table has no room; return the position of the text to go on with.
 
     data, ends: the texts one behind the other, and their ends.
     lengths, stops: L of each text, -1 for a text left out, and the end of its words in `entries`.
-    table, marks, entries, counts: as in `ascii_tokens`.
+    table, marks, entries, counts, keys, spans: as in `ascii_tokens`.
     """
     used = stops[first - 1] if first else np.int64(0)
     start = ends[first - 1] if first else np.int64(0)
     for k in range(first, len(ends)):
-        length, used = ascii_tokens(data, start, ends[k], table, marks, entries, counts, used)
+        length, used = ascii_tokens(data, start, ends[k], table, marks, entries, counts, used, keys, spans)
         # The caller makes the table grow and comes back: this text then counts from its beginning.
         if table[4][1]:
             return k

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from streamtopic.counts import CountedTexts, DocumentBatch, TextMatrix
-from streamtopic.lexicon import Lexicon, count_texts
+from streamtopic.lexicon import Lexicon, count_texts, word_memory
 from streamtopic.text import passages
 
 __all__ = ["TextCounts", "text_chunks"]
@@ -237,11 +237,12 @@ def _plain(texts: Sequence[str], lexicon: Lexicon) -> tuple[Int64, Int64, Int32,
     most_words = len(data) // 2 + 1
     entries = np.empty(most_words, np.int32)
     counts = np.empty(most_words, np.int32)
+    keys, spans = word_memory()
     done = 0
     while True:
         # Anew each time, since there is a mark for each entry and the table may have grown.
         marks = np.full(lexicon.room, -1, np.int64)
-        counted = count_texts(data, ends, done, lexicon.table, marks, lengths, stops, entries, counts)
+        counted = count_texts(data, ends, done, lexicon.table, marks, lengths, stops, entries, counts, keys, spans)
         done = int(counted)
         if done == len(values):
             break

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.compiled import kernel
+from streamtopic.compiled import inner, kernel
 from streamtopic.counts.arrays import Int32, Int64, UInt16
 from streamtopic.errors import CountsOverflow
 
@@ -131,7 +131,7 @@ def fits(value: Integer) -> bool:
     return bool(0 <= value < MARK)
 
 
-@kernel
+@inner
 def read(m: Compact, k: Integer, w: Integer) -> tuple[Integer, Integer]:
     """Return entry k, and the place of the next wide value behind it.
 
@@ -144,7 +144,7 @@ def read(m: Compact, k: Integer, w: Integer) -> tuple[Integer, Integer]:
     return value, w
 
 
-@kernel
+@inner
 def search(columns: UInt16, first: Integer, last: Integer, column: Integer) -> Integer:
     """Return the place of the first of columns[first:last], which ascend, at or behind a column; `last` without one."""
     while first < last:
@@ -156,7 +156,7 @@ def search(columns: UInt16, first: Integer, last: Integer, column: Integer) -> I
     return first
 
 
-@kernel
+@inner
 def seek(m: Compact, row: Integer, column: Integer) -> tuple[Integer, Integer]:
     """Return the place of a row's first entry at or behind a column, and that of the first wide value from there on."""
     first = m.indptr[row]
@@ -173,7 +173,7 @@ def unpack(m: Compact, values: Int64) -> None:
     values[m.low == MARK] = m.wide
 
 
-@kernel
+@inner
 def put_wide(out: Compact, w: Integer, column: Integer, value: Integer) -> Integer:
     """Write a wide value to place w. Return the place of the next."""
     out.wide_columns[w] = column
@@ -181,7 +181,7 @@ def put_wide(out: Compact, w: Integer, column: Integer, value: Integer) -> Integ
     return w + 1
 
 
-@kernel
+@inner
 def put(out: Compact, k: Integer, w: Integer, column: Integer, value: Integer) -> Integer:
     """Write entry k, and its value to place w where it is wide. Return the place of the next wide value."""
     out.columns[k] = column
@@ -233,7 +233,7 @@ def add_entries(m: Compact, other: Compact, sign: int, most: int) -> int:
     return done
 
 
-@kernel
+@inner
 def _next(m: Compact, k: Integer, w: Integer, stop: Integer, end: Integer) -> tuple[Integer, Integer, Integer]:
     """Return column and value of entry k, and the next wide place. Behind the row's last entry the column is `end`."""
     # A column behind all others ends a row, so that merging needs no case for it.

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_array, csr_array
 
-from streamtopic.compiled import kernel
+from streamtopic.compiled import allocating
 from streamtopic.counts.arrays import Int32, Int64, Mask, Positions, entry_rows, places, row_ends
 from streamtopic.errors import CountsOverflow
 
@@ -217,7 +217,7 @@ def _check_range(a: Cooccurrence, b: Cooccurrence) -> None:
         raise CountsOverflow("a pair count would exceed 64 bits: too many documents for one model, split the corpus")
 
 
-@kernel
+@allocating
 def _touching_indptr(indptr: Int64, columns: Int32, kept: Positions, ids: Int32, chosen: Mask) -> Int64:
     """Return row pointers of the rows `kept`: a chosen row is whole, another one has chosen columns only."""
     out = np.zeros(len(kept) + 1, np.int64)
@@ -238,7 +238,7 @@ def _touching_indptr(indptr: Int64, columns: Int32, kept: Positions, ids: Int32,
     return out
 
 
-@kernel
+@allocating
 def _touching_rows(
     indptr: Int64, columns: Int32, values: Int64, kept: Positions, ids: Int32, chosen: Mask,
     out: Int64, out_columns: Int32, out_values: Int64,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.compiled import Whole, fetch_early, kernel, once
+from streamtopic.compiled import Whole, fetch_early, inner, kernel, once
 from streamtopic.counts.arrays import Int32, Int64, UInt64, row_ends
 from streamtopic.counts.batch import DocumentBatch, Weighting
 from streamtopic.counts.cooccurrence import Cooccurrence
@@ -292,7 +292,7 @@ def _upper_product(
     return np.cumsum(out_indptr), buffer_columns, buffer_values
 
 
-@kernel
+@inner
 def drain(sums: Int64, touched: UInt64, first: Whole, last: Whole, columns: Int32, values: Int64, used: Whole) -> Whole:
     """Move the sums of columns first ... last behind the entries of a row. Return where the entries end then.
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from streamtopic.compiled import kernel
+from streamtopic.compiled import allocating, kernel
 from streamtopic.counts.arrays import Float, Int32, Int64, Positions, UInt16, places
 from streamtopic.counts.compact import (
     MARK,
@@ -235,7 +235,7 @@ def _rename(columns: UInt16, ids: UInt16) -> None:
         columns[k] = ids[columns[k]]
 
 
-@kernel
+@allocating
 def _upper_indptr(q: Compact) -> Int64:
     """Return where the rows of the upper triangle begin. An entry may have become zero in place."""
     upper = np.zeros(len(q.indptr), np.int64)

@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.compiled import Whole, kernel
+from streamtopic.compiled import Whole, allocating, kernel
 from streamtopic.counts import MAX_LENGTH, DocumentBatch, WordSets
 from streamtopic.state.connection import Connection
 from streamtopic.state.document_records import RECORD_VERSION, labels_part, unpack_labels, unreadable
@@ -265,7 +265,7 @@ class _Places:
         return DocumentBatch(*found, len(records))
 
 
-@kernel
+@allocating
 def _heads(data: Bytes, ends: Int64) -> Int64:
     """Return (offset, start and end of the labels in the record) of each record, (k, 3); fewer if one is malformed."""
     heads = np.empty((len(ends), 3), np.int64)
@@ -287,7 +287,7 @@ def _heads(data: Bytes, ends: Int64) -> Int64:
     return heads
 
 
-@kernel
+@allocating
 def _passages(
     data: Bytes, ends: Int64, of: Int64, positions: Int64, starts: Int64
 ) -> tuple[Int64, Int32, Int32, Int64, Int32]:
@@ -339,7 +339,7 @@ def _passages(
     return indptr[: rows + 1], words, counts, lengths[:rows], owners[:rows]
 
 
-@kernel
+@allocating
 def _words(
     body: Bytes, at: Whole, size: int, length: int, position: Int64, words: Int32, counts: Int32
 ) -> tuple[Whole, int]:

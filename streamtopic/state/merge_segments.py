@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.compiled import Whole, kernel
+from streamtopic.compiled import Whole, allocating, inner
 from streamtopic.counts import PairBlock
 from streamtopic.counts.count_pairs import ONE, drain
 from streamtopic.errors import CountsOverflow
@@ -160,7 +160,7 @@ def _add(sources: Sequence[Source], first: int, before: int, sums: Int64, touche
     return PairBlock(first, *block)
 
 
-@kernel
+@allocating
 def _add_rows(
     first: int, before: int, places: Parts, rows: Parts, sizes: Parts, columns: Parts, values: Parts, stops: Int64,
     pairs: int, sums: Int64, touched: UInt64,
@@ -196,7 +196,7 @@ def _add_rows(
     return out_sizes, out_columns[:used], out_values[:used]
 
 
-@kernel
+@inner
 def _add_row(place: Int32, columns: Int32, values: Int64, start: int, stop: int, sums: Int64, touched: UInt64) -> int:
     """Add a piece of a row; return its last column."""
     column = np.int32(-1)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.compiled import Whole, kernel, short
+from streamtopic.compiled import Whole, allocating, kernel, short
 from streamtopic.counts import DocumentBatch, PairBlock, SignedPassages, Weighting, count_weighted
 from streamtopic.counts.arrays import row_ends
 from streamtopic.errors import StateCorrupt
@@ -537,7 +537,7 @@ def _unpack_words(
     return at == len(gaps) and behind == len(repeats)
 
 
-@kernel
+@allocating
 def pack_columns(rows: Int32, sizes: Int64, columns: Int32) -> tuple[Bytes, Bytes]:
     """Return gaps, two in a byte, and the rest of the gaps that are too large for half a byte.
 
@@ -568,7 +568,7 @@ def pack_columns(rows: Int32, sizes: Int64, columns: Int32) -> tuple[Bytes, Byte
     return small, large[:at].copy()
 
 
-@kernel
+@allocating
 def unpack_columns(rows: Int32, sizes: Int64, small: Bytes, large: Bytes, n_words: int) -> tuple[Int32, bool]:
     """Undo `pack_columns`; the flag says whether all columns are below n_words and no byte was left over."""
     pairs = np.int64(0)
@@ -616,7 +616,7 @@ def _slot(keys: Int64, value: np.int64) -> np.int64:
     return np.int64(slot)
 
 
-@kernel
+@allocating
 def frequent_values(values: Int64, step: int = 1) -> tuple[Int64, Int64]:
     """Return distinct values and how often each occurs among every step-th value.
 
@@ -638,7 +638,7 @@ def frequent_values(values: Int64, step: int = 1) -> tuple[Int64, Int64]:
     return keys[used], times[used]
 
 
-@kernel
+@allocating
 def pack_values(values: Int64, table: Int64) -> tuple[Bytes, Bytes, Bytes]:
     """Return values as ranks in `table`: one first byte for each, second bytes, and literals."""
     slots = 64
@@ -671,7 +671,7 @@ def pack_values(values: Int64, table: Int64) -> tuple[Bytes, Bytes, Bytes]:
     return first, second[:seconds].copy(), literal[:at].copy()
 
 
-@kernel
+@allocating
 def unpack_values(first: Bytes, second: Bytes, literal: Bytes, table: Int64) -> tuple[Int64, bool]:
     """Undo `pack_values`; the flag says whether the bytes were sound."""
     values = np.empty(len(first), np.int64)

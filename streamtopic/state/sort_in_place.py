@@ -3,12 +3,12 @@
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.compiled import kernel
+from streamtopic.compiled import inner
 
 __all__ = ["sort_in_place"]
 
 
-@kernel
+@inner
 def sort_in_place(values: npt.NDArray[np.int64], size: int) -> None:
     """Sort values[:size] in place, ascending.
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.compiled import Whole, kernel
+from streamtopic.compiled import Whole, allocating, kernel
 from streamtopic.counts import PairBlock
 from streamtopic.counts.arrays import UInt64, row_ends
 from streamtopic.counts.compact import UpperRows, pack, unpack
@@ -261,7 +261,7 @@ class _Sum:
             start = stop
 
 
-@kernel
+@allocating
 def relabel(
     rows: Int32, sizes: Int64, columns: Int32, values: Int64, new: Int64, chosen: npt.NDArray[np.bool_], sign: int
 ) -> tuple[Int64, Int32, Int64]:

@@ -342,7 +342,8 @@ def ascending_rows(firsts: Int64, indptr: Int64, ids: Int32, counts: Int32) -> t
     entries = np.empty(len(ids), np.int64)
     ascending = np.empty(len(ids), np.int32)
     amounts = np.empty(len(ids), np.int32)
-    _ascend(firsts, indptr, ids, counts, place, words, ends[:-1], entries, ascending, amounts)
+    fill, at = ends[:-1], indptr[:-1].copy()
+    _ascend(firsts, indptr, ids, counts, place, words, fill, at, entries, ascending, amounts)
     return ascending, amounts
 
 
@@ -377,7 +378,7 @@ def _tally(ids: Int32, occurrences: Int32) -> None:
 
 @kernel
 def _ascend(
-    firsts: Int64, indptr: Int64, ids: Int32, counts: Int32, place: Int32, words: Int32, fill: Int64,
+    firsts: Int64, indptr: Int64, ids: Int32, counts: Int32, place: Int32, words: Int32, fill: Int64, at: Int64,
     entries: Int64, ascending: Int32, amounts: Int32,
 ) -> None:  # fmt: skip
     """Sort the ids of each row, and its counts with them: all entries by word, and then back by row.
@@ -385,6 +386,7 @@ def _ascend(
     firsts, counts: as in `_number` and `Rows`.
     place: of each id in `words`, which ascend.
     fill: (words,) where the entries of each word begin; where they end afterwards.
+    at: (rows,) where each row begins; where it ends afterwards.
     entries: memory for all entries. Row and count are one number, so that each is written in one place.
     """
     # Two passes over the entries take less time than a sort of each row.
@@ -395,7 +397,6 @@ def _ascend(
             slot = fill[word]
             fill[word] = slot + 1
             entries[slot] = (np.int64(k) << 32) | np.int64(counts[position + shift])
-    at = indptr[:-1].copy()
     slot = np.int64(0)
     for word in range(len(words)):
         number = words[word]

@@ -18,7 +18,7 @@ are those of a search that computes everything.
 
 import numpy as np
 
-from streamtopic.compiled import kernel
+from streamtopic.compiled import allocating, kernel
 from streamtopic.counts import SymmetricCounts
 from streamtopic.counts.arrays import Float, Int64, Positions
 from streamtopic.counts.compact import Compact, read
@@ -111,7 +111,7 @@ class LazyGreedy:
         return int(found)
 
 
-@kernel
+@allocating
 def _row_norms(q: Compact, rows: Positions, scale: Float) -> Float:
     """Return squared norms of scaled rows, (len(rows),)."""
     norms = np.zeros(len(rows))
@@ -127,7 +127,7 @@ def _row_norms(q: Compact, rows: Positions, scale: Float) -> Float:
     return norms
 
 
-@kernel
+@allocating
 def row_dot(q: Compact, row: int, directions: Float, scale: float) -> Float:
     """Return the inner products of one scaled row with columns of `directions` (n, d), (d,), summed in column order."""
     products = np.zeros(directions.shape[1])
@@ -150,7 +150,7 @@ def _write_row(q: Compact, row: int, scale: float, out: Float) -> None:
         out[q.columns[k]] = float(exact) * scale
 
 
-@kernel
+@allocating
 def _front(
     q: Compact, candidates: Positions, scale: Float,
     distances: Float, fresh: Int64, parts: Float, upper: Float, anchors: Float, found: int,
@@ -282,7 +282,7 @@ def _scale_across(product: Float, scale: Float, out: Float) -> None:
             out[u, i] = product[i, u] * scale[i]
 
 
-@kernel
+@allocating
 def eliminate(
     inner: Float, L: Float, first: int, norms: Float, parts: Float, rest: Float, start: int, stop: int
 ) -> None:

@@ -193,9 +193,9 @@ def leading_pairs(H: Float, wanted: int) -> tuple[Float, Float]:
     vectors = np.eye(len(H))
     with np.errstate(all="ignore"):
         diagonal, beside = _tridiagonal(reduced, vectors)
-    values = _tridiagonal_values(diagonal, beside, vectors)
-    order = np.argsort(-values, kind="stable")[:wanted]
-    return values[order], np.ascontiguousarray(vectors[order].T)
+    _tridiagonal_values(diagonal, beside, vectors)
+    order = np.argsort(-diagonal, kind="stable")[:wanted]
+    return diagonal[order], np.ascontiguousarray(vectors[order].T)
 
 
 def _tridiagonal(H: Float, vectors: Float) -> tuple[Float, Float]:
@@ -239,8 +239,8 @@ def _reflect(vectors: Float, v: Float, factor: float) -> None:
 
 
 @kernel
-def _tridiagonal_values(diagonal: Float, beside: Float, vectors: Float) -> Float:
-    """Return the eigenvalues of a tridiagonal matrix, (k,), in the order in which `vectors` then has their rows."""
+def _tridiagonal_values(diagonal: Float, beside: Float, vectors: Float) -> None:
+    """Turn the diagonal of a tridiagonal matrix into its eigenvalues; `vectors` then has their rows in this order."""
     k = len(diagonal)
     for at in range(k):
         for _ in range(60):
@@ -290,7 +290,6 @@ def _tridiagonal_values(diagonal: Float, beside: Float, vectors: Float) -> Float
                 diagonal[at] -= passed
                 beside[at] = bulge
                 beside[end] = 0.0
-    return diagonal
 
 
 def _usable() -> int:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streamtopic.compiled import kernel
+from streamtopic.compiled import allocating
 from streamtopic.counts.arrays import Float, Positions
 from streamtopic.errors import CannotLearn
 from streamtopic.topics.anchors import AnchorChoice
@@ -237,7 +237,7 @@ def _least_leads(bounds: _Bounds, norms: Float, inner: Float) -> tuple[float, fl
     return float(slack), float(least)
 
 
-@kernel
+@allocating
 def _greedy_order(G: Float) -> Positions:
     """Return the order in which a greedy search among the anchors alone finds them, (r,). Ties go to the first."""
     r = len(G)
@@ -266,7 +266,7 @@ def _greedy_order(G: Float) -> Positions:
     return order
 
 
-@kernel
+@allocating
 def _greedy_leads(
     parts: Float, norms: Float, turn: Positions, entry: Float, most: float, pivots: Float, pivot_errors: Float,
     weights: Float, sizes: Float, found: Float, start: int, stop: int,
@@ -303,7 +303,7 @@ def _greedy_leads(
     found[0], found[1] = slack, least
 
 
-@kernel
+@allocating
 def _swap_leads(
     parts: Float, rest: Float, turn: Positions, entry: Float, most: float, alone: Float, alone_errors: Float,
     sizes: Float, directions: Float, reach: Float, direction: float, forward: float,

@@ -342,7 +342,9 @@ def _add_long(q: SymmetricCounts, S: SparseRows, out: Float) -> Float:
     bytes_a_row = 8 * max(1, out.shape[1])
     block = max(64, _BLOCK_BYTES // bytes_a_row)
     same = q.rows, S.rows, S.ends, S.columns, S.values, largest, out, sizes
-    parts = [(*span, block) for span in even_spans(q.n, workers())]
+    chosen = len(S.rows)
+    # Places in the rows of Q, each thread has its own.
+    parts = [(*span, block, np.empty((2, chosen), np.int64)) for span in even_spans(q.n, workers())]
     each_span(_by_rows, same, parts)
     return sizes
 
@@ -384,11 +386,13 @@ def _by_columns(
 @kernel
 def _by_rows(
     q: Compact, chosen: Int64, ends: Int64, columns: Int64, values: Float,
-    largest: Float, out: Float, sizes: Float, start: int, stop: int, block: int,
+    largest: Float, out: Float, sizes: Float, start: int, stop: int, block: int, places: Int64,
 ) -> None:  # fmt: skip
-    """Add to rows start ... stop - 1 of the result, a block of them at a time, so that they stay in the cache."""
-    cursor = np.empty(len(chosen), np.int64)
-    wide = np.empty(len(chosen), np.int64)
+    """Add to rows start ... stop - 1 of the result, a block of them at a time, so that they stay in the cache.
+
+    places: (2, chosen), memory for where each row is read.
+    """
+    cursor, wide = places[0], places[1]
     for j in range(len(chosen)):
         cursor[j], wide[j] = seek(q, chosen[j], start)
     for edge in range(start, stop, block):

@@ -207,7 +207,8 @@ def test_leading_pairs_have_the_bits_of_the_operations_as_written(kind):
     compiled = [leading_pairs(H, len(H)) for H in matrices]
     for H, (values, vectors) in zip(matrices, compiled, strict=True):
         reduced, rows = H.copy(), np.eye(len(H))
-        found = reproducible._tridiagonal_values.py_func(*reproducible._tridiagonal(reduced, rows), rows)
+        found, beside = reproducible._tridiagonal(reduced, rows)
+        reproducible._tridiagonal_values.py_func(found, beside, rows)
         order = np.argsort(-found, kind="stable")
         assert found[order].tobytes() == values.tobytes()
         assert np.ascontiguousarray(rows[order].T).tobytes() == vectors.tobytes()

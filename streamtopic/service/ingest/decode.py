@@ -15,7 +15,7 @@ import msgpack
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.compiled import kernel, once
+from streamtopic.compiled import inner, kernel, once
 from streamtopic.deletes import headers_ask
 from streamtopic.errors import InvalidEvent
 from streamtopic.events import (
@@ -33,7 +33,7 @@ from streamtopic.events import (
     dated,
     decode_record,
 )
-from streamtopic.lexicon import INSERT, Table, Whole, ascii_tokens, find, leave
+from streamtopic.lexicon import INSERT, Table, Whole, ascii_tokens, find, leave, word_memory
 from streamtopic.sources import OWN, Dialect
 from streamtopic.state import AddedDocument, AddedDocuments, Batch, Rows, RowSpan
 from streamtopic.streams import MURMUR2, partition_of
@@ -69,6 +69,7 @@ _GROWTH = 1 << 16
 Bytes = npt.NDArray[np.uint8]
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
+UInt64 = npt.NDArray[np.uint64]
 
 LEFT, TAKEN = 0, 1
 
@@ -292,11 +293,13 @@ def _scan(
     most = len(data) // 2 + 1
     entries = np.empty(most, np.int32)
     counts = np.empty(most, np.int32)
+    found = kinds, lengths, stops, labels, entries, counts
+    keys, spans = word_memory()
     done = 0
     while True:
         # Made anew in each round: a lexicon that has grown has more entries than marks.
         marks = np.full(lexicon.room, -1, np.int64)
-        filled = scan(data, ends, done, lexicon.table, marks, kinds, lengths, stops, labels, entries, counts)
+        filled = scan(data, ends, done, lexicon.table, marks, *found, keys, spans)
         done = int(filled)
         if done == number:
             break
@@ -432,6 +435,7 @@ def _homes(keys: Sequence[bytes], partitions: int, partitioner: str) -> list[int
 def scan(
     data: Bytes, ends: Int64, first: Whole, table: Table, marks: Int64,
     kinds: Bytes, lengths: Int64, stops: Int64, labels: Int64, entries: Int32, counts: Int32,
+    keys: UInt64, spans: Int64,
 ) -> Whole:  # fmt: skip
     """Read values from `first` on, until the table or `marks` has no room; return the value to go on with.
 
@@ -445,6 +449,7 @@ def scan(
     labels: (values, 3), filled with where the labels of a value begin and end in `data`, msgpack, zeros without any;
         and with its `ts`, -1 without one.
     entries, counts: filled with the words of all values in the order in which they first occur, and their counts.
+    keys, spans: from `word_memory`.
     """
     used = stops[first - 1] if first else np.int64(0)
     start = ends[first - 1] if first else np.int64(0)
@@ -454,7 +459,7 @@ def scan(
         lengths[k] = 0
         what, at, until = _fields(data, start, stop, labels[k])
         if what == _TEXT:
-            length, used = ascii_tokens(data, at, until, table, marks, entries, counts, used)
+            length, used = ascii_tokens(data, at, until, table, marks, entries, counts, used, keys, spans)
         elif what == _COUNTS:
             length, used = _counts(data, at, table, marks, entries, counts, used)
         else:
@@ -470,7 +475,7 @@ def scan(
     return len(ends)
 
 
-@kernel
+@inner
 def _number(data: Bytes, at: Whole, size: Whole) -> np.int64:
     """Return the big-endian number in the `size` bytes at `at`."""
     value = np.int64(0)
@@ -479,7 +484,7 @@ def _number(data: Bytes, at: Whole, size: Whole) -> np.int64:
     return value
 
 
-@kernel
+@inner
 def _string(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
     """Return where the string at `at` begins and ends; _NO_STRING and 0 where `at` does not hold a whole string."""
     if at >= stop:
@@ -502,7 +507,7 @@ def _string(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
     return begin, begin + size
 
 
-@kernel
+@inner
 def _map(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
     """Return how many pairs the map at `at` has, -1 where there is no map, and where the pairs begin.
 
@@ -515,7 +520,7 @@ def _map(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
     return np.int64(-1), at
 
 
-@kernel
+@inner
 def _unsigned(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
     """Return the whole number at `at` and where it ends; -1 where it is not one below 2**48."""
     if at >= stop:
@@ -535,7 +540,7 @@ def _unsigned(data: Bytes, at: Whole, stop: Whole) -> tuple[Whole, Whole]:
     return _number(data, at + 1, size), end
 
 
-@kernel
+@inner
 def _name(data: Bytes, begin: Whole, end: Whole) -> Whole:
     """Return the number of a name as `_name_of` makes it; 0 where data[begin:end] is longer than any name."""
     name = np.int64(end - begin)

@@ -174,7 +174,8 @@ class Message:
 class Record:
     """A record at its place in the log.
 
-    timestamp_ms: time at which it was appended, by the log's clock, milliseconds since 1970.
+    timestamp_ms: time at which it was appended, milliseconds since 1970.
+    stamped: whether that is the time of the log's own clock, which no writer chooses.
     """
 
     topic: str
@@ -184,6 +185,15 @@ class Record:
     value: bytes | None
     headers: Headers
     timestamp_ms: int
+    stamped: bool = False
+
+    def appended_ms(self, now_ms: int) -> int:
+        """Return when it was appended, milliseconds since 1970: never later than now, if a writer chose the time.
+
+        now_ms: by this machine's clock. Where the log has a clock, it is not asked: it may be behind.
+        """
+        appended = max(self.timestamp_ms, 0)
+        return appended if self.stamped else min(appended, now_ms)
 
     @property
     def next_offset(self) -> int:

@@ -26,6 +26,8 @@ _HOLD_MS = 200
 _FETCH_BYTES = 16 << 20
 _PARTITION_BYTES = 4 << 20
 _POLL_RECORDS = 4_000
+# The type of a record's time where the broker has given it, not the producer.
+_LOG_APPEND_TIME = 1
 # A partition that was not read for so long belongs to another process, or was read once, to its end.
 _IDLE_SECONDS = 120.0
 # After so long without a record before the end of the log, compaction may have left nothing there.
@@ -148,16 +150,17 @@ class _Buffer:
     def put(self, found: list[Any]) -> None:
         """Append records of kafka-python."""
         records, total = self.records, 0
-        for topic, partition, _, offset, timestamp, _, key, value, named, _, _, _, named_size in found:
+        for topic, partition, _, offset, timestamp, kind, key, value, named, _, _, _, named_size in found:
             size = (len(key) if key else 0) + (len(value) if value else 0)
             headers: Headers = ()
             if named:
                 headers = tuple((name, content or b"") for name, content in named)
                 size = size + named_size
-            record = Record(topic, partition, offset, key, value, headers, timestamp)
+            stamped = kind == _LOG_APPEND_TIME
+            record = Record(topic, partition, offset, key, value, headers, timestamp, stamped)
             if size > RECORD_BYTES:
                 # As a compressed one is cut: the meaning of a record must not depend on how the broker stores it.
-                record = Record(topic, partition, offset, *cut_record(key, value, headers), timestamp)
+                record = Record(topic, partition, offset, *cut_record(key, value, headers), timestamp, stamped)
                 size = record.size
             records.append((size, record))
             total += size

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streamtopic.counts import DocumentBatch, Passage, Weighting, count
 from streamtopic.errors import ComponentUnreachable, StateMismatch
-from streamtopic.events import encode_add, encode_delete, encode_heartbeat
+from streamtopic.events import encode_add, encode_delete, encode_delete_subject, encode_heartbeat
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.ingest.resolve import OUTCOMES
 from streamtopic.state import ForgetKind, ModelSettings, ModelState, Reader, compact, cut, scripts
@@ -338,6 +338,39 @@ def test_a_log_that_is_behind_the_state_is_refused(world, tmp_path):
     world.log.create(world.topics.documents, 1)
     with pytest.raises(StateMismatch, match="ends at 0"):
         world.ingest()
+
+
+class StampedLog(FileLog):
+    """A log with a clock of its own, as Kafka's topics have."""
+
+    def read(self, *args, **options):
+        return [replace(record, stamped=True) for record in super().read(*args, **options)]
+
+
+def test_the_clock_of_the_log_outranks_that_of_ingest(world):
+    """A deletion came when the log says, though this machine is an hour behind: its age decides what waits for it."""
+    world.log = StampedLog(world.log._directory, clock=lambda: NOW)
+    world.clock = lambda: NOW - 3600
+    world.ingests = [world.ingest()]
+    world.send(add("a", {"x": 2}), add("b", {"x": 2}))
+    assert world.drain() == {"added": 2}
+    assert world.ingests[0].state.meta.time_ms == int(NOW * 1000)
+    world.send(encode_delete("a", "request"), *encode_delete_subject("somebody", "request", b"s" * 16, 1))
+    world.drain()
+    (forget,) = Reader(world.connection, world.topics.model, 1).forgets(0).read(0)
+    (request,) = world.ingests[0].state.subject_requests().values()
+    assert (forget.received_ms, request.received_ms) == (int(NOW * 1000), int(NOW * 1000))
+
+
+def test_a_clock_that_was_ahead_makes_no_other_topic_of_it(world):
+    """The first record is as new as if the topic had been made again, and its document was counted from it."""
+    world.log = FileLog(world.log._directory, clock=lambda: NOW + 3600)
+    world.ingests = [world.ingest()]
+    world.send(add("a", {"x": 2}))
+    world.drain()
+    world.clock = lambda: NOW + 7200
+    world.ingests = [world.ingest()]
+    assert world.drain() == {}
 
 
 @pytest.mark.parametrize("records", [1, 3])

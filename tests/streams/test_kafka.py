@@ -54,6 +54,15 @@ def everything(log, topic, offset=0):
     return records
 
 
+def test_times_of_the_broker_are_told_from_those_of_producers(log, topic):
+    """Topics of the service have the broker's clock; in any other topic a producer may write any time."""
+    stamped = f"kafka-{next(NUMBERS)}"
+    log.create(stamped, 1, {"message.timestamp.type": "LogAppendTime"})
+    for name in (topic, stamped):
+        log.append(name, b"key", b"value")
+    assert [record.stamped for name in (topic, stamped) for record in everything(log, name)] == [False, True]
+
+
 def test_servers_open_kafka(kafka_server):
     """`host:port` and options mean Kafka; the caller closes what was opened for it."""
     for where in (kafka_server.servers, KafkaOptions(kafka_server.servers)):

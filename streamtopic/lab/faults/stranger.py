@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import time
 import warnings
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, KafkaTimeoutError
 
 from streamtopic.streams.kafka_compat import NetClient, give_up
 
@@ -103,13 +104,31 @@ class Transaction:
 
     def __init__(self, stranger: Stranger, messages: Sequence[Message]) -> None:
         self._stranger = stranger
-        stranger.producer.init_transactions()
+        _bounded(stranger.producer.init_transactions)
         stranger.producer.begin_transaction()
         self.sent = stranger.send(messages)
 
     def end(self, how: Literal["commit", "abort"]) -> None:
-        """End the transaction."""
-        if how == "commit":
-            self._stranger.producer.commit_transaction()
-        else:
-            self._stranger.producer.abort_transaction()
+        """End the transaction. Raises KafkaError; where no answer comes, the broker ends it by itself."""
+        producer = self._stranger.producer
+        _bounded(producer.commit_transaction if how == "commit" else producer.abort_transaction)
+
+
+def _bounded(call: Callable[[], object]) -> None:
+    """Call kafka-python, which may wait for ever where a broker died under its request. Raises KafkaError."""
+    raised: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            call()
+        except (KafkaError, AssertionError) as error:
+            raised.append(error)
+
+    # Nobody waits for this thread: it may never end.
+    thread = Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(_PATIENCE_MS / 1000)
+    if thread.is_alive():
+        raise KafkaTimeoutError("no answer")
+    if raised:
+        raise raised[0]

@@ -308,11 +308,11 @@ def _scan(
     used = int(stops[-1]) if number else 0
     before = np.concatenate([[0], stops[:-1]])
     starts = before.astype(np.int64)
-    begins = ends - [len(value) for value in values]
+    begins = ends - np.array([len(value) for value in values], np.int64)
     labelled = (labels[:, 1] > 0) & (kinds == TAKEN)
     numbers = np.flatnonzero(labelled)
-    spans = labels[numbers, :2] - begins[numbers, np.newaxis]
-    places: dict[int, tuple[int, int]] = dict(zip(numbers.tolist(), map(tuple, spans.tolist()), strict=True))
+    within = labels[numbers, :2] - begins[numbers, np.newaxis]
+    places = {k: (start, stop) for k, (start, stop) in zip(numbers.tolist(), within.tolist(), strict=True)}
     # Copies: a slice would keep the whole of both arrays in memory as long as one of its documents.
     entries = entries[:used].copy()
     counts = counts[:used].copy()

@@ -128,6 +128,7 @@ class Ingest:
             days=state.days,
             subjects=state.keeps_subjects,
         )
+        self._dialect = dialect
         self._forwarder = Forwarder(state, log, topics.documents)
         self._subjects = SubjectForgetter(state, log, topics.documents, dialect)
         self._check_position()
@@ -421,16 +422,26 @@ class Ingest:
         topic, meta = self._topics.documents, self.state.meta
         if not meta.time_ms or begin >= meta.next_offset:
             return
-        first = self._log.read(topic, self.partition, begin, max_records=1)
+        read = self._log.read(topic, self.partition, begin, max_records=1)
+        if not read or read[0].offset >= meta.next_offset:
+            return
+        (first,) = read
         # Counted times end at the time of counting, so a time of the future tells nothing.
         newest = int(self._clock() * 1000)
-        counted = bool(first) and first[0].offset < meta.next_offset
-        if counted and meta.time_ms + CLOCKS_MS < first[0].timestamp_ms <= newest:
+        if meta.time_ms + CLOCKS_MS < first.timestamp_ms <= newest and not self._holds(first):
             raise StateMismatch(
-                f"partition {self.partition} of {topic}: record {first[0].offset} is newer than all that was counted "
+                f"partition {self.partition} of {topic}: record {first.offset} is newer than all that was counted "
                 f"up to {meta.next_offset}: the topic was removed and made again; run `streamtopic rebuild`, or bring "
                 "the topic of before back"
             )
+
+    def _holds(self, record: Record) -> bool:
+        """Return whether a live document was counted from this record, whatever the clocks were by then."""
+        document = self._dialect.document_of(record.key)
+        if document is None:
+            return False
+        found = self.state.documents([document.encode()])
+        return any(stored.offset == record.offset for stored in found.values())
 
 
 def _rests_on_absence(changes: Changes) -> bool:

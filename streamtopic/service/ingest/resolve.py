@@ -117,13 +117,13 @@ def _only_new(
     # A pair needs two words of one passage.
     too_short = int((documents.rows.lengths[documents.firsts] < 2).sum())
     totals = {"added": len(documents), "too_short": too_short}
-    newest_ms = max(record.timestamp_ms for record in decoded.records)
+    newest_ms = max(record.appended_ms(now_ms) for record in decoded.records)
     changes = Changes(
         next_offset=decoded.next_offset,
         added=documents,
         counted=base.by_epoch(documents.offsets),
         totals={name: number for name, number in totals.items() if number},
-        time_ms=max(0, min(newest_ms, now_ms)),
+        time_ms=newest_ms,
     )
     return Resolution(changes, [], {}, {})
 
@@ -169,9 +169,7 @@ class _Run:
         document: the id in its key, b"" without one.
         people: digests of its id and its subjects, where it may be refused for them.
         """
-        # A producer's clock may be ahead; records behind this one would then look old.
-        sent_ms = min(record.timestamp_ms, self.now_ms)
-        self.time_ms = max(self.time_ms, sent_ms)
+        self.time_ms = max(self.time_ms, record.appended_ms(self.now_ms))
         if isinstance(event, Heartbeat):
             return
         # Every partition has its own record of such a request, so their keys have no home.
@@ -256,7 +254,7 @@ class _Run:
             digest = subject_digest(event.subject, self.secret)
             # The same request again goes on from its first record, and its receipt covers all since.
             offset = record.offset if before is None else before.offset
-            received_ms = min(max(record.timestamp_ms, 0), self.now_ms)
+            received_ms = record.appended_ms(self.now_ms)
             self.requests[name] = SubjectRequest(
                 name=name,
                 digest=digest,
@@ -395,7 +393,7 @@ class _Run:
         added = -1 if have is None else have.offset
         epoch = -1 if have is None else self.base.epoch_of(added)
         # Where a topic takes the producer's time, it may be any number.
-        received_ms = min(max(record.timestamp_ms, 0), self.now_ms)
+        received_ms = record.appended_ms(self.now_ms)
         # Nobody waits for a replacement, so its trace ends with the record.
         trace = b"" if kind is ForgetKind.REPLACED else trace_of(record.headers)
         forget = Forget(

@@ -8,7 +8,9 @@ import pytest
 
 # Sends a signal to its own process in the moment in which a module is looked for, then starts the program.
 STARTED = """
-import os, sys
+import os, signal, sys
+# A shell ignores SIGINT for what it starts in the background, and every child inherits that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 class Sends:
     def find_spec(self, name, path=None, target=None):
         if name == {module!r}:

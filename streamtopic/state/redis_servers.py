@@ -155,12 +155,15 @@ class Clustered:
         self._options = _counting(self, options)
         self._lock = threading.Lock()
         self._known: NodesManager | None = None
+        self._made: list[redis.Redis] = []
+        self._asked: dict[str, ClusterNode] = {}
 
     @property
     def _map(self) -> NodesManager:
         with self._lock:
             if self._known is None:
-                self._known = NodesManager(
+                self._known = _KeepingMap(
+                    self._made,
                     [_node(host, port) for host, port in self._nodes],
                     from_url=True,  # so that every option reaches the pools
                     require_full_coverage=False,  # one lost master must not stop the partitions of the others
@@ -196,8 +199,8 @@ class Clustered:
                 self._map.initialize(additional_startup_nodes_info=[(error.host, error.port)])
             return None
         name = get_node_name(error.host, error.port)
-        node = self._map.get_node(node_name=name)
-        return self._client(node or _node(error.host, error.port))
+        node = self._map.get_node(node_name=name) or self._asked.setdefault(name, _node(error.host, error.port))
+        return self._client(node)
 
     def lost(self, client: redis.Redis | None) -> None:
         """Ask the other nodes who has which slot by now."""
@@ -210,17 +213,38 @@ class Clustered:
         # IndexError: redis-py takes for granted that some master has a slot.
         with contextlib.suppress(IndexError):
             self._map.initialize(last_failed_node_name=failed)
+        serving = {id(node.redis_connection) for node in self._map.nodes_cache.values()}
+        for made in self._made:
+            if id(made) not in serving:
+                _drop_idle(made)
 
     def close(self) -> None:
         """Give the sockets back."""
-        if self._known is not None:
-            self._known.close()
+        for client in self._made:
+            client.connection_pool.disconnect()
 
     def _client(self, node: ClusterNode) -> redis.Redis:
         if node.redis_connection is None:
             # A node that a redirection named first.
             self._map.create_redis_connections([node])  # type: ignore[no-untyped-call]
         client: redis.Redis = node.redis_connection
+        return client
+
+
+class _KeepingMap(NodesManager):
+    """A map of a cluster that adds every client it makes to `made`.
+
+    redis-py drops the client of a node that left, and its sockets stay open until Python looks for garbage.
+    """
+
+    def __init__(self, made: list[redis.Redis], nodes: list[ClusterNode], **options: Any) -> None:  # noqa: ANN401 - redis-py's own options
+        self._made = made
+        super().__init__(nodes, **options)
+
+    def create_redis_node(self, *place: Any, **options: Any) -> redis.Redis:  # noqa: ANN401 - as redis-py calls it
+        """Make a client and note it."""
+        client: redis.Redis = super().create_redis_node(*place, **options)  # type: ignore[no-untyped-call]
+        self._made.append(client)
         return client
 
 

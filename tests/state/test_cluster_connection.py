@@ -126,6 +126,21 @@ def test_tryagain_waits_until_the_slot_has_moved(one, cluster, model, monkeypatc
     assert one.call("GET", gone) == b"3"
 
 
+def test_no_socket_outlives_a_connection(cluster, model):
+    """A connection that is closed has no client at any node, nor at one that redis-py has dropped from its map."""
+    with Connection(f"{cluster.url}?client_name={model}") as connection:
+        connection.batch([("SET", f"{{{model}:{k}}}", k) for k in range(30)])
+        held = connection._servers._map.nodes_cache
+        dropped = held.pop(next(name for name, node in held.items() if node.server_type == "primary"))
+        assert sum(_names(node, model) for node in cluster.nodes) == 3
+    wait_until(lambda: not any(_names(node, model) for node in cluster.nodes))
+    assert dropped.redis_connection is not None, "the dropped client is still held: nothing but `close` closed it"
+
+
+def _names(node, name):
+    return name in {client["name"] for client in node.client.client_list()}
+
+
 def test_a_script_is_given_to_a_server_that_does_not_know_it(one, cluster, model):
     """NOSCRIPT, as after a failover or a restart, is no error."""
     key, text = f"{{{model}}}", "return redis.call('INCR', KEYS[1])"

@@ -22,9 +22,28 @@ if TYPE_CHECKING:
 
     from streamtopic.lab.faults.processes import Guard
 
-__all__ = ["RedisServer"]
+__all__ = ["RedisServer", "cut_end", "written_out"]
 
 _READY_SECONDS = 120.0
+
+
+def written_out(client: redis.Redis) -> int:
+    """Wait until the append-only file has everything that was answered; return its size at the last start."""
+    while True:
+        state = client.info("persistence")
+        # While the disk is slow, a server answers up to two seconds before it writes: SIGKILL would lose that too.
+        if not int(state["aof_buffer_length"]):
+            return int(state["aof_base_size"])
+        time.sleep(0.02)
+
+
+def cut_end(folder: Path, size: int, known: int) -> None:
+    """Cut the last `size` bytes off the newest append-only file of a server that was ended.
+
+    known: its first bytes, which stay: they were safe on the disk when the server last started.
+    """
+    newest = max(folder.rglob("*.aof"), key=lambda file: file.stat().st_mtime_ns)
+    os.truncate(newest, max(known, newest.stat().st_size - size))
 
 
 class RedisServer:
@@ -126,11 +145,9 @@ class RedisServer:
 
     def lose(self, size: int, which: int = 0) -> None:  # noqa: ARG002  there is one server
         """Start again without the last `size` bytes that were written since the last start, wherever that cuts."""
-        # No more than that: older bytes were safe on the disk when the server last started.
-        known = int(self.client.info("persistence")["aof_base_size"])
+        known = written_out(self.client)
         self.kill()
-        newest = max(self._folder.rglob("*.aof"), key=lambda file: file.stat().st_mtime_ns)
-        os.truncate(newest, max(known, newest.stat().st_size - size))
+        cut_end(self._folder, size, known)
         self.start()
         # As docs/faults.md asks of an operator.
         write_anew(self.client)

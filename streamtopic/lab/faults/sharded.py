@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import time
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from streamtopic.lab.faults import accidents
 from streamtopic.lab.faults.processes import free_port
+from streamtopic.lab.faults.server import cut_end, written_out
 from streamtopic.local import LocalRedisCluster
 from streamtopic.local.local_redis import write_anew
 from streamtopic.state.redis_keys import ModelKeys
@@ -145,10 +145,9 @@ class ShardedRedis:
 
     def lose_end(self, master: RedisNode, size: int) -> None:
         """Do this to a node."""
-        known = int(master.client.info("persistence")["aof_base_size"])
+        known = written_out(master.client)
         master.kill()
-        newest = max(master.folder.rglob("*.aof"), key=lambda file: file.stat().st_mtime_ns)
-        os.truncate(newest, max(known, newest.stat().st_size - size))
+        cut_end(master.folder, size, known)
         master.start()
         self.settle()
         # As docs/faults.md asks of an operator.

@@ -74,7 +74,7 @@ ALERTS = (
           "Redis or Kafka refused what it was asked, as when it is full or a right was taken away."),
     Alert("StreamtopicBusy", f"{_n(catalogue.BUSY)} == 1", "2h", "warning",
           "A partition is recovered, or a model is made, for two hours: liveness is exempt meanwhile."),
-    Alert("StreamtopicOldGauges", _grew(catalogue.LOOKS_FAILED, within="10m", least=5), "5m", "warning",
+    Alert("StreamtopicOldGauges", _grew(catalogue.LOOKS_FAILED, within="10m", least=10), "5m", "warning",
           "Gauges are old: the process cannot look at Redis or at the log."),
     Alert("StreamtopicLag", f"{_n(catalogue.LAG_SECONDS)} > {5 * MINUTE}", "5m", "warning",
           "Records wait for more than five minutes to be counted."),

@@ -610,12 +610,14 @@ def _document(key: bytes | None) -> str:
 def _heartbeat(value: bytes | None) -> Heartbeat:
     """Return a heartbeat. Raises InvalidEvent for an add under its key."""
     if value is not None and map_in(value).get("op") == "add":
-        raise InvalidEvent("key-reserved", f"the document id {HEARTBEAT_KEY.decode()} is reserved; choose another")
+        _refuse_reserved(HEARTBEAT_KEY)
     return Heartbeat()
 
 
 def _refuse_reserved(key: bytes) -> None:
-    """Raise InvalidEvent for a key that belongs to requests to forget a subject."""
+    """Raise InvalidEvent for a key that belongs to heartbeats, or to requests to forget a subject."""
+    if key == HEARTBEAT_KEY:
+        raise InvalidEvent("key-reserved", f"the document id {HEARTBEAT_KEY.decode()} is reserved; choose another")
     if is_subject_key(key):
         raise InvalidEvent("key-reserved", "document ids that begin with st:subject: are reserved; choose another")
 

@@ -206,7 +206,8 @@ def _ask(service: Service, ids: Sequence[str], subjects: Sequence[str], *, as_js
     asked = len(ids) + len(subjects)
     report = {"sent": 0, "asked": asked, "requests": names, "salts": salts}
     if not as_json:
-        say(f"asked for {asked} deletions; `streamtopic deletions list` shows where they stand, by request id:")
+        told = number_of(asked, "deletion")
+        say(f"asked for {told}; `streamtopic deletions list` shows where they stand, by request id:")
         for name, salt in zip(names, salts, strict=True):
             say(f"  {name}, salt {salt}")
     return finish(service, report, as_json=as_json)

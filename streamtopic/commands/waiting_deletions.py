@@ -102,7 +102,7 @@ def _fields(request: DeletionRequest) -> dict[str, Any]:
 
 def _row(request: DeletionRequest) -> list[str]:
     times = [instant(request.received_ms), instant(request.due_ms)]
-    named = f"of {request.subjects} subjects" if request.subjects else str(request.documents)
+    named = f"of {number_of(request.subjects, 'subject')}" if request.subjects else str(request.documents)
     return [request.id, request.state.value, named, *times, request.source]
 
 
@@ -196,6 +196,8 @@ def _starts_behind(service: Service, places: Sequence[str]) -> dict[int, int]:
             raise UsageError(
                 f"--offset {place}: expected PARTITION/OFFSET, such as 0/1200; partitions are 0 to {partitions - 1}"
             )
+        if int(partition) in found:
+            raise UsageError(f"--offset {place}: partition {partition} is named twice: give its earliest offset alone")
         end = service.log.end(service.names.documents, int(partition))
         if int(offset) > end:
             raise UsageError(f"--offset {place}: partition {partition} ends at offset {end}; give an earlier one")

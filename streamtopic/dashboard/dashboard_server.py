@@ -83,7 +83,7 @@ def listening(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
         raise UsageError(
-            f"the dashboard cannot listen on {host}, port {port} ({error}): name a port that is free, --port PORT"
+            f"cannot listen on {host}, port {port} ({error}): name a port that is free, --port PORT"
         ) from None
 
 

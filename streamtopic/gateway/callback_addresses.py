@@ -31,6 +31,7 @@ LONGEST = 20.0
 NO_ANSWER = "no answer"
 """What a CallbackFailed says of a server that is not there, or hangs."""
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_GIVEN_OUT = ipaddress.ip_network("2000::/3")
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -160,10 +161,13 @@ def _number(host: str) -> Address | None:
 
 def _is_public(number: Address) -> bool:
     """Return whether a number leads to the public network; those that hold another number are as public as that."""
-    if isinstance(number, ipaddress.IPv6Address):
-        inner = number.ipv4_mapped or number.sixtofour or (number.teredo or (None, None))[1]
-        if number in _NAT64:
-            inner = ipaddress.IPv4Address(int(number) & 0xFFFFFFFF)
-        if inner is not None:
-            return _is_public(inner)
-    return number.is_global and not number.is_multicast
+    if isinstance(number, ipaddress.IPv4Address):
+        return number.is_global and not number.is_multicast
+    inner = number.ipv4_mapped or number.sixtofour or (number.teredo or (None, None))[1]
+    if number in _NAT64:
+        inner = ipaddress.IPv4Address(int(number) & 0xFFFFFFFF)
+    if inner is not None:
+        return _is_public(inner)
+    # Python's lists of private numbers lack some that lead into a network, such as fec0::/10 and 64:ff9b:1::/48. All
+    # that is given out for the public network lies in here.
+    return number in _GIVEN_OUT and number.is_global

@@ -107,7 +107,10 @@ class _Routes:
                     Route(f"{version}{noun}/{{name}}", self._endpoint(self._cancel), methods=["DELETE"]),
                 ]
         handlers = {HTTPException: self._no_route, ClientDisconnect: nobody_waits}
-        return Starlette(routes=routes, exception_handlers=handlers)
+        found = Starlette(routes=routes, exception_handlers=handlers)
+        # Its answer would name whatever host the request names, before anybody has looked at that.
+        found.router.redirect_slashes = False
+        return found
 
     def _discovery(self, _request: Request, _body: bytes) -> Response:
         url = f"https://{self._signer.domain}/cert.pem"

@@ -10,10 +10,11 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streamtopic.errors import UsageError
+from streamtopic.errors import InvalidEvent, UsageError
 from streamtopic.events import encode_delete, encode_delete_subject
 from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests, RequestState, Wanted
 from streamtopic.state.scripts import Stale
+from streamtopic.suppression import is_suppression_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -80,7 +81,10 @@ class RequestDoor:
         salt = secrets.token_hex(16)
         for document in ids:
             # Refused now: the log would refuse it when nobody is there to be told.
-            encode_delete(document, name, salt.encode())
+            record = encode_delete(document, name, salt.encode())
+            # The door does not know whether the model has suppressions. Where it has, nothing would answer the delete.
+            if is_suppression_key(record.key):
+                raise InvalidEvent("key-reserved", "ids that begin with st:suppress: are reserved: delete it directly")
         people = tuple(dict.fromkeys(subjects))
         for subject in people:
             encode_delete_subject(subject, name, salt.encode(), 1)

@@ -245,7 +245,8 @@ class RequestMover:
             request = digests[digest]
             whole = covered[digest] >= request.subjects if request.subjects else documents >= request.documents
             if whole:
-                after = request.moved(RequestState.COMPLETED, self._now_ms())
+                # The salt goes with the ids. An undo tells by the digest which deletes were those of the request.
+                after = replace(request.moved(RequestState.COMPLETED, self._now_ms()), digest=digest)
                 completed += not isinstance(self._requests.move(request, after, lease), Stale)
         return completed
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from streamtopic.errors import InvalidEvent
 from streamtopic.events import FORM_HEADER, Add, Delete, ForgetSubject, SubjectForgotten
-from streamtopic.signed import ReceiptReader
+from streamtopic.signed import ReceiptReader, request_digest
 from streamtopic.state.deletion_requests import RequestState
 from streamtopic.state.deletions import LinkKeys, SubjectRequests
 from streamtopic.streams import Message, pages, partition_of
@@ -106,15 +106,19 @@ def undo(
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What was asked for, and so is not undone.
+    """What was asked for, and so is not undone. Request ids are no secret, so the salt has to fit as well.
 
-    requests: ids of requests whose deletes were sent, and of those to forget a subject that are open.
+    requests: id and salt of requests whose deletes were sent, and of those to forget a subject that are open.
+    digests: of id and salt of requests that are completed.
+    unsalted: ids of requests whose salt nobody knows any more.
     covering: receipts of subjects that are forgotten.
     keys: month to the service's key, for requests that came without a salt.
     known: request id and salt of a delete to the answer, since all documents of a subject have the same.
     """
 
-    requests: frozenset[str]
+    requests: frozenset[tuple[str, bytes]]
+    digests: frozenset[str]
+    unsalted: frozenset[str]
     covering: Sequence[SubjectReceipt]
     keys: Mapping[str, bytes]
     known: dict[tuple[str, bytes], bool] = field(default_factory=dict)
@@ -123,30 +127,37 @@ class _Asked:
     def of(cls, service: Service) -> Self:
         """Read requests and covering receipts. Raises ComponentUnreachable, StateCorrupt."""
         door = service.door.requests
-        known = [*door.ended(), *door.open()]
-        names = {one.id for one in known if one.state in _SENT}
+        # Salts first: a request that ends meanwhile has a digest by then.
+        salts = door.salts([one.id for one in door.open()])
+        sent = [one for one in (*door.ended(), *door.open()) if one.state in _SENT]
+        requests = {(one.id, salts[one.id].encode()) for one in sent if one.id in salts}
+        digests = {one.digest for one in sent} - {""}
+        unsalted = {one.id for one in sent if not (one.digest or one.id in salts)}
         settings = service.settings
         waiting = SubjectRequests(service.connection, settings.model, settings.partitions).read()
-        for requests in waiting.values():
-            names.update(request.request for request in requests.values())
+        for people in waiting.values():
+            requests.update((request.request, request.salt) for request in people.values())
         reader = ReceiptReader(service.log, settings.model, service.keys)
         reader.catch_up()
         covering = [receipt for receipt, _ in reader.covering.values()]
         keys = LinkKeys(service.connection, settings.model).all() if covering else {}
-        return cls(frozenset(names - {""}), covering, keys)
+        return cls(frozenset(requests), frozenset(digests), frozenset(unsalted), covering, keys)
 
     def holds(self, delete: Delete) -> bool:
         """Return whether a delete was asked for."""
         name = delete.request
         if not name:
             return False
-        if name in self.requests:
-            return True
         asked = name, delete.salt
+        if asked in self.requests or name in self.unsalted:
+            return True
         if asked not in self.known:
             answers = (self._covers(receipt, *asked) for receipt in self.covering)
-            self.known[asked] = any(answers)
+            self.known[asked] = self._is_completed(*asked) or any(answers)
         return self.known[asked]
+
+    def _is_completed(self, name: str, salt: bytes) -> bool:
+        return bool(salt) and request_digest(name, salt) in self.digests
 
     def _covers(self, receipt: SubjectReceipt, name: str, salt: bytes) -> bool:
         return receipt.is_of(name, salt) if salt else receipt.is_linked(name, self.keys)

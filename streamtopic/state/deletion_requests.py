@@ -107,6 +107,7 @@ class DeletionRequest:
     callbacks: addresses that are told of each new status.
     subjects: number of subjects that it names, in the place of documents.
     found: documents of its subjects that were live when the brake looked at them.
+    digest: of its id and its salt, as its receipts have it; "" before it is completed.
     """
 
     id: str
@@ -122,6 +123,7 @@ class DeletionRequest:
     callbacks: tuple[str, ...] = ()
     subjects: int = 0
     found: int = 0
+    digest: str = ""
 
     @property
     def known(self) -> int:

@@ -232,6 +232,7 @@ def test_a_person_forgotten_without_a_salt_is_not_brought_back(on):
         (["undo", "--offset", "7/0"], "PARTITION/OFFSET"),
         (["undo", "--offset", "0"], "PARTITION/OFFSET"),
         (["undo", "--offset", "0/9999999"], "ends at offset"),
+        (["undo", "--offset", "0/5", "--offset", "0/9"], "named twice"),
     ],
 )
 def test_wrong_arguments_are_refused_with_the_remedy(program, made, arguments, said):

@@ -200,6 +200,10 @@ def test_tls_is_checked(served, secure_requester, authority):
         "https://[64:ff9b::a00:1]/",
         "https://[2002:0a00:0001::1]/",
         "https://[fd00::1]/",
+        "https://[fec0::1]/",
+        "https://[64:ff9b:1::a00:1]/",
+        "https://[::7f00:1]/",
+        "https://[::ffff:0:7f00:1]/",
         "https://0.0.0.0/",
         "https://224.0.0.1/",
     ],
@@ -216,6 +220,8 @@ def test_addresses_that_are_taken():
     found = CallbackAddress.parse("https://Example.com:8443/a?b=c", private=False)
     assert found == CallbackAddress(secure=True, host="example.com", port=8443, path="/a?b=c")
     assert CallbackAddress.parse("https://8.8.8.8/", private=False).port == 443
+    for number in ("2606:4700::1111", "64:ff9b::808:808", "::ffff:8.8.8.8"):
+        assert CallbackAddress.parse(f"https://[{number}]/", private=False).host == number
     assert CallbackAddress.parse("http://127.0.0.1:80/", private=True).secure is False
     assert CallbackAddress.parse("https://10.0.0.1/", private=True).path == "/"
     with pytest.raises(UsageError):

@@ -169,6 +169,22 @@ def test_an_identity_that_cannot_be_an_id_is_not_repeated(served):
     assert (said.status, b"xxxx" in said.body) == (400, False)
 
 
+@pytest.mark.parametrize("value", ["st:heartbeat", "st:suppress:00", "st:subject:1"])
+def test_an_id_of_the_service_s_own_is_refused(served, value):
+    """No receipt would ever answer its delete, and the request would be in progress for ever."""
+    identity = EXAMPLE["subject_identities"][0] | {"identity_value": value}
+    said = served().ask("POST", "/requests", EXAMPLE | {"subject_identities": [identity]})
+    assert (said.status, said.fields["error"]["code"]) == (400, 400)
+
+
+@pytest.mark.parametrize("path", ["/requests/", "/discovery/", f"/v2/requests/{ID}/"])
+def test_an_address_that_does_not_exist_leads_nowhere(served, path):
+    """Not even to itself without the slash: that answer would name whatever host the request names."""
+    said = served().ask("GET", path, Host="elsewhere.example")
+    assert (said.status, said.headers.get("location")) == (404, None)
+    assert said.fields["error"]["code"] == 404
+
+
 def test_what_is_on_its_way_cannot_be_cancelled(served):
     """Section 9: only while it is pending."""
     gateway = served()

@@ -389,6 +389,25 @@ def test_a_recount_leaves_what_was_added_behind_the_end_of_a_request(world, part
     assert all(request.done for requests in world.requests() for request in requests)
 
 
+@pytest.mark.parametrize("compacted", [False, True])
+def test_a_recount_leaves_a_document_that_named_the_person_behind_the_request(world, compacted):
+    """The same content again with a subject keeps the place of its first add, and yet came behind the request."""
+    world.send(add("kept"), add("gone", "alice"))
+    world.drain()
+    world.ask()
+    world.drain()
+    world.send(add("kept", "alice"))
+    world.drain()
+    if compacted:
+        world.log.compact(world.topics.documents)
+    for partition in range(2):
+        remove_partition(world.connection, world.topics.model, partition)
+    world.open()
+    world.drain()
+    assert world.live() == world.index("alice") == {"kept"}
+    assert all(request.done for requests in world.requests() for request in requests)
+
+
 def test_a_recount_leaves_who_came_back_also_under_a_structured_key(connection, tmp_path):
     """The index names a document by its key, and the offset of its add stands under its id."""
     mapping = InputMapping(format="json", key="id")

@@ -1,14 +1,15 @@
 """Undo brings back what was a document, and nothing that was refused as one."""
 
+from dataclasses import replace
 from itertools import count
 
 import pytest
 
-from streamtopic.events import encode_add
+from streamtopic.events import encode_add, encode_delete, encode_delete_subject
 from streamtopic.service.app import Service
 from streamtopic.service.undo_deletions import undo
 from streamtopic.settings import load
-from streamtopic.signed import new_secret
+from streamtopic.signed import new_secret, request_digest
 from streamtopic.state.deletion_requests import RequestState
 from streamtopic.streams import Message, partition_of
 
@@ -46,10 +47,11 @@ def test_a_document_in_a_wrong_partition_is_not_written_there_again(service):
 
 def test_an_add_that_was_refused_as_suppressed_does_not_come_back_after_a_lift(service):
     """It was never a document. What was one before comes back, unless a request asked for its end."""
-    request = service.door.receive(["asked"]).request
+    received = service.door.receive(["asked"])
+    request = received.request
     service.door.requests.move(request, request.moved(RequestState.SENDING, 1))
     service.send([encode_add("asked", text="first"), encode_add("plain", text="first")])
-    service.send([Message(b"asked", None, (("request", request.id.encode()),))])
+    service.send([encode_delete("asked", request.id, received.salt.encode())])
     names = ["asked", "plain", "new"]
     service.suppress(names, [])
     service.send([encode_add(name, text="sent again") for name in names])
@@ -59,3 +61,28 @@ def test_an_add_that_was_refused_as_suppressed_does_not_come_back_after_a_lift(s
     partition = partition_of(b"plain", PARTITIONS)
     newest = service.log.read(service.names.documents, partition, 0)[-1]
     assert newest.value == encode_add("plain", text="first").value
+
+
+@pytest.mark.parametrize("state", [RequestState.SENDING, RequestState.COMPLETED])
+def test_a_foreign_delete_under_the_id_of_a_request_is_undone(service, state):
+    """Whoever writes deletes may name any request; only those with its salt were asked for."""
+    received = service.door.receive(["asked"])
+    salt = received.salt.encode()
+    digest = request_digest(received.request.id, salt) if state is RequestState.COMPLETED else ""
+    service.door.requests.move(received.request, replace(received.request.moved(state, 1), digest=digest))
+    service.send([encode_add(name, text="first") for name in ("asked", "mine", "yours")])
+    service.send([encode_delete("asked", received.request.id, salt)])
+    service.send([encode_delete("mine", received.request.id, b"another salt of somebody")])
+    service.send([encode_delete("yours", received.request.id)])
+    assert restored(service) == ["mine", "yours"]
+
+
+def test_a_foreign_delete_beside_a_forgotten_person_is_undone(service):
+    """A request to forget a person, still open, protects its own deletes alone."""
+    salt = b"a salt of the requester"
+    service.send([encode_add("asked", text="first", subjects=["ann"]), encode_add("mine", text="first")])
+    service.send(encode_delete_subject("ann", "r-1", salt, PARTITIONS))
+    for ingest in service.ingests:
+        ingest.step()
+    service.send([encode_delete("asked", "r-1", salt), encode_delete("mine", "r-1", b"another salt of somebody")])
+    assert restored(service) == ["mine"]

@@ -208,6 +208,9 @@ def test_encoded_deletes_and_heartbeats_read_back():
         lambda: encode_add("d", text="a", labels={"t": ""}),
         lambda: encode_delete("d" * 513, "r"),
         lambda: encode_delete("d", ""),
+        lambda: encode_add(HEARTBEAT_KEY.decode(), text="a"),
+        lambda: encode_delete(HEARTBEAT_KEY.decode(), "r"),
+        lambda: encode_delete("st:subject:1", "r"),
         lambda: decode(HEARTBEAT_KEY, msgpack.packb({"op": "add", "text": "a"})),
     ],
 )

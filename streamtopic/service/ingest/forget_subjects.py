@@ -152,10 +152,7 @@ class SubjectForgetter:
         most = _AT_ONCE + len(uncounted) if request.closed < 0 else _ALL
         documents = self._state.subject_documents(request.digest, most)
         if request.closed >= 0:
-            # What came behind the end of the request stays: a recount, or a Redis that was set back, reads the request
-            # again when such documents are already there.
-            before = self._state.added_before(list(map(self._id, documents)), request.closed)
-            documents = list(compress(documents, before))
+            documents = self._of_before(documents, request.closed)
         if documents:
             # The index has the key under which each document was added.
             due = [document for document in documents if self._id(document) not in uncounted][:_AT_ONCE]
@@ -189,6 +186,29 @@ class SubjectForgetter:
             return 0
         self._append([encode_subject_forgotten(request.key, self._state.partition)])
         return 1
+
+    def _of_before(self, documents: Sequence[bytes], closed: int) -> list[bytes]:
+        """Return the documents that no add behind the end of a request names, by their keys.
+
+        documents: keys of documents of the subject.
+        closed: offset of the tombstone that ended the request.
+
+        What came behind it stays: a recount, or a Redis that was set back, reads the request again when such documents
+        are already there. Raises ComponentUnreachable.
+        """
+        before = self._state.added_before(list(map(self._id, documents)), closed)
+        doubtful = {self._id(document): document for document in compress(documents, before)}
+        if not doubtful:
+            return []
+        # The same content with other subjects keeps the offset of the add before it, so the offset does not tell.
+        partition = self._state.partition
+        start = max(closed, self._log.begin(self._topic, partition))
+        for page in pages(self._log, self._topic, partition, start, self._state.meta.next_offset):
+            for record in page:
+                # A tombstone of another key of a document leaves the document as it is.
+                if record.key is not None and record.value is not None:
+                    doubtful.pop(self._id(record.key), None)
+        return list(doubtful.values())
 
     def _append(self, tombstones: list[Message]) -> None:
         """Append tombstones to the partition."""

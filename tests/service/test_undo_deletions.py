@@ -4,9 +4,9 @@ from itertools import count
 
 import pytest
 
-from streamtopic.events import encode_add
+from streamtopic.documents.events import encode_add
 from streamtopic.service.app import Service
-from streamtopic.service.undo_deletions import undo
+from streamtopic.service.requests.undo_deletions import undo
 from streamtopic.settings import load
 from streamtopic.signed import new_secret
 from streamtopic.state.deletion_requests import RequestState

@@ -10,8 +10,8 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from streamtopic.documents.events import encode_delete, encode_delete_subject
 from streamtopic.errors import UsageError
-from streamtopic.events import encode_delete, encode_delete_subject
 from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests, RequestState, Wanted
 from streamtopic.state.scripts import Stale
 

@@ -4,9 +4,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from streamtopic import metrics as catalogue
-from streamtopic.logs import EVENTS, UNNAMED
-from streamtopic.metrics import PREFIX, ROOMS, Family
+from streamtopic.monitoring import metrics as catalogue
+from streamtopic.monitoring.logs import EVENTS, UNNAMED
+from streamtopic.monitoring.metrics import PREFIX, ROOMS, Family
 
 ROOT = Path(__file__).parents[1]
 RUNBOOK = "docs/operations.md"
@@ -137,7 +137,7 @@ def metrics_page() -> str:
     lines = [
         "# Metrics",
         "",
-        "Written by `python docs/monitoring.py` from the catalogue in `streamtopic/metrics.py`.",
+        "Written by `python docs/monitoring.py` from the catalogue in `streamtopic/monitoring/metrics.py`.",
         "[Operations](operations.md#watching) says how to switch metrics on, and what to do about each alert.",
         "",
         "A gauge is absent while its value is not known. Counters begin at 0 with each process. No label holds a",
@@ -170,7 +170,7 @@ def logs_page() -> str:
     lines = [
         "# Logs",
         "",
-        "Written by `python docs/monitoring.py` from the list in `streamtopic/logs.py`.",
+        "Written by `python docs/monitoring.py` from the list in `streamtopic/monitoring/logs.py`.",
         "",
         "`ingest`, `schedule`, `publish` and `run` next to Kafka write one line for each event: what they do to",
         "standard output, and what their parts have to say to standard error. Where that is not a terminal, each",

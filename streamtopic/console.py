@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
-from streamtopic.concealing import conceal
+from streamtopic.security.concealing import conceal
 
 if TYPE_CHECKING:
     import logging

@@ -26,7 +26,7 @@ from pydantic_settings import (
 
 from streamtopic import formats
 from streamtopic.errors import SettingsError
-from streamtopic.text import tokenize
+from streamtopic.words.text import tokenize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,8 +77,8 @@ UserPath = Annotated[Path, AfterValidator(_expand)]
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
-# The limits of documents' labels, as events.py has them (a test compares them). They stand here again because settings
-# load before the code of events, and without it.
+# The limits of documents' labels, as documents/events.py has them (a test compares them). They stand here again because
+# settings load before the code of events, and without it.
 MAX_LABELS = 64
 MAX_LABEL = 256
 MAX_SEEDS = 64

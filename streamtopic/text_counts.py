@@ -13,8 +13,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from streamtopic.counts import CountedTexts, DocumentBatch, TextMatrix
-from streamtopic.lexicon import Lexicon, count_texts, word_memory
-from streamtopic.text import passages
+from streamtopic.words.lexicon import Lexicon, count_texts, word_memory
+from streamtopic.words.text import passages
 
 __all__ = ["TextCounts", "text_chunks"]
 
@@ -30,9 +30,9 @@ class TextCounts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Turn texts into word counts, as the service does, for AnchorTopics to learn the service's own model.
 
     In place of CountVectorizer: `make_pipeline(TextCounts(), AnchorTopics())`. It counts all words of
-    `streamtopic.text.tokenize`, in every script; AnchorTopics chooses among them. The result is a TextMatrix, a sparse
-    matrix (texts, words) that also carries the number of tokens of each text, words without a column included, and the
-    passages of texts of more than 8,192 tokens. AnchorTopics reads these.
+    `streamtopic.words.text.tokenize`, in every script; AnchorTopics chooses among them. The result is a TextMatrix, a
+    sparse matrix (texts, words) that also carries the number of tokens of each text, words without a column included,
+    and the passages of texts of more than 8,192 tokens. AnchorTopics reads these.
 
     Columns are the words of the texts it was fitted on, ascending. `partial_fit` puts new words behind the others, so
     columns keep their places and a text gives the same counts for ever. So texts can be added to a model and taken away

@@ -11,11 +11,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamtopic.counts.arrays import Float
 from streamtopic.errors import UsageError
-from streamtopic.text import spaced, tokenize
 from streamtopic.text_counts import TextCounts, text_chunks
 from streamtopic.topics.estimator import AnchorTopics
 from streamtopic.topics.over_time import FLOOR, TopicSlices, Unit
 from streamtopic.topics.phrases import TOP_WORDS, Pair, Phrase, PhraseFinder, choose_phrases
+from streamtopic.words.text import spaced, tokenize
 
 __all__ = ["TextTopics"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streamtopic.private_files import new_file, write_whole
+from streamtopic.security.private_files import new_file, write_whole
 
 
 def _two_at_once(path):

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from streamtopic.client import DocumentProducer, Receipts
 from streamtopic.local import Authority, LocalRedis
 from streamtopic.service.app import Service
-from streamtopic.service.deletion_lookup import covering_of_request
+from streamtopic.service.requests.deletion_lookup import covering_of_request
 from streamtopic.settings import Settings
 
 WORDS = ("rose tulip soil seed garden", "oven flour butter dough bread", "mast tide crew rope harbour")

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from streamtopic.documents.events import encode_add, encode_delete, encode_delete_subject
 from streamtopic.errors import UsageError
-from streamtopic.events import encode_add, encode_delete, encode_delete_subject
+from streamtopic.monitoring.tracing import producing
 from streamtopic.streams import MURMUR2, PARTITIONERS, EventLog, KafkaOptions, Message, TopicNames, addressed, open_log
 from streamtopic.streams.event_log import Closing
-from streamtopic.tracing import producing
 
 __all__ = ["Deletion", "DocumentProducer"]
 

@@ -6,12 +6,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from streamtopic.documents.events import encode_suppressions, new_suppressions
+from streamtopic.documents.suppression import SuppressionKey
 from streamtopic.errors import UsageError
-from streamtopic.events import encode_suppressions, new_suppressions
 from streamtopic.signed import load_secret
 from streamtopic.streams import TopicNames, open_log
 from streamtopic.streams.event_log import Closing
-from streamtopic.suppression import SuppressionKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from streamtopic.commands.common_arguments import command, file_errors, instance_settings
 from streamtopic.console import progress, say, say_json
 from streamtopic.errors import UsageError
-from streamtopic.private_files import open_to_others
+from streamtopic.security.private_files import open_to_others
 
 if TYPE_CHECKING:
     from streamtopic.commands.common_arguments import Subparsers
@@ -43,7 +43,7 @@ def register(subparsers: Subparsers) -> None:
 def _backup(args: argparse.Namespace) -> int:
     """Write the file and say what it holds."""
     from streamtopic.service.app import Service
-    from streamtopic.service.backup import backup
+    from streamtopic.service.upkeep.backup import backup
 
     passphrase = _passphrase(args.passphrase_file)
     with Service(instance_settings(args)) as service, progress("backing up", "keys", quiet=args.json):
@@ -60,7 +60,7 @@ def _backup(args: argparse.Namespace) -> int:
 def _restore(args: argparse.Namespace) -> int:
     """Read the whole file first; then write key files and Redis, and count the log."""
     from streamtopic.service.app import Service
-    from streamtopic.service.backup import contents, restore, restore_keys
+    from streamtopic.service.upkeep.backup import contents, restore, restore_keys
 
     passphrase = _passphrase(args.passphrase_file)
     settings = instance_settings(args)

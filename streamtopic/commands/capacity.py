@@ -34,7 +34,7 @@ def register(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the capacity of the current base model; nothing is changed."""
     from streamtopic.service.app import Service
-    from streamtopic.service.capacity_facts import CalibrationRequest, capacity_of
+    from streamtopic.service.inspection.capacity_facts import CalibrationRequest, capacity_of
 
     request = CalibrationRequest(args.trials) if args.calibrate or args.trials else None
     quiet = args.json or request is None

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from streamtopic.client import Deletion
     from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.service.app import Service, Settled
-    from streamtopic.service.request_door import Received
+    from streamtopic.service.requests.request_door import Received
 
 __all__ = ["finish", "other_forms", "read_ids", "register"]
 
@@ -100,7 +100,7 @@ def _delete(args: argparse.Namespace) -> int:
     Where a hold or a brake is set, requests are made in place of events.
     """
     from streamtopic.service.app import Service
-    from streamtopic.service.request_door import guarded_by
+    from streamtopic.service.requests.request_door import guarded_by
 
     settings = instance_settings(args)
     named = [*args.ids, *(read_ids(args.source) if args.source else [])]
@@ -168,7 +168,7 @@ def _refuse_suppressing(args: argparse.Namespace) -> None:
 
 def _labelled(service: Service, args: argparse.Namespace) -> list[str]:
     """Return the documents of `--label`, once somebody has confirmed their number. Raises UsageError."""
-    from streamtopic.service.labelled_deletions import documents_with_label
+    from streamtopic.service.requests.labelled_deletions import documents_with_label
 
     task, equals, name = args.label.partition("=")
     if not task or not equals or not name:

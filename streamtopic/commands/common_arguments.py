@@ -17,7 +17,7 @@ from streamtopic.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from streamtopic.corpus import Corpus
+    from streamtopic.documents.corpus import Corpus
     from streamtopic.settings import Settings
     from streamtopic.signed import Verifier
 
@@ -114,7 +114,7 @@ def moment(text: str, option: str, *, wanted: str = "a time") -> int:
 
 def log_server(role: str, model: str) -> None:
     """Log what a server for people or their tools does: in words at a terminal, else as lines of JSON."""
-    from streamtopic.logs import JsonLines
+    from streamtopic.monitoring.logs import JsonLines
 
     lines = None if sys.stderr.isatty() else JsonLines({"role": role, "model": model})
     log_to_stderr(detailed=True, lines=lines)
@@ -203,7 +203,7 @@ def uses_instance(args: argparse.Namespace, settings: Settings) -> bool:
 
 def read_corpus(args: argparse.Namespace) -> Corpus:
     """Return the documents of `args.documents`, or docstrings of installed packages; warn of lines it skips."""
-    from streamtopic.corpus import load_docstrings
+    from streamtopic.documents.corpus import load_docstrings
 
     if args.documents is not None:
         return load_documents(args.documents, quiet=args.json)
@@ -213,7 +213,7 @@ def read_corpus(args: argparse.Namespace) -> Corpus:
 
 def load_documents(path: Path, *, quiet: bool = False) -> Corpus:
     """Return the documents of a file or folder, see `load_file`; warn of what is skipped, the first few one by one."""
-    from streamtopic.document_files import load_file
+    from streamtopic.documents.document_files import load_file
 
     with progress(f"reading {path.name}", "documents", quiet=quiet) as update:
         corpus = load_file(path, update)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from streamtopic.commands.common_arguments import command, file_errors, instance_settings, log_server, whole_number
 from streamtopic.console import say, say_json, warn
-from streamtopic.endpoint import is_loopback
 from streamtopic.errors import UsageError
+from streamtopic.monitoring.endpoint import is_loopback
 
 if TYPE_CHECKING:
     from streamtopic.commands.common_arguments import Subparsers

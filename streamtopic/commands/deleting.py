@@ -44,7 +44,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.verify:
         return _verify(args)
     from streamtopic.service.app import Service
-    from streamtopic.service.model_removal import facts_of, only_keys_left, remove, remove_files
+    from streamtopic.service.upkeep.model_removal import facts_of, only_keys_left, remove, remove_files
 
     settings = instance_settings(args)
     told: dict[str, Any] = {"model": settings.model, "statement": str(args.file)}

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.commands.forgotten_person import Person
     from streamtopic.console import Update
-    from streamtopic.corpus import Corpus, Document
+    from streamtopic.documents.corpus import Corpus, Document
     from streamtopic.service.app import Service
     from streamtopic.service.first_run import CompilingAhead
     from streamtopic.settings import Settings
@@ -424,8 +424,8 @@ def _twin(service: Service, corpus: Corpus, gone: list[Document]) -> dict[str, A
     from streamtopic.paper.algorithm1 import remaining, unlearn_base
     from streamtopic.service.assembly import learner_options
     from streamtopic.service.verify.recount import compare, recount
-    from streamtopic.text import passages
     from streamtopic.topics.learner import learn
+    from streamtopic.words.text import passages
 
     kept = service.model_before_noise()
     if kept is None:
@@ -444,7 +444,7 @@ def _twin(service: Service, corpus: Corpus, gone: list[Document]) -> dict[str, A
 
 
 def _report(service: Service, corpus: Corpus, gone: list[Document]) -> dict[str, Any]:
-    from streamtopic.service.published import quality_of, receipt_fields, topics_of
+    from streamtopic.service.publish.published import quality_of, receipt_fields, topics_of
 
     release = service.release(None)
     receipts = service.receipts()
@@ -471,7 +471,7 @@ def _heads_on(release: Release, gone: list[Document]) -> dict[str, Any]:
 
     A head has never seen these documents, so this is a fair test of it.
     """
-    from streamtopic.service.published import heads_of
+    from streamtopic.service.publish.published import heads_of
 
     found = heads_of(release, 5)
     for task, head in found.items():

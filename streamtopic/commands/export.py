@@ -156,7 +156,7 @@ def _head(release: Release, task: str) -> dict[str, Any]:
 
 def _before(service: Service, release: Release) -> _Before:
     """Return the versions before a release."""
-    from streamtopic.service.published import read_earlier
+    from streamtopic.service.publish.published import read_earlier
 
     standing, withdrawn = read_earlier(service.log, service.state, service.keys, release.version)
     return _Before(standing, withdrawn)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streamtopic.client import Deletion
-    from streamtopic.corpus import Corpus, Document
+    from streamtopic.documents.corpus import Corpus, Document
     from streamtopic.service.app import Service
 
 __all__ = ["MADE_UP", "Person", "chosen_person", "covering_receipt", "describe", "with_made_up_person"]

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from streamtopic.commands.common_arguments import command, log_server, settings_of
 from streamtopic.console import say, say_json, warn
-from streamtopic.endpoint import is_loopback
 from streamtopic.errors import SettingsError, UsageError
+from streamtopic.monitoring.endpoint import is_loopback
 
 if TYPE_CHECKING:
     from streamtopic.commands.common_arguments import Subparsers
@@ -43,7 +43,7 @@ def _run(args: argparse.Namespace) -> int:
         raise UsageError(f"the gateway needs {error.name}: pip install 'streamtopic[dashboard]'") from None
     from streamtopic.gateway.callback_sender import CallbackSender, SenderOptions
     from streamtopic.gateway.gateway_routes import gateway
-    from streamtopic.service.request_door import RequestDoor
+    from streamtopic.service.requests.request_door import RequestDoor
     from streamtopic.state import Connection
     from streamtopic.state.deletion_requests import DeletionRequests
 

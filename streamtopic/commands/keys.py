@@ -13,7 +13,7 @@ from streamtopic.errors import UsageError
 if TYPE_CHECKING:
     from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.service.assembly import Parts
-    from streamtopic.service.key_lists import KeyKeeper
+    from streamtopic.service.upkeep.key_lists import KeyKeeper
     from streamtopic.signed import KeyList
 
 __all__ = ["register", "run"]
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     if (args.action == "revoke") != (args.key is not None):
         raise UsageError("give a key id with `keys revoke`, and with nothing else")
     from streamtopic.service.assembly import Parts
-    from streamtopic.service.key_lists import KeyKeeper
+    from streamtopic.service.upkeep.key_lists import KeyKeeper
     from streamtopic.signed import SigningKey
 
     root = SigningKey.load(args.root_key)
@@ -101,7 +101,7 @@ def _folder(args: argparse.Namespace, parts: Parts) -> Path:
 
 
 def _rotated(keeper: KeyKeeper, folder: Path) -> tuple[KeyList, Path]:
-    from streamtopic.service.key_lists import new_pair
+    from streamtopic.service.upkeep.key_lists import new_pair
     from streamtopic.signed import PublicKey
 
     made = new_pair(folder)
@@ -114,7 +114,7 @@ def _take_into_use(args: argparse.Namespace, parts: Parts, keeper: KeyKeeper, ma
     made: private half of the new key, None where the signing key stays.
     Returns the file that the setting `signing_key` must name, None where nothing changes.
     """
-    from streamtopic.service.key_lists import replace_signing_key
+    from streamtopic.service.upkeep.key_lists import replace_signing_key
 
     layout = parts.layout
     if layout is None or args.to is not None:

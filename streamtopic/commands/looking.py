@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.service.assembly import Parts
-    from streamtopic.service.examination import Diagnosis
     from streamtopic.service.ingest.rejections import Rejection
+    from streamtopic.service.inspection.examination import Diagnosis
     from streamtopic.settings import Settings
     from streamtopic.signed import Release
     from streamtopic.state.residue_ledger import Residue
@@ -171,7 +171,7 @@ def _register_topics(subparsers: Subparsers) -> None:
 def _run_topics(args: argparse.Namespace) -> int:
     """Print topics, largest share first, and the words that speak for each class of a head."""
     from streamtopic.service.app import Service
-    from streamtopic.service.published import heads_of, topics_of
+    from streamtopic.service.publish.published import heads_of, topics_of
 
     settings = instance_settings(args)
     unit = slice_unit(args.over, settings)
@@ -393,7 +393,7 @@ def _register_doctor(subparsers: Subparsers) -> None:
 
 def _run_doctor(args: argparse.Namespace) -> int:
     """Print the findings, each with its remedy; status 1 if one of them fails."""
-    from streamtopic.service.examination import Level
+    from streamtopic.service.inspection.examination import Level
 
     findings = []
     for finding in _examined(instance_settings(args)):
@@ -411,7 +411,7 @@ def _run_doctor(args: argparse.Namespace) -> int:
 
 def _examined(settings: Settings) -> Iterator[Diagnosis]:
     from streamtopic.service.assembly import Parts
-    from streamtopic.service.examination import Diagnosis, Level, examine
+    from streamtopic.service.inspection.examination import Diagnosis, Level, examine
 
     try:
         with Parts(settings) as parts:

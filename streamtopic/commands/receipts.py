@@ -51,8 +51,8 @@ def _receipt(args: argparse.Namespace) -> int:
     """Print every receipt of the request; status 1 while there is none."""
     from streamtopic.client import Receipts
     from streamtopic.service.assembly import Parts
-    from streamtopic.service.deletion_lookup import covering_of_request
-    from streamtopic.service.published import receipt_fields
+    from streamtopic.service.publish.published import receipt_fields
+    from streamtopic.service.requests.deletion_lookup import covering_of_request
 
     with Parts(instance_settings(args)) as parts:
         receipts = Receipts(parts.log, model=parts.settings.model, public_key=parts.keys)
@@ -94,7 +94,7 @@ def _say_covering(covering: SubjectReceipt, problem: str | None) -> None:
 
 def _asked_for(parts: Parts, receipts: Receipts, args: argparse.Namespace) -> list[Receipt]:
     """Return the receipts that the arguments name. Raises CheckFailed where there are none."""
-    from streamtopic.service.deletion_lookup import receipts_of_request
+    from streamtopic.service.requests.deletion_lookup import receipts_of_request
 
     found = receipts_of_request(parts, receipts, args.name, args.salt)
     if not found:
@@ -133,7 +133,7 @@ def _is_about(parts: Parts, receipt: Receipt, document: str, salt: str | None) -
 
 def _traces(parts: Parts, receipts: Receipts, receipt: Receipt) -> dict[str, Any]:
     """Return the traces of a deletion as JSON shows them."""
-    from streamtopic.service.deletion_lookup import traces_of_receipt
+    from streamtopic.service.requests.deletion_lookup import traces_of_receipt
 
     reached, completion = traces_of_receipt(parts, receipts, receipt)
     return {"residue": {stage.value: at for stage, at in reached.items()}, "completion": completion}
@@ -152,7 +152,7 @@ def readable(receipt: Receipt, fields: dict[str, Any]) -> dict[str, Any]:
 
 def _why_none(parts: Parts, name: str) -> str:
     """Say whether the deletion is known but waits for its receipt, which only Redis can tell."""
-    from streamtopic.service.deletion_lookup import waiting_deletion
+    from streamtopic.service.requests.deletion_lookup import waiting_deletion
 
     if waiting_deletion(parts, name) is not None:
         return f"deletion {name} is counted out; its receipt comes with the first version without the document"

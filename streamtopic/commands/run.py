@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.service.app import Service
-    from streamtopic.service.rebuild_state import Present
+    from streamtopic.service.upkeep.rebuild_state import Present
     from streamtopic.settings import Settings
 
 __all__ = ["register"]
@@ -214,7 +214,7 @@ def _event_printer(settings: Settings, role: str, *, as_json: bool) -> Callable[
     role: the role of this process, which each line names.
     as_json: whether events are JSON at a terminal too.
     """
-    from streamtopic.logs import JsonLines, bound
+    from streamtopic.monitoring.logs import JsonLines, bound
 
     process = {"role": role, "model": settings.model}
     log_to_stderr(detailed=True, lines=None if sys.stderr.isatty() else JsonLines(process))
@@ -252,7 +252,7 @@ def _register_rebuild(subparsers: Subparsers) -> None:
 def _run_rebuild(args: argparse.Namespace) -> int:
     """Count the whole log anew; without --yes, refuse where Redis holds counts already."""
     from streamtopic.service.app import Service
-    from streamtopic.service.rebuild_state import present, rebuild
+    from streamtopic.service.upkeep.rebuild_state import present, rebuild
 
     start = time.perf_counter()
     _spare_objects()

@@ -152,7 +152,7 @@ def _of_instance(service: Service) -> _Material:
 def _of_corpus(args: argparse.Namespace, options: LearnerOptions) -> _Material:
     from streamtopic.counts import Counts, count
     from streamtopic.service.verify.recount import Numbering
-    from streamtopic.text import passages
+    from streamtopic.words.text import passages
 
     corpus = read_corpus(args)
     numbering = Numbering()

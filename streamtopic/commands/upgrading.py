@@ -13,7 +13,7 @@ from streamtopic.errors import UsageError
 if TYPE_CHECKING:
     from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.service.app import Service
-    from streamtopic.service.upgrade_state import Upgraded
+    from streamtopic.service.upkeep.upgrade_state import Upgraded
     from streamtopic.state.layout import Layouts
 
 __all__ = ["register"]
@@ -30,7 +30,7 @@ def register(subparsers: Subparsers) -> None:
 def _run(args: argparse.Namespace) -> int:
     """Raise or take back the layout, or show all numbers."""
     from streamtopic.service.app import Service
-    from streamtopic.service.upgrade_state import found_layouts, step_back, upgrade
+    from streamtopic.service.upkeep.upgrade_state import found_layouts, step_back, upgrade
 
     with Service(instance_settings(args)) as service:
         if args.show:
@@ -49,7 +49,7 @@ def _run(args: argparse.Namespace) -> int:
 
 def _refuse_running(service: Service) -> None:
     """Raise UsageError where a process works on the model."""
-    from streamtopic.service.running import running
+    from streamtopic.service.processes import running
 
     found = running(service)
     if found:

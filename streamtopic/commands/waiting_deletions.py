@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from streamtopic.commands.common_arguments import Subparsers
     from streamtopic.service.app import Service
-    from streamtopic.service.undo_deletions import Undone
+    from streamtopic.service.requests.undo_deletions import Undone
     from streamtopic.state.deletion_requests import DeletionRequest
 
 __all__ = ["register"]
@@ -143,7 +143,7 @@ def _named(requests: Sequence[DeletionRequest]) -> str:
 
 def _undo(service: Service, args: argparse.Namespace) -> int:
     """Add documents again that were deleted in a range of the log."""
-    from streamtopic.service.undo_deletions import undo
+    from streamtopic.service.requests.undo_deletions import undo
 
     starts = _starts(service, args)
     with progress("reading the log", "records", quiet=args.json) as update:
@@ -180,7 +180,7 @@ def _starts(service: Service, args: argparse.Namespace) -> dict[int, int]:
     if bool(args.since) is bool(args.offset):
         raise UsageError("from when on? give --since TIME, or --offset PARTITION/OFFSET for each partition")
     if args.since:
-        from streamtopic.service.undo_deletions import starts_at
+        from streamtopic.service.requests.undo_deletions import starts_at
 
         # Right to the zone: else documents could come back that were deleted on purpose hours before.
         return starts_at(service, moment(args.since, "--since"))

@@ -13,8 +13,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from streamtopic.dashboard.gate import Access
-from streamtopic.endpoint import is_loopback
 from streamtopic.errors import SettingsError, UsageError
+from streamtopic.monitoring.endpoint import is_loopback
 
 if TYPE_CHECKING:
     import asyncio

@@ -10,9 +10,9 @@ from streamtopic.client import Receipts
 from streamtopic.errors import InvalidRelease, SettingsError, UsageError
 from streamtopic.report.model_page import map_figure, model_page
 from streamtopic.report.model_view import view_of
-from streamtopic.service.deletion_lookup import receipts_of_request, traces_of_receipt, waiting_deletion
 from streamtopic.service.ingest.rejections import Rejection, rejections, retry
-from streamtopic.service.published import heads_of, read_earlier, topics_of
+from streamtopic.service.publish.published import heads_of, read_earlier, topics_of
+from streamtopic.service.requests.deletion_lookup import receipts_of_request, traces_of_receipt, waiting_deletion
 from streamtopic.state.deletion_requests import RequestState
 
 if TYPE_CHECKING:

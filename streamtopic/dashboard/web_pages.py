@@ -19,13 +19,13 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from streamtopic.concealing import conceal
 from streamtopic.dashboard import page_facts
 from streamtopic.dashboard.attention import concerns
 from streamtopic.dashboard.gate import PICTURES_POLICY, Access, Gate, Visit, Visits, nobody_waits
 from streamtopic.dashboard.history_charts import capacity_chart, epsilon_chart
 from streamtopic.errors import ComponentUnreachable, SettingsError, StateMissing, StreamtopicError, UsageError
 from streamtopic.report.rendering import render_of
+from streamtopic.security.concealing import conceal
 from streamtopic.state.residue_ledger import Stage
 
 if TYPE_CHECKING:

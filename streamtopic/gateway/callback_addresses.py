@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from streamtopic.endpoint import is_loopback
 from streamtopic.errors import UsageError
+from streamtopic.monitoring.endpoint import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,12 +19,12 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Route
 
-from streamtopic.concealing import conceal
 from streamtopic.dashboard.gate import host_name, nobody_waits
-from streamtopic.endpoint import is_loopback
 from streamtopic.errors import InvalidEvent, SettingsError, StreamtopicError, UsageError
 from streamtopic.gateway import opendsr_messages as messages
 from streamtopic.gateway.callback_addresses import CallbackAddress
+from streamtopic.monitoring.endpoint import is_loopback
+from streamtopic.security.concealing import conceal
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from streamtopic.dashboard.gate import Access
     from streamtopic.gateway.response_signing import ResponseSigner
-    from streamtopic.service.request_door import RequestDoor
+    from streamtopic.service.requests.request_door import RequestDoor
     from streamtopic.state.deletion_requests import DeletionRequest
 
 __all__ = ["GatewayOptions", "gateway"]

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from streamtopic.errors import SettingsError
-from streamtopic.private_files import write_whole
+from streamtopic.security.private_files import write_whole
 
 __all__ = ["AUTHORITY_DAYS", "SERVER_DAYS", "Authority"]
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streamtopic.lazily import lazily
+from streamtopic import lazily
 
 if TYPE_CHECKING:
     from streamtopic.paper.algorithm1 import BaseModel, Statistics, literal_head, remaining, retrain_rows, unlearn_base

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streamtopic.lazily import lazily
+from streamtopic import lazily
 
 if TYPE_CHECKING:
     from streamtopic.privacy.accounting import Composition, gaussian_delta, gaussian_epsilon, gaussian_scale

@@ -10,8 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.client import Deletion, ModelSubscriber, Receipts
-from streamtopic.errors import InvalidEvent, SettingsError, UsageError
-from streamtopic.events import (
+from streamtopic.documents.events import (
     encode_add,
     encode_delete,
     encode_delete_subject,
@@ -20,22 +19,23 @@ from streamtopic.events import (
     new_suppressions,
     suppression_in,
 )
+from streamtopic.errors import InvalidEvent, SettingsError, UsageError
 from streamtopic.service import assembly
 from streamtopic.service.assembly import Parts
 from streamtopic.service.ingest.missed_deletes import remove_missed_if_due
 from streamtopic.service.ingest.partition_ingest import Ingest
+from streamtopic.service.inspection.slices import SliceView, read_slices
+from streamtopic.service.inspection.status_facts import status_of
+from streamtopic.service.inspection.topic_phrases import DocumentsTopic, read_phrases
 from streamtopic.service.paper_mode.theorem_modeller import TheoremCheck
 from streamtopic.service.publish.erasure import ResidueKeeper, ResidueOptions
+from streamtopic.service.publish.published import Published, read_all_releases, read_release, versions_of
 from streamtopic.service.publish.publisher import Publisher, Statements
-from streamtopic.service.published import Published, read_all_releases, read_release, versions_of
-from streamtopic.service.request_door import RequestDoor
-from streamtopic.service.request_mover import Brake, Moved, RequestMover
+from streamtopic.service.requests.request_door import RequestDoor
+from streamtopic.service.requests.request_mover import Brake, Moved, RequestMover
 from streamtopic.service.schedule.decide import decision_text
 from streamtopic.service.schedule.scheduler import LeaseKeeper, Scheduler
 from streamtopic.service.schedule.situation import LogClock, SituationReader
-from streamtopic.service.slices import SliceView, read_slices
-from streamtopic.service.status_facts import status_of
-from streamtopic.service.topic_phrases import DocumentsTopic, read_phrases
 from streamtopic.service.verify.relearn import verify_instance
 from streamtopic.service.verify.sources import Sources
 from streamtopic.signed import ReceiptReader
@@ -44,7 +44,7 @@ from streamtopic.streams import FileLog, Message, shortest_lag
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from streamtopic.corpus import Document
+    from streamtopic.documents.corpus import Document
     from streamtopic.privacy.keystream import NoiseKey
     from streamtopic.service.schedule.modeller import ModelBeforeNoise
     from streamtopic.service.verify.relearn import Verification

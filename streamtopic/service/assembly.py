@@ -10,8 +10,9 @@ from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
+from streamtopic.documents.events import limits_of
+from streamtopic.documents.suppression import SuppressionKey
 from streamtopic.errors import SettingsError, UsageError
-from streamtopic.events import limits_of
 from streamtopic.local import LocalRedis
 from streamtopic.service import instance
 from streamtopic.service.paper_mode.deletion_capacity import CapacityRule, measure_capacity
@@ -27,7 +28,6 @@ from streamtopic.signed import KeyRing, follow_keys, load_secret
 from streamtopic.sources import Dialect, InputMapping, SchemaRegistry
 from streamtopic.state import Connection, ModelSettings, ModelState, Reader
 from streamtopic.streams import FileLog, TopicNames, addressed, open_log
-from streamtopic.suppression import SuppressionKey
 from streamtopic.topics.heads import HeadTask
 from streamtopic.topics.learner_options import GuidedTopic, LearnerOptions
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from streamtopic.compiled import remember_answers
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,8 +116,8 @@ def learn_model() -> None:
     from streamtopic.service.assembly import learner_options
     from streamtopic.service.verify.recount import recount
     from streamtopic.settings import Settings
-    from streamtopic.text import passages
     from streamtopic.topics.learner import learn_prepared, prepare
+    from streamtopic.words.text import passages
 
     options = learner_options(Settings.model_validate(_SETTINGS))
     texts = (tuple(passages(document.text)) for document in _documents())

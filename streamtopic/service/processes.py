@@ -6,6 +6,7 @@ killed at any moment.
     run_all      one process for everything; run_ingest, run_schedule and run_publish are its parts
     watched      metrics and health of a process, made once, whatever is opened anew while it runs
     looked_at    looks at where a service stands, for its gauges, every few seconds
+    running      finds the processes that work on a model now, as far as Redis and Kafka know them
 
 A look has a thread and a connection of its own, since a gauge must move while the work does not: while a model is made,
 or while a partition stands still. A look writes nothing.
@@ -20,7 +21,6 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from streamtopic import metrics as catalogue
 from streamtopic.errors import (
     ComponentUnreachable,
     SettingsError,
@@ -31,6 +31,7 @@ from streamtopic.errors import (
     StreamtopicError,
     UsageError,
 )
+from streamtopic.monitoring import metrics as catalogue
 from streamtopic.service.app import Service
 from streamtopic.service.ingest.worker import IngestWorker, WorkerOptions
 from streamtopic.service.publish.erasure import waiting_by_stage
@@ -42,12 +43,14 @@ from streamtopic.state import MAX_WORD_IDS, ModelState, Reader
 from streamtopic.state.deletion_requests import DeletionRequests, RequestState
 from streamtopic.state.measure import measure
 from streamtopic.state.redis_keys import ModelKeys
+from streamtopic.state.removal import leader
 from streamtopic.state.residue_ledger import ResidueState
 from streamtopic.streams.opening import open_membership
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from streamtopic.service.assembly import Parts
     from streamtopic.settings import Settings
     from streamtopic.state import Meta
 
@@ -60,6 +63,7 @@ __all__ = [
     "run_ingest",
     "run_publish",
     "run_schedule",
+    "running",
     "watched",
     "worker_of",
 ]
@@ -76,9 +80,9 @@ def watched(settings: Settings, role: str, say: Callable[[dict[str, Any]], None]
         return
     # Here, since a process that nobody watches does without the server and the package of metrics.
     from streamtopic import __version__
-    from streamtopic.endpoint import serving
-    from streamtopic.health import Health
-    from streamtopic.metrics import Metrics
+    from streamtopic.monitoring.endpoint import serving
+    from streamtopic.monitoring.health import Health
+    from streamtopic.monitoring.metrics import Metrics
 
     health = Health(settings.stalled_after, (role,))
     watching = Watching(role, settings.model, Metrics(role, str(__version__)), health)
@@ -458,3 +462,26 @@ def leave_in_time(stop: threading.Event) -> None:
         os._exit(0)
 
     threading.Thread(target=leave, name="leave in time", daemon=True).start()
+
+
+def running(parts: Parts, own: str = "") -> list[str]:
+    """Return a sentence for each process that works on the model; [] where none does.
+
+    own: name of a holder of the lease that does not count, as of a command that was killed.
+
+    A scheduler is seen by its lease, ingest processes by their consumer group, and every process of an instance in a
+    folder by the lock on it. Nobody can see a publisher: it holds nothing.
+    """
+    settings = parts.settings
+    if parts.layout is not None:
+        # The lock is this process's own, or another process has it. A lease may be left over from the last command.
+        return [] if parts.leads else [f"a process runs the instance in {settings.dir}"]
+    found = []
+    holder = leader(parts.connection, settings.model)
+    if holder not in {None, own}:
+        found.append(f"a scheduler leads ({holder})")
+    members = parts.log.members(settings.consumer_group)
+    if members:
+        hosts = ", ".join(sorted(set(members)))
+        found.append(f"{len(members)} ingest process(es) count ({hosts})")
+    return found

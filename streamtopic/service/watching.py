@@ -12,15 +12,15 @@ import threading
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from streamtopic import metrics as catalogue
-from streamtopic.concealing import conceal
+from streamtopic.monitoring import metrics as catalogue
+from streamtopic.security.concealing import conceal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from streamtopic.health import Health, Verdict
-    from streamtopic.metrics import Family, Metrics
+    from streamtopic.monitoring.health import Health, Verdict
+    from streamtopic.monitoring.metrics import Family, Metrics
     from streamtopic.service.ingest.partition_ingest import Ingest, Progress
 
 __all__ = ["Watch", "Watching"]

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from streamtopic.errors import InvalidRelease, StaleRelease, UsageError
 from streamtopic.signed.release_codec import Envelope, Head, OpenedParts, Payload, open_parts, sealed_again
 from streamtopic.signed.signing_keys import Verifier
-from streamtopic.text import tokenize
 from streamtopic.topics.inference import fold_in
+from streamtopic.words.text import tokenize
 
 __all__ = [
     "GIVEN_AWAY",

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from streamtopic.errors import InvalidRelease, SettingsError, UnknownKey
-from streamtopic.private_files import new_file, open_to_others
+from streamtopic.security.private_files import new_file, open_to_others
 
 __all__ = ["PublicKey", "SigningKey", "Verifier", "load_secret", "new_secret", "new_signing_key"]
 

@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgpack
 
-from streamtopic.deletes import fields_ask, headers_ask, holds_nothing, map_asks, salvaged, unframed
+from streamtopic.documents.deletes import fields_ask, headers_ask, holds_nothing, map_asks, salvaged, unframed
+from streamtopic.documents.events import HEARTBEAT_KEY, decode_record, document_of, map_in, request_of, salt_of
+from streamtopic.documents.suppression import SuppressionKey, is_suppression_key
 from streamtopic.errors import ComponentUnreachable, InvalidEvent
-from streamtopic.events import HEARTBEAT_KEY, decode_record, document_of, map_in, request_of, salt_of
 from streamtopic.sources.input_mapping import InputMapping, at_path, labels_of, milliseconds, plain_text
 from streamtopic.sources.record_keys import FRAME, frame_of, id_in
 from streamtopic.streams import Record
-from streamtopic.suppression import SuppressionKey, is_suppression_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamtopic.events import Event
+    from streamtopic.documents.events import Event
     from streamtopic.sources.record_keys import Decoder
     from streamtopic.streams.event_log import Headers
 

@@ -8,8 +8,8 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from uuid import UUID
 
+from streamtopic.documents.events import MAX_TIMESTAMP
 from streamtopic.errors import InvalidEvent
-from streamtopic.events import MAX_TIMESTAMP
 
 __all__ = [
     "ANY_FIELD",

@@ -12,8 +12,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
+from streamtopic.documents.events import HEARTBEAT_KEY, MAX_KEY
 from streamtopic.errors import InvalidEvent
-from streamtopic.events import HEARTBEAT_KEY, MAX_KEY
 from streamtopic.sources.input_mapping import ANY_FIELD, at_path
 
 if TYPE_CHECKING:

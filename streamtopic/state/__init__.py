@@ -30,7 +30,6 @@ Below all
     scripts             guarded writes: the Lua scripts in `lua/` and their outcomes
 """
 
-from streamtopic.lexicon import Lexicon
 from streamtopic.state.compaction import Compactor, compact
 from streamtopic.state.connection import Connection
 from streamtopic.state.deletions import Forget, ForgetKind, Forgets, Forward, SubjectRequest, SubjectRequests
@@ -51,6 +50,7 @@ from streamtopic.state.partition_writer import LiveDocuments, PartitionWriter, P
 from streamtopic.state.reader import Delta, Reader, Snapshot, SnapshotExpired
 from streamtopic.state.scripts import AlreadyApplied, Applied, Outcome, Stale
 from streamtopic.state.word_ids import MAX_WORD_IDS, Rows, RowSpan
+from streamtopic.words.lexicon import Lexicon
 
 __all__ = [
     "MAX_FLUSH_DOCUMENTS",

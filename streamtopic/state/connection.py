@@ -11,11 +11,11 @@ from typing import Any, Self, TypeVar
 import msgpack
 import redis
 
-from streamtopic.concealing import clear_address, conceal, shown_address
 from streamtopic.errors import ComponentUnreachable, SettingsError, StateError, StreamtopicError
+from streamtopic.security.concealing import clear_address, conceal, shown_address
+from streamtopic.security.tls_faults import tls_fault
 from streamtopic.state.redis_servers import OneServer, Servers, combined, key_of, servers_at
 from streamtopic.state.scripts import SCAN_HASH
-from streamtopic.tls_faults import tls_fault
 
 __all__ = ["Connection", "mapped"]
 

@@ -20,13 +20,13 @@ from enum import StrEnum
 
 import msgpack
 
+from streamtopic.documents.events import FORM_HEADER
+from streamtopic.documents.subjects import record_key, subject_digest
 from streamtopic.errors import StateCorrupt
-from streamtopic.events import FORM_HEADER
 from streamtopic.state.connection import Connection
 from streamtopic.state.model_state import OutboxRecord, pack_record
 from streamtopic.state.redis_keys import MARK, ModelKeys, PartitionKeys
 from streamtopic.state.scripts import APPEND_RECEIPTS, DROP_SUBJECT_REQUEST, UPLOAD_SECONDS, Outcome, outcome
-from streamtopic.subjects import record_key, subject_digest
 
 __all__ = [
     "Forget",

@@ -17,10 +17,10 @@ import numpy.typing as npt
 
 from streamtopic.compiled import Whole, kernel
 from streamtopic.counts import DocumentBatch, Passage
+from streamtopic.documents.subjects import DIGEST_BYTES, MAX_SUBJECTS
 from streamtopic.errors import StateCorrupt
 from streamtopic.formats import STORED_DOCUMENT
 from streamtopic.state.segments import get_varint, put_varint
-from streamtopic.subjects import DIGEST_BYTES, MAX_SUBJECTS
 
 __all__ = [
     "RECORD_VERSION",

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from streamtopic.compiled import kernel
 from streamtopic.counts import DocumentBatch, Weighting, statistics
+from streamtopic.documents.suppression import Suppression
 from streamtopic.formats import ROWS_FROM, TRACES_FROM
 from streamtopic.state.connection import Connection
 from streamtopic.state.deletions import Forget, Forward, SubjectRequest
@@ -25,7 +26,6 @@ from streamtopic.state.redis_keys import PartitionKeys
 from streamtopic.state.scripts import UPLOAD_SECONDS
 from streamtopic.state.segments import FlushRows, SegmentHead, encode_chunk, encode_head, encode_rows
 from streamtopic.state.word_ids import Rows, RowSpan, Vocabulary, number_rows, word_bytes, word_text
-from streamtopic.suppression import Suppression
 
 __all__ = [
     "MAX_FLUSH_DOCUMENTS",

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from streamtopic.documents.events import keeps_days, suppression_in
 from streamtopic.errors import StateCorrupt, StateMismatch, StateMissing
-from streamtopic.events import keeps_days, suppression_in
 from streamtopic.formats import STATE, refusal
 from streamtopic.state.connection import Connection
 from streamtopic.state.redis_keys import BUCKETS, MARK, ModelKeys, PartitionKeys

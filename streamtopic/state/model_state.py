@@ -9,8 +9,8 @@ from typing import Any
 import msgpack
 
 from streamtopic.counts import Weighting
+from streamtopic.documents.events import LIMITS, suppression_in, without_subjects, without_suppression
 from streamtopic.errors import StateCorrupt, StateMismatch
-from streamtopic.events import LIMITS, suppression_in, without_subjects, without_suppression
 from streamtopic.formats import STATE, program
 from streamtopic.state import scripts
 from streamtopic.state.connection import Connection

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.counts import Weighting
+from streamtopic.documents.events import LIMITS, keeps_days, keeps_subjects
+from streamtopic.documents.suppression import Suppression
 from streamtopic.errors import StateCorrupt, StateError, StateMismatch, TakenOver
-from streamtopic.events import LIMITS, keeps_days, keeps_subjects
 from streamtopic.formats import STATE, program
-from streamtopic.lexicon import Lexicon
 from streamtopic.state import scripts
 from streamtopic.state.connection import Connection
 from streamtopic.state.deletions import Forgets, Forward, SubjectRequest, read_requests
@@ -53,7 +53,7 @@ from streamtopic.state.redis_keys import BUCKETS, ModelKeys, PartitionKeys
 from streamtopic.state.scripts import Applied, Outcome, Stale, outcome
 from streamtopic.state.segments import SegmentHead, decode_head
 from streamtopic.state.word_ids import MAX_WORD_IDS, Vocabulary, WordLimits, word_text
-from streamtopic.suppression import Suppression
+from streamtopic.words.lexicon import Lexicon
 
 __all__ = ["LiveDocuments", "PartitionWriter", "PreparedBatch"]
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from streamtopic.counts import Cooccurrence, SignedPassages, SymmetricCounts
 from streamtopic.counts.compact import UpperRows, mirrored
+from streamtopic.documents.suppression import Suppression
 from streamtopic.errors import NegativeCounts, StateCorrupt, StateError
 from streamtopic.state.connection import Connection
 from streamtopic.state.deletions import Forgets, Forward
@@ -25,7 +26,6 @@ from streamtopic.state.redis_keys import ModelKeys, PartitionKeys
 from streamtopic.state.segments import MOST_PASSAGES, SegmentHead, decode_head, decode_passages
 from streamtopic.state.sum_pairs import SignedSegment, joined, merged_pairs
 from streamtopic.state.word_ids import word_text
-from streamtopic.suppression import Suppression
 
 __all__ = ["Delta", "PartitionView", "Reader", "Snapshot", "SnapshotExpired"]
 

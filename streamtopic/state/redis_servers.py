@@ -20,7 +20,7 @@ from redis.exceptions import AskError, MovedError, RedisClusterException, RedisE
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
-from streamtopic.concealing import clear_address
+from streamtopic.security.concealing import clear_address
 
 __all__ = ["Clustered", "OneServer", "Sentinels", "Servers", "combined", "key_of", "servers_at"]
 

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from streamtopic.compiled import kernel
 from streamtopic.counts.arrays import row_ends
 from streamtopic.errors import StateCorrupt, StateError
-from streamtopic.lexicon import Lexicon
 from streamtopic.state.segments import SegmentHead
+from streamtopic.words.lexicon import Lexicon
 
 __all__ = [
     "MANY_WORDS",

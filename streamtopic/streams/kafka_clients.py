@@ -24,10 +24,10 @@ from streamtopic.errors import (
     StreamtopicError,
     UsageError,
 )
+from streamtopic.security.tls_faults import tls_fault
 from streamtopic.streams.event_log import Message
 from streamtopic.streams.kafka_compat import REFUSED, NetClient, TlsRefused, give_up
 from streamtopic.streams.kafka_options import KafkaOptions
-from streamtopic.tls_faults import tls_fault
 
 __all__ = ["TRANSIENT", "Admin", "Writer", "connect", "mapped", "retried"]
 

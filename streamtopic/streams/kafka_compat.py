@@ -14,7 +14,7 @@ from kafka.net.compat import KafkaNetClient
 from kafka.net.inet import create_connection
 from kafka.net.transport import KafkaSSLTransport
 
-from streamtopic.tls_faults import tls_fault
+from streamtopic.security.tls_faults import tls_fault
 
 __all__ = ["REFUSED", "NetClient", "TlsRefused", "data_before_end", "give_up"]
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streamtopic.lazily import lazily
+from streamtopic import lazily
 
 if TYPE_CHECKING:
     from streamtopic.topics.arrange import TopicHit, TopicTree, merge_topics, pyldavis_data, search_topics

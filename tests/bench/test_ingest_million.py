@@ -6,7 +6,7 @@ import pytest
 from streamtopic.lab.bench.cases import ingest_million
 from streamtopic.lab.bench.heaps import BETA, append, draw
 from streamtopic.streams import FileLog, TopicNames
-from streamtopic.text import tokenize
+from streamtopic.words.text import tokenize
 
 
 def test_words_grow_by_heaps_law_without_an_end():

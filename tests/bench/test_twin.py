@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from streamtopic.cli import main
-from streamtopic.corpus import load_corpus
+from streamtopic.documents.corpus import load_corpus
 from streamtopic.errors import CheckFailed, UsageError
 from streamtopic.lab.bench import run, twins
 from streamtopic.lab.bench.cases import twin

@@ -7,7 +7,7 @@ import sys
 from contextlib import contextmanager
 
 _COMPILE = """
-from streamtopic.lexicon import Lexicon
+from streamtopic.words.lexicon import Lexicon
 from streamtopic.service.ingest.decode import decode_all
 from streamtopic.streams import Record
 decode_all([Record("documents", 0, 0, b"key", b"x", (), 0)], Lexicon("secret"), 4)

@@ -12,7 +12,7 @@ from streamtopic.commands.forgotten_person import (
     describe,
     with_made_up_person,
 )
-from streamtopic.corpus import Corpus, Document
+from streamtopic.documents.corpus import Corpus, Document
 from streamtopic.service.app import Service
 from streamtopic.settings import Settings
 

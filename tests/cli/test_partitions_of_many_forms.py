@@ -9,7 +9,7 @@ from kafka import KafkaAdminClient
 from streamtopic.errors import StateMismatch, UsageError
 from streamtopic.service.app import Service
 from streamtopic.service.instance import provision
-from streamtopic.service.rebuild_state import rebuild
+from streamtopic.service.upkeep.rebuild_state import rebuild
 from streamtopic.settings import load
 from streamtopic.state.redis_keys import ModelKeys
 from streamtopic.streams import KafkaLog, KafkaOptions, Message, TopicNames

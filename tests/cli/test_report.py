@@ -15,7 +15,7 @@ sys.path.append(str(Path(__file__).parent.parent))
 
 from strict_html import Strict
 
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 from streamtopic.report.version_report import report_page
 from streamtopic.service.app import Service
 from streamtopic.settings import load, write

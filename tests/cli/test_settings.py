@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from streamtopic import events
 from streamtopic import settings as tasks
+from streamtopic.documents import events
 from streamtopic.errors import SettingsError
 from streamtopic.settings import Settings, load, write
 

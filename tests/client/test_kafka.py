@@ -7,8 +7,8 @@ import time
 import pytest
 
 from streamtopic.client import DocumentProducer, ModelSubscriber, Receipts
+from streamtopic.documents.events import Add, Delete, decode_record
 from streamtopic.errors import InvalidEvent, UsageError
-from streamtopic.events import Add, Delete, decode_record
 from streamtopic.signed import seal_release, to_messages, tombstones
 from streamtopic.streams import KafkaLog, KafkaOptions, TopicNames, partition_of
 

@@ -1,8 +1,8 @@
 import pytest
 
 from streamtopic.client import DocumentProducer
+from streamtopic.documents.events import Add, Delete, decode_record
 from streamtopic.errors import InvalidEvent, UsageError
-from streamtopic.events import Add, Delete, decode_record
 from streamtopic.streams import FileLog, partition_of
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from streamtopic.corpus import Corpus, load_jsonl
+from streamtopic.documents.corpus import Corpus, load_jsonl
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 FILES = {"bbc": "bbc_news.jsonl.gz", "ag": "ag_news_test.jsonl.gz", "reuters": "reuters21578.jsonl.gz"}

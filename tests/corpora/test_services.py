@@ -7,7 +7,7 @@ import pytest
 
 from streamtopic.service.app import Service
 from streamtopic.settings import Settings
-from streamtopic.text import tokenize
+from streamtopic.words.text import tokenize
 
 MODES = {
     "certified": {"tasks": {"label": {"ridge": 1e-6, "tolerance": 1e-4}}},

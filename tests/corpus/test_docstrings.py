@@ -2,7 +2,7 @@
 
 import sys
 
-from streamtopic.corpus import load_docstrings, module_docstrings
+from streamtopic.documents.corpus import load_docstrings, module_docstrings
 
 SOURCE = b'''"""The module, one two three four five six seven eight nine ten."""
 class Thing:

@@ -14,8 +14,8 @@ import pytest
 from pyarrow import parquet
 
 from streamtopic.cli import main
-from streamtopic.corpus import Document
-from streamtopic.document_files import load_file, read_csv
+from streamtopic.documents.corpus import Document
+from streamtopic.documents.document_files import load_file, read_csv
 from streamtopic.errors import UsageError
 
 TABLE = 'id,text,label,label.lang\n1,"two lines\nof text",sport,en\nb,other words,,\n'

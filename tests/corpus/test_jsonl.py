@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from streamtopic.corpus import MAX_LINE, Document, Problem, load_jsonl, read_jsonl
+from streamtopic.documents.corpus import MAX_LINE, Document, Problem, load_jsonl, read_jsonl
 from streamtopic.errors import UsageError
 
 
@@ -129,7 +129,7 @@ def test_reading_is_lazy(tmp_path):
 
 def test_limits_are_those_of_the_documents_topic():
     """What the reader lets through is what the service takes."""
-    from streamtopic import corpus, events
+    from streamtopic.documents import corpus, events
 
     limits = (corpus.MAX_ID, corpus.MAX_TEXT, corpus.RESERVED_ID.encode())
     assert limits == (events.MAX_KEY, events.MAX_TEXT, events.HEARTBEAT_KEY)

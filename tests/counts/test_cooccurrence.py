@@ -22,7 +22,7 @@ from streamtopic.counts import (
     count_pairs,
 )
 from streamtopic.errors import CountsOverflow, UsageError
-from streamtopic.text import passages as passages_of
+from streamtopic.words.text import passages as passages_of
 
 N = 9
 passages = st.builds(

@@ -8,7 +8,7 @@ import msgpack
 import pytest
 
 from streamtopic.dashboard.gate import Access
-from streamtopic.events import encode_add
+from streamtopic.documents.events import encode_add
 from streamtopic.local import LocalRedis
 from streamtopic.service.app import Service
 from streamtopic.settings import Settings

@@ -9,10 +9,10 @@ import time
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from streamtopic.corpus import Document
 from streamtopic.dashboard.dashboard_server import dashboard_server, listening
 from streamtopic.dashboard.service_view import ServiceView
 from streamtopic.dashboard.web_pages import dashboard
+from streamtopic.documents.corpus import Document
 from streamtopic.settings import Settings
 
 MINUTES = 180_000

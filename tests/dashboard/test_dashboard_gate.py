@@ -24,9 +24,9 @@ from streamtopic.cli import main
 from streamtopic.dashboard import dashboard_server
 from streamtopic.dashboard.dashboard_server import TlsFiles, access_of
 from streamtopic.dashboard.gate import MOST_BYTES, Access, Visits
-from streamtopic.endpoint import is_loopback
 from streamtopic.errors import SettingsError
-from streamtopic.logs import JsonLines
+from streamtopic.monitoring.endpoint import is_loopback
+from streamtopic.monitoring.logs import JsonLines
 from streamtopic.service.app import Service
 from streamtopic.service.ingest.rejections import rejections
 from streamtopic.settings import Settings, load

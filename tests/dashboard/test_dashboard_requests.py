@@ -11,7 +11,7 @@ from dashboard_client import HOSTILE, TOKEN, documents, served
 from streamtopic.dashboard.gate import Access, Visit
 from streamtopic.errors import SettingsError
 from streamtopic.service.app import Service
-from streamtopic.service.request_door import RequestDoor
+from streamtopic.service.requests.request_door import RequestDoor
 from streamtopic.settings import Settings
 from streamtopic.state import Connection
 from streamtopic.state.deletion_requests import RequestState

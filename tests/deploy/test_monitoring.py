@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from streamtopic.metrics import CATALOGUE, PREFIX
+from streamtopic.monitoring.metrics import CATALOGUE, PREFIX
 
 ROOT = Path(__file__).parents[2]
 WRITER = runpy.run_path(str(ROOT / "docs" / "monitoring.py"))

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from streamtopic.client import Receipts
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 from streamtopic.errors import SettingsError, StateError
-from streamtopic.health import Health
-from streamtopic.metrics import Metrics
+from streamtopic.monitoring.health import Health
+from streamtopic.monitoring.metrics import Metrics
 from streamtopic.service.app import Service
-from streamtopic.service.capacity_facts import capacity_of
-from streamtopic.service.examination import Level, examine
+from streamtopic.service.inspection.capacity_facts import capacity_of
+from streamtopic.service.inspection.examination import Level, examine
 from streamtopic.service.processes import Looks
 from streamtopic.service.watching import Watching
 from streamtopic.settings import load
@@ -172,7 +172,7 @@ def test_a_report_needs_no_right_to_write(run, service):
 def test_the_operator_can_examine_and_rebuild(run, service):
     """The doctor looks at everything, and a rebuild makes the state anew."""
     from streamtopic.service.app import silent
-    from streamtopic.service.rebuild_state import rebuild
+    from streamtopic.service.upkeep.rebuild_state import rebuild
 
     with service("operator") as operator:
         levels = {finding.level for finding in examine(operator)}
@@ -183,7 +183,7 @@ def test_the_operator_can_examine_and_rebuild(run, service):
 def test_the_operator_can_back_up_and_restore(run, service, tmp_path):
     """One user reads all keys of the model and writes them again."""
     from streamtopic.service.app import silent
-    from streamtopic.service.backup import backup, contents, restore
+    from streamtopic.service.upkeep.backup import backup, contents, restore
 
     file, passphrase = tmp_path / "saved", b"correct horse battery"
     with service("operator") as operator:

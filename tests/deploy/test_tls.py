@@ -11,7 +11,7 @@ import pytest
 from streamtopic.errors import ComponentUnreachable, SettingsError
 from streamtopic.local import Authority
 from streamtopic.local.local_redis_cluster import RedisNode
-from streamtopic.service.examination import Level, examine_certificates
+from streamtopic.service.inspection.examination import Level, examine_certificates
 from streamtopic.settings import load
 from streamtopic.state import Connection
 from streamtopic.streams import KafkaLog

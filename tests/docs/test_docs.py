@@ -132,7 +132,7 @@ class _Received(Exception):
 
 def test_readme_s_client_runs(kafka_server, tmp_path):
     """The client example, its addresses replaced, sends a document and a deletion and receives a version."""
-    from streamtopic.corpus import Document
+    from streamtopic.documents.corpus import Document
     from streamtopic.service.app import Service
     from streamtopic.settings import Settings
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from streamtopic.events import Add, Delete, decode_record
+from streamtopic.documents.events import Add, Delete, decode_record
 from streamtopic.streams import KafkaLog, KafkaOptions, TopicNames
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"

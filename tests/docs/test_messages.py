@@ -11,15 +11,15 @@ import msgpack
 import pytest
 import yaml
 
-from streamtopic import events, subjects, suppression
+from streamtopic.documents import events, subjects, suppression
+from streamtopic.documents.events import MAX_VALUES, Add, Delete, decode, decode_record
 from streamtopic.errors import InvalidEvent
-from streamtopic.events import MAX_VALUES, Add, Delete, decode, decode_record
 from streamtopic.local.broker_files import find_java
 from streamtopic.signed.deletion_receipt import COMPLETION_FORMAT, RECEIPT_FORMAT, Completion, Receipt, SubjectReceipt
 from streamtopic.signed.release_codec import FORMAT, Envelope, Head, Payload
 from streamtopic.signed.releases_topic import CHUNK_BYTES
 from streamtopic.streams import KafkaLog, KafkaOptions, TopicNames
-from streamtopic.text import MAX_MARKS, MAX_PAIRS, MAX_PASSAGE, MAX_TEXT_WORDS, MAX_WORD, MAX_WORDS
+from streamtopic.words.text import MAX_MARKS, MAX_PAIRS, MAX_PASSAGE, MAX_TEXT_WORDS, MAX_WORD, MAX_WORDS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "messages.md").read_text("utf-8")

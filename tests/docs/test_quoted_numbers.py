@@ -8,21 +8,22 @@ import pytest
 from streamtopic.audit.attack import AuditPlan
 from streamtopic.counts.count_pairs import HEAVY
 from streamtopic.dashboard import gate, service_view, web_pages
-from streamtopic.health import MARGIN
 from streamtopic.lab.faults.campaign import Options
 from streamtopic.local.broker_files import LEAST_JAVA
 from streamtopic.local.certificates import SERVER_DAYS
-from streamtopic.metrics import MOST
-from streamtopic.service import backup, processes
+from streamtopic.monitoring.health import MARGIN
+from streamtopic.monitoring.metrics import MOST
+from streamtopic.service import processes
 from streamtopic.service.publish import erasure
+from streamtopic.service.upkeep import backup
 from streamtopic.settings import Settings
 from streamtopic.signed.releases_topic import CHUNK_BYTES, RELEASE_BYTES
 from streamtopic.state import compaction
 from streamtopic.state.segments import MOST_PASSAGES
 from streamtopic.state.word_ids import MANY_WORDS, MAX_WORD_IDS, NEARLY
-from streamtopic.text import MAX_PASSAGE
 from streamtopic.topics import anchors, how_many_topics, learner
 from streamtopic.topics.heads import MOST_CLASSES
+from streamtopic.words.text import MAX_PASSAGE
 
 ROOT = Path(__file__).parents[2]
 DEFAULT = Settings()

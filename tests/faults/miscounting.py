@@ -2,9 +2,9 @@
 
 import sys
 
-from streamtopic import metrics as catalogue
 from streamtopic.cli import main
-from streamtopic.metrics import Metrics
+from streamtopic.monitoring import metrics as catalogue
+from streamtopic.monitoring.metrics import Metrics
 
 count = Metrics.add
 

@@ -9,7 +9,7 @@ import pytest
 from streamtopic.lab.faults.intruder import forged, poison
 from streamtopic.lab.faults.leaks import found_in, leaks, secrets
 from streamtopic.lab.faults.stream import EventStream
-from streamtopic.logs import EVENTS, JsonLines
+from streamtopic.monitoring.logs import EVENTS, JsonLines
 from streamtopic.signed import new_secret, new_signing_key
 
 

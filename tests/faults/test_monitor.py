@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from streamtopic.endpoint import serving
-from streamtopic.health import Health
 from streamtopic.lab.faults.monitor import LATEST, SOONEST, Monitor, Red, total
 from streamtopic.lab.faults.processes import Guard, Worker, quiet_port
-from streamtopic.metrics import INTERRUPTIONS, Metrics
+from streamtopic.monitoring.endpoint import serving
+from streamtopic.monitoring.health import Health
+from streamtopic.monitoring.metrics import INTERRUPTIONS, Metrics
 from streamtopic.service.watching import Watching
 
 

@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 
 from streamtopic.counts import Weighting
+from streamtopic.documents.events import Add, Delete, ForgetSubject, Heartbeat, SubjectForgotten, decode
 from streamtopic.errors import InvalidEvent
-from streamtopic.events import Add, Delete, ForgetSubject, Heartbeat, SubjectForgotten, decode
 from streamtopic.lab.faults.checks import check_forwards
 from streamtopic.lab.faults.intruder import bombs, forged, poison
 from streamtopic.lab.faults.oracle import Live, Oracle, count

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import msgpack
 import pytest
 
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 from streamtopic.lab.faults.oracle import Oracle
 from streamtopic.lab.faults.people_checks import LONGEST_HOLD_MS, check_people, open_people, said_of
 from streamtopic.lab.faults.petitions import Petition, check_petitions

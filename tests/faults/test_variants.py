@@ -235,7 +235,7 @@ VARIANTS = {
     ),
     "a pointer is small": (lambda m: m.setattr(resolve, "encode_rejected", _whole_key), "ingest ended"),
     "poison is a value": (lambda m: m.setattr(decoding, "_event", decoding.decode_record), "ingest ended"),
-    "values are limited": (lambda m: m.setattr("streamtopic.events.MAX_VALUES", 1 << 30), "document"),
+    "values are limited": (lambda m: m.setattr("streamtopic.documents.events.MAX_VALUES", 1 << 30), "document"),
     "aborted records are not read": (
         lambda m: m.setitem(kafka_reader._CONSUMER, "isolation_level", "read_uncommitted"),
         "document",

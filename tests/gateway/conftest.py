@@ -21,7 +21,7 @@ from streamtopic.gateway.callback_sender import CallbackSender, SenderOptions
 from streamtopic.gateway.gateway_routes import GatewayOptions, gateway
 from streamtopic.gateway.response_signing import ResponseSigner
 from streamtopic.local.certificates import Authority
-from streamtopic.service.request_door import RequestDoor
+from streamtopic.service.requests.request_door import RequestDoor
 from streamtopic.settings import Settings
 from streamtopic.state import Connection
 

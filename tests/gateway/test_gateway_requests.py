@@ -11,7 +11,7 @@ import pytest
 
 from streamtopic.cli import main
 from streamtopic.client import Receipts
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 from streamtopic.errors import UsageError
 from streamtopic.gateway.opendsr_messages import parse_erasure
 from streamtopic.local import LocalRedis

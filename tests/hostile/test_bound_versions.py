@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 from streamtopic.errors import InvalidRelease, SettingsError
 from streamtopic.privacy.keystream import NoiseKey
 from streamtopic.report.version_report import read_report

@@ -14,20 +14,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamtopic import text as words_of_text
-from streamtopic.corpus import load_docstrings
 from streamtopic.counts import Weighting
+from streamtopic.documents.corpus import load_docstrings
+from streamtopic.documents.events import MAX_TEXT, MAX_VALUE, MAX_VALUES, Add, Delete, decode, encode_add, encode_delete
 from streamtopic.errors import InvalidEvent
-from streamtopic.events import MAX_TEXT, MAX_VALUE, MAX_VALUES, Add, Delete, decode, encode_add, encode_delete
 from streamtopic.lab.faults.reading import understand
-from streamtopic.lexicon import Lexicon
 from streamtopic.service.ingest.decode import decode_all
 from streamtopic.service.ingest.missed_deletes import remove_missed
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.state import MAX_STORED_BYTES, Changes, ModelSettings, PartitionWriter, Reader
 from streamtopic.streams import FileLog, Message, Record, TopicNames, open_log
 from streamtopic.streams.event_log import MAX_HEADERS
-from streamtopic.text import MAX_MARKS, MAX_PAIRS, MAX_PASSAGE, MAX_TEXT_WORDS, MAX_WORDS, pairs, passages, tokenize
+from streamtopic.words import text as words_of_text
+from streamtopic.words.lexicon import Lexicon
+from streamtopic.words.text import (
+    MAX_MARKS,
+    MAX_PAIRS,
+    MAX_PASSAGE,
+    MAX_TEXT_WORDS,
+    MAX_WORDS,
+    pairs,
+    passages,
+    tokenize,
+)
 
 MOST_BYTES = 64_000_000
 MARKS = "\u0316\u0300\u0327\u0345\u05b0\u093c\u3099"

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamtopic.deletes import salvaged
+from streamtopic.documents.deletes import salvaged
+from streamtopic.documents.events import Add, Delete, decode
 from streamtopic.errors import InvalidEvent
-from streamtopic.events import Add, Delete, decode
 
 SOURCE = {"version": "3.0", "connector": "postgresql", "db": "shop", "table": "documents"}
 DEBEZIUM = {"before": {"id": "d", "text": "gone"}, "after": None, "source": SOURCE, "op": "d", "ts_ms": 5}

@@ -7,11 +7,11 @@ import shutil
 import pytest
 
 from streamtopic.client import ModelSubscriber
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 from streamtopic.errors import StaleRelease, StateMismatch
 from streamtopic.service.app import Service
+from streamtopic.service.publish.published import Published
 from streamtopic.service.publish.publisher import Statements
-from streamtopic.service.published import Published
 from streamtopic.settings import Settings
 from streamtopic.signed import (
     SigningKey,

@@ -8,7 +8,7 @@ import pytest
 
 from streamtopic.cli import main
 from streamtopic.client import ModelSubscriber, Receipts
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 from streamtopic.errors import InvalidRelease, UnknownKey
 from streamtopic.service.app import Service
 from streamtopic.settings import load

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamtopic.counts import Weighting
+from streamtopic.documents.events import encode_add, encode_delete, encode_heartbeat
 from streamtopic.errors import StateMismatch
-from streamtopic.events import encode_add, encode_delete, encode_heartbeat
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.verify.recount import documents_in_log
 from streamtopic.state import ModelSettings, ModelState, Reader

@@ -9,7 +9,7 @@ import msgpack
 import numpy as np
 import pytest
 
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 from streamtopic.privacy.noise import NoisedMatrix, plan_noise
 from streamtopic.service.app import Service
 from streamtopic.service.schedule.payload import ReleaseNoise, head_ratio

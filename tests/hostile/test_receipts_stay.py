@@ -9,7 +9,7 @@ import pytest
 from streamtopic.client import Receipts
 from streamtopic.errors import StateMismatch
 from streamtopic.service.assembly import Parts
-from streamtopic.service.examination import examine_log
+from streamtopic.service.inspection.examination import examine_log
 from streamtopic.service.instance import provision
 from streamtopic.service.publish.publisher import Publisher
 from streamtopic.settings import Settings

@@ -19,15 +19,15 @@ sys.path.append(str(Path(__file__).parent.parent / "service"))
 
 from test_ingest import World, add, recount
 
-from streamtopic.corpus import Document
 from streamtopic.counts import Weighting
+from streamtopic.documents.corpus import Document
+from streamtopic.documents.events import HEARTBEAT_KEY, LIMITS, encode_add, encode_delete, encode_heartbeat
 from streamtopic.errors import StateMismatch
-from streamtopic.events import HEARTBEAT_KEY, LIMITS, encode_add, encode_delete, encode_heartbeat
 from streamtopic.service.app import Service, silent
 from streamtopic.service.ingest.missed_deletes import remove_missed
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.ingest.rejections import rejections
-from streamtopic.service.rebuild_state import rebuild
+from streamtopic.service.upkeep.rebuild_state import rebuild
 from streamtopic.service.verify.recount import documents_in_log
 from streamtopic.settings import Settings
 from streamtopic.state import ForgetKind, ModelSettings, ModelState, PartitionWriter, Reader
@@ -266,7 +266,8 @@ def test_limits_are_fixed_when_a_model_is_made(connection, tmp_path, monkeypatch
 
 def test_every_number_that_refuses_is_among_the_limits():
     """A limit that is added to the code must be added to what is fixed."""
-    from streamtopic import events, text
+    from streamtopic.documents import events
+    from streamtopic.words import text
 
     numbers = {str(value) for name, value in vars(events).items() if name.startswith("MAX_") and name != "MAX_REQUEST"}
     numbers |= {str(text.MAX_PASSAGE), str(text.MAX_WORD)}

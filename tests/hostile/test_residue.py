@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from streamtopic.cli import main
 from streamtopic.client import ModelSubscriber, Receipts
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
+from streamtopic.documents.events import HEARTBEAT_KEY, encode_add, encode_delete, encode_heartbeat
 from streamtopic.errors import ComponentUnreachable
-from streamtopic.events import HEARTBEAT_KEY, encode_add, encode_delete, encode_heartbeat
 from streamtopic.service.app import Service
 from streamtopic.service.publish.erasure import superseded_from
 from streamtopic.settings import Settings

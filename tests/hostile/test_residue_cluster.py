@@ -3,7 +3,7 @@
 import time
 from dataclasses import replace
 
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 from streamtopic.local import LocalRedisCluster
 from streamtopic.service.app import Service
 from streamtopic.settings import Settings

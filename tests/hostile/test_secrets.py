@@ -7,8 +7,8 @@ import pytest
 import redis
 
 from streamtopic.cli import main
-from streamtopic.concealing import conceal, shown_address
 from streamtopic.errors import StreamtopicError
+from streamtopic.security.concealing import conceal, shown_address
 from streamtopic.settings import load
 from streamtopic.state import Connection
 from streamtopic.state.connection import mapped

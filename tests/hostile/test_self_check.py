@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 from streamtopic.service.app import Service
 from streamtopic.service.schedule import modeller as modelling
 from streamtopic.service.schedule.modeller import SelfCheckRule, check_update

@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from streamtopic.events import encode_add
+from streamtopic.documents.events import encode_add
 from streamtopic.service.app import Service
 from streamtopic.service.ingest.transactions import hidden
 from streamtopic.settings import load

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from streamtopic.counts import Weighting
-from streamtopic.events import LIMITS
+from streamtopic.documents.events import LIMITS
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.verify.recount import documents_in_log
 from streamtopic.sources import OWN

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 from streamtopic.errors import StateCorrupt, StateMismatch, StreamtopicError, UsageError
 from streamtopic.local import LocalRedis, LocalRedisCluster
-from streamtopic.service import backup as module
 from streamtopic.service.app import Service, silent
-from streamtopic.service.backup import HOLDER, backup, contents, restore, restore_keys
+from streamtopic.service.upkeep import backup as module
+from streamtopic.service.upkeep.backup import HOLDER, backup, contents, restore, restore_keys
 from streamtopic.service.verify import passed, relearned, release_findings
 from streamtopic.settings import load
 from streamtopic.state import Connection

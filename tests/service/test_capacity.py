@@ -9,7 +9,7 @@ import pytest
 from three_topics import leaning
 
 from streamtopic.cli import main
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 from streamtopic.errors import UsageError
 from streamtopic.paper.capacity_formulas import base_capacity, head_capacity_terms
 from streamtopic.service.app import Service

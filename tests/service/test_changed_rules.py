@@ -3,7 +3,7 @@
 import msgpack
 import pytest
 
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 from streamtopic.errors import StateMismatch
 from streamtopic.local import LocalRedis
 from streamtopic.service.app import Service

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamtopic.documents.events import DAY, MAX_VALUE, Add, dated, decode_record
 from streamtopic.errors import InvalidEvent
-from streamtopic.events import DAY, MAX_VALUE, Add, dated, decode_record
 from streamtopic.service.ingest.decode import TAKEN, decode_all
 from streamtopic.state import AddedDocument, Lexicon
 from streamtopic.streams import PARTITIONERS, Record, partition_of

@@ -6,7 +6,7 @@ import pytest
 
 from streamtopic.local import LocalRedis, LocalRedisCluster, LocalSentinel
 from streamtopic.service.assembly import Parts
-from streamtopic.service.examination import Level, examine_redis
+from streamtopic.service.inspection.examination import Level, examine_redis
 from streamtopic.settings import Settings
 from streamtopic.state import Connection
 

@@ -15,7 +15,7 @@ sys.path.append(str(Path(__file__).parent.parent))
 
 from strict_html import Strict
 
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 from streamtopic.errors import UsageError
 from streamtopic.report.charts import svg
 from streamtopic.report.version_report import report_page, spending_picture

@@ -11,7 +11,7 @@ from string import ascii_lowercase
 import numpy as np
 import pytest
 
-from streamtopic.lexicon import INSERT, Lexicon, find
+from streamtopic.words.lexicon import INSERT, Lexicon, find
 
 # Prints which kernels a piece of work has called, each with the types of its arguments.
 _CALLED = """
@@ -42,7 +42,7 @@ def _python(program, cache):
 def test_a_machine_where_nothing_is_compiled_is_known(tmp_path):
     """With an empty cache its folder is named; once ingest has decoded a record there is nothing to compile ahead."""
     program = """
-from streamtopic.lexicon import Lexicon
+from streamtopic.words.lexicon import Lexicon
 from streamtopic.service.first_run import cache_folder
 from streamtopic.service.ingest.decode import decode_all
 from streamtopic.streams import Record

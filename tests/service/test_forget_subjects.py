@@ -9,7 +9,14 @@ from crashes import killed_beside
 from ingest_world import NOW, IngestWorld
 
 from streamtopic.client import DocumentProducer
-from streamtopic.events import LIMITS, encode_add, encode_delete, encode_delete_subject, encode_subject_forgotten
+from streamtopic.documents.events import (
+    LIMITS,
+    encode_add,
+    encode_delete,
+    encode_delete_subject,
+    encode_subject_forgotten,
+)
+from streamtopic.documents.subjects import SUBJECT_KEY, subject_digest
 from streamtopic.service.ingest import forget_subjects
 from streamtopic.service.ingest.rejections import retry
 from streamtopic.sources import Dialect, InputMapping
@@ -17,7 +24,6 @@ from streamtopic.state import ForgetKind
 from streamtopic.state.meta import cut
 from streamtopic.state.removal import remove_partition
 from streamtopic.streams import FileLog, Message, open_log
-from streamtopic.subjects import SUBJECT_KEY, subject_digest
 
 SALT = b"0123456789abcdef"
 

@@ -7,7 +7,7 @@ import pytest
 from test_twin import DOCUMENTS, newest, service
 from three_topics import TOPICS, leaning
 
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 from streamtopic.errors import SettingsError
 from streamtopic.service.verify import passed, relearned
 from streamtopic.settings import load

@@ -18,13 +18,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from watched_service import MARK, RARE, Clock, Watched, documents, opened
 
-from streamtopic import endpoint
 from streamtopic.cli import main
-from streamtopic.endpoint import serving
+from streamtopic.documents.events import encode_add
 from streamtopic.errors import ComponentUnreachable, SettingsError
-from streamtopic.events import encode_add
-from streamtopic.health import Health
 from streamtopic.local import LocalRedis
+from streamtopic.monitoring import endpoint
+from streamtopic.monitoring.endpoint import serving
+from streamtopic.monitoring.health import Health
 from streamtopic.streams import FileLog
 
 LIMIT, LATEST = 60.0, 75.0

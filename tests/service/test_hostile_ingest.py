@@ -13,8 +13,8 @@ sys.path += [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 from hostile_records import hostile
 from test_ingest import World, recount
 
+from streamtopic.documents.events import Add, Delete, decode_record, document_of
 from streamtopic.errors import InvalidEvent
-from streamtopic.events import Add, Delete, decode_record, document_of
 from streamtopic.streams import Message
 
 COUNT = 10_000

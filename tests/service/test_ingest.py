@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamtopic.counts import DocumentBatch, Passage, Weighting, count
+from streamtopic.documents.events import encode_add, encode_delete, encode_delete_subject, encode_heartbeat
 from streamtopic.errors import ComponentUnreachable, StateMismatch
-from streamtopic.events import encode_add, encode_delete, encode_delete_subject, encode_heartbeat
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.ingest.resolve import OUTCOMES
 from streamtopic.state import ForgetKind, ModelSettings, ModelState, Reader, compact, cut, scripts

@@ -7,12 +7,12 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 from streamtopic.errors import UsageError
 from streamtopic.service.app import Service
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.instance import provision
-from streamtopic.service.labelled_deletions import documents_with_label
+from streamtopic.service.requests.labelled_deletions import documents_with_label
 from streamtopic.settings import Settings
 from streamtopic.signed import SigningKey
 

@@ -16,7 +16,7 @@ import streamtopic
 from streamtopic.cli import main
 from streamtopic.client import DocumentProducer, Receipts
 from streamtopic.errors import InvalidEvent
-from streamtopic.logs import EVENTS, UNNAMED, JsonLines
+from streamtopic.monitoring.logs import EVENTS, UNNAMED, JsonLines
 from streamtopic.service.processes import _public
 from streamtopic.streams import Message, open_log
 from streamtopic.streams.kafka_log import KafkaOptions

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
+from streamtopic.documents.subjects import subject_digest
 from streamtopic.errors import StateCorrupt, StateError
 from streamtopic.local import LocalRedis
 from streamtopic.service.app import Service, silent
-from streamtopic.service.examination import Level, examine_state
-from streamtopic.service.rebuild_state import rebuild
+from streamtopic.service.inspection.examination import Level, examine_state
+from streamtopic.service.upkeep.rebuild_state import rebuild
 from streamtopic.settings import load
 from streamtopic.signed import new_secret
 from streamtopic.state import Connection, ForgetKind
 from streamtopic.state import __file__ as state_room
 from streamtopic.state.meta import read_position
 from streamtopic.state.redis_keys import ModelKeys, PartitionKeys
-from streamtopic.subjects import subject_digest
 
 MODEL = "one"
 WORDS = [["apple", "banana", "cherry", "damson"], ["iron", "copper", "silver", "gold"]]

@@ -13,12 +13,12 @@ import pytest
 from watched_service import MARK, RARE, Clock, Watched, documents, family_of, opened
 
 import streamtopic
-from streamtopic import metrics as catalogue
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
+from streamtopic.documents.events import encode_add, encode_delete, encode_heartbeat
 from streamtopic.errors import CannotLearn, InvalidEvent
-from streamtopic.events import encode_add, encode_delete, encode_heartbeat
 from streamtopic.local import LocalRedis
-from streamtopic.metrics import CATALOGUE, HIDDEN, MOST, OTHER, PREFIX, Metrics
+from streamtopic.monitoring import metrics as catalogue
+from streamtopic.monitoring.metrics import CATALOGUE, HIDDEN, MOST, OTHER, PREFIX, Metrics
 from streamtopic.service.ingest.resolve import MISPLACED, OUTCOMES
 from streamtopic.service.ingest.worker import IngestWorker, WorkerOptions
 from streamtopic.service.processes import looked_at, run_ingest

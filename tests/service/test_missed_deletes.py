@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamtopic.counts import Weighting
-from streamtopic.events import encode_add, encode_delete, encode_heartbeat
+from streamtopic.documents.events import encode_add, encode_delete, encode_heartbeat
 from streamtopic.service.ingest import missed_deletes
 from streamtopic.service.ingest.missed_deletes import remove_missed, remove_missed_if_due
 from streamtopic.service.ingest.partition_ingest import Ingest

@@ -5,7 +5,7 @@ import time
 import numpy as np
 
 from streamtopic.counts import Weighting
-from streamtopic.events import encode_add, encode_delete, encode_heartbeat
+from streamtopic.documents.events import encode_add, encode_delete, encode_heartbeat
 from streamtopic.service.ingest.missed_deletes import remove_missed_if_due
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.verify.recount import documents_in_log

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 from streamtopic.errors import InvalidRelease, UsageError
 from streamtopic.local import LocalRedis, LocalRedisCluster
-from streamtopic.service import model_removal as module
 from streamtopic.service.app import Service, silent
-from streamtopic.service.model_removal import HOLDER, facts_of, only_keys_left, remove, remove_files
+from streamtopic.service.upkeep import model_removal as module
+from streamtopic.service.upkeep.model_removal import HOLDER, facts_of, only_keys_left, remove, remove_files
 from streamtopic.settings import load
 from streamtopic.signed import PublicKey, ReceiptReader, new_secret, open_deletion_line, open_receipt
 from streamtopic.state import Connection

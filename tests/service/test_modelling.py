@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 from streamtopic.service.app import Service
 from streamtopic.service.schedule import modeller as modelling
 from streamtopic.settings import Settings

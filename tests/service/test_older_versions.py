@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 from streamtopic.report.model_page import model_page
 from streamtopic.report.version_report import read_report
 from streamtopic.service.app import Service

@@ -8,7 +8,7 @@ import pytest
 
 from streamtopic.cli import main
 from streamtopic.client import DocumentProducer, Receipts
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 from streamtopic.errors import InvalidRelease
 from streamtopic.service.app import Service
 from streamtopic.service.schedule.decide import Wait

@@ -13,9 +13,9 @@ import pytest
 
 from streamtopic.cli import main
 from streamtopic.client import DocumentProducer, ModelSubscriber, Receipts
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
+from streamtopic.documents.events import encode_add
 from streamtopic.errors import StreamtopicError
-from streamtopic.events import encode_add
 from streamtopic.service import processes
 from streamtopic.service.app import Service
 from streamtopic.service.processes import run_publish

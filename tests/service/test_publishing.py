@@ -27,11 +27,11 @@ from streamtopic.service.schedule.payload import (
     remarks,
 )
 from streamtopic.service.verify.recount import Numbering
-from streamtopic.text import passages
 from streamtopic.topics.display import npmi
 from streamtopic.topics.heads import HeadTask
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
+from streamtopic.words.text import passages
 
 KEY = NoiseKey(bytes(range(32)))
 GUARDED = Guarded(1.0, 1e-6, 1e-9)

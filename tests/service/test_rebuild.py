@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 from streamtopic.errors import StateError, StateMismatch
-from streamtopic.service import rebuild_state as module
 from streamtopic.service.app import Service, silent
-from streamtopic.service.rebuild_state import present, rebuild
+from streamtopic.service.upkeep import rebuild_state as module
+from streamtopic.service.upkeep.rebuild_state import present, rebuild
 from streamtopic.settings import load
 from streamtopic.state import ForgetKind
 from streamtopic.state.redis_keys import ModelKeys

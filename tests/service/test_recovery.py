@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 from streamtopic.service.app import Service
 from streamtopic.service.schedule.decide import Policy, Situation, Wait, decide
 from streamtopic.settings import Settings

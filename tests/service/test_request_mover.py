@@ -6,7 +6,7 @@ import pytest
 from watched_service import Clock, Watched, documents, opened
 
 from streamtopic.client import Receipts
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 from streamtopic.errors import ComponentUnreachable, InvalidEvent, UsageError
 from streamtopic.state.deletion_requests import RequestState
 from streamtopic.state.redis_keys import ModelKeys

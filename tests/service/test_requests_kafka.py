@@ -8,8 +8,8 @@ import pytest
 from streamtopic.client import DocumentProducer
 from streamtopic.service.app import Service
 from streamtopic.service.instance import provision
-from streamtopic.service.request_mover import Brake, RequestMover
-from streamtopic.service.undo_deletions import starts_at, undo
+from streamtopic.service.requests.request_mover import Brake, RequestMover
+from streamtopic.service.requests.undo_deletions import starts_at, undo
 from streamtopic.settings import Settings
 from streamtopic.signed import ReceiptReader, SigningKey
 from streamtopic.state import ModelState

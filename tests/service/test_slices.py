@@ -7,11 +7,11 @@ import pytest
 from embedded_service import embedded
 from three_topics import TOPICS, never_saw
 
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 from streamtopic.errors import StateMismatch, UsageError
 from streamtopic.service.app import silent
-from streamtopic.service.rebuild_state import rebuild
-from streamtopic.service.slices import SliceView, slice_sums
+from streamtopic.service.inspection.slices import SliceView, slice_sums
+from streamtopic.service.upkeep.rebuild_state import rebuild
 from streamtopic.topics.over_time import ShareEstimator
 
 DAY_MS = 86_400_000

@@ -9,15 +9,15 @@ from crashes import killed_beside
 from ingest_world import NOW, IngestWorld, new_model
 
 from streamtopic.client import DocumentProducer, Suppressor
+from streamtopic.documents.events import encode_add, encode_delete, encode_suppressions, limits_of, new_suppressions
+from streamtopic.documents.suppression import SUPPRESSION_KEY, Suppression, SuppressionKey
 from streamtopic.errors import SettingsError
-from streamtopic.events import encode_add, encode_delete, encode_suppressions, limits_of, new_suppressions
 from streamtopic.service.ingest import find_suppressions
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.sources import Dialect, InputMapping
 from streamtopic.state import ForgetKind, ModelSettings
 from streamtopic.state.removal import remove_partition
 from streamtopic.streams import FileLog, Message, TopicNames, open_log, partition_of
-from streamtopic.suppression import SUPPRESSION_KEY, Suppression, SuppressionKey
 
 NOW_MS = int(NOW * 1000)
 SECRET = b"0123456789abcdef0123456789abcdef"

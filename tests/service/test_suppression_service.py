@@ -4,14 +4,14 @@ import secrets
 
 import pytest
 
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 from streamtopic.errors import SettingsError, StateMismatch, UsageError
 from streamtopic.local import LocalRedis
 from streamtopic.service.app import Service, silent
 from streamtopic.service.assembly import Parts
-from streamtopic.service.backup import backup, contents, restore, restore_keys
-from streamtopic.service.examination import examine_keys, examine_state
-from streamtopic.service.rebuild_state import rebuild
+from streamtopic.service.inspection.examination import examine_keys, examine_state
+from streamtopic.service.upkeep.backup import backup, contents, restore, restore_keys
+from streamtopic.service.upkeep.rebuild_state import rebuild
 from streamtopic.service.verify import passed, relearned
 from streamtopic.service.verify.recount import compare
 from streamtopic.settings import load

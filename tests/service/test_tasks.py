@@ -5,7 +5,7 @@ import pytest
 from embedded_service import embedded
 from three_topics import TOPICS, leaning
 
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 from streamtopic.errors import CannotLearn, InvalidRelease, UsageError
 from streamtopic.service.assembly import task_options
 from streamtopic.service.schedule.payload import read_labelled

@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.pipeline import make_pipeline
 
 from streamtopic import AnchorTopics, TextCounts
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 from streamtopic.service.app import Service
 from streamtopic.settings import Settings
 

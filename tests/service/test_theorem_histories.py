@@ -8,12 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from three_topics import leaning
 
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 from streamtopic.paper.algorithm1 import remaining, unlearn_base
 from streamtopic.service.assembly import learner_options
 from streamtopic.service.verify.recount import recount
-from streamtopic.text import passages
 from streamtopic.topics.learner import learn
+from streamtopic.words.text import passages
 from tests.service.test_recovery import moment, set_back, versions
 from tests.service.test_theorem import DOCUMENTS, service
 

@@ -7,12 +7,12 @@ import pytest
 from embedded_service import embedded
 from three_topics import TOPICS, never_saw
 
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
+from streamtopic.documents.events import encode_add
 from streamtopic.errors import UsageError
-from streamtopic.events import encode_add
 from streamtopic.service.app import silent
-from streamtopic.service.rebuild_state import rebuild
-from streamtopic.service.topic_phrases import DocumentsTopic, count_phrases, read_phrases
+from streamtopic.service.inspection.topic_phrases import DocumentsTopic, count_phrases, read_phrases
+from streamtopic.service.upkeep.rebuild_state import rebuild
 from streamtopic.streams import KafkaLog
 from streamtopic.topics.phrases import PhraseFinder
 

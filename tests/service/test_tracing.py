@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from streamtopic import tracing
 from streamtopic.cli import main
 from streamtopic.client import DocumentProducer
+from streamtopic.documents.events import encode_delete
 from streamtopic.errors import InvalidEvent
-from streamtopic.events import encode_delete
+from streamtopic.monitoring import tracing
 from streamtopic.service.app import Service
 from streamtopic.settings import load
 from streamtopic.state import Forget, ForgetKind

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from three_topics import leaning
 
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 from streamtopic.service.app import Service
 from streamtopic.service.verify.recount import compare
 from streamtopic.service.verify.relearn import draw_again

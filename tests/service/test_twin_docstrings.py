@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from streamtopic.corpus import load_docstrings
+from streamtopic.documents.corpus import load_docstrings
 from streamtopic.service.app import Service
 from streamtopic.service.verify.recount import compare
 from streamtopic.settings import Settings

@@ -5,7 +5,7 @@ import secrets
 import numpy as np
 import pytest
 
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 from streamtopic.service.app import Service
 from streamtopic.service.schedule.modeller import Checked
 from streamtopic.settings import Settings

@@ -5,9 +5,9 @@ from itertools import count
 
 import pytest
 
-from streamtopic.events import encode_add, encode_delete, encode_delete_subject
+from streamtopic.documents.events import encode_add, encode_delete, encode_delete_subject
 from streamtopic.service.app import Service
-from streamtopic.service.undo_deletions import undo
+from streamtopic.service.requests.undo_deletions import undo
 from streamtopic.settings import load
 from streamtopic.signed import new_secret, request_digest
 from streamtopic.state.deletion_requests import RequestState

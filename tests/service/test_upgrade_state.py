@@ -12,16 +12,16 @@ import msgpack
 import numpy as np
 import pytest
 
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
+from streamtopic.documents.events import encode_add, encode_delete, encode_delete_subject
 from streamtopic.errors import StateMismatch, UsageError
-from streamtopic.events import encode_add, encode_delete, encode_delete_subject
 from streamtopic.formats import STATE
-from streamtopic.service import upgrade_state as module
 from streamtopic.service.app import Service, silent
-from streamtopic.service.backup import backup, contents
-from streamtopic.service.examination import examine_state
-from streamtopic.service.rebuild_state import rebuild
-from streamtopic.service.upgrade_state import found_layouts, step_back, upgrade
+from streamtopic.service.inspection.examination import examine_state
+from streamtopic.service.upkeep import upgrade_state as module
+from streamtopic.service.upkeep.backup import backup, contents
+from streamtopic.service.upkeep.rebuild_state import rebuild
+from streamtopic.service.upkeep.upgrade_state import found_layouts, step_back, upgrade
 from streamtopic.service.verify import passed, relearned, release_findings
 from streamtopic.settings import load
 from streamtopic.state import PartitionWriter, meta

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from streamtopic.counts import DocumentBatch, Passage, Weighting, count
+from streamtopic.documents.events import encode_add, encode_delete
 from streamtopic.errors import StateError
-from streamtopic.events import encode_add, encode_delete
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.state import MAX_WORD_IDS, ModelSettings, Reader, word_ids
 from streamtopic.state.measure import Growth

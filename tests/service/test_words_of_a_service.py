@@ -1,9 +1,9 @@
 """Words and memory of a whole service: what status and doctor say of them."""
 
-from streamtopic.corpus import Document
-from streamtopic.service import examination
+from streamtopic.documents.corpus import Document
 from streamtopic.service.app import Service
-from streamtopic.service.examination import Level, examine_room
+from streamtopic.service.inspection import examination
+from streamtopic.service.inspection.examination import Level, examine_room
 from streamtopic.settings import Settings
 
 

@@ -5,8 +5,8 @@ import itertools
 
 import pytest
 
+from streamtopic.documents.events import encode_add, encode_delete
 from streamtopic.errors import StateMismatch
-from streamtopic.events import encode_add, encode_delete
 from streamtopic.service.ingest.partition_ingest import Ingest
 from streamtopic.service.ingest.worker import IngestWorker, WorkerOptions
 from streamtopic.state import ModelSettings, Reader

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 
 TOPICS = {
     "garden": ["rose", "tulip", "soil", "seed", "bloom", "compost", "spade", "hedge"],

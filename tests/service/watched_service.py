@@ -3,9 +3,9 @@
 import contextlib
 import time
 
-from streamtopic.corpus import Document
-from streamtopic.health import Health
-from streamtopic.metrics import Metrics
+from streamtopic.documents.corpus import Document
+from streamtopic.monitoring.health import Health
+from streamtopic.monitoring.metrics import Metrics
 from streamtopic.service.app import Service
 from streamtopic.service.processes import Looks
 from streamtopic.service.watching import Watching

@@ -29,8 +29,8 @@ from source_pairs import (
 )  # fmt: skip
 from test_ingest import World, recount
 
+from streamtopic.documents.events import LIMITS, Add, Delete, encode_delete
 from streamtopic.errors import ComponentUnreachable, InvalidEvent, SettingsError, StateMismatch
-from streamtopic.events import LIMITS, Add, Delete, encode_delete
 from streamtopic.service import assembly
 from streamtopic.service.ingest.missed_deletes import remove_missed
 from streamtopic.service.ingest.partition_ingest import Ingest

@@ -13,8 +13,8 @@ sys.path.append(str(Path(__file__).parent))
 
 from source_pairs import ROW, VALUE, VALUE_SCHEMA, avro, change, written
 
+from streamtopic.documents.events import Add, Delete
 from streamtopic.errors import ComponentUnreachable, InvalidEvent
-from streamtopic.events import Add, Delete
 from streamtopic.sources import Dialect, InputMapping, SchemaRegistry
 from streamtopic.streams import Record
 

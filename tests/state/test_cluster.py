@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 from streamtopic.local import LocalRedisCluster
 from streamtopic.service.app import Service, silent
-from streamtopic.service.rebuild_state import rebuild
+from streamtopic.service.upkeep.rebuild_state import rebuild
 from streamtopic.settings import Settings
 from streamtopic.state import Applied, Connection, ModelSettings, ModelState
 from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests, RequestState, Wanted

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 import pytest
 from cluster_moves import SlotMove, cut_off, fail_over, lose, wait_until
 
-from streamtopic.corpus import Document
+from streamtopic.documents.corpus import Document
 from streamtopic.errors import ComponentUnreachable, StateError
 from streamtopic.local import LocalRedisCluster, LocalSentinel
 from streamtopic.service.app import Service, silent
-from streamtopic.service.rebuild_state import rebuild
+from streamtopic.service.upkeep.rebuild_state import rebuild
 from streamtopic.settings import Settings
 from streamtopic.state import Connection
 from streamtopic.state.redis_keys import ModelKeys

@@ -13,8 +13,8 @@ sys.path.append(str(Path(__file__).parent.parent))
 
 from hostile_records import DOCUMENTS, KINDS, hostile
 
+from streamtopic.documents.events import Delete, decode_record
 from streamtopic.errors import InvalidEvent
-from streamtopic.events import Delete, decode_record
 from streamtopic.streams import KafkaLog, KafkaOptions, Message, TopicNames
 
 COUNT = 10_000

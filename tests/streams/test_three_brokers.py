@@ -12,8 +12,8 @@ from streamtopic.client import DocumentProducer
 from streamtopic.errors import ComponentUnreachable, SettingsError, StreamtopicError
 from streamtopic.local import LocalKafkaCluster
 from streamtopic.service.app import Service, silent
-from streamtopic.service.examination import Level, examine_log
-from streamtopic.service.rebuild_state import rebuild
+from streamtopic.service.inspection.examination import Level, examine_log
+from streamtopic.service.upkeep.rebuild_state import rebuild
 from streamtopic.settings import load
 from streamtopic.streams import KafkaLog, KafkaOptions
 

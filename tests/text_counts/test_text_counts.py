@@ -16,9 +16,9 @@ from sklearn.pipeline import make_pipeline
 
 from streamtopic import AnchorTopics, TextCounts
 from streamtopic.counts import Counts, DocumentBatch, Passage, TextMatrix, count
-from streamtopic.text import passages
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
+from streamtopic.words.text import passages
 
 GROUPS = (
     ["rose", "tulip", "soil", "seed", "bloom", "compost", "spade", "hedge", "2004"],

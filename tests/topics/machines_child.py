@@ -17,10 +17,10 @@ from streamtopic.counts import Counts, DocumentBatch, Passage, count
 from streamtopic.lab.bench.chain_corpora import cyclic_images
 from streamtopic.lab.bench.chains import described
 from streamtopic.service.verify.recount import Numbering
-from streamtopic.text import passages
 from streamtopic.topics.learner import learn
 from streamtopic.topics.learner_options import LearnerOptions
 from streamtopic.topics.update import Updated, update
+from streamtopic.words.text import passages
 
 STEPS = 4
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from streamtopic.corpus import load_docstrings
+from streamtopic.documents.corpus import load_docstrings
 
 KERNELS = ("Haswell", "Sandybridge", "Nehalem")
 DECIDED = ("words", "anchors", "sets")

@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 
 from streamtopic.counts import MAX_LENGTH, DocumentBatch, Passage
 from streamtopic.counts.count_pairs import statistics
-from streamtopic.text import passages
 from streamtopic.topics.learner import choose_words, thresholds
 from streamtopic.topics.learner_options import LearnerOptions
+from streamtopic.words.text import passages
 
 WORDS, DOCUMENTS, HELD = 1_200, 1_000, 50
 NEARLY = 6

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamtopic.errors import InvalidEvent
-from streamtopic.events import (
+from streamtopic.documents.events import (
     HEARTBEAT_KEY,
     Add,
     Delete,
@@ -19,6 +18,7 @@ from streamtopic.events import (
     encode_heartbeat,
     encode_rejected,
 )
+from streamtopic.errors import InvalidEvent
 from streamtopic.streams import Record
 
 scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text() | st.binary()

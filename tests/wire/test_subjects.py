@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamtopic.errors import InvalidEvent
-from streamtopic.events import (
+from streamtopic.documents.events import (
     Add,
     ForgetSubject,
     SubjectForgotten,
@@ -19,7 +18,8 @@ from streamtopic.events import (
     encode_delete_subject,
     encode_subject_forgotten,
 )
-from streamtopic.subjects import MAX_SUBJECT, MAX_SUBJECTS, SUBJECT_KEY, subject_digest, subject_digests
+from streamtopic.documents.subjects import MAX_SUBJECT, MAX_SUBJECTS, SUBJECT_KEY, subject_digest, subject_digests
+from streamtopic.errors import InvalidEvent
 
 KEY = SUBJECT_KEY + b"r-1"
 SALT = b"0123456789abcdef"

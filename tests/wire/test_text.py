@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamtopic.text import MAX_PASSAGE, passages, tokenize
+from streamtopic.words.text import MAX_PASSAGE, passages, tokenize
 
 
 @pytest.mark.parametrize(

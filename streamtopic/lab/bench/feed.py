@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streamtopic.events import encode_add
+from streamtopic.documents.events import encode_add
 from streamtopic.lab.bench.synthetic import planted
 from streamtopic.local import LocalKafka, LocalRedis
 from streamtopic.service.ingest.partition_ingest import Ingest

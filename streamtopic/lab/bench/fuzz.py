@@ -21,8 +21,9 @@ import msgpack
 import numpy as np
 
 from streamtopic.console import printable
+from streamtopic.documents.events import decode_record
+from streamtopic.documents.suppression import Suppression, SuppressionKey, digest_in
 from streamtopic.errors import InvalidRelease, StreamtopicError
-from streamtopic.events import decode_record
 from streamtopic.signed import (
     Assembler,
     Completion,
@@ -57,7 +58,6 @@ from streamtopic.signed import (
     unseal,
 )
 from streamtopic.streams import Record
-from streamtopic.suppression import Suppression, SuppressionKey, digest_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -334,7 +334,7 @@ def _read_rejection(data: bytes) -> None:
 
 
 def _read_release(data: bytes) -> None:
-    from streamtopic.service.published import heads_of, topics_of
+    from streamtopic.service.publish.published import heads_of, topics_of
     from streamtopic.service.verify.evidence import signed_facts
 
     release = open_release(data, _KEY.public)
@@ -347,7 +347,7 @@ def _read_release(data: bytes) -> None:
 
 def _read_receipt(data: bytes) -> None:
     from streamtopic.commands.receipts import readable
-    from streamtopic.service.published import receipt_fields
+    from streamtopic.service.publish.published import receipt_fields
 
     receipt = open_receipt(data, _KEY.public)
     fields = receipt_fields(receipt)

@@ -64,13 +64,13 @@ def append(folder: Path, step: int, documents: int, tokens: int) -> None:
 
 def deletes(step: int, documents: int, share: int) -> list[Message]:
     """Return deletes of every share-th document of a step."""
-    from streamtopic.events import encode_delete
+    from streamtopic.documents.events import encode_delete
 
     return [encode_delete(identity(step, k), f"r-{step}-{k}") for k in range(0, documents, share)]
 
 
 def _messages(step: int, start: int, numbers: npt.NDArray[np.int64]) -> Iterator[list[Message]]:
-    from streamtopic.events import encode_add
+    from streamtopic.documents.events import encode_add
 
     distinct, places = np.unique(numbers, return_inverse=True)
     names = np.array([_name(number) for number in distinct.tolist()], object)

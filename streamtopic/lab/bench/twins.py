@@ -18,17 +18,17 @@ from streamtopic.counts import Cooccurrence, Counts, CountsWithout, SignedPassag
 from streamtopic.lab.bench.figures import timed
 from streamtopic.paper.calibration import DeletionTrials
 from streamtopic.service.verify.recount import Numbering, compare
-from streamtopic.text import passages
 from streamtopic.topics.learner import learn
 from streamtopic.topics.update import NeedsRetrain, update
+from streamtopic.words.text import passages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
 
-    from streamtopic.corpus import Corpus
     from streamtopic.counts import DocumentBatch
+    from streamtopic.documents.corpus import Corpus
     from streamtopic.topics.fit import TopicFit
     from streamtopic.topics.learner_options import LearnerOptions
 

@@ -16,9 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.compiled import inner, kernel, once
-from streamtopic.deletes import headers_ask
-from streamtopic.errors import InvalidEvent
-from streamtopic.events import (
+from streamtopic.documents.deletes import headers_ask
+from streamtopic.documents.events import (
     HEARTBEAT_KEY,
     MAX_COUNT,
     MAX_KEY,
@@ -33,19 +32,20 @@ from streamtopic.events import (
     dated,
     decode_record,
 )
-from streamtopic.lexicon import INSERT, Table, Whole, ascii_tokens, find, leave, word_memory
+from streamtopic.documents.subjects import is_subject_key, subject_digests
+from streamtopic.documents.suppression import Suppression
+from streamtopic.errors import InvalidEvent
 from streamtopic.sources import OWN, Dialect
 from streamtopic.state import AddedDocument, AddedDocuments, Batch, Rows, RowSpan
 from streamtopic.streams import MURMUR2, partition_of
 from streamtopic.streams.event_log import MAX_HEADERS, murmur2
-from streamtopic.subjects import is_subject_key, subject_digests
-from streamtopic.suppression import Suppression
-from streamtopic.text import MAX_PASSAGE, MAX_WORD, MAX_WORDS
+from streamtopic.words.lexicon import INSERT, Table, Whole, ascii_tokens, find, leave, word_memory
+from streamtopic.words.text import MAX_PASSAGE, MAX_WORD, MAX_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from streamtopic.events import Event as RecordEvent
+    from streamtopic.documents.events import Event as RecordEvent
     from streamtopic.state import Lexicon
     from streamtopic.streams import Record
 

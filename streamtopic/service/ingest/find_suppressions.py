@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from streamtopic.events import Delete, Heartbeat
-from streamtopic.suppression import Suppression, SuppressionKey, digest_in, is_suppression_key
+from streamtopic.documents.events import Delete, Heartbeat
+from streamtopic.documents.suppression import Suppression, SuppressionKey, digest_in, is_suppression_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

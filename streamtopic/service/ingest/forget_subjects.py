@@ -19,8 +19,8 @@ from dataclasses import replace
 from itertools import compress
 from typing import TYPE_CHECKING
 
+from streamtopic.documents.events import encode_subject_forgotten
 from streamtopic.errors import TakenOver
-from streamtopic.events import encode_subject_forgotten
 from streamtopic.service.ingest.resolve import receipt_headers
 from streamtopic.sources import OWN
 from streamtopic.streams import Message, pages

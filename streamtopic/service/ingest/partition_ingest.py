@@ -10,8 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from streamtopic.documents.events import suppression_in
+from streamtopic.documents.suppression import check_suppression_key
 from streamtopic.errors import StateError, StateMismatch, StreamtopicError
-from streamtopic.events import suppression_in
+from streamtopic.monitoring.tracing import span
 from streamtopic.service.ingest.decode import decode_all
 from streamtopic.service.ingest.find_suppressions import find_suppressions
 from streamtopic.service.ingest.forget_subjects import SubjectForgetter
@@ -29,8 +31,6 @@ from streamtopic.state import (
     Stale,
 )
 from streamtopic.streams import MURMUR2
-from streamtopic.suppression import check_suppression_key
-from streamtopic.tracing import span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

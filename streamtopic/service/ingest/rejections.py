@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import msgpack
 
+from streamtopic.documents.events import FORM_HEADER, Add, ForgetSubject
+from streamtopic.documents.subjects import is_subject_key
 from streamtopic.errors import InvalidEvent
-from streamtopic.events import FORM_HEADER, Add, ForgetSubject
 from streamtopic.sources import OWN, Dialect
 from streamtopic.streams import MURMUR2, Message, pages, partition_of
-from streamtopic.subjects import is_subject_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from streamtopic.events import Event
+    from streamtopic.documents.events import Event
     from streamtopic.streams import EventLog, Record, TopicNames
 
 __all__ = ["RETRIED", "Rejection", "parse_rejection", "rejections", "retry"]

@@ -6,8 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from streamtopic.errors import InvalidEvent
-from streamtopic.events import (
+from streamtopic.documents.events import (
     FORM_HEADER,
     Delete,
     ForgetSubject,
@@ -18,7 +17,11 @@ from streamtopic.events import (
     request_of,
     salt_of,
 )
-from streamtopic.metrics import OUTCOMES
+from streamtopic.documents.subjects import is_subject_key, request_name, subject_digest
+from streamtopic.documents.suppression import SUPPRESSION_HEADER, Suppression, is_suppression_key, suppressed
+from streamtopic.errors import InvalidEvent
+from streamtopic.monitoring.metrics import OUTCOMES
+from streamtopic.monitoring.tracing import HEADER, trace_of
 from streamtopic.state import (
     AddedDocument,
     Changes,
@@ -29,9 +32,6 @@ from streamtopic.state import (
     StoredDocument,
     SubjectRequest,
 )
-from streamtopic.subjects import is_subject_key, request_name, subject_digest
-from streamtopic.suppression import SUPPRESSION_HEADER, Suppression, is_suppression_key, suppressed
-from streamtopic.tracing import HEADER, trace_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

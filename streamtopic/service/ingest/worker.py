@@ -8,8 +8,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
+from streamtopic.documents.events import encode_heartbeat
 from streamtopic.errors import TakenOver
-from streamtopic.events import encode_heartbeat
 from streamtopic.service.watching import Watch
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streamtopic.documents.events import HEARTBEAT_KEY
 from streamtopic.errors import SettingsError, StateError
-from streamtopic.events import HEARTBEAT_KEY
 from streamtopic.service.schedule.situation import Base, base_forget_set
 from streamtopic.service.watching import Watch
 from streamtopic.signed import version_of

@@ -11,8 +11,9 @@ from dataclasses import replace
 from itertools import groupby
 
 from streamtopic.errors import StateError, StateMismatch
+from streamtopic.monitoring.tracing import span
+from streamtopic.service.publish.published import Published
 from streamtopic.service.publish.subject_receipts import SubjectReceipts
-from streamtopic.service.published import Published
 from streamtopic.service.watching import Watch
 from streamtopic.signed import (
     ChainHead,
@@ -40,7 +41,6 @@ from streamtopic.state.deletions import LinkKeys, ReceiptChain, month_of, months
 from streamtopic.state.model_state import OutboxRecord
 from streamtopic.state.residue_ledger import Residue, ResidueState, Stage
 from streamtopic.streams import EventLog, Message, TopicNames
-from streamtopic.tracing import span
 
 __all__ = ["Publisher", "Statements"]
 

@@ -13,8 +13,9 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from streamtopic.errors import CannotLearn, StreamtopicError
+from streamtopic.monitoring.tracing import enabled, span
 from streamtopic.privacy.keystream import NoiseKey
-from streamtopic.service.published import Published
+from streamtopic.service.publish.published import Published
 from streamtopic.service.schedule.decide import (
     BY_HAND,
     Decision,
@@ -53,7 +54,6 @@ from streamtopic.service.watching import Watch
 from streamtopic.signed import Envelope, Kind, SigningKey, release_digest, seal_release, to_messages
 from streamtopic.state import Connection, Lease, Meta, ModelState, Reader, Snapshot, Stale, StoredBase, cut
 from streamtopic.state.documents import sample_words
-from streamtopic.tracing import enabled, span
 
 __all__ = ["LeaseKeeper", "Scheduler", "SchedulerOptions", "Step"]
 

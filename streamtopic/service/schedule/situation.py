@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from streamtopic.monitoring.tracing import MAX_LINKS
 from streamtopic.privacy.accounting import Composition
 from streamtopic.service.schedule.decide import LONGEST_HOLD_MS, Decision, Policy, Situation, Wait, decide, held
 from streamtopic.signed import REVISION, Envelope
 from streamtopic.state import Forget, Meta, ModelState, Reader, StoredBase, SubjectRequest, SubjectRequests
 from streamtopic.state.deletions import split_requests, unfinished_requests
-from streamtopic.tracing import MAX_LINKS
 
 __all__ = [
     "Base",

@@ -12,7 +12,7 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from streamtopic.service.published import PublishedVersion
+from streamtopic.service.publish.published import PublishedVersion
 from streamtopic.service.schedule.modeller import Made, NewBase
 from streamtopic.service.schedule.situation import Base, base_forget_set
 from streamtopic.signed import REVISION, Envelope, Kind, tombstones

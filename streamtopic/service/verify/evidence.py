@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from streamtopic import __version__
 from streamtopic.errors import CheckFailed, SettingsError, UsageError
 from streamtopic.formats import REPORT
-from streamtopic.service.published import topics_of
+from streamtopic.service.publish.published import topics_of
 from streamtopic.service.schedule.version import rounded, shown_calibration
 from streamtopic.service.verify.claims import LIMITS, assumptions_of, statement_of, steps_of
 from streamtopic.service.verify.finding import as_json, fails, not_checked, passed, relearned

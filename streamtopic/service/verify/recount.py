@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import numpy as np
 
 from streamtopic.counts import Cooccurrence, Counts, DocumentBatch, Passage, Weighting, count
-from streamtopic.errors import InvalidEvent
-from streamtopic.events import (
+from streamtopic.documents.events import (
     FORM_HEADER,
     LIMITS,
     Add,
@@ -27,20 +26,21 @@ from streamtopic.events import (
     keeps_subjects,
     suppression_in,
 )
+from streamtopic.documents.suppression import Suppression, check_suppression_key
+from streamtopic.errors import InvalidEvent
 from streamtopic.service.schedule.payload import Labelled, labelled_by_task
 from streamtopic.sources import OWN, Dialect
 from streamtopic.streams import MURMUR2, pages, partition_of
-from streamtopic.suppression import Suppression, check_suppression_key
-from streamtopic.text import passages
 from streamtopic.topics.learner import thresholds
+from streamtopic.words.text import passages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     import numpy.typing as npt
 
-    from streamtopic.corpus import Corpus
-    from streamtopic.events import Passages
+    from streamtopic.documents.corpus import Corpus
+    from streamtopic.documents.events import Passages
     from streamtopic.service.schedule.payload import TaskOptions
     from streamtopic.service.verify.sources import Sources
     from streamtopic.state import Reader

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from streamtopic.service.published import read_release
+from streamtopic.service.publish.published import read_release
 from streamtopic.sources import OWN, Dialect
 from streamtopic.streams import TopicNames
 

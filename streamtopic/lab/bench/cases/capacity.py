@@ -21,13 +21,13 @@ UPDATES = 100
 
 
 def _case(learner: str, documents: str, topics: int, seed: int) -> list[Figure]:
-    from streamtopic.corpus import load_corpus
     from streamtopic.counts import Counts, count
+    from streamtopic.documents.corpus import load_corpus
     from streamtopic.paper.calibration import CalibrationPlan, calibrate
     from streamtopic.service.verify.recount import Numbering
-    from streamtopic.text import passages
     from streamtopic.topics.learner import learn
     from streamtopic.topics.learner_options import LearnerOptions
+    from streamtopic.words.text import passages
 
     corpus = load_corpus(documents)
     options = LearnerOptions(n_topics=topics, learner=learner)  # type: ignore[arg-type]  # a case's own name

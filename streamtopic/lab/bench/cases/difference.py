@@ -38,7 +38,7 @@ def _case(at_once: int, documents: str, topics: int, draws: int, seed: int) -> l
     import numpy as np
 
     from streamtopic.console import progress
-    from streamtopic.corpus import load_corpus
+    from streamtopic.documents.corpus import load_corpus
     from streamtopic.lab.bench.twins import Twins
     from streamtopic.topics.learner_options import LearnerOptions
 

@@ -14,7 +14,7 @@ __all__ = ["CASES"]
 
 def parse() -> list[Figure]:
     """All docstrings, from source."""
-    from streamtopic.corpus import load_docstrings
+    from streamtopic.documents.corpus import load_docstrings
 
     seconds, corpus = timed(load_docstrings)
     return [Figure("documents", len(corpus.documents), "documents"), Figure("time", seconds, "s")]
@@ -22,7 +22,7 @@ def parse() -> list[Figure]:
 
 def jsonl() -> list[Figure]:
     """A packed file of 20,000 short documents."""
-    from streamtopic.corpus import load_jsonl
+    from streamtopic.documents.corpus import load_jsonl
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "documents.jsonl.gz"

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from streamtopic.corpus import MAX_TEXT
 from streamtopic.counts import MAX_LENGTH, Counts, DocumentBatch, Passage, Weighting, count
+from streamtopic.documents.corpus import MAX_TEXT
 from streamtopic.lab.bench.figures import Figure
 
 if TYPE_CHECKING:

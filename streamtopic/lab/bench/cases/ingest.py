@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from streamtopic.lab.bench.figures import Figure, timed
 
 if TYPE_CHECKING:
-    from streamtopic.corpus import Document
+    from streamtopic.documents.corpus import Document
     from streamtopic.service.app import Service
 
 __all__ = ["CASES"]
@@ -22,7 +22,7 @@ TOKENS = 120
 
 def _documents() -> list[Document]:
     """Return documents of 120 tokens, about 90 distinct, from 20,000 words with Zipf's frequencies."""
-    from streamtopic.corpus import Document
+    from streamtopic.documents.corpus import Document
 
     rng = random.Random(7)
     words = ["".join(chr(97 + (k // 26**place + 7 * place) % 26) for place in range(4)) for k in range(WORDS)]
@@ -32,7 +32,7 @@ def _documents() -> list[Document]:
 
 def tokenise() -> list[Figure]:
     """Text to passages."""
-    from streamtopic.text import passages
+    from streamtopic.words.text import passages
 
     documents = _documents()
     seconds, found = timed(lambda: [passages(document.text) for document in documents])

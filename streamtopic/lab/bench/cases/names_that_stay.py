@@ -47,7 +47,7 @@ def as_release(model: AnchorTopics, words: Sequence[str], version: int) -> Relea
 def _case(rate: float, documents: str, topics: int, versions: int, seed: int) -> list[Figure]:
     """In each version, a share of the documents goes and as many others come."""
     from streamtopic.client.topic_book import TopicBook
-    from streamtopic.corpus import load_docstrings, load_jsonl
+    from streamtopic.documents.corpus import load_docstrings, load_jsonl
     from streamtopic.text_counts import TextCounts
     from streamtopic.topics.estimator import AnchorTopics
 

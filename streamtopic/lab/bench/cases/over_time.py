@@ -95,9 +95,9 @@ def _thousand(slices: int, topics: int, words: int, size: int, seed: int) -> lis
 
 def _stored(slices: int, topics: int, words: int, size: int, seed: int) -> list[Figure]:
     """A pass over the documents that a service has stored, of two years, by month and by class."""
-    from streamtopic.corpus import Document
+    from streamtopic.documents.corpus import Document
     from streamtopic.service.app import Service
-    from streamtopic.service.slices import SliceView, slice_sums
+    from streamtopic.service.inspection.slices import SliceView, slice_sums
     from streamtopic.settings import load
     from streamtopic.topics.over_time import ShareEstimator
 

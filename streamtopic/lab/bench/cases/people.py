@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from streamtopic.lab.bench.figures import Figure, timed
 
 if TYPE_CHECKING:
-    from streamtopic.corpus import Document
+    from streamtopic.documents.corpus import Document
 
 __all__ = ["CASES", "OPTIONS"]
 
@@ -21,7 +21,7 @@ TOKENS = 30
 
 def _documents(number: int, prefix: str, subjects: tuple[str, ...]) -> list[Document]:
     """Return documents of 30 tokens, each of one of six themes of 40 words."""
-    from streamtopic.corpus import Document
+    from streamtopic.documents.corpus import Document
 
     rng = random.Random(prefix)
     made = []

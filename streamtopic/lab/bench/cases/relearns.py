@@ -27,7 +27,7 @@ DIFFERENCE = 1e-12
 
 
 def _case(learner: str, documents: str, topics: int, seed: int) -> list[Figure]:
-    from streamtopic.corpus import load_corpus
+    from streamtopic.documents.corpus import load_corpus
     from streamtopic.lab.bench.twins import Twins
     from streamtopic.topics.learner_options import LearnerOptions
 

@@ -30,7 +30,7 @@ CHAINED = 10
 
 def _case(learner: str, documents: str, topics: int, draws: int, seed: int) -> list[Figure]:
     from streamtopic.console import progress
-    from streamtopic.corpus import load_corpus
+    from streamtopic.documents.corpus import load_corpus
     from streamtopic.lab.bench.twins import KINDS, Twins
     from streamtopic.topics.learner_options import LearnerOptions
 

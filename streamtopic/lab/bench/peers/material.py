@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from streamtopic.corpus import Document
+    from streamtopic.documents.corpus import Document
     from streamtopic.topics.display import WordEvidence
 
 __all__ = ["RULES", "Material", "halvings", "load_material", "made_up", "samples"]
@@ -122,7 +122,7 @@ def load_material(documents: str) -> Material:
 
     labels: the first task's, where every document has one. Raises UsageError where nothing is left.
     """
-    from streamtopic.corpus import load_corpus
+    from streamtopic.documents.corpus import load_corpus
 
     corpus = load_corpus(documents)
     words, counts = _counted(corpus.documents)
@@ -149,7 +149,7 @@ def made_up(posts: int, topics: int) -> Material:
 
 
 def _counted(documents: list[Document]) -> tuple[tuple[str, ...], csr_array]:
-    from streamtopic.text import tokenize
+    from streamtopic.words.text import tokenize
 
     number: dict[str, int] = {}
     rows, columns = [], []

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from streamtopic.events import encode_delete, encode_delete_subject
+from streamtopic.documents.events import encode_delete, encode_delete_subject
 from streamtopic.signed import request_digest
 from streamtopic.state.deletion_requests import DeletionRequests, RequestState, received_near
 from streamtopic.state.deletions import SubjectRequests

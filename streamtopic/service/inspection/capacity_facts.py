@@ -18,7 +18,7 @@ from streamtopic.paper.capacity_formulas import (
 )
 from streamtopic.service import assembly
 from streamtopic.service.paper_mode.deletion_capacity import model_facts, try_deletions
-from streamtopic.service.published import finite
+from streamtopic.service.publish.published import finite
 from streamtopic.service.schedule.version import kept_fields
 from streamtopic.topics.learner import learn
 

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from cryptography import x509
 
-from streamtopic.concealing import clear_address
+from streamtopic.security.concealing import clear_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from streamtopic.concealing import conceal
+from streamtopic.security.concealing import conceal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

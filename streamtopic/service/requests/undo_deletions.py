@@ -10,19 +10,19 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+from streamtopic.documents.events import FORM_HEADER, Add, Delete, ForgetSubject, SubjectForgotten
+from streamtopic.documents.subjects import is_subject_key
+from streamtopic.documents.suppression import Suppression
 from streamtopic.errors import InvalidEvent
-from streamtopic.events import FORM_HEADER, Add, Delete, ForgetSubject, SubjectForgotten
 from streamtopic.signed import ReceiptReader, request_digest
 from streamtopic.state.deletion_requests import RequestState
 from streamtopic.state.deletions import LinkKeys, SubjectRequests
 from streamtopic.streams import Message, pages, partition_of
-from streamtopic.subjects import is_subject_key
-from streamtopic.suppression import Suppression
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from streamtopic.events import Event
+    from streamtopic.documents.events import Event
     from streamtopic.service.app import Service
     from streamtopic.signed import SubjectReceipt
     from streamtopic.streams import Record

@@ -9,15 +9,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from streamtopic.documents.events import text_in
 from streamtopic.errors import InvalidEvent, UsageError
-from streamtopic.events import text_in
 from streamtopic.signed import Release
 from streamtopic.sources import Dialect
 from streamtopic.state import Connection, Reader, Snapshot
 from streamtopic.state.documents import document_ids
 from streamtopic.streams import EventLog, Record, pages
-from streamtopic.text import spaced, tokenize
 from streamtopic.topics.phrases import TOP_WORDS, Pair, PhraseFinder, PhraseReport, choose_phrases
+from streamtopic.words.text import spaced, tokenize
 
 __all__ = ["DocumentsTopic", "PhraseCounts", "count_phrases", "read_phrases"]
 

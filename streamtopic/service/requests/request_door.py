@@ -10,11 +10,11 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from streamtopic.documents.events import encode_delete, encode_delete_subject
+from streamtopic.documents.suppression import is_suppression_key
 from streamtopic.errors import InvalidEvent, UsageError
-from streamtopic.events import encode_delete, encode_delete_subject
 from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests, RequestState, Wanted
 from streamtopic.state.scripts import Stale
-from streamtopic.suppression import is_suppression_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

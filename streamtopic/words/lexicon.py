@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamtopic.compiled import Whole, fetch_early, inner, kernel, once
-from streamtopic.text import MAX_PASSAGE, MAX_WORD, MAX_WORDS
+from streamtopic.words.text import MAX_PASSAGE, MAX_WORD, MAX_WORDS
 
 __all__ = ["Lexicon", "Table", "Whole", "ascii_tokens", "count_texts", "find", "leave", "word_memory"]
 

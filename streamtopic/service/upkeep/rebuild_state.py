@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from streamtopic.documents.events import suppression_in
 from streamtopic.errors import StateError, TakenOver, UsageError
-from streamtopic.events import suppression_in
 from streamtopic.service.partition_counts import count_remedy
-from streamtopic.service.published import Published
+from streamtopic.service.publish.published import Published
 from streamtopic.service.schedule.scheduler import LeaseKeeper
 from streamtopic.signed import ReceiptReader
 from streamtopic.state import ModelState

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from streamtopic.documents.events import keeps_days, keeps_subjects
 from streamtopic.errors import StateError, StateMismatch, TakenOver, UsageError
-from streamtopic.events import keeps_days, keeps_subjects
 from streamtopic.formats import STATE, refusal
-from streamtopic.service.rebuild_state import leading
+from streamtopic.service.upkeep.rebuild_state import leading
 from streamtopic.state.layout import Layouts, announce_layout, layouts, remove_rows, remove_traces, set_layout
 from streamtopic.state.partition_writer import PartitionWriter
 from streamtopic.state.removal import leader, recorded

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from streamtopic.errors import SettingsError
 from streamtopic.service.ingest.transactions import REMEDY, hidden
 from streamtopic.service.publish.erasure import residue_fields
-from streamtopic.service.published import versions_of
+from streamtopic.service.publish.published import versions_of
 from streamtopic.service.schedule.decide import decision_text
 from streamtopic.signed import newest_statement
 from streamtopic.state.residue_ledger import ResidueState

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamtopic.errors import InvalidRelease, UsageError
-from streamtopic.private_files import new_file
+from streamtopic.security.private_files import new_file
 from streamtopic.service.instance import Layout, suppression_file
-from streamtopic.service.published import Published
-from streamtopic.service.running import running
+from streamtopic.service.processes import running
+from streamtopic.service.publish.published import Published
 from streamtopic.signed import (
     ModelDeletion,
     ReceiptReader,

@@ -10,8 +10,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from streamtopic.counts import DocumentBatch
+from streamtopic.documents.events import DAY
 from streamtopic.errors import UsageError
-from streamtopic.events import DAY
 from streamtopic.signed import Release
 from streamtopic.state import Connection, Reader, Snapshot
 from streamtopic.state.documents import document_parts

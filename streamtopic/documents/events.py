@@ -21,13 +21,26 @@ from typing import Any
 
 import msgpack
 
-from streamtopic.deletes import RULES, headers_ask, holds_nothing, map_asks, salvaged, unframed
+from streamtopic.documents.deletes import RULES, headers_ask, holds_nothing, map_asks, salvaged, unframed
+from streamtopic.documents.subjects import (
+    MAX_SUBJECT,
+    MAX_SUBJECTS,
+    check_subjects,
+    is_subject,
+    is_subject_key,
+    subject_key,
+)
+from streamtopic.documents.suppression import (
+    SUPPRESSED,
+    SUPPRESSION_KEY,
+    Suppression,
+    SuppressionKey,
+    is_suppression_key,
+)
 from streamtopic.errors import InvalidEvent
+from streamtopic.monitoring.tracing import HEADER
 from streamtopic.streams.event_log import MAX_HEADERS, Headers, Message, Record
-from streamtopic.subjects import MAX_SUBJECT, MAX_SUBJECTS, check_subjects, is_subject, is_subject_key, subject_key
-from streamtopic.suppression import SUPPRESSED, SUPPRESSION_KEY, Suppression, SuppressionKey, is_suppression_key
-from streamtopic.text import MAX_PAIRS, MAX_PASSAGE, MAX_WORD, MAX_WORDS, passages
-from streamtopic.tracing import HEADER
+from streamtopic.words.text import MAX_PAIRS, MAX_PASSAGE, MAX_WORD, MAX_WORDS, passages
 
 __all__ = [
     "DAY",

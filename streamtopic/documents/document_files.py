@@ -20,7 +20,7 @@ import zlib
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from streamtopic.corpus import MAX_TEXT, Corpus, Document, Problem, check_encoding, document_in, load_jsonl
+from streamtopic.documents.corpus import MAX_TEXT, Corpus, Document, Problem, check_encoding, document_in, load_jsonl
 from streamtopic.errors import UsageError
 
 if TYPE_CHECKING:

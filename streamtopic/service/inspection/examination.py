@@ -14,13 +14,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from streamtopic import __version__
-from streamtopic.concealing import clear_address
-from streamtopic.endpoint import is_loopback
+from streamtopic.documents.events import suppression_in, without_subjects, without_suppression
 from streamtopic.errors import ComponentUnreachable, SettingsError, StateCorrupt, StateMissing, StreamtopicError
-from streamtopic.events import suppression_in, without_subjects, without_suppression
 from streamtopic.formats import STATE
-from streamtopic.service.certificate_dates import endings
+from streamtopic.monitoring.endpoint import is_loopback
+from streamtopic.security.concealing import clear_address
 from streamtopic.service.ingest.transactions import REMEDY, hidden
+from streamtopic.service.inspection.certificate_dates import endings
 from streamtopic.service.instance import differing, suppression_file
 from streamtopic.service.partition_counts import count_remedy, wanted_partitions
 from streamtopic.signed import PublicKey, ReceiptReader, SigningKey, load_secret

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from streamtopic.errors import StateCorrupt, StateError, StateMismatch, UsageError
 from streamtopic.formats import STATE, program, refusal
-from streamtopic.private_files import new_file, write_whole
-from streamtopic.service.backup_archive import ArchiveWriter, read_archive
+from streamtopic.security.private_files import new_file, write_whole
 from streamtopic.service.instance import Layout, noise_key, receipt_secret, signing_key, suppression_file
+from streamtopic.service.upkeep.backup_archive import ArchiveWriter, read_archive
 from streamtopic.signed import load_secret
 from streamtopic.state.dumped_keys import (
     DumpedKey,

@@ -23,7 +23,7 @@ from streamtopic.errors import SettingsError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streamtopic.health import Verdict
+    from streamtopic.monitoring.health import Verdict
 
 __all__ = ["Asked", "is_loopback", "serving"]
 

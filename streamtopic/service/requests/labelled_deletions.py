@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streamtopic.documents.events import DAY
 from streamtopic.errors import UsageError
-from streamtopic.events import DAY
 from streamtopic.state.documents import read_documents
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Requests for deletions: taken in, approved, sent, looked up, and undone."""

@@ -1,0 +1,1 @@
+"""Texts to words, and words to numbers."""

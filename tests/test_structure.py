@@ -102,6 +102,41 @@ def test_a_module_that_stands_alone_imports_nothing(module):
     assert used <= {"errors"}
 
 
+# Rooms whose first page is a map of their modules. Others list public names, which test_surface.py holds.
+MAPPED = [
+    "audit",
+    "dashboard",
+    "documents",
+    "gateway",
+    "lab/faults",
+    "monitoring",
+    "paper",
+    "report",
+    "security",
+    "service",
+    "service/ingest",
+    "service/inspection",
+    "service/paper_mode",
+    "service/publish",
+    "service/requests",
+    "service/schedule",
+    "service/upkeep",
+    "sources",
+    "state",
+    "words",
+]
+
+
+@pytest.mark.parametrize("room", MAPPED)
+def test_the_map_of_a_room_names_each_of_its_files_and_no_other(room):
+    """A stranger who reads the first page of a room knows what each of its files is for."""
+    told = ast.get_docstring(ast.parse((ROOT / room / "__init__.py").read_text(encoding="utf-8")))
+    files = {path.stem for path in (ROOT / room).glob("*.py")} - {"__init__"}
+    listed = set(re.findall(r"^ *([a-z][a-z0-9_]*)  +\S", told, re.MULTILINE))
+    assert listed <= files
+    assert files <= set(re.findall(r"\w+", told))
+
+
 def _users(folder):
     """Return the parts whose modules import something of a folder."""
     return {_part(m) for m in MODULES if any(name.startswith(f"{folder}.") for name in _imports(m))}

@@ -23,7 +23,6 @@ from streamtopic.commands import (
     receipts,
     run,
     suggest,
-    suppressing,
     upgrading,
     waiting_deletions,
 )
@@ -35,7 +34,6 @@ ALL = (
     run,
     backups,
     changes,
-    suppressing,
     waiting_deletions,
     looking,
     capacity,

@@ -1,4 +1,4 @@
-"""`streamtopic add`, `delete`, `unlearn` and `retrain`: change the documents of an instance, or ask for a model.
+"""`add`, `delete`, `unlearn`, `retrain`, `suppress` and `lift`: change an instance's documents, or ask for a model.
 
 Documents are changed by events in the log. Where no other process runs the instance, these commands bring its model up
 to date as well.
@@ -27,16 +27,17 @@ if TYPE_CHECKING:
     from streamtopic.service.app import Service, Settled
     from streamtopic.service.requests.request_door import Received
 
-__all__ = ["finish", "other_forms", "read_ids", "register"]
+__all__ = ["finish", "other_forms", "register"]
 
 # Requests of a long list of documents are a matter for programs.
 _SHOWN = 20
 
 
 def register(subparsers: Subparsers) -> None:
-    """Add the four commands."""
+    """Add the six commands."""
     _register_add_delete(subparsers)
     _register_request(subparsers)
+    _register_suppress(subparsers)
 
 
 def _register_add_delete(subparsers: Subparsers) -> None:
@@ -74,6 +75,22 @@ def _register_add_delete(subparsers: Subparsers) -> None:
     )
 
 
+def _register_suppress(subparsers: Subparsers) -> None:
+    """Add both commands."""
+    for name, does in (
+        ("suppress", "refuse documents under these ids, or about these subjects, whenever they are sent again"),
+        ("lift", "take documents under these ids, or about these subjects, again"),
+    ):
+        parser = command(subparsers, name, partial(_suppress, name), does)
+        parser.add_argument(
+            "--id", action="append", default=[], metavar="ID", help="id of a document (may be repeated)"
+        )
+        parser.add_argument("--subject", action="append", default=[], metavar="ID", help="a person (may be repeated)")
+        parser.add_argument(
+            "--from", dest="source", type=Path, metavar="FILE", help="a file of document ids, one a line (- for stdin)"
+        )
+
+
 def _add(args: argparse.Namespace) -> int:
     """Write add events, then bring the model up to date unless another process is doing so."""
     from streamtopic.service.app import Service
@@ -103,7 +120,7 @@ def _delete(args: argparse.Namespace) -> int:
     from streamtopic.service.requests.request_door import guarded_by
 
     settings = instance_settings(args)
-    named = [*args.ids, *(read_ids(args.source) if args.source else [])]
+    named = [*args.ids, *(_read_ids(args.source) if args.source else [])]
     # An id that is named twice is one deletion: two would be two requests, the second for no document.
     ids = list(dict.fromkeys(named))
     subjects = list(dict.fromkeys(args.subject))
@@ -213,7 +230,7 @@ def _ask(service: Service, ids: Sequence[str], subjects: Sequence[str], *, as_js
     return finish(service, report, as_json=as_json)
 
 
-def read_ids(path: Path) -> list[str]:
+def _read_ids(path: Path) -> list[str]:
     """Return the ids in a file, one a line. Raises UsageError for a file that cannot be read."""
     try:
         with file_errors("read", path):
@@ -362,3 +379,16 @@ def _await(service: Service, kind: str, seconds: float) -> None:
                 f"no scheduler has acted on the {kind} for {seconds:g} s: is `streamtopic schedule` running, or busy?"
             )
         time.sleep(0.1)
+
+
+def _suppress(name: str, args: argparse.Namespace) -> int:
+    """Write the records, then bring the model up to date unless another process is doing so."""
+    from streamtopic.service.app import Service
+
+    settings = instance_settings(args)
+    ids = [*args.id, *(_read_ids(args.source) if args.source else [])]
+    if not ids and not args.subject:
+        raise UsageError(f"whom? give --id ID, --subject ID, or a file of ids with --from FILE, to {name}")
+    with Service(settings) as service:
+        named = service.suppress(ids, args.subject, suppressed=name == "suppress")
+        return finish(service, {"sent": named}, as_json=args.json)

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.common_arguments import command, file_errors, instance_settings, whole_number
-from streamtopic.commands.phrases_shown import add_phrases, count_phrases, phrases_facts
-from streamtopic.commands.slices_shown import add_slices, slice_unit
+from streamtopic.commands.topics_shown import add_phrases, add_slices, count_phrases, phrases_facts, slice_unit
 from streamtopic.console import say, say_json
 from streamtopic.errors import UsageError
 

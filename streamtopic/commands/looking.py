@@ -12,8 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.commands.common_arguments import command, instance_settings, moment, whole_number
-from streamtopic.commands.phrases_shown import add_phrases, count_phrases, phrases_block, phrases_facts
-from streamtopic.commands.slices_shown import add_slices, print_slices, slice_unit
+from streamtopic.commands.topics_shown import (
+    add_phrases,
+    add_slices,
+    count_phrases,
+    phrases_block,
+    phrases_facts,
+    print_slices,
+    slice_unit,
+)
 from streamtopic.console import duration, instant, number, number_of, say, say_json, show, table
 from streamtopic.errors import StreamtopicError, UsageError
 

@@ -3,7 +3,6 @@
 service_view      what the pages read of a service: one reader at a time, each answer kept for a few seconds
 page_facts        the facts of each page, as values
 attention         what a person must act on, with the remedy
-history_charts    capacity and epsilon over versions
 gate              hosts, sizes and headers of all requests; the token, visits and their forms
 web_pages         addresses to pages
 dashboard_server  the server

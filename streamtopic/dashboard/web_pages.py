@@ -9,7 +9,7 @@ import logging
 from functools import partial
 from http import HTTPStatus
 from importlib.resources import files
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
@@ -22,14 +22,14 @@ from starlette.routing import Route
 from streamtopic.dashboard import page_facts
 from streamtopic.dashboard.attention import concerns
 from streamtopic.dashboard.gate import PICTURES_POLICY, Access, Gate, Visit, Visits, nobody_waits
-from streamtopic.dashboard.history_charts import capacity_chart, epsilon_chart
 from streamtopic.errors import ComponentUnreachable, SettingsError, StateMissing, StreamtopicError, UsageError
-from streamtopic.report.rendering import render_of
+from streamtopic.report.charts import Picture, Series, line_chart
+from streamtopic.report.rendering import moment, render_of
 from streamtopic.security.concealing import conceal
 from streamtopic.state.residue_ledger import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from starlette.requests import Request
     from starlette.types import ASGIApp
@@ -52,6 +52,8 @@ PAGES = {
 # The other pages change only with a version, or cost a pass through a topic.
 _LIVE = {"/", "/deletions", "/requests", "/versions", "/health"}
 _SLOW = 20.0
+_CHART_WIDTH, _CHART_HEIGHT = 420.0, 200.0
+_MOST_VERSIONS = 60
 _NO_VERSION = 2**31
 _STAGES = {
     Stage.SUBTRACTED: "the document is out of the counts",
@@ -147,7 +149,7 @@ class _Pages:
         charts = []
         if versions:
             budget = self._view.settings.epsilon_budget
-            charts = [capacity_chart(versions), epsilon_chart(versions, budget)]
+            charts = [_capacity_chart(versions), _epsilon_chart(versions, budget)]
         return self._page(request, "versions.html", {"at": answer.at, "versions": versions, "charts": charts})
 
     def _topics(self, request: Request) -> Response:
@@ -384,3 +386,37 @@ def _number(text: str) -> int | None:
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise UsageError("a version has a number: choose one of the list")
     return int(text)
+
+
+def _capacity_chart(versions: Sequence[Mapping[str, Any]]) -> Picture:
+    """Return the share of the deletion capacity that each version had used, in percent."""
+    values = [_used(version) for version in versions]
+    series = Series("Deletion capacity used, %", values, at_least=0.0, at_most=100.0, limit=(100.0, "capacity"))
+    said = "Share of the deletion capacity of its base that each version had used."
+    return _chart("capacity", series, versions, said)
+
+
+def _epsilon_chart(versions: Sequence[Mapping[str, Any]], budget: float) -> Picture:
+    """Return the epsilon that was spent since the base model at each version. budget: what may be spent."""
+    values = [version["cumulative_epsilon"] for version in versions]
+    series = Series("ε since the base model", values, at_least=0.0, at_most=budget, limit=(budget, "budget"))
+    return _chart("epsilon", series, versions, "Unlearning epsilon spent since the base model, at each version.")
+
+
+def _used(version: Mapping[str, Any]) -> float | None:
+    """Return the share of the capacity that a version had used, in percent; None for a base that bears none."""
+    return 100.0 * version["forgotten"] / version["capacity"] if version["capacity"] else None
+
+
+def _chart(name: str, series: Series, versions: Sequence[Mapping[str, Any]], said: str) -> Picture:
+    shown = versions[-_MOST_VERSIONS:]
+    values = series.values[-_MOST_VERSIONS:]
+    positions = [str(version["version"]) for version in shown]
+    points = []
+    for version, value in zip(shown, values, strict=True):
+        figure = "none" if value is None else f"{value:.4g}"
+        points.append(f"version {version['version']}, {moment(version['created'])}: {figure}")
+    drawn = Series(series.title, values, "by version", series.at_least, series.at_most, series.limit)
+    width, height = _CHART_WIDTH - 12, _CHART_HEIGHT - 30
+    marks = tuple(line_chart(drawn, positions, points, left=4.0, top=4.0, width=width, height=height))
+    return Picture(name, series.title, said, _CHART_WIDTH, _CHART_HEIGHT, marks)

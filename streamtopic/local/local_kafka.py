@@ -12,10 +12,12 @@ from types import TracebackType
 from typing import IO, Self
 
 from streamtopic.errors import ComponentUnreachable
-from streamtopic.local.broker_files import broker_jars, cache_folder
-from streamtopic.local.broker_process import (
+from streamtopic.local.child import Child, owns_folder, private_folder
+from streamtopic.local.kafka_broker import (
     COMMON_PROPERTIES,
+    broker_jars,
     brokers_seen,
+    cache_folder,
     failure_reason,
     free_broker_port,
     java_command,
@@ -23,7 +25,6 @@ from streamtopic.local.broker_process import (
     prepare_storage,
     write_properties,
 )
-from streamtopic.local.child import Child, owns_folder, private_folder
 
 __all__ = ["LocalKafka"]
 

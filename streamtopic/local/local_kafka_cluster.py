@@ -11,7 +11,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from streamtopic.errors import ComponentUnreachable
-from streamtopic.local.broker_process import (
+from streamtopic.local.certificates import Authority
+from streamtopic.local.child import Child, Node
+from streamtopic.local.kafka_broker import (
     COMMON_PROPERTIES,
     brokers_seen,
     failure_reason,
@@ -21,8 +23,6 @@ from streamtopic.local.broker_process import (
     prepare_storage,
     write_properties,
 )
-from streamtopic.local.certificates import Authority
-from streamtopic.local.child import Child, Node
 
 if TYPE_CHECKING:
     import ssl

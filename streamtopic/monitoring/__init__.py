@@ -1,1 +1,8 @@
-"""What a process tells about itself: metrics, health, logs and spans, and the address where they are read."""
+"""What a process tells about itself, and the address where it is read.
+
+metrics   the catalogue of all metrics, and the values of one process
+health    who has made progress, and who should have
+logs      the names of all events that are logged, and a line of JSON for each
+tracing   spans that follow a deletion, where a process has OpenTelemetry
+endpoint  `/livez`, `/readyz`, `/metrics` and `/status`
+"""

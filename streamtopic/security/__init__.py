@@ -1,1 +1,6 @@
-"""What guards secrets: hidden passwords, private files, and the words for failures of TLS."""
+"""What guards secrets.
+
+concealing     passwords stay out of output, logs and errors
+private_files  files that only their owner may read, or that must survive a power failure
+tls_faults     failures of TLS, in words that name the remedy
+"""

@@ -1,1 +1,13 @@
-"""Ingest, scheduler and publisher, and the processes that run them."""
+"""Ingest, scheduler and publisher, and the processes that run them.
+
+app               the service in one process; commands call its methods
+assembly          its parts, made from settings
+instance          the folder of a kept instance, its lock and keys, and the topics of a model
+partition_counts  how many partitions each topic must have
+processes         the parts as processes of their own
+watching          what the parts report, as metrics and health
+first_run         compiles ahead what the first run on a machine needs
+
+Each leg of the flow has its folder (`ingest`, `schedule`, `publish`), and so has the check of its results (`verify`).
+`paper_mode` is handed in from outside. `requests`, `inspection` and `upkeep` are for the people who run a service.
+"""

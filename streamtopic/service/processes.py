@@ -54,6 +54,9 @@ if TYPE_CHECKING:
     from streamtopic.settings import Settings
     from streamtopic.state import Meta
 
+    # Told each event, as the command prints it.
+    Say = Callable[[dict[str, Any]], None]
+
 __all__ = [
     "EVERY",
     "Looks",
@@ -70,7 +73,7 @@ __all__ = [
 
 
 @contextmanager
-def watched(settings: Settings, role: str, say: Callable[[dict[str, Any]], None]) -> Iterator[Watch]:
+def watched(settings: Settings, role: str, say: Say) -> Iterator[Watch]:
     """Answer at `metrics_address` as long as the block runs; without that setting nobody watches.
 
     role: `run`, `ingest`, `schedule` or `publish`. say: is told the address. Raises SettingsError where it is taken.
@@ -239,9 +242,7 @@ LONGEST_PAUSE = 10.0
 GRACE = 8.0
 
 
-def run_ingest(
-    settings: Settings, stop: threading.Event, say: Callable[[dict[str, Any]], None], *, watch: Watch | None = None
-) -> None:
+def run_ingest(settings: Settings, stop: threading.Event, say: Say, *, watch: Watch | None = None) -> None:
     """Count the records of this process's share of the partitions. Wait where a component is unreachable.
 
     stop: ends it after the present flush.
@@ -267,12 +268,7 @@ def run_ingest(
 
 
 def run_schedule(
-    settings: Settings,
-    stop: threading.Event,
-    say: Callable[[dict[str, Any]], None],
-    *,
-    interval: float,
-    watch: Watch | None = None,
+    settings: Settings, stop: threading.Event, say: Say, *, interval: float, watch: Watch | None = None
 ) -> None:
     """Lead, or stand by until the leader is gone: decide, learn, stage.
 
@@ -292,12 +288,7 @@ def run_schedule(
 
 
 def run_publish(
-    settings: Settings,
-    stop: threading.Event,
-    say: Callable[[dict[str, Any]], None],
-    *,
-    interval: float,
-    watch: Watch | None = None,
+    settings: Settings, stop: threading.Event, say: Say, *, interval: float, watch: Watch | None = None
 ) -> None:
     """Publish the outbox, and the receipts of deletions.
 
@@ -316,12 +307,7 @@ def run_publish(
 
 
 def run_all(
-    settings: Settings,
-    stop: threading.Event,
-    say: Callable[[dict[str, Any]], None],
-    *,
-    interval: float,
-    watch: Watch | None = None,
+    settings: Settings, stop: threading.Event, say: Say, *, interval: float, watch: Watch | None = None
 ) -> None:
     """Do the work of all three in one process, in turn. Other processes may share it.
 
@@ -368,7 +354,7 @@ def worker_of(service: Service) -> Iterator[IngestWorker]:
         worker.close()
 
 
-def _one_step(service: Service, said: str, say: Callable[[dict[str, Any]], None]) -> str:
+def _one_step(service: Service, said: str, say: Say) -> str:
     """Decide and act once; return the decision in words. A decision that equals `said` is not reported again."""
     try:
         step = service.scheduler.step()
@@ -393,7 +379,7 @@ def _public(decision: str) -> str:
     return f"{kind}: {reason.partition(';')[0].partition(': ')[0]}"
 
 
-def _publish_once(service: Service, say: Callable[[dict[str, Any]], None]) -> bool:
+def _publish_once(service: Service, say: Say) -> bool:
     """Publish versions, receipts and statements that wait; return whether there were any."""
     records = service.publisher.drain()
     receipts = service.issue_receipts()
@@ -405,11 +391,7 @@ def _publish_once(service: Service, say: Callable[[dict[str, Any]], None]) -> bo
 
 
 def _persevere(
-    settings: Settings,
-    stop: threading.Event,
-    say: Callable[[dict[str, Any]], None],
-    work: Callable[[Service], None],
-    watch: Watch | None,
+    settings: Settings, stop: threading.Event, say: Say, work: Callable[[Service], None], watch: Watch | None
 ) -> None:
     """Do the work until `stop`, and open the service again after each failure that may pass."""
     pause = 0.0

@@ -7,11 +7,10 @@ dialects          a foreign record to the same record in the service's own diale
 """
 
 from streamtopic.sources.dialects import OWN, Dialect, Translated
-from streamtopic.sources.input_mapping import FORMATS, OWN_FORMAT, InputMapping
+from streamtopic.sources.input_mapping import OWN_FORMAT, InputMapping
 from streamtopic.sources.schema_registry import SchemaRegistry
 
 __all__ = [
-    "FORMATS",
     "OWN",
     "OWN_FORMAT",
     "Dialect",

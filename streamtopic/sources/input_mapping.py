@@ -13,7 +13,6 @@ from streamtopic.errors import InvalidEvent
 
 __all__ = [
     "ANY_FIELD",
-    "FORMATS",
     "OWN_FORMAT",
     "InputMapping",
     "at_path",
@@ -23,8 +22,6 @@ __all__ = [
 ]
 
 OWN_FORMAT = "streamtopic"
-FORMATS = (OWN_FORMAT, "json", "debezium", "cloudevents", "confluent-json", "confluent-avro")
-"""Formats of records, by the names of the setting `input.format`."""
 
 ANY_FIELD = "*"
 """The `key` that takes a structured key's only field."""
@@ -37,7 +34,7 @@ _UNITS = {"s": 1000.0, "ms": 1.0, "us": 0.001}
 class InputMapping:
     """How a foreign record makes a document. A path is the names of fields within each other, with dots between.
 
-    format: one of FORMATS.
+    format: a value of the setting `input.format`.
     key: "" where the key is the id itself; else the path of the id in a structured key, or ANY_FIELD.
     text: paths of the text; several make one text of several lines; "" is the whole value.
     labels: (task, path of its class) pairs.

@@ -24,8 +24,10 @@ Of a model, beside its partitions
     deletion_requests   requests for deletions, until their receipts are there
     residue_ledger      where traces of deleted documents are left
     removal             taking counts out, so that they are made again from the log
+    layout              the number of the layout that all of it has, raised and taken back
+    dumped_keys         all keys as Redis dumps them, for a backup
 Below all
-    connection          the only module that speaks to Redis
+    connection          the only module that speaks to Redis; redis_servers: a server, a cluster, or sentinels
     redis_keys          the name of everything in Redis
     scripts             guarded writes: the Lua scripts in `lua/` and their outcomes
 """

@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from streamtopic.compiled import Whole, allocating, kernel
+from streamtopic.compiled import Whole, allocating, inner, kernel
 from streamtopic.counts import MAX_LENGTH, DocumentBatch, WordSets
 from streamtopic.state.connection import Connection
 from streamtopic.state.document_records import RECORD_VERSION, labels_part, unpack_labels, unreadable
@@ -17,7 +17,6 @@ from streamtopic.state.meta import Meta, read_position
 from streamtopic.state.reader import PartitionView, Snapshot
 from streamtopic.state.redis_keys import BUCKETS
 from streamtopic.state.segments import get_varint
-from streamtopic.state.sort_in_place import sort_in_place
 
 __all__ = ["StoredDocuments", "document_ids", "document_parts", "read_documents", "sample_words"]
 
@@ -373,7 +372,7 @@ def _words(
             found[held] = (place << 32) | count
             held += 1
     # Word and count in one number, so that one plain sort moves both.
-    sort_in_place(found, held)
+    _sort(found, held)
     for k in range(held):
         words[k] = found[k] >> 32
         counts[k] = found[k] & np.int64(0xFFFFFFFF)
@@ -381,6 +380,25 @@ def _words(
         if k and words[k] == words[k - 1]:
             return -1, 0
     return at, held
+
+
+@inner
+def _sort(values: Int64, size: int) -> None:
+    """Sort values[:size] in place, ascending.
+
+    This is Shell's method, with gaps that shrink by 4/9. It is for the words of a passage, a few hundred at most times:
+    sorting them costs little beside reading them. numba's own sort is ten functions, which take longer to compile.
+    """
+    gap = size
+    while gap > 1:
+        gap = max(4 * gap // 9, 1)
+        for k in range(gap, size):
+            value = values[k]
+            at = k
+            while at >= gap and values[at - gap] > value:
+                values[at] = values[at - gap]
+                at -= gap
+            values[at] = value
 
 
 def sample_words(

@@ -28,7 +28,6 @@ from datetime import UTC, date, datetime
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array, vstack
 from scipy.special import stdtrit
 
@@ -68,8 +67,6 @@ _DAY_MS = 86_400_000
 _EPOCH = date(1970, 1, 1).toordinal()
 _NO_TIME = np.iinfo(np.int64).min
 _YEAR_OR_MONTH = re.compile(r"\d{4}(-\d{2})?")
-
-Labels = npt.NDArray[np.str_]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from streamtopic.cli import main
-from streamtopic.commands.slices_shown import UNITS
+from streamtopic.commands.topics_shown import UNITS
 from streamtopic.topics import over_time
 
 WORDS = (["rose", "tulip", "soil", "seed", "bloom"], ["oven", "flour", "butter", "knead", "roast"])

@@ -26,7 +26,7 @@ from kafka.admin import (
 
 from streamtopic.errors import ComponentUnreachable
 from streamtopic.local import Authority, LocalKafka
-from streamtopic.local.broker_files import find_java
+from streamtopic.local.kafka_broker import find_java
 from streamtopic.local.local_redis import find_server, find_tls_server
 from streamtopic.streams import KafkaLog, KafkaOptions
 

@@ -14,7 +14,7 @@ import yaml
 from streamtopic.documents import events, subjects, suppression
 from streamtopic.documents.events import MAX_VALUES, Add, Delete, decode, decode_record
 from streamtopic.errors import InvalidEvent
-from streamtopic.local.broker_files import find_java
+from streamtopic.local.kafka_broker import find_java
 from streamtopic.signed.deletion_receipt import COMPLETION_FORMAT, RECEIPT_FORMAT, Completion, Receipt, SubjectReceipt
 from streamtopic.signed.release_codec import FORMAT, Envelope, Head, Payload
 from streamtopic.signed.releases_topic import CHUNK_BYTES

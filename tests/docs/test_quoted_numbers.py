@@ -9,8 +9,8 @@ from streamtopic.audit.attack import AuditPlan
 from streamtopic.counts.count_pairs import HEAVY
 from streamtopic.dashboard import gate, service_view, web_pages
 from streamtopic.lab.faults.campaign import Options
-from streamtopic.local.broker_files import LEAST_JAVA
 from streamtopic.local.certificates import SERVER_DAYS
+from streamtopic.local.kafka_broker import LEAST_JAVA
 from streamtopic.monitoring.health import MARGIN
 from streamtopic.monitoring.metrics import MOST
 from streamtopic.service import processes

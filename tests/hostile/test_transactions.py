@@ -8,7 +8,7 @@ import pytest
 
 from streamtopic.documents.events import encode_add
 from streamtopic.service.app import Service
-from streamtopic.service.ingest.transactions import hidden
+from streamtopic.service.inspection.hidden_records import hidden
 from streamtopic.settings import load
 
 _numbers = itertools.count()

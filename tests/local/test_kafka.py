@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from streamtopic.errors import ComponentUnreachable
-from streamtopic.local import LocalKafka, broker_files
-from streamtopic.local.broker_files import broker_jars, find_java
+from streamtopic.local import LocalKafka, kafka_broker
+from streamtopic.local.kafka_broker import broker_jars, find_java
 
 HOLD = """
 import sys, time
@@ -104,7 +104,7 @@ def test_a_port_that_is_taken_is_reported(tmp_path):
 def test_without_java_it_says_how_to_get_one(monkeypatch):
     """Neither PATH nor wheel has one: the message has the command that helps. An old Java on PATH is passed over."""
     assert find_java({"PATH": ""}).parts[-3:] == ("java-runtime", "bin", "java")
-    monkeypatch.setattr(broker_files.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(kafka_broker.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ComponentUnreachable, match="pip install 'streamtopic"):
         LocalKafka(environ={"PATH": ""}).start()
 
@@ -120,7 +120,7 @@ def test_an_old_java_is_passed_over(tmp_path):
 def test_jars_that_cannot_be_fetched_are_reported(tmp_path, monkeypatch):
     """Without the fetcher, without a network or with changed jars nothing is kept, and the message says what to do."""
     with monkeypatch.context() as patch:
-        patch.setattr(broker_files.importlib.util, "find_spec", lambda _: None)
+        patch.setattr(kafka_broker.importlib.util, "find_spec", lambda _: None)
         with pytest.raises(ComponentUnreachable, match="pip install 'streamtopic"):
             broker_jars(tmp_path)
     from jgo.env import EnvironmentBuilder
@@ -155,7 +155,7 @@ def test_a_damaged_jar_is_fetched_again(tmp_path, monkeypatch, kafka_server):
     for jar in kafka_server.jars.iterdir():
         (shared / jar.name).symlink_to(jar)
     fetched = []
-    monkeypatch.setattr(broker_files, "_fetch", fetched.append)
+    monkeypatch.setattr(kafka_broker, "_fetch", fetched.append)
     assert broker_jars(tmp_path) == shared
     assert not fetched
     broken = next(shared.glob("kafka-raft*"))

@@ -6,7 +6,8 @@ oracle      derives the truth from the log alone, in plain dictionaries
 tail        reads topics with kafka-python itself
 witness     keeps everything that was ever published
 observer    looks at all of this, and at Redis
-checks      compare the service with the oracle
+checks      compare the service with the oracle; people_checks: who must be gone, and what receipts cover
+petitions   people who ask for deletions by the service's commands, and hold it to what they were told
 server      a Redis that can be killed, set back, paused and cut short
 accidents   what happens to nodes and slots of a Redis Cluster, step by step
 sharded     a Redis Cluster to which all of that happens

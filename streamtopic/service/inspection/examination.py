@@ -19,8 +19,8 @@ from streamtopic.errors import ComponentUnreachable, SettingsError, StateCorrupt
 from streamtopic.formats import STATE
 from streamtopic.monitoring.endpoint import is_loopback
 from streamtopic.security.concealing import clear_address
-from streamtopic.service.ingest.transactions import REMEDY, hidden
 from streamtopic.service.inspection.certificate_dates import endings
+from streamtopic.service.inspection.hidden_records import REMEDY, hidden
 from streamtopic.service.instance import differing, suppression_file
 from streamtopic.service.partition_counts import count_remedy, wanted_partitions
 from streamtopic.signed import PublicKey, ReceiptReader, SigningKey, load_secret

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from streamtopic.errors import SettingsError
-from streamtopic.service.ingest.transactions import REMEDY, hidden
+from streamtopic.service.inspection.hidden_records import REMEDY, hidden
 from streamtopic.service.publish.erasure import residue_fields
 from streamtopic.service.publish.published import versions_of
 from streamtopic.service.schedule.decide import decision_text
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streamtopic.service.assembly import Parts
-    from streamtopic.service.ingest.transactions import Hidden
+    from streamtopic.service.inspection.hidden_records import Hidden
     from streamtopic.service.schedule.situation import Base, SituationReader
     from streamtopic.state import Meta
 

@@ -192,7 +192,10 @@ class RequestMover:
         """Return the number of live documents of the subjects of each request, by its id."""
         named = self._requests.subjects([request.id for request in requests])
         documents = self._subjects.documents({subject for subjects in named.values() for subject in subjects})
-        return Counter({name: sum(documents[subject] for subject in subjects) for name, subjects in named.items()})
+        found: Counter[str] = Counter()
+        for name, subjects in named.items():
+            found[name] = sum(documents[subject] for subject in subjects)
+        return found
 
     def _send(self, lease: Lease, request: DeletionRequest) -> RequestState:
         """Write the tombstones of a request; return the state in which it is now, as far as this process knows.

@@ -62,7 +62,8 @@ class Trip:
 
     def _enter(self, frame, event, _argument):
         name = own_file(frame.f_code.co_filename)
-        if event != "call" or name is None:
+        # What compiles a function is entered on a machine's first run alone, and passes nothing on.
+        if event != "call" or name is None or name == "compiled.py":
             return
         self.files.add(name)
         caller = frame.f_back

@@ -247,8 +247,8 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def tree(self) -> TopicTree:
         """Return the tree of topics, in which those that are alike stand together."""
-        check_is_fitted(self, "components_")
-        return TopicTree.of(self.components_.T, self.topic_shares_)
+        A, shares, _ = self._shown()
+        return TopicTree.of(A, shares)
 
     def search(self, word: str) -> tuple[TopicHit, ...]:
         """Return the topics that a word stands in, those first that hold most of it.
@@ -256,15 +256,15 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         word: the name of a column; "x3" for column 3 without a name.
         Raises UsageError for a word that the model does not have.
         """
-        A, words = self._shown()
-        return search_topics(A, self.topic_shares_, words, word)
+        A, shares, words = self._shown()
+        return search_topics(A, shares, words, word)
 
     def pyldavis_data(self, terms: int = 30) -> Mapping[str, Any]:
         """Return what pyLDAvis draws, made of the model and of exact counts of words. terms: bars of a topic."""
-        A, words = self._shown()
+        A, shares, words = self._shown()
         _, positions = self.word_places()
         tokens = float(self.counts_.tokens[positions].sum())
-        return pyldavis_data(A, self.topic_shares_, words, tokens, terms)
+        return pyldavis_data(A, shares, words, tokens, terms)
 
     def topics_over(
         self,
@@ -294,17 +294,21 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         keys = SliceKeys.made(moments, None if classes is None else _class_names(classes))
         if len(keys.of) != rows.shape[0]:
             raise UsageError(f"there are {rows.shape[0]} documents, but {len(keys.of)} times or classes")
-        estimator = ShareEstimator.of(np.ascontiguousarray(self.components_.T[columns]), self.topic_shares_)
+        A, shares, _ = self._shown()
+        estimator = ShareEstimator.of(np.ascontiguousarray(A), shares)
         sums = estimator.sums(rows, keys.of, len(keys.times))
         found = estimator.slices(keys, sums, floor=floor, top=top)
         names = np.append(columns, -1)
         return replace(found, words=names[found.words])
 
-    def _shown(self) -> tuple[Float, list[str]]:
-        """Return A over the words of the model, (n', r), and their names."""
+    def _shown(self) -> tuple[Float, Float, list[str]]:
+        """Return A over the words of the model, (n', r), shares of topics, (r,), and the names of the words.
+
+        Views of a model that forgot are made of these, so that they are those of a model that never saw the documents.
+        """
         columns, _ = self.word_places()
         words = [self._name(column) for column in columns.tolist()]
-        return _steady(self.components_.T[columns]), words
+        return _steady(self.components_.T[columns]), _steady(self.topic_shares_), words
 
     @property
     def _n_features_out(self) -> int:
@@ -478,10 +482,10 @@ class AnchorTopics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return tags
 
 
-def _steady(A: Float) -> Float:
+def _steady(probabilities: Float) -> Float:
     """Return probabilities on a grid: words that are equally likely by the counts tie, whatever came and went."""
     # Updates and cold starts end at different last bits, which would decide which of the words is shown first.
-    return np.asarray(np.rint(A * _GRID) / _GRID)
+    return np.asarray(np.rint(probabilities * _GRID) / _GRID)
 
 
 def _class_names(classes: Iterable[object]) -> list[str]:

@@ -15,8 +15,15 @@ a sample of what the slice could have held, each by itself, and takes A as given
 is in it. Words of one document may depend on each other as they like.
 
 Few documents hold a rare topic, and where none of them is long, V is too small with the share. So half of V comes from
-the whole slice: an effective number of documents sum_k theta_k (1 - theta_k) / sum_k V_k that all topics share.
-Intervals are Wilson's, with t of m - 1 degrees of freedom, around the solution without bounds.
+what its parts would be at this share:
+
+    V_k(theta) = b N_k + c theta_k (1 - theta_k),   N_k = sum_{j != k} theta_j sum_w A_wj M_wk^2 / sum(L).
+
+N is the noise by which words of other topics count for topic k, and a topic that is absent has it as well. b says how
+much more the words of these documents cluster than words that are drawn one by one: the sum of V over that of N where
+shares come out at 0, in all slices together, and at least 1. c is the spread of shares between the documents of a
+slice: the rest of sum_k V_k over sum_k theta_k (1 - theta_k). Ends of intervals are Wilson's: the shares theta that lie
+t of m - 1 degrees of freedom from the solution without bounds, by the variance at theta.
 
 Source: Cochran, "Sampling Techniques" (1977), sections 6.3 and 9A; Wilson, JASA 22 (1927).
 """
@@ -62,6 +69,10 @@ _CANDIDATES = 50
 _LEAST = 1e-3
 # Both tails of an interval that covers 95 in 100.
 _UPPER = 0.975
+# Below it theta (1 - theta) is taken for that of a topic that is absent, or the only one.
+_END = 1e-4
+# Keeps divisions finite where a slice has one topic alone.
+_TINY = 1e-150
 _THURSDAY = 3
 _DAY_MS = 86_400_000
 _EPOCH = date(1970, 1, 1).toordinal()
@@ -371,7 +382,7 @@ class ShareEstimator:
         weighted = self.A / self.usual[:, None]
         shares = solve_rows(self.gram, (N @ weighted) / total)
         variance = self._variance(sums, shown, free)
-        low, high = _wilson(free, variance, _effective(sums, shown))
+        low, high = variance.ends(free, _effective(sums, shown))
         words = self._words(N, shares, top)
         held = np.asarray(sums.documents[~enough])
         times = tuple(keys.times[k] for k in shown)
@@ -383,7 +394,7 @@ class ShareEstimator:
             documents=sums.documents[shown],
             tokens=sums.lengths[shown],
             shares=shares,
-            errors=np.sqrt(variance),
+            errors=np.sqrt(variance.whole),
             # The point of the simplex is shown, so it must lie within its interval.
             low=np.minimum(low, shares),
             high=np.maximum(high, shares),
@@ -393,19 +404,19 @@ class ShareEstimator:
             outside=int(outside),
         )
 
-    def _variance(self, sums: SliceSums, shown: Positions, free: Float) -> Float:
-        """Return the variance of each share, (slices, r). free: (slices, r) shares without bounds."""
+    def _variance(self, sums: SliceSums, shown: Positions, free: Float) -> "_Variance":
+        """Return the variance of each share. free: (slices, r) shares without bounds."""
         total = sums.lengths[shown].astype(float)[:, None]
         squared = sums.squared_lengths[shown].astype(float)[:, None]
         mixed = sums.mixed[shown]
         spread = sums.squares[shown] - 2 * free * mixed + free**2 * squared
-        m = _effective(sums, shown)
-        small_sample = m / (m - 1)
-        own = np.maximum(spread, 0.0) / total**2 * small_sample[:, None]
-        chance = _chance(free)
-        # One over the effective number of documents that all topics share.
-        pooled = own.sum(axis=1) / chance.sum(axis=1)
-        return np.asarray((own + pooled[:, None] * chance) / 2)
+        m = _effective(sums, shown)[:, None]
+        own = np.maximum(spread, 0.0) / total**2 * m / (m - 1)
+        inside = np.clip(free, 0.0, 1.0)
+        of_others = self.A.T @ self.M**2
+        np.fill_diagonal(of_others, 0.0)
+        noise = inside @ of_others / total
+        return _Variance.fitted(own, noise, inside * (1 - inside))
 
     def _words(self, N: csr_array, shares: Float, top: int) -> Positions:
         """Return the words that speak most for each topic in each slice, (slices, r, top), -1 where there are fewer.
@@ -445,28 +456,57 @@ def _effective(sums: SliceSums, shown: Positions) -> Float:
     return np.asarray(np.maximum(total**2 / squared, 2.0))
 
 
-def _chance(free: Float) -> Float:
-    """Return theta (1 - theta), not below that of a share of one in ten thousand."""
-    inside = np.clip(free, 1e-4, 1 - 1e-4)
-    return np.asarray(inside * (1 - inside))
+@dataclass(frozen=True, slots=True, eq=False)
+class _Variance:
+    """Variances of shares, and how they would change with the share; see the module.
 
-
-def _wilson(free: Float, variance: Float, m: Float) -> tuple[Float, Float]:
-    """Return both ends of the intervals, (slices, r) each.
-
-    free: (slices, r) shares without bounds. variance: (slices, r) of them. m: (slices,) effective documents.
+    whole: (slices, r) variance of each share.
+    noise: (slices, r) its part that does not change with the share.
+    spread: (slices, r) the rest over theta (1 - theta).
     """
-    t2 = stdtrit(m - 1, _UPPER)[:, None] ** 2
-    share = np.clip(free, 0.0, 1.0)
-    number = _chance(free) / np.maximum(variance, 1e-300)
-    scale = 1 + t2 / number
-    shift = t2 / (2 * number)
-    middle = (share + shift) / scale
-    within = share * (1 - share) * t2 / number + shift**2
-    half = np.sqrt(within) / scale
-    low = np.maximum(middle - half, 0.0)
-    high = np.minimum(middle + half, 1.0)
-    return np.asarray(low), np.asarray(high)
+
+    whole: Float
+    noise: Float
+    spread: Float
+
+    @classmethod
+    def fitted(cls, own: Float, noise: Float, chance: Float) -> Self:
+        """Average each variance with that of two parts, fitted to all of them.
+
+        own: (slices, r) variances from the documents alone.
+        noise: (slices, r) N. chance: (slices, r) theta (1 - theta).
+        """
+        # Shares that come out at 0 have nothing but noise.
+        absent = chance == 0.0
+        clusters = float(own[absent].sum()) / max(float(noise[absent].sum()), _TINY)
+        clustered = max(1.0, clusters) * noise
+        mixing = np.maximum((own - clustered).sum(axis=1, keepdims=True), 0.0)
+        mixing /= np.maximum(chance.sum(axis=1, keepdims=True), _TINY)
+        whole = (own + clustered + mixing * chance) / 2
+        # At the ends of the simplex the documents say nothing about the spread, so the slice has to.
+        certain = chance > _END
+        rest = np.maximum(whole - clustered, 0.0) / np.maximum(chance, _END)
+        return cls(
+            whole=whole,
+            noise=np.where(certain, np.minimum(clustered, whole), clustered),
+            spread=np.where(certain, rest, mixing),
+        )
+
+    def ends(self, free: Float, m: Float) -> tuple[Float, Float]:
+        """Return both ends of the 95 % intervals, (slices, r) each.
+
+        free: (slices, r) shares without bounds. m: (slices,) effective documents.
+        """
+        t2 = stdtrit(m - 1, _UPPER)[:, None] ** 2
+        share = np.clip(free, 0.0, 1.0)
+        # (share - theta)^2 = t^2 (noise + spread theta (1 - theta)), solved for theta.
+        scale = 1 + t2 * self.spread
+        middle = share + t2 * self.spread / 2
+        inner = middle**2 - scale * (share**2 - t2 * self.noise)
+        half = np.sqrt(np.maximum(inner, 0.0))
+        low = np.maximum((middle - half) / scale, 0.0)
+        high = np.minimum((middle + half) / scale, 1.0)
+        return np.asarray(low), np.asarray(high)
 
 
 def read_days(times: Any) -> Int64:

@@ -22,13 +22,16 @@ def model():
     return A, rng.dirichlet(np.full(TOPICS, 5.0))
 
 
-@pytest.mark.parametrize("concentration", [1.0, 5.0])
-def test_intervals_hold_the_planted_shares(model, concentration):
-    """The 95 % intervals of shares hold the planted value 93 to 97 times in 100."""
+@pytest.mark.parametrize(
+    ("concentration", "absent", "burst"), [(1.0, 0.0, 0.0), (5.0, 0.0, 0.0), (1.0, 0.5, 0.0), (5.0, 0.5, 0.01)]
+)
+@pytest.mark.parametrize("size", [25, 120])
+def test_intervals_hold_the_planted_shares(model, concentration, absent, burst, size):
+    """The 95 % intervals of shares hold the planted value 93 to 97 times in 100, that of absent topics too."""
     A, base = model
     rng = np.random.default_rng(11)
-    slices, size = 120, 120
-    drawn = [planted_slices(rng, A, base, size, concentration) for _ in range(slices)]
+    slices = 120
+    drawn = [planted_slices(rng, A, base, size, concentration, absent, burst) for _ in range(slices)]
     truth = np.stack([shares for shares, _ in drawn])
     keys = SliceKeys.made(np.repeat([f"{k:03d}" for k in range(slices)], size).tolist(), None)
     estimator = ShareEstimator.of(A, base)
@@ -36,6 +39,8 @@ def test_intervals_hold_the_planted_shares(model, concentration):
     found = estimator.slices(keys, sums)
     held = (found.low <= truth) & (truth <= found.high)
     assert 0.93 <= held.mean() <= 0.97
+    if absent:
+        assert held[truth == 0].mean() >= 0.93
     # The errors are of the size that is meant: an interval as wide as the whole line would hold everything.
     assert np.abs(found.shares - truth).mean() == pytest.approx(0.8 * found.errors.mean(), rel=0.15)
 

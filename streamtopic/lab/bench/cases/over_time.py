@@ -21,7 +21,13 @@ SIZES = (20, 50, 200)
 
 
 def planted_slices(
-    rng: np.random.Generator, A: np.ndarray, base: np.ndarray, documents: int, concentration: float
+    rng: np.random.Generator,
+    A: np.ndarray,
+    base: np.ndarray,
+    documents: int,
+    concentration: float,
+    absent: float = 0.0,
+    burst: float = 0.0,
 ) -> tuple[np.ndarray, csr_array]:
     """Return the planted shares of one slice, (r,), and its documents, (documents, n).
 
@@ -29,18 +35,29 @@ def planted_slices(
     base: (r,) shares that the slice's own are drawn around.
     documents: how many; their lengths vary by a factor of five and more.
     concentration: the lower, the fewer topics a document has.
+    absent: the part of topics that the slice does not have at all, up to the last one.
+    burst: 0 for words that are drawn one by one; the higher, the more often a word stands in its document again.
     """
-    shares = rng.dirichlet(DRIFT * base)
-    theta = rng.dirichlet(concentration * shares, documents)
+    drawn = rng.dirichlet(DRIFT * base)
+    present = rng.random(len(base)) >= absent
+    present[0] = True
+    shares = drawn * present / drawn[present].sum()
+    theta = np.zeros((documents, len(base)))
+    theta[:, present] = rng.dirichlet(concentration * shares[present], documents)
     mean_length = rng.gamma(2.0, 40.0, documents)
     lengths = 5 + rng.poisson(mean_length)
     expected = theta @ A.T
+    if burst:
+        # Dirichlet's, whose words have 1 + L burst times the variance of words that are drawn one by one.
+        expected = rng.standard_gamma(expected / burst)
     expected /= expected.sum(axis=1, keepdims=True)
     rows = [rng.multinomial(length, p) for length, p in zip(lengths.tolist(), expected, strict=True)]
     return shares, csr_array(np.stack(rows).astype(np.int64))
 
 
-def _coverage(concentration: float, slices: int, topics: int, words: int, size: int, seed: int) -> list[Figure]:
+def _coverage(
+    concentration: float, absent: float, burst: float, slices: int, topics: int, words: int, size: int, seed: int
+) -> list[Figure]:
     """Shares are planted, and documents drawn: the intervals of how many shares hold the planted value."""
     from streamtopic.topics.over_time import ShareEstimator, SliceKeys
 
@@ -51,7 +68,7 @@ def _coverage(concentration: float, slices: int, topics: int, words: int, size: 
     estimator = ShareEstimator.of(A, base)
     figures = []
     for number in SIZES:
-        drawn = [planted_slices(rng, A, base, number, concentration) for _ in range(slices)]
+        drawn = [planted_slices(rng, A, base, number, concentration, absent, burst) for _ in range(slices)]
         truth = np.stack([shares for shares, _ in drawn])
         names = np.repeat([f"{k:05d}" for k in range(slices)], number).tolist()
         keys = SliceKeys.made(names, None)
@@ -61,6 +78,8 @@ def _coverage(concentration: float, slices: int, topics: int, words: int, size: 
         error = np.abs(found.shares - truth).mean()
         figures.append(Figure(f"covered, {number} documents a slice", 100 * held.mean(), "%"))
         figures.append(Figure(f"mean error, {number} documents a slice", 100 * error, "points"))
+        if absent:
+            figures.append(Figure(f"covered zeros, {number} documents a slice", 100 * held[truth == 0].mean(), "%"))
     return figures
 
 
@@ -132,7 +151,9 @@ def _stored(slices: int, topics: int, words: int, size: int, seed: int) -> list[
 
 CASES = {
     "stored": _stored,
-    "few-topics-a-document": partial(_coverage, 1.0),
-    "many-topics-a-document": partial(_coverage, 10.0),
+    "few-topics-a-document": partial(_coverage, 1.0, 0.0, 0.0),
+    "many-topics-a-document": partial(_coverage, 10.0, 0.0, 0.0),
+    "half-absent": partial(_coverage, 1.0, 0.5, 0.0),
+    "half-absent-clustered-words": partial(_coverage, 1.0, 0.5, 0.01),
     "thousand": _thousand,
 }

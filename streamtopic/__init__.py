@@ -47,7 +47,7 @@ def lazily(package: str, homes: Mapping[str, Sequence[str]]) -> tuple[Callable[[
     return load, listed
 
 
-_load, __dir__ = lazily(
+_load, _listed = lazily(
     __name__,
     {
         "synthetic": ["SyntheticTopics"],
@@ -66,3 +66,7 @@ def __getattr__(name: str) -> object:
 
         return version("streamtopic")
     return _load(name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*_listed(), *__all__})

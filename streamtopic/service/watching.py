@@ -38,6 +38,9 @@ class Watch:
     def waits(self, error: Exception, reason: str) -> None:
         """Take that the work was given up and will begin again. reason: `unreachable` or `refused`."""
 
+    def hindered(self, reason: str) -> None:
+        """Take why the work does not get on now, in words, while it is not given up."""
+
     def busy(self, what: str) -> AbstractContextManager[None]:  # noqa: ARG002 - nobody listens
         """Tell that something takes long while the block runs: `recovering`, `learning` or `clearing`."""
         return nullcontext()
@@ -114,7 +117,11 @@ class Watching(Watch):
     def waits(self, error: Exception, reason: str) -> None:
         """See Watch.waits."""
         self.metrics.add(catalogue.INTERRUPTIONS, reason=reason)
-        self.health.waits(conceal(str(error)))
+        self.hindered(str(error))
+
+    def hindered(self, reason: str) -> None:
+        """See Watch.hindered."""
+        self.health.waits(conceal(reason))
 
     def busy(self, what: str) -> AbstractContextManager[None]:
         """See Watch.busy."""

@@ -82,6 +82,8 @@ def _missed_a_delete(folder, watch):
 class _Share:
     """A membership whose partitions the test decides."""
 
+    lost = ""
+
     def __init__(self, *partitions):
         self.partitions = frozenset(partitions)
 

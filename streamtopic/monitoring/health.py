@@ -34,7 +34,7 @@ class Verdict:
     findings: what stands still, and for how long, in words.
     busy: why it is exempt, to seconds since then.
     idle: what says that it gets on, to seconds since it last did.
-    waiting: why the work was given up for now, "" while it goes on.
+    waiting: why the work does not get on for now, "" while it does.
     """
 
     live: bool
@@ -92,7 +92,7 @@ class Health:
             self._last_round.pop(name, None)
 
     def waits(self, reason: str) -> None:
-        """Note that the work was given up for now, until a server answers again."""
+        """Note that the work does not get on for now, until a server answers again."""
         with self._mutex:
             self._waiting = reason
 

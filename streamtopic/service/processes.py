@@ -33,7 +33,7 @@ from streamtopic.errors import (
 )
 from streamtopic.monitoring import metrics as catalogue
 from streamtopic.service.app import Service
-from streamtopic.service.ingest.worker import IngestWorker, WorkerOptions
+from streamtopic.service.ingest.worker import IngestWorker, Round, WorkerOptions
 from streamtopic.service.publish.erasure import waiting_by_stage
 from streamtopic.service.schedule.decide import Wait, decision_text
 from streamtopic.service.schedule.scheduler import Step
@@ -257,7 +257,7 @@ def run_ingest(settings: Settings, stop: threading.Event, say: Say, *, watch: Wa
             owned: frozenset[int] = frozenset()
             while not stop.is_set():
                 done = worker.step(WAIT)
-                service.watch.moved("ingest")
+                _took_turn(service.watch, "ingest", done)
                 if done.partitions != owned:
                     owned = done.partitions
                     say({"event": "partitions", "partitions": sorted(owned)})
@@ -320,7 +320,7 @@ def run_all(
         with worker_of(service) as worker:
             while not stop.is_set():
                 done = worker.step(interval)
-                service.watch.moved("run")
+                _took_turn(service.watch, "run", done)
                 if done.records:
                     say({"event": "counted", "records": done.records, "outcomes": dict(done.outcomes)})
                     # A model of half the log would be out of date at once, so counting catches up first.
@@ -405,7 +405,7 @@ def _persevere(
                 if service.layout is not None and not service.leads:
                     raise UsageError(f"another process already runs the instance in {settings.dir}: stop it first")
                 service.connection.ping()
-                with looked_at(service):
+                with looked_at(service), _heard_at_once(watch):
                     work(service)
         except (ComponentUnreachable, SettingsError, StateError) as error:
             # A part that ran for a while was well: the pause grows only while attempts fail at once.
@@ -420,6 +420,24 @@ def _persevere(
             watch.waits(error, "unreachable" if isinstance(error, ComponentUnreachable) else "refused")
             say({"event": "waiting", "reason": str(error), "seconds": round(pause, 1)})
             stop.wait(pause)
+
+
+@contextmanager
+def _heard_at_once(watch: Watch) -> Iterator[None]:
+    """Tell an error before the service is closed, which may wait for the same server once more."""
+    try:
+        yield
+    except (ComponentUnreachable, SettingsError, StateError) as error:
+        watch.hindered(str(error))
+        raise
+
+
+def _took_turn(watch: Watch, role: str, done: Round) -> None:
+    """Tell that a round of ingest has ended. One without partitions is no progress while the group does not answer."""
+    if done.waiting:
+        watch.hindered(done.waiting)
+    else:
+        watch.moved(role)
 
 
 def _may_pass(error: StreamtopicError, *, was_well: bool) -> bool:

@@ -38,6 +38,9 @@ class Watch:
     def waits(self, error: Exception, reason: str) -> None:
         """Take that the work was given up and will begin again. reason: `unreachable` or `refused`."""
 
+    def hindered(self, reason: str) -> None:
+        """Take why the work does not get on now, in words, while it is not given up."""
+
     def busy(self, what: str) -> AbstractContextManager[None]:  # noqa: ARG002 - nobody listens
         """Tell that something takes long while the block runs: `recovering`, `learning` or `clearing`."""
         return nullcontext()
@@ -62,6 +65,9 @@ class Watch:
 
     def blocked(self, reason: str) -> None:
         """Take why no model could be made: the code of a CannotLearn."""
+
+    def unblocked(self) -> None:
+        """Take that nothing stands against a model any more, or that nobody asks for one."""
 
     def checked(self, *, passed: bool | None) -> None:
         """Take the result of the service's own check; None: it could not be made."""
@@ -111,7 +117,11 @@ class Watching(Watch):
     def waits(self, error: Exception, reason: str) -> None:
         """See Watch.waits."""
         self.metrics.add(catalogue.INTERRUPTIONS, reason=reason)
-        self.health.waits(conceal(str(error)))
+        self.hindered(str(error))
+
+    def hindered(self, reason: str) -> None:
+        """See Watch.hindered."""
+        self.health.waits(conceal(reason))
 
     def busy(self, what: str) -> AbstractContextManager[None]:
         """See Watch.busy."""
@@ -167,6 +177,9 @@ class Watching(Watch):
     def leads(self, *, leading: bool) -> None:
         """See Watch.leads."""
         self.metrics.set(catalogue.LEADER, leading)
+        if not leading:
+            # What this scheduler could not do says nothing about the one that leads by now.
+            self.unblocked()
 
     def decided(self, kind: str) -> None:
         """See Watch.decided."""
@@ -175,8 +188,12 @@ class Watching(Watch):
 
     def blocked(self, reason: str) -> None:
         """See Watch.blocked."""
-        self.metrics.clear(catalogue.BLOCKED_RELEASE)
+        self.unblocked()
         self.metrics.set(catalogue.BLOCKED_RELEASE, 1, reason=reason)
+
+    def unblocked(self) -> None:
+        """See Watch.unblocked."""
+        self.metrics.clear(catalogue.BLOCKED_RELEASE)
 
     def checked(self, *, passed: bool | None) -> None:
         """See Watch.checked."""
@@ -184,7 +201,7 @@ class Watching(Watch):
 
     def staged(self, version: int, kind: str, seconds: Mapping[str, float]) -> None:
         """See Watch.staged."""
-        self.metrics.clear(catalogue.BLOCKED_RELEASE)
+        self.unblocked()
         self.metrics.add(catalogue.RELEASES, kind=kind)
         for stage, spent in seconds.items():
             self.metrics.observe(catalogue.STEP, [spent], kind=kind, stage=_STAGES.get(stage, "learn"))

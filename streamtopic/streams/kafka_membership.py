@@ -65,6 +65,7 @@ class KafkaMembership:
         self._owned = self._seen = frozenset[int]()
         self._offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         self._fault: StreamtopicError | None = None
+        self._lost = f"it has not joined the consumer group {group} yet"
         self._asked = clock()
         self._follow_up = _FollowUp(clock)
 
@@ -83,6 +84,11 @@ class KafkaMembership:
                 raise fault
             self._seen = self._owned
             return self._owned
+
+    @property
+    def lost(self) -> str:
+        """See Membership.lost."""
+        return self._lost
 
     def commit(self, offsets: Mapping[int, int]) -> None:
         """See Membership.commit; sent within a second, or when leaving."""
@@ -111,6 +117,7 @@ class KafkaMembership:
                     self._take_part(consumer)
             except (errors.KafkaError, OSError, RuntimeError, ValueError) as error:
                 fault = mapped(error, self._options, f"Read of group {self._group}")
+                self._lost = str(fault)
                 if failing_since is None:
                     extra = {"event": "group_left"}
                     logger.warning("left the consumer group %s: %s", self._group, fault, extra=extra)
@@ -143,6 +150,7 @@ class KafkaMembership:
             timeout_ms = 4 * _LOOK_MS if _rejoining(consumer) else _LOOK_MS
             consumer.poll(timeout_ms=timeout_ms, max_records=1)
             self._take(consumer)
+            self._lost = "" if _in_contact(consumer) else f"no broker answers for the consumer group {self._group}"
             offsets = self._news(committed)
             if offsets:
                 consumer.commit_async(offsets)
@@ -252,6 +260,11 @@ def _rejoining(consumer: Any) -> bool:  # noqa: ANN401 - as above
         # heartbeats, be put out of the group, and never know (kafka-python 3.0.12).
         coordinator.request_rejoin()
     return bool(coordinator.need_rejoin())
+
+
+def _in_contact(consumer: Any) -> bool:  # noqa: ANN401 - as above
+    """Whether the broker that looks after the group is known: the client forgets one that does not answer."""
+    return consumer._coordinator.coordinator_id is not None  # noqa: SLF001 - as above
 
 
 @contextmanager

@@ -29,6 +29,11 @@ class Membership(Protocol):
         """
         ...
 
+    @property
+    def lost(self) -> str:
+        """Why this process has no contact with its group now; "" where it has, though it may own no partition."""
+        ...
+
     def commit(self, offsets: Mapping[int, int]) -> None:
         """Tell the offset of each partition to tools that measure lag. Errors are not reported."""
         # The offset that decides is in Redis, with the counts.
@@ -48,6 +53,11 @@ class AllPartitions:
     def poll(self, seconds: float) -> frozenset[int]:  # noqa: ARG002 - there is nothing to wait for
         """See Membership.poll."""
         return self._owned
+
+    @property
+    def lost(self) -> str:
+        """See Membership.lost."""
+        return ""
 
     def commit(self, offsets: Mapping[int, int]) -> None:
         """See Membership.commit; there is no such tool for files."""

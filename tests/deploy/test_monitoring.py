@@ -217,6 +217,18 @@ def test_an_alert_fires_where_the_process_that_would_show_it_is_gone(promtool, t
     _run(promtool, tmp_path, tests)
 
 
+def test_any_clock_that_is_ahead_is_found(promtool, tmp_path):
+    """A process may show several clocks under the same labels, and one that is right hides no other."""
+    tests = []
+    for family, partition in (("release", ""), ("last_commit", ',partition="0"'), ("statement", "")):
+        series = f"streamtopic_{family}_timestamp_seconds"
+        name = "StreamtopicClocks"
+        label = {"partition": "0"} if partition else {}
+        labels = {"job": "streamtopic", "instance": "a", **label}
+        tests.append(_test(f"{family} ahead", {series: "0+60x60 7320+60x{n}"}, 61, _fires(name, labels)))
+    _run(promtool, tmp_path, tests)
+
+
 def test_what_a_process_counted_before_it_was_asked_is_told(promtool, tmp_path):
     """A process that comes back after an absence counts at once; the first that Prometheus sees is then the whole."""
     counters = {family.name for family in CATALOGUE if family.kind == "counter"}

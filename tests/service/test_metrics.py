@@ -15,7 +15,7 @@ from watched_service import MARK, RARE, Clock, Watched, documents, family_of, op
 import streamtopic
 from streamtopic.documents.corpus import Document
 from streamtopic.documents.events import encode_add, encode_delete, encode_heartbeat
-from streamtopic.errors import CannotLearn, InvalidEvent
+from streamtopic.errors import CannotLearn, ComponentUnreachable, InvalidEvent
 from streamtopic.local import LocalRedis
 from streamtopic.monitoring import metrics as catalogue
 from streamtopic.monitoring.metrics import CATALOGUE, HIDDEN, MOST, OTHER, PREFIX, Metrics
@@ -81,6 +81,8 @@ def _missed_a_delete(folder, watch):
 
 class _Share:
     """A membership whose partitions the test decides."""
+
+    lost = ""
 
     def __init__(self, *partitions):
         self.partitions = frozenset(partitions)
@@ -287,6 +289,54 @@ def test_a_look_that_comes_late_shows_no_partition_that_was_given_up(tmp_path):
 def _partitions(watch):
     names = {family.name for family in CATALOGUE if "partition" in family.labels}
     return {labels[0] for name, labels in watch.metrics.samples() if name in names}
+
+
+def _obstacles(watch):
+    return [labels for name, labels in watch.metrics.samples() if name == f"{PREFIX}release_blocked"]
+
+
+def test_an_obstacle_is_shown_by_the_scheduler_that_leads_alone(tmp_path):
+    """A scheduler that has lost the lease does not go on to say that no model can be made."""
+    watch = Watched()
+    with opened(tmp_path, watch, Clock()) as service:
+        service.add([Document("only", "apple apple apple", {})])
+        service.settle()
+        assert len(_obstacles(watch)) == 1
+        service.scheduler.close()
+        assert service.state.acquire("another", 60_000) is not None
+        service.scheduler.step()
+        assert _obstacles(watch) == []
+
+
+def test_an_obstacle_is_gone_once_nobody_asks_for_a_model(tmp_path):
+    """What failed by hand is no alert for ever where no later decision calls for a model."""
+    watch = Watched()
+    with opened(tmp_path, watch, Clock(), max_forget_lag=DAY, capacity_fixed=1000) as service:
+        service.add(documents())
+        service.settle()
+        service.delete([f"{MARK}-{n}" for n in range(1, 60)])
+        service.settle()
+        service.scheduler.step("retrain")
+        assert len(_obstacles(watch)) == 1
+        service.scheduler.step()
+        assert len(_obstacles(watch)) == 1
+        service.send([encode_heartbeat(0)])
+        service.settle()
+        assert _obstacles(watch) == []
+
+
+def test_whoever_loses_redis_leads_no_more(tmp_path):
+    """A scheduler that cannot renew its lease does not go on to show that it leads."""
+    watch = Watched()
+    with LocalRedis() as server:
+        url = server.url
+        work = opened(tmp_path, watch, Clock(), redis_url=url)
+        work.__enter__().settle()
+        assert watch.metrics.samples()[f"{PREFIX}leader", ()] == 1
+        server.stop()
+        with pytest.raises(ComponentUnreachable):
+            work.__exit__(None, None, None)
+        assert watch.metrics.samples()[f"{PREFIX}leader", ()] == 0
 
 
 def test_a_gauge_that_is_not_known_is_absent():

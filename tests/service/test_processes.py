@@ -10,15 +10,18 @@ import time
 from pathlib import Path
 
 import pytest
+from watched_service import Watched
 
 from streamtopic.cli import main
 from streamtopic.client import DocumentProducer, ModelSubscriber, Receipts
 from streamtopic.documents.corpus import Document
 from streamtopic.documents.events import encode_add
 from streamtopic.errors import StreamtopicError
+from streamtopic.local import LocalRedis
 from streamtopic.service import processes
 from streamtopic.service.app import Service
-from streamtopic.service.processes import run_publish
+from streamtopic.service.processes import run_ingest, run_publish, run_schedule
+from streamtopic.service.schedule.scheduler import Scheduler
 from streamtopic.service.watching import Watch
 from streamtopic.settings import Settings
 from streamtopic.state.redis_keys import ModelKeys
@@ -189,6 +192,49 @@ def test_unreachable_components_are_waited_for(tmp_path):
         assert process.wait(timeout=15) == 0
     finally:
         cluster.stop()
+
+
+def test_ingest_that_cannot_reach_its_group_is_not_well(redis_server, monkeypatch):
+    """A process that owns no partition, since Kafka is away, makes no progress: it is never ready, and says why."""
+    monkeypatch.setattr(processes, "leave_in_time", lambda _stop: None)
+    model = f"alone-{os.getpid()}"
+    given = {"model": model, "kafka": "127.0.0.1:9", "redis_url": redis_server.url}
+    stop, watch = threading.Event(), Watched("ingest")
+    thread = threading.Thread(
+        target=run_ingest, args=(Settings(**given), stop, lambda _event: None), kwargs={"watch": watch}
+    )
+    thread.start()
+    try:
+        seen = until(lambda: (now := watch.verdict()) and (now.ready or now.waiting) and now, "a sign")
+        assert not seen.ready
+        assert "group" in seen.waiting or "Kafka" in seen.waiting
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_a_server_is_named_before_the_service_is_closed(tmp_path, monkeypatch):
+    """Closing waits for the server that is away once more, and `/livez` may be red by then."""
+    monkeypatch.setattr(processes, "leave_in_time", lambda _stop: None)
+    named, close = [], Scheduler.close
+    stop, watch = threading.Event(), Watched("schedule")
+
+    def closed(scheduler):
+        named.append(watch.verdict().waiting)
+        stop.set()
+        close(scheduler)
+
+    monkeypatch.setattr(Scheduler, "close", closed)
+    with LocalRedis() as server:
+        settings = Settings(dir=tmp_path / "instance", redis_url=server.url)
+        tell = {"interval": 0.05, "watch": watch}
+        thread = threading.Thread(target=run_schedule, args=(settings, stop, lambda _event: None), kwargs=tell)
+        thread.start()
+        until(lambda: watch.verdict().ready, "its work")
+        server.stop()
+        thread.join()
+    assert len(named) == 1
+    assert "does not answer" in named[0]
 
 
 class Rounds(Watch):

@@ -20,6 +20,8 @@ SETTINGS = ModelSettings(PARTITIONS, 256)
 class Share:
     """A membership whose partitions the test decides."""
 
+    lost = ""
+
     def __init__(self, *partitions):
         self.partitions = frozenset(partitions)
         self.committed = {}

@@ -182,15 +182,16 @@ def test_the_dead_and_the_stopped_lose_their_share(log, topic, kafka_server, how
 
 
 def test_a_restarted_broker_is_no_end(tmp_path):
-    """While the broker is away a member keeps trying; afterwards it owns its partitions again."""
+    """While the broker is away a member keeps trying and says so; afterwards it owns its partitions again."""
     from streamtopic.local import LocalKafka
 
     with LocalKafka(tmp_path) as server, KafkaLog(KafkaOptions(server.servers)) as log:
         log.create("t", 4)
         with member(log, "t") as first:
+            assert "not joined" in first.lost
             until(shared, first)
+            until(lambda _owned: first.lost == "", first)
             server.kill()
-            for _ in range(20):
-                first.poll(0.05)
+            until(lambda _owned: first.lost != "", first)
             server.start()
-            until(shared, first)
+            until(lambda owned: shared(owned) and first.lost == "", first)

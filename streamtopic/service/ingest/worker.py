@@ -48,11 +48,13 @@ class Round:
     partitions: the partitions that it owns.
     records: how many records were counted.
     outcomes: number of events by outcome, see OUTCOMES.
+    waiting: why it can own none, "" where it could: a process without a partition gets on as long as its group answers.
     """
 
     partitions: frozenset[int]
     records: int = 0
     outcomes: Mapping[str, int] = field(default_factory=dict)
+    waiting: str = ""
 
 
 class IngestWorker:
@@ -128,7 +130,8 @@ class IngestWorker:
             self._idle(seconds)
         elif records < _FULL_ENOUGH and self._options.linger:
             time.sleep(self._options.linger)
-        return Round(frozenset(self._ingests), records, outcomes)
+        waiting = "" if self._ingests else self._membership.lost
+        return Round(frozenset(self._ingests), records, outcomes, waiting)
 
     def close(self) -> None:
         """Leave the group, so that others take the partitions at once."""

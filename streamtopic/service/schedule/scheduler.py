@@ -25,6 +25,7 @@ from streamtopic.service.schedule.decide import (
     Unlearn,
     Wait,
     decision_text,
+    held,
 )
 from streamtopic.service.schedule.modeller import (
     Checked,
@@ -249,8 +250,9 @@ class Scheduler:
 
     def close(self) -> None:
         """Give leadership up."""
-        self._lease.release()
+        # First: where Redis is away, the lease ends by itself.
         self._watch.leads(leading=False)
+        self._lease.release()
 
     def _step(self, lease: Lease, requested: str | None) -> Step:
         """Decide as the leader, and act."""
@@ -261,6 +263,9 @@ class Scheduler:
         situation = self._situation.read(requested, self._failure())
         decision = self._situation.decide(situation)
         if isinstance(decision, Wait):
+            # An obstacle stays one while the next attempt only waits for the rest of a subject's documents.
+            if situation.failed is None and held(situation, self.options.policy) is None:
+                self._watch.unblocked()
             return self._withdraw(lease, decision, situation)
         with self._lease.kept(lease):
             account(self.state, self._published.rivals)

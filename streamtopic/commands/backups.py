@@ -114,15 +114,22 @@ def _date(seconds: int) -> str:
 
 
 def _passphrase(path: Path) -> bytes:
-    """Return the passphrase in a file, without the end of its line. Raises UsageError for a short or an open one."""
+    """Return the passphrase in a file, without the end of its line.
+
+    Raises UsageError for a short one, one of several lines, and a file that is open to others.
+    """
     with file_errors("read", path):
         if str(path) == "-":
-            found = sys.stdin.buffer.readline()
+            # Somebody who types ends with the line; a pipe is read to its end, to see whether there are more lines.
+            found = sys.stdin.buffer.readline() if sys.stdin.isatty() else sys.stdin.buffer.read()
         else:
             if open_to_others(path):
                 raise UsageError(f"passphrase {path} can be read by others: run `chmod 600 {path}`")
             found = path.read_bytes()
     passphrase = found.strip()
+    # A script that takes the first line, and one that takes all, would make two passphrases of it.
+    if b"\n" in passphrase:
+        raise UsageError(f"the passphrase in {path} has several lines: use one")
     if len(passphrase) < _SHORTEST:
         raise UsageError(f"the passphrase has {len(passphrase)} characters: use {_SHORTEST} or more")
     return passphrase

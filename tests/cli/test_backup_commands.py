@@ -63,6 +63,9 @@ def test_a_refusal_leaves_an_instance_as_it_was(on, instance, tmp_path):
     status, error = on("backup", tmp_path / "second")
     assert (status, "chmod 600" in error) == (2, True)
     secret.chmod(0o600)
+    secret.write_text("correct horse\nbattery staple\n")
+    status, error = on("backup", tmp_path / "second")
+    assert (status, "several lines" in error) == (2, True)
     secret.write_text("short")
     assert "12 or more" in on("backup", tmp_path / "second")[1]
     assert not (tmp_path / "second").exists()

@@ -72,7 +72,10 @@ def _ask(deletion: ModelDeletion, *, as_json: bool) -> None:
         raise UsageError(f"this deletes model {deletion.model} for good: repeat it with --yes")
     warn(f"this deletes model {deletion.model} for good: {deletion.documents} documents, version {deletion.version}")
     if deletion.waiting:
-        warn(f"{deletion.waiting} deletions have no receipt yet, and will get none: `streamtopic unlearn` makes them")
+        warn(
+            f"{deletion.waiting} deletions have no receipt yet, and will get none: `streamtopic unlearn` makes them; "
+            "`streamtopic deletions list` shows requests that wait"
+        )
     warn("type the model's name to go on:")
     if sys.stdin.readline().strip() != deletion.model:
         raise UsageError("that is not the model's name: nothing was deleted")

@@ -32,6 +32,7 @@ Statement          which version is the newest, signed (seal_statement, open_sta
 STATEMENT_KEY      key of statements in the topic (KEYS_KEY: of key lists; keys_message: record of one)
 ReleaseReader      follows the releases topic (Opened, Refused, Removed)
 follow_keys        takes in the key lists of the topic
+foreign_key_lists  how many lists of another root key are there
 newest_statement   the statement with the highest number
 
 Receipts: the record of each deletion, chained so that none can be left out unseen
@@ -114,6 +115,7 @@ from streamtopic.signed.releases_topic import (
     Removed,
     Statement,
     follow_keys,
+    foreign_key_lists,
     keys_message,
     newest_statement,
     open_statement,
@@ -189,6 +191,7 @@ __all__ = [
     "export_line",
     "fitting",
     "follow_keys",
+    "foreign_key_lists",
     "keys_message",
     "load_secret",
     "match_topics",

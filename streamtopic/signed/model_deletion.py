@@ -36,7 +36,8 @@ class ModelDeletion:
     digest: SHA-256 of the sealed bytes of that version, hexadecimal; "" where there was none.
     receipts: number of the last link of the chain of receipts; 0 where there was none.
     head: digest of that link, which proves the whole chain; "" where there was none.
-    waiting: number of deletions that were counted and had no receipt yet: they get none.
+    waiting: number of deletions that were counted, or asked for by a request that waited, and had no receipt yet: they
+        get none.
     receipts_kept: whether the receipts topic stays.
     """
 

@@ -29,6 +29,7 @@ __all__ = [
     "Removed",
     "Statement",
     "follow_keys",
+    "foreign_key_lists",
     "keys_message",
     "newest_statement",
     "open_statement",
@@ -528,6 +529,21 @@ def follow_keys(log: EventLog, model: str, keys: KeyRing) -> bool:
     for taken in _under(log, model, KEYS_KEY, keys.take):
         newer |= taken
     return newer
+
+
+def foreign_key_lists(log: EventLog, model: str, keys: KeyRing) -> int:
+    """Return how many key lists a model's releases topic holds where the ring follows none of them.
+
+    keys: with the topic's key lists taken in (`follow_keys`).
+
+    Such lists have another root key than the ring's, or somebody without a root key wrote them. Raises
+    ComponentUnreachable.
+    """
+    topic = TopicNames(model).releases
+    if keys.keys is not None or log.partitions(topic) == 0:
+        return 0
+    records = (record for page in pages(log, topic, 0, log.begin(topic, 0)) for record in page)
+    return sum(record.key == KEYS_KEY and record.value is not None for record in records)
 
 
 def newest_statement(log: EventLog, model: str, keys: KeyRing) -> Statement | None:

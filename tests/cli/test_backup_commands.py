@@ -63,9 +63,65 @@ def test_a_refusal_leaves_an_instance_as_it_was(on, instance, tmp_path):
     status, error = on("backup", tmp_path / "second")
     assert (status, "chmod 600" in error) == (2, True)
     secret.chmod(0o600)
+    secret.write_text("correct horse\nbattery staple\n")
+    status, error = on("backup", tmp_path / "second")
+    assert (status, "several lines" in error) == (2, True)
     secret.write_text("short")
     assert "12 or more" in on("backup", tmp_path / "second")[1]
     assert not (tmp_path / "second").exists()
+
+
+def test_a_folder_without_its_log_is_left_as_it_was(program, on, tmp_path):
+    """The line says what to bring back; nothing makes an empty log in its place, or keys that nobody knows."""
+    file, bare = tmp_path / "saved.backup", tmp_path / "bare"
+    assert on("backup", file)[0] == 0
+    bare.mkdir()
+    passphrase = ("--passphrase-file", tmp_path / "passphrase")
+    for _ in range(2):
+        status, _, error = program("restore", file, *passphrase, "--dir", bare)
+        assert (status, "bring the folder's log/" in error) == (2, True)
+        (bare / "streamtopic.toml").touch()
+    assert [path.name for path in bare.iterdir()] == ["streamtopic.toml"]
+
+
+def test_a_key_that_was_rotated_after_the_backup_stays(program, on, instance, tmp_path):
+    """A newer key list names it: a lost Redis comes back beside it. A key that no list names is refused."""
+    file, root = tmp_path / "saved.backup", tmp_path / "offline" / "root.pem"
+    assert on("backup", file)[0] == 0
+    assert program("keys", "new", "--root", "--to", root.parent)[0] == 0
+    old = (instance / "keys" / "signing.pem").read_bytes()
+    for act in ("publish", "rotate"):
+        assert on("keys", act, "--root-key", root)[0] == 0
+    rotated = (instance / "keys" / "signing.pem").read_bytes()
+    assert rotated != old
+    shutil.rmtree(instance / "redis")
+    assert program("keys", "new", "--to", tmp_path / "strange")[0] == 0
+    shutil.copy(tmp_path / "strange" / "signing.pem", instance / "keys" / "signing.pem")
+    status, error = on("restore", file)
+    assert (status, "signing.pem is not the key in the backup" in error) == (2, True)
+    (instance / "keys" / "signing.pem").write_bytes(rotated)
+    status, restored = on("restore", file)
+    assert (status, restored["keys"]) == (0, []), restored
+    assert on("doctor")[0] == 0
+
+
+def test_a_backup_from_before_the_root_key_brings_no_key_back_in_silence(program, on, instance, tmp_path):
+    """Its signing key may be revoked by now: the restore warns, and the doctor fails until root.pub is there."""
+    file, root = tmp_path / "saved.backup", tmp_path / "offline" / "root.pem"
+    assert on("backup", file)[0] == 0
+    assert program("keys", "new", "--root", "--to", root.parent)[0] == 0
+    assert on("keys", "publish", "--root-key", root)[0] == 0
+    for lost in ("redis", "keys"):
+        shutil.rmtree(instance / lost)
+    status, _, error = program(
+        "restore", file, "--passphrase-file", tmp_path / "passphrase", "--dir", instance, "--json"
+    )
+    assert (status, "key lists of a root key that is not known here" in error) == (0, True)
+    status, found = on("doctor")
+    (failed,) = [finding for finding in found["findings"] if finding["level"] == "fail"]
+    assert (status, failed["name"], "root.pub" in failed["remedy"]) == (1, "public_key", True)
+    shutil.copy(root.with_suffix(".pub"), instance / "keys" / "root.pub")
+    assert on("doctor")[0] == 0
 
 
 class _Typed:

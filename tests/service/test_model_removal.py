@@ -16,6 +16,7 @@ from streamtopic.service.upkeep.model_removal import HOLDER, facts_of, only_keys
 from streamtopic.settings import load
 from streamtopic.signed import PublicKey, ReceiptReader, new_secret, open_deletion_line, open_receipt
 from streamtopic.state import Connection
+from streamtopic.state.deletion_requests import DeletionRequest, DeletionRequests, RequestState, Wanted
 from streamtopic.state.removal import leader
 from streamtopic.streams import FileLog, TopicNames
 
@@ -120,6 +121,17 @@ def test_nothing_is_left_but_the_evidence(world):
     assert contents(world.connection, "news-2") == other
     with Service(world.other) as service:
         assert service.status()["documents"] == 37
+
+
+def test_requests_that_wait_are_deletions_without_a_receipt(world):
+    """People asked for them and got nothing: the statement counts each, though nothing of them is in the log."""
+    held = DeletionRequest("r1", RequestState.PAUSED, 2, 1, 1, 1)
+    sent = DeletionRequest("r2", RequestState.SENT, 1, 1, 1, 1)
+    requests = DeletionRequests(world.connection, "news")
+    requests.receive(held, Wanted(("d4", "d5"), "00" * 16))
+    requests.receive(sent, Wanted(("d3",), "00" * 16))
+    assert delete(world).statement.waiting == 3
+    gone(world)
 
 
 def test_receipts_go_where_that_is_asked_for(world):

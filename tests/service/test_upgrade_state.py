@@ -5,6 +5,7 @@ an update, and changes since. It was made by that program, and is never made ane
 """
 
 import dataclasses
+import json
 import tarfile
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import msgpack
 import numpy as np
 import pytest
 
+from streamtopic.cli import main
 from streamtopic.documents.corpus import Document
 from streamtopic.documents.events import encode_add, encode_delete, encode_delete_subject
 from streamtopic.errors import StateMismatch, UsageError
@@ -310,3 +312,10 @@ def test_a_state_from_before_subjects_stays_one_without_until_it_is_counted_anew
         sound(service)
         with pytest.raises(UsageError, match="the version before does not know"):
             step_back(service, silent)
+
+
+def test_a_document_of_a_state_from_before_subjects_is_deleted_with_its_request(folder, capsys):
+    """Whoever deletes is told the request and the salt, without which nobody finds the receipt."""
+    assert main(["delete", "d5", "--dir", str(folder), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["sent"], len(told["requests"]), len(told["salts"])) == (1, 1, 1)

@@ -23,7 +23,7 @@ from streamtopic.service.inspection.certificate_dates import endings
 from streamtopic.service.inspection.hidden_records import REMEDY, hidden
 from streamtopic.service.instance import differing, suppression_file
 from streamtopic.service.partition_counts import count_remedy, wanted_partitions
-from streamtopic.signed import PublicKey, ReceiptReader, SigningKey, load_secret
+from streamtopic.signed import PublicKey, ReceiptReader, SigningKey, foreign_key_lists, load_secret
 from streamtopic.state import MAX_WORD_IDS, ModelState
 from streamtopic.state.layout import layouts
 from streamtopic.state.measure import growth, measure
@@ -203,6 +203,15 @@ def examine_certificates(parts: Parts) -> Iterator[Diagnosis]:
 
 def _public_key(parts: Parts, signing: SigningKey | None) -> Iterator[Diagnosis]:
     """Examine whether the public key, or the key list of its root key, verifies the signatures of the service."""
+    if foreign := _foreign_lists(parts):
+        yield fail(
+            "public_key",
+            f"{parts.names.releases} holds {foreign} key lists of a root key that is not known here: if a list revoked "
+            "the signing key, subscribers refuse everything that it signs",
+            "name root.pub as public_key (in a folder: keys/root.pub) and the newest signing key, as after a restore "
+            "from before the root key; if you have none, see who may write to the topic",
+        )
+        return
     path = _key_file(parts, "public_key")
     layout = parts.layout
     if parts.settings.public_key is None and layout is not None and layout.root_public_key.exists():
@@ -241,6 +250,15 @@ def _key_list(parts: Parts) -> KeyList | None:
     # A log that does not answer is a finding of its own.
     except ComponentUnreachable:
         return None
+
+
+def _foreign_lists(parts: Parts) -> int:
+    """Return how many key lists of an unknown root key the log holds; 0 where it does not answer."""
+    try:
+        return foreign_key_lists(parts.log, parts.settings.model, parts.keys)
+    # Without keys nothing can be checked, and each of these is a finding of its own.
+    except (ComponentUnreachable, SettingsError):
+        return 0
 
 
 def _key_file(parts: Parts, name: str) -> Path | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from streamtopic.errors import StateCorrupt, StateError, StateMismatch, UsageError
 from streamtopic.formats import STATE, program, refusal
 from streamtopic.security.private_files import new_file, write_whole
-from streamtopic.service.instance import Layout, noise_key, receipt_secret, signing_key, suppression_file
+from streamtopic.service.assembly import Parts
+from streamtopic.service.instance import Layout, noise_key, public_key, receipt_secret, signing_key, suppression_file
 from streamtopic.service.upkeep.backup_archive import ArchiveWriter, read_archive
-from streamtopic.signed import load_secret
+from streamtopic.signed import KeyRing, follow_keys, load_secret
 from streamtopic.state.dumped_keys import (
     DumpedKey,
     base_head,
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
     from typing import IO
 
     from streamtopic.service.app import Service
-    from streamtopic.service.assembly import Parts
     from streamtopic.settings import Settings
 
 __all__ = ["Contents", "Restored", "backup", "contents", "restore", "restore_keys"]
@@ -46,6 +47,8 @@ _PAUSE = 0.2
 _MODEL = -1
 # The file that the setting `public_key` names.
 _PUBLIC = "public_key"
+# What `streamtopic keys rotate` replaces.
+_ROTATED = frozenset({"signing.pem", "signing.pub"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +191,7 @@ def restore_keys(settings: Settings, found: Contents) -> list[Path]:
         raise UsageError(f"the backup is of model {found.model}, the settings name {settings.model}: set model")
     layout = None if settings.dir is None else Layout(settings.dir)
     missing = []
+    other = []
     for name, path in _key_files(settings, layout).items():
         if name not in found.keys:
             continue
@@ -195,11 +199,31 @@ def restore_keys(settings: Settings, found: Contents) -> list[Path]:
             missing.append((path, found.keys[name]))
         # Another public key than then is not a mistake: a root key has taken the place of the signing key.
         elif name != _PUBLIC and path.read_bytes() != found.keys[name]:
-            raise UsageError(f"{path} is not the key in the backup: move it away, or name the right file")
+            other.append((name, path))
+    # Nor is another signing key, where it was rotated after the backup.
+    if other and all(name in _ROTATED for name, _ in other) and _listed(settings, layout):
+        other = []
+    for _, path in other:
+        raise UsageError(f"{path} is not the key in the backup: move it away, or name the right file")
     for path, data in missing:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(path, data)
     return [path for path, _ in missing]
+
+
+def _listed(settings: Settings, layout: Layout | None) -> bool:
+    """Return whether the newest key list of the root key names the signing key that is there."""
+    root = public_key(settings, layout)
+    if root is None:
+        return False
+    parts = Parts(settings)
+    with ExitStack() as stack:
+        # Not entered: that would make the topics and the keys of a folder.
+        stack.push(parts)
+        keys = KeyRing(root, settings.model)
+        follow_keys(parts.log, settings.model, keys)
+        listed = keys.keys
+        return listed is not None and parts.signing_key.public in (listed.current, *listed.previous)
 
 
 def _key_files(settings: Settings, layout: Layout | None) -> dict[str, Path]:

@@ -20,6 +20,7 @@ from streamtopic.signed import (
     open_deletion_line,
     seal_deletion,
 )
+from streamtopic.state.deletion_requests import DeletionRequests, RequestState
 from streamtopic.state.deletions import Forgets
 from streamtopic.state.dumped_keys import hold_lease
 from streamtopic.state.redis_keys import ModelKeys
@@ -69,6 +70,7 @@ def facts_of(service: Service, *, keep_receipts: bool) -> ModelDeletion:
         keys = ModelKeys(settings.model).partition(partition)
         documents += counted_documents(service.connection, settings.model, partition)
         waiting += _unanswered(Forgets(service.connection, keys))
+    waiting += _not_sent(DeletionRequests(service.connection, settings.model))
     return ModelDeletion(
         model=settings.model,
         made=int(service.clock() * 1000),
@@ -89,6 +91,12 @@ def _unanswered(forgets: Forgets) -> int:
         waiting += sum(forget.wants_receipt for forget in page)
         at = page[-1].offset + 1
     return waiting
+
+
+def _not_sent(requests: DeletionRequests) -> int:
+    """Return how many deletions people have asked for in requests that wait or are paused: they are not in the log."""
+    # Those of a request that was sent are in the log, and were counted there.
+    return sum(request.known for request in requests.open() if request.state is not RequestState.SENT)
 
 
 def remove(

@@ -219,7 +219,7 @@ def _compile_ahead(compiling: CompilingAhead, *, quiet: bool) -> bool:
         return False
     compiling.start()
     if not quiet:
-        say("  compiling to machine code: once on this machine, for about half a minute")
+        say("  compiling to machine code: once on this machine, for up to half a minute")
         say(f"  later runs find it in {folder}")
     return True
 

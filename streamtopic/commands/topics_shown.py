@@ -130,6 +130,8 @@ def _by_topic(found: SliceReport) -> str:
 def _by_slice(found: SliceReport) -> str:
     """Lay out a line for each slice with its largest topics."""
     shown = found.found
+    if not len(shown):
+        return "no slice has enough documents"
     rows = []
     for row, name in enumerate(shown.names):
         largest = (-shown.shares[row]).argsort(kind="stable")[:_LARGEST].tolist()

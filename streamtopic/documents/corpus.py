@@ -319,15 +319,23 @@ def _labels(record: Mapping[str, object]) -> dict[str, str]:
     labels = record.get("labels")
     if isinstance(labels, dict):
         for task, value in labels.items():
-            if isinstance(value, str | int):
-                found[str(task)] = str(value)
+            if (named := _class_name(value)) is not None:
+                found[str(task)] = named
     label = record.get("label")
     # A list of one label stands for that label. A head predicts one class, so a list of several is left out.
     if isinstance(label, list) and len(label) == 1:
         (label,) = label
-    if isinstance(label, str | int):
-        found.setdefault("label", str(label))
+    if (named := _class_name(label)) is not None:
+        found.setdefault("label", named)
     return found
+
+
+def _class_name(value: object) -> str | None:
+    """Return the class that a label names, None for a value that names none."""
+    if isinstance(value, float) and value.is_integer():
+        # A column of whole numbers in which some are missing.
+        value = int(value)
+    return str(value) if isinstance(value, str | int) else None
 
 
 def load_docstrings(packages: tuple[str, ...] = PACKAGES, progress: Callable[[int, int], None] | None = None) -> Corpus:

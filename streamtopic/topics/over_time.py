@@ -194,7 +194,7 @@ class TopicSlices:
     """Shares of topics in slices, each with its error, and the words of topics there.
 
     times, classes: (slices,) period and class; "" where slices have none.
-    documents, tokens: (slices,) documents, and occurrences of the model's words in them.
+    documents, tokens: (slices,) documents that hold words of the model, and occurrences of these words in them.
     shares: (slices, r), rows on the simplex.
     errors: (slices, r) standard errors.
     low, high: (slices, r) ends of 95 % intervals, from 0 to 1.
@@ -357,7 +357,8 @@ class ShareEstimator:
         lengths = np.asarray(rows.sum(axis=1)).astype(np.int64)
         y = rows @ self.M
         counts = member @ rows.astype(np.int64, copy=False)
-        documents = np.bincount(places, minlength=slices)
+        # A document without any word of the model hides nobody behind it.
+        documents = np.bincount(places[lengths > 0], minlength=slices)
         return SliceSums(
             counts=csr_array(counts),
             documents=documents.astype(np.int64),

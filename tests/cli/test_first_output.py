@@ -46,7 +46,7 @@ def test_the_first_output_at_a_terminal_names_the_compiler(sample_file, tmp_path
     """With an empty cache compiling is named first, with how long it takes, and that it happens once."""
     shown = _at_a_terminal(tmp_path, sample_file, b"load the program")
     before, compiling, after = shown.partition(
-        "compiling to machine code: once on this machine, for about half a minute"
+        "compiling to machine code: once on this machine, for up to half a minute"
     )
     assert compiling
     assert before.startswith("\r\033[Klooking for machine code")

@@ -58,6 +58,8 @@ def test_integer_ids_are_strings_and_labels_are_kept(tmp_path):
         b'{"id": 9, "text": "x", "label": ["p", "q"]}',
         b'{"id": 10, "text": "x", "label": ["earn"]}',
         b'{"id": 11, "text": "x", "label": []}',
+        b'{"id": 12, "text": "x", "label": 3.0, "labels": {"a": 2.0}}',
+        b'{"id": 13, "text": "x", "label": 3.5, "labels": {"a": NaN}}',
     ]
     found = load_jsonl(_write(tmp_path / "d.jsonl", *lines))
     assert [(d.id, dict(d.labels)) for d in found.documents] == [
@@ -66,6 +68,8 @@ def test_integer_ids_are_strings_and_labels_are_kept(tmp_path):
         ("9", {}),
         ("10", {"label": "earn"}),
         ("11", {}),
+        ("12", {"label": "3", "a": "2"}),
+        ("13", {}),
     ]
 
 

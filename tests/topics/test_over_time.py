@@ -45,6 +45,19 @@ def test_intervals_hold_the_planted_shares(model, concentration, absent, burst, 
     assert np.abs(found.shares - truth).mean() == pytest.approx(0.8 * found.errors.mean(), rel=0.15)
 
 
+def test_documents_without_words_of_the_model_do_not_reach_the_floor(model):
+    """Behind 19 of them, one document with words would be shown alone."""
+    A, base = model
+    X = np.zeros((40, WORDS), np.int64)
+    X[:21] = np.random.default_rng(4).multinomial(50, A @ base, 21)
+    keys = SliceKeys.made(None, ["alone"] * 20 + ["enough"] * 20)
+    estimator = ShareEstimator.of(A, base)
+    rows = csr_array(np.concatenate([X[:1], X[21:40], X[1:21]]))
+    found = estimator.slices(keys, estimator.sums(rows, keys.of, 2))
+    assert found.classes == ("enough",)
+    assert (found.hidden, found.hidden_documents) == (1, 1)
+
+
 def test_shares_of_a_slice_without_noise_are_exact(model):
     """Where the words of a slice are A theta, its shares are theta, also where some of them are 0."""
     A, base = model

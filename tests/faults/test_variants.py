@@ -26,8 +26,9 @@ from streamtopic.lab.faults.stream import EventStream
 from streamtopic.lab.faults.tail import TopicTail
 from streamtopic.lab.faults.witness import Witness
 from streamtopic.service.ingest import decode as decoding
-from streamtopic.service.ingest import resolve, transactions
+from streamtopic.service.ingest import resolve
 from streamtopic.service.ingest.partition_ingest import Ingest, Progress
+from streamtopic.service.inspection import hidden_records
 from streamtopic.service.publish.publisher import Publisher
 from streamtopic.signed import Envelope, SigningKey
 from streamtopic.signed.receipt_chain import Chain
@@ -126,7 +127,7 @@ class Trial:
         name = f"variant{next(_numbers)}"
         with Stranger(self.servers, self.names.documents, transaction=name, timeout_ms=60_000) as stranger:
             transaction = Transaction(stranger, [Message(b"hides", b"{}", (), p) for p in range(PARTITIONS)])
-            said = {found.partition for found in transactions.hidden(log, self.names.documents, range(PARTITIONS))}
+            said = {found.partition for found in hidden_records.hidden(log, self.names.documents, range(PARTITIONS))}
             if said != set(range(PARTITIONS)):
                 self.findings.append(f"a transaction was open, and {said} were said to be hidden")
             transaction.end("abort")
@@ -244,7 +245,7 @@ VARIANTS = {
         lambda m: m.setattr(Ingest, "_pass_empty_offsets", lambda _, offset: Progress(0, offset)),
         "is counted up to",
     ),
-    "hidden records are seen": (lambda m: m.setattr(transactions, "hidden", lambda *_: []), "said to be hidden"),
+    "hidden records are seen": (lambda m: m.setattr(hidden_records, "hidden", lambda *_: []), "said to be hidden"),
     "a commit compares": (
         lambda m: m.setattr(scripts, "COMMIT_FLUSH", _without_comparisons(scripts.COMMIT_FLUSH)),
         "stored|cannot be read",

@@ -70,7 +70,9 @@ def test_exports_hold_heads(kept, on, tmp_path):
     told = json.loads(on("export", version, "--to", tmp_path / "m.npz", "--json"))
     assert (told["topics"], told["heads"]) == (4 if kept[1] == "topics" else 0, ["label"])
     assert "heads of label" in on("export", version, "--to", tmp_path / "m.json")
-    arrays, plain = np.load(tmp_path / "m.npz"), json.loads((tmp_path / "m.json").read_text())
+    with np.load(tmp_path / "m.npz") as held:
+        arrays = dict(held)
+    plain = json.loads((tmp_path / "m.json").read_text())
     assert arrays["heads"].tolist() == ["label"]
     assert arrays["head_0_classes"].tolist() == plain["heads"]["label"]["classes"] == ["0", "1", "2", "3"]
     assert np.array_equal(arrays["head_0_B"], plain["heads"]["label"]["B"])

@@ -60,7 +60,10 @@ def test_kernels_and_threads_decide_nothing(corpus, texts, tmp_path):
         chosen = {"OPENBLAS_CORETYPE": kernel, "OPENBLAS_NUM_THREADS": str(threads), "NUMBA_NUM_THREADS": str(threads)}
         given = [str(texts)] if corpus == "docstrings" else []
         subprocess.run([*program, str(target), *given], check=True, env={**os.environ, **chosen})
-    loaded = {run: dict(np.load(target)) for run, target in runs.items()}
+    loaded = {}
+    for run, target in runs.items():
+        with np.load(target) as arrays:
+            loaded[run] = dict(arrays)
     assert {str(run["blas"]) for run in loaded.values()} == {str(np.array([kernel])) for kernel in _usable()}
     differing = []
     first, *others = loaded.values()

@@ -35,7 +35,7 @@ def planted_slices(
     base: (r,) shares that the slice's own are drawn around.
     documents: how many; their lengths vary by a factor of five and more.
     concentration: the lower, the fewer topics a document has.
-    absent: the part of topics that the slice does not have at all, up to the last one.
+    absent: the chance with which each topic is missing in the slice; the first one never is.
     burst: 0 for words that are drawn one by one; the higher, the more often a word stands in its document again.
     """
     drawn = rng.dirichlet(DRIFT * base)
